@@ -103,6 +103,8 @@ pub enum DataError {
         peer: String,
         /// The check that failed, with the value; it names no secret.
         reason: String,
+        /// The peer has proved an identity, which is not the expected one.
+        is_other_identity: bool,
     },
     /// Nothing moved for the stall time.
     #[error("data connection stalled: nothing moved for {seconds} s")]
@@ -177,6 +179,7 @@ impl DataError {
             Some(failed) => Self::Security {
                 peer,
                 reason: failed.to_string(),
+                is_other_identity: failed.is_other_identity(),
             },
             None => Self::Wire { peer, source },
         }

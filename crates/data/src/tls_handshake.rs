@@ -20,8 +20,13 @@ use crate::transport::ProtectionError;
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Time for a valid connection to come after the handshake of another one has failed. The failed one may
-/// have been a stranger's; a client that has failed waits for a reply, and has no other reason to connect.
-const GRACE_AFTER_FAILURE: Duration = Duration::from_secs(5);
+/// have been a stranger's, and then the peer's own needs the round trips that it is late, and one for a lost
+/// segment (RFC 6298 §2.1). A peer that has failed waits for a reply, and has no other reason to connect.
+const GRACE_AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// The same after a peer has proved another identity than the expected one: a stranger can hardly do that, so
+/// most likely the expected one is wrong.
+const GRACE_AFTER_OTHER_IDENTITY: Duration = Duration::from_millis(200);
 
 /// How often the time limits of accepted connections are checked.
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -189,7 +194,8 @@ impl SenderCandidates {
 pub(crate) struct FailedHandshakes {
     first: Option<DataError>,
     count: u32,
-    last: Option<Instant>,
+    /// Until then a valid connection may come.
+    until: Option<Instant>,
 }
 
 impl FailedHandshakes {
@@ -200,13 +206,20 @@ impl FailedHandshakes {
 
     /// Time left for a valid connection after the last failure; without a failure, for ever.
     pub(crate) fn time_left(&self) -> Duration {
-        self.last.map_or(Duration::MAX, |last| {
-            GRACE_AFTER_FAILURE.saturating_sub(last.elapsed())
+        self.until.map_or(Duration::MAX, |until| {
+            until.saturating_duration_since(Instant::now())
         })
     }
 
     pub(crate) fn note(&mut self, error: DataError) {
-        self.last = Some(Instant::now());
+        let grace = match &error {
+            DataError::Security {
+                is_other_identity: true,
+                ..
+            } => GRACE_AFTER_OTHER_IDENTITY,
+            _ => GRACE_AFTER_FAILURE,
+        };
+        self.until = Some(Instant::now() + grace);
         self.count = self.count.saturating_add(1);
         if self.count <= MAX_LOGGED {
             tracing::warn!(%error, "closed a data connection whose handshake failed");
@@ -233,6 +246,8 @@ mod tests {
     use std::sync::Arc;
 
     use ::security::gsi::DataHandshakeMode;
+    use ::security::tls::TlsError;
+    use ::security::x509::TrustError;
 
     use super::*;
     use crate::security::{ConnectionOpener, DataSecurity};
@@ -291,10 +306,22 @@ mod tests {
             assert!(begin.elapsed() < Duration::from_secs(60));
         }
         assert!(candidates.time_left() <= GRACE_AFTER_FAILURE);
-        candidates.failures.last = Instant::now().checked_sub(GRACE_AFTER_FAILURE);
+        candidates.failures.until = Some(Instant::now());
         assert!(candidates.time_left().is_zero());
         let failure = candidates.take_failure(Duration::ZERO);
         assert!(matches!(failure, Some(DataError::Security { .. })));
+    }
+
+    #[test]
+    fn a_proved_identity_that_is_not_the_expected_one_ends_the_wait_soon() {
+        let peer = "127.0.0.1:1".parse().unwrap();
+        let failed = |error: ProtectionError| DataError::wire(peer, error.into());
+        let mut failures = FailedHandshakes::default();
+        failures.note(failed(ProtectionError::ClosedInHandshake));
+        assert!(failures.time_left() > GRACE_AFTER_OTHER_IDENTITY);
+        let other = TrustError::Name("the peer is Bob, but must be Ann".to_owned());
+        failures.note(failed(TlsError::from(other).into()));
+        assert!(failures.time_left() <= GRACE_AFTER_OTHER_IDENTITY);
     }
 
     #[test]

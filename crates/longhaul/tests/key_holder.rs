@@ -8,8 +8,8 @@
     reason = "a test stops at the first surprise"
 )]
 
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -39,6 +39,10 @@ struct ConfinedServer {
 
 impl ConfinedServer {
     fn start() -> Self {
+        Self::start_with(&["--tls", "required"], Stdio::inherit())
+    }
+
+    fn start_with(options: &[&str], errors: impl Into<Stdio>) -> Self {
         let place = tempfile::tempdir().unwrap();
         let path = |name: &str| place.path().join(name);
         std::fs::create_dir(path("root")).unwrap();
@@ -53,13 +57,15 @@ impl ConfinedServer {
         std::fs::set_permissions(path("private/key.pem"), mode).unwrap();
         let mut child = longhaul()
             .args(["serve", "--listen", "127.0.0.1:0", "--anonymous", "ro"])
-            .args(["--tls", "required", "--sandbox", "required", "--root"])
+            .args(options)
+            .args(["--sandbox", "required", "--root"])
             .arg(path("root"))
             .arg("--cert")
             .arg(path("cert.pem"))
             .arg("--key")
             .arg(path("private/key.pem"))
             .stdout(Stdio::piped())
+            .stderr(errors)
             .spawn()
             .unwrap();
         let mut ready = String::new();
@@ -202,4 +208,83 @@ fn a_key_holder_that_was_stopped_for_a_while_serves_on() {
     kill_process(holder, Signal::CONT).unwrap();
     let copied = server.copy();
     assert!(copied.status.success(), "{copied:?}");
+}
+
+/// A download in the clear that goes on for as long as the returned connections are open.
+fn endless_download(server: &ConfinedServer) -> (BufReader<TcpStream>, TcpStream) {
+    let large = std::fs::File::create(server.path("root/large")).unwrap();
+    large.set_len(1 << 40).unwrap();
+    let control = TcpStream::connect(server.address).unwrap();
+    control.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut control = BufReader::new(control);
+    let mut answer = String::new();
+    let mut ask = |line: &str, code: &str| {
+        control.get_mut().write_all(line.as_bytes()).unwrap();
+        answer.clear();
+        while !answer.starts_with(&format!("{code} ")) {
+            answer.clear();
+            assert!(control.read_line(&mut answer).unwrap() > 0, "after {line}");
+        }
+        answer.clone()
+    };
+    ask("", "220");
+    ask("USER anonymous\r\n", "331");
+    ask("PASS x@\r\n", "230");
+    let reply = ask("EPSV\r\n", "229");
+    let port = reply.split('|').nth(3).unwrap().parse().unwrap();
+    let data = TcpStream::connect((server.address.ip(), port)).unwrap();
+    ask("RETR large\r\n", "150");
+    (control, data)
+}
+
+fn health(monitor: SocketAddr) -> String {
+    let mut connection = TcpStream::connect(monitor).unwrap();
+    connection
+        .write_all(b"GET /health HTTP/1.0\r\n\r\n")
+        .unwrap();
+    let mut response = String::new();
+    connection.read_to_string(&mut response).unwrap();
+    response
+}
+
+#[test]
+fn a_server_whose_key_holder_dies_says_so_and_ends_with_an_error() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let options = ["--tls", "optional", "--metrics", "127.0.0.1:0"];
+    let mut server = ConfinedServer::start_with(&options, log.reopen().unwrap());
+    let said = || std::fs::read_to_string(log.path()).unwrap();
+    let begin = Instant::now();
+    let monitor = loop {
+        let text = said();
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("metrics at http://"));
+        if let Some(address) = line.and_then(|line| line.strip_suffix("/metrics")) {
+            break address.parse().unwrap();
+        }
+        assert!(begin.elapsed() < PATIENCE, "{text}");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert!(health(monitor).contains("\"status\":\"ok\""));
+    let download = endless_download(&server);
+    kill_process(server.key_holder(), Signal::KILL).unwrap();
+    // The running download goes on meanwhile.
+    let begin = Instant::now();
+    loop {
+        let now = health(monitor);
+        if now.starts_with("HTTP/1.1 503 ") {
+            assert!(now.contains("private key has ended"), "{now}");
+            break;
+        }
+        assert!(begin.elapsed() < PATIENCE, "{now}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(download);
+    let status = server.child.wait().unwrap();
+    assert_eq!(status.code(), Some(7), "{}", said());
+    let last = said().lines().last().unwrap().to_owned();
+    assert!(
+        last.contains("private key has ended") && last.contains("start it again"),
+        "{last}"
+    );
 }

@@ -12,6 +12,7 @@ pub mod files;
 pub mod fuzzing;
 pub mod key_holder;
 pub mod limits;
+mod lost_process;
 pub mod pam;
 pub mod sandbox;
 pub mod transfer_log;

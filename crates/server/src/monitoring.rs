@@ -103,11 +103,17 @@ fn respond<'h>(head: &'h str, shared: &ServerState) -> (&'h str, Response) {
 
 /// 200 while sessions are accepted, 503 while the server drains.
 fn health(shared: &ServerState) -> Response {
+    const UNAVAILABLE: &str = "503 Service Unavailable";
+    let lost = shared.lost_process();
     let (status, word) = match *shared.subscribe_phase().borrow() {
+        _ if lost.is_some() => (UNAVAILABLE, "failed"),
         ServerPhase::Serving => ("200 OK", "ok"),
-        ServerPhase::Draining | ServerPhase::Terminating => ("503 Service Unavailable", "draining"),
+        ServerPhase::Draining | ServerPhase::Terminating => (UNAVAILABLE, "draining"),
     };
     let sessions = shared.session_limits.sessions();
-    let body = serde_json::json!({ "status": word, "sessions": sessions });
+    let mut body = serde_json::json!({ "status": word, "sessions": sessions });
+    if let Some(lost) = lost {
+        body["problem"] = lost.to_string().into();
+    }
     (status, JSON, format!("{body}\n"))
 }

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use crate::config::ServerConfig;
 use crate::data_address::ControlAddresses;
 use crate::listen;
+use crate::lost_process::{LostProcess, lost_process};
 use crate::monitoring;
 use crate::proxy_header;
 use crate::reload::{self, ReloadRequests};
@@ -35,7 +36,7 @@ const NOT_SERVED: &str = "clients at your address are not served";
 /// Must be called inside a tokio runtime with time and I/O enabled.
 ///
 /// # Errors
-/// The server could not start; see [`ServeError`]. A server that has started returns `Ok` at its end.
+/// The server could not start, or a process that it needs has ended; see [`ServeError`].
 pub async fn serve(
     config: ServerConfig,
     ready: impl FnOnce(SocketAddr),
@@ -86,24 +87,33 @@ pub async fn serve_with_reloads(
     if let Some(manager) = &manager {
         manager.ready();
     }
-    tokio::select! {
-        () = accept_and_drain(listeners, shared, &mut shutdown, &mut reloads) => {}
-        () = service_manager::keep_alive(manager.as_deref()) => {}
-    }
-    Ok(())
+    let lost = tokio::select! {
+        lost = accept_and_drain(listeners, shared, &mut shutdown, &mut reloads) => lost,
+        () = service_manager::keep_alive(manager.as_deref()) => None,
+    };
+    lost.map_or(Ok(()), |lost| Err(lost.into()))
 }
 
-/// Serves until a stop is requested, and drains.
+/// Serves until a stop is requested or a process that the server needs has ended, and drains. Returns that process.
 async fn accept_and_drain(
     listeners: ControlListeners,
     mut shared: Arc<ServerState>,
     shutdown: &mut Shutdown,
     reloads: &mut ReloadRequests,
-) {
+) -> Option<LostProcess> {
     let mut sessions = JoinSet::new();
+    // Reloads keep the processes.
+    let first = Arc::clone(&shared);
+    let lost = lost_process(&first.config);
+    tokio::pin!(lost);
     loop {
         let settings = tokio::select! {
             () = accept_until(&listeners, &shared, &mut sessions, shutdown) => break,
+            lost = &mut lost => {
+                tracing::error!("{lost}; the server finishes running transfers and ends");
+                shared.note_lost_process(lost);
+                break;
+            }
             settings = reloads.next_settings() => settings,
         };
         shared = reload::apply(&shared, settings).await;
@@ -117,6 +127,7 @@ async fn accept_and_drain(
     // Closing the listeners first makes new connections fail at once instead of waiting unserved.
     drop(listeners);
     drain(&shared, &mut sessions, shutdown).await;
+    shared.lost_process()
 }
 
 fn announcement(

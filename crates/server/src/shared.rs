@@ -1,7 +1,7 @@
 //! The state that all sessions of a server share.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use data::budget::StreamBudget;
 use data::rate::RateLimit;
@@ -14,6 +14,7 @@ use crate::limits::{
     BandwidthBudgets, BudgetHolder, FairQueue, HandshakeLimits, SessionLimits, client_key,
 };
 use crate::login::{Authenticator, Login};
+use crate::lost_process::LostProcess;
 use crate::metrics::ServerMetrics;
 use crate::secure::SecurityMaterial;
 use crate::site::SiteTerms;
@@ -73,6 +74,7 @@ pub(crate) struct ServerState {
     /// One permit per step of a GSI exchange: each takes up to a second of processor time.
     pub(crate) exchange_queue: Arc<FairQueue>,
     phase: Arc<watch::Sender<ServerPhase>>,
+    lost_process: Arc<OnceLock<LostProcess>>,
 }
 
 impl ServerState {
@@ -100,6 +102,7 @@ impl ServerState {
             handshakes: Arc::default(),
             exchange_queue: FairQueue::new(config.exchange_queue()),
             phase: Arc::new(watch::Sender::new(ServerPhase::Serving)),
+            lost_process: Arc::default(),
             config,
             authenticator: Arc::new(logins),
             transfer_log: Arc::new(log),
@@ -154,6 +157,7 @@ impl ServerState {
             handshakes: Arc::clone(&self.handshakes),
             exchange_queue: Arc::clone(&self.exchange_queue),
             phase: Arc::clone(&self.phase),
+            lost_process: Arc::clone(&self.lost_process),
             config,
             authenticator: Arc::clone(&self.authenticator),
             transfer_log: Arc::clone(&self.transfer_log),
@@ -189,6 +193,16 @@ impl ServerState {
     pub(crate) fn set_phase(&self, phase: ServerPhase) {
         // `send` would fail without receivers; the phase must be set even if there is no session.
         self.phase.send_replace(phase);
+    }
+
+    /// Notes that a process has ended without which the server cannot go on.
+    pub(crate) fn note_lost_process(&self, lost: LostProcess) {
+        let _ = self.lost_process.set(lost);
+    }
+
+    /// The process that has ended, if one has.
+    pub(crate) fn lost_process(&self) -> Option<LostProcess> {
+        self.lost_process.get().copied()
     }
 
     /// A receiver of later phases.

@@ -13,6 +13,7 @@ use crate::config::{ServerConfig, UnusableSetting};
 use crate::congestion::{self, CongestionError};
 use crate::listen;
 use crate::login::{Authenticator, TokenLogin, TokenSetupError};
+use crate::lost_process::LostProcess;
 use crate::pam::PamSetupError;
 use crate::privilege::{self, PrivilegeError};
 use crate::secure::{SecurityMaterial, SecurityMaterialError};
@@ -21,7 +22,7 @@ use crate::site::{SiteError, SiteTerms};
 use crate::transfer_log::TransferLog;
 use crate::users::{Users, UsersError};
 
-/// The reason why a server could not start.
+/// The reason why a server could not start, or cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The port is in use or privileged, or the address is not this host's.
@@ -67,6 +68,9 @@ pub enum ServeError {
     /// New files cannot get their owner, or a message cannot be read.
     #[error(transparent)]
     Site(#[from] SiteError),
+    /// The server had started, and has lost a process that it needs.
+    #[error("{0}; the server cannot go on without it and has ended: start it again")]
+    Lost(#[from] LostProcess),
     /// The process could not become the account of `run_as`.
     #[error(transparent)]
     Privilege(#[from] PrivilegeError),

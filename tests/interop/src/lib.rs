@@ -16,6 +16,7 @@
 //! The test files (120 MB) stay in the system's temporary directory for the next run.
 
 pub mod cells;
+pub mod failing_directory;
 pub mod longhaul;
 pub mod matrix;
 pub mod net;

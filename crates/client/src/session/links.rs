@@ -143,7 +143,7 @@ impl ClientSession {
     ) -> Result<Option<Reply>, CopyFailure> {
         // A space separates both names in SITE SYMLINK, so the target must not contain one.
         if !target.contains(&b' ') {
-            let command = SiteCommand::Symlink(target.to_vec(), link.to_vec());
+            let command = SiteCommand::Symlink([target, b" ", link].concat());
             let reply = self.control.call(&Command::Site(command)).await?;
             if !replies::is_unsupported(&reply) {
                 return Ok(Some(reply).filter(|reply| !reply.is_success()));

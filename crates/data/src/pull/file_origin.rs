@@ -124,7 +124,7 @@ pub fn clone_file(
     }
     let written = |e| DataError::write(to, e);
     // Prepares the sink before the kernel writes into it.
-    to.begin().map_err(written)?;
+    to.begin(length).map_err(written)?;
     match ioctl_ficlone(sink, source) {
         Ok(()) => {}
         Err(e) if is_unsupported(e) => return Ok(None),

@@ -400,8 +400,8 @@ impl<'t> PullWorker<'t> {
             return Ok(None);
         };
         let written = |e| DataError::write(&**self.sink, e);
-        // The sink may have to prepare itself before its first byte.
-        self.sink.begin().map_err(written)?;
+        let end = offset.saturating_add(len as u64);
+        self.sink.begin(end).map_err(written)?;
         let _hold = self.transfer.clock().pause();
         let started = Instant::now();
         let moved = self.reader.copy_to_file(to, offset, len);

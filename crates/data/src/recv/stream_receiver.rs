@@ -199,7 +199,7 @@ impl<'t> StreamReceiver<'t> {
         let sink = &**self.task.sink;
         let buffer = &mut self.buffer;
         let result = self.io.run_local(|| {
-            sink.begin()?;
+            sink.begin(store_offset.saturating_add(n as u64))?;
             empty_pipe(pipe, sink, store_offset, n, buffer)
         });
         let all_spliced = result.map_err(|e| DataError::write(sink, e))?;

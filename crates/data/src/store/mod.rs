@@ -11,6 +11,7 @@ pub mod durability;
 pub mod file;
 pub mod holes;
 pub mod memory;
+pub mod modification_time;
 pub mod root;
 pub mod unwritten_pages;
 pub mod write_lock;
@@ -40,9 +41,9 @@ pub trait Sink: Send + Sync + std::fmt::Debug {
     /// Writes all of `buf` at `offset`. A sequential sink requires ascending, gapless offsets, and
     /// returns `io::ErrorKind::InvalidInput` otherwise.
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()>;
-    /// Called each time before bytes are written to [`Sink::fd`] directly, instead of by
-    /// [`Sink::write_at`]. A sink that must prepare its first byte does it here.
-    fn begin(&self) -> io::Result<()> {
+    /// Called each time before bytes up to the offset `end` are written to [`Sink::fd`] directly, instead of
+    /// by [`Sink::write_at`]. A sink that must prepare its first byte, or refuses bytes, does it here.
+    fn begin(&self, _end: u64) -> io::Result<()> {
         Ok(())
     }
     /// A descriptor for splice: with offsets if [`Sink::is_seekable`], else in order.

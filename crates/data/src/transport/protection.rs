@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::event::PollFlags;
 use security::gsi::{DataHandshake, DataHandshakeMode};
 use security::tls::{Handshake, ReadResult, TlsEngine, TlsError};
+use security::x509::TrustError;
 use socket2::Socket;
 
 use crate::locks::lock;
@@ -49,6 +50,11 @@ impl ProtectionError {
     pub(crate) fn is_missing_close(error: &io::Error) -> bool {
         let inner = error.get_ref().and_then(|e| e.downcast_ref());
         matches!(inner, Some(Self::NoCloseNotify))
+    }
+
+    /// Whether the peer has proved an identity, which is not the expected one.
+    pub(crate) fn is_other_identity(&self) -> bool {
+        matches!(self, Self::Tls(TlsError::Peer(TrustError::Name(_))))
     }
 }
 

@@ -250,12 +250,19 @@ fn the_process_that_serves_has_no_access_to_the_hashes() {
 }
 
 #[test]
-fn without_the_process_that_asks_pam_the_server_serves_on() {
-    let Some(server) = PamServer::start("unix", &["--anonymous", "ro"]) else {
+fn a_server_that_loses_the_process_that_asks_pam_ends_with_an_error() {
+    let Some(mut server) = PamServer::start("unix", &["--anonymous", "ro"]) else {
         return;
     };
     assert_eq!(server.log_in("ann", PASSWORD).0, 230);
     kill_process(server.checker(), Signal::KILL).unwrap();
-    server.refuses("ann", PASSWORD, "restart the server");
-    assert_eq!(server.log_in("anonymous", "x").0, 230);
+    let status = server.child.wait().unwrap();
+    let log = server.log();
+    assert_eq!(status.code(), Some(7), "{log}");
+    let last = log.lines().last().unwrap();
+    assert!(
+        last.contains("the process that asks PAM has ended"),
+        "{log}"
+    );
+    assert!(last.contains("start it again"), "{log}");
 }

@@ -19,8 +19,8 @@ pub enum SiteCommand {
     Chgrp(String, RawArgument),
     /// `SITE UTIME YYYYMMDDhhmmss path` and the older `SITE UTIME path atime mtime ctime UTC`.
     Utime(Timestamp, RawArgument),
-    /// `SITE SYMLINK target link`
-    Symlink(RawArgument, RawArgument),
+    /// `SITE SYMLINK target link`: both names, as they came. Clients do not quote spaces in them (lftp).
+    Symlink(RawArgument),
     /// `SITE SYMLINKFROM target`
     SymlinkFrom(RawArgument),
     /// `SITE SYMLINKTO link`
@@ -102,13 +102,13 @@ const VERBS: &[(&str, SiteArgumentParser)] = &[
         Ok(SiteCommand::Chgrp(group, args.required_path()?))
     }),
     ("UTIME", utime),
-    // The first of two paths ends at a space, so a target with spaces needs SYMLINKFROM and SYMLINKTO.
-    ("SYMLINK", |mut args| {
-        let target = args
-            .next_word()
-            .ok_or_else(|| args.syntax_error("target is missing"))?
-            .to_vec();
-        Ok(SiteCommand::Symlink(target, args.required_path()?))
+    ("SYMLINK", |args| {
+        let names = args.remaining_trimmed();
+        match names {
+            [] => Err(args.syntax_error("target is missing")),
+            names if !names.contains(&b' ') => Err(args.syntax_error("link is missing")),
+            names => Ok(SiteCommand::Symlink(names.to_vec())),
+        }
     }),
     ("SYMLINKFROM", |args| {
         args.required_path().map(SiteCommand::SymlinkFrom)
@@ -177,9 +177,7 @@ impl SiteCommand {
             Self::Chmod(mode, path) => return with_path(&format!("CHMOD {mode:04o}"), path),
             Self::Chgrp(group, path) => return with_path(&format!("CHGRP {group}"), path),
             Self::Utime(time, path) => return with_path(&format!("UTIME {}", time.format()), path),
-            Self::Symlink(target, link) => {
-                return [b"SYMLINK ", target.as_slice(), b" ", link].concat();
-            }
+            Self::Symlink(names) => return with_path("SYMLINK", names),
             Self::SymlinkFrom(path) => return with_path("SYMLINKFROM", path),
             Self::SymlinkTo(path) => return with_path("SYMLINKTO", path),
             Self::RemoveTree(path) => return with_path("RDEL", path),

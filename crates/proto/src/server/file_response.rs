@@ -97,6 +97,11 @@ impl LoggedInSession {
             (SuccessReply::Modified, FileResponse::Entry(entry)) => {
                 Reply::new(213, entry.modified.format())
             }
+            (SuccessReply::TimeKept(shown_path), FileResponse::Modified(time)) => {
+                let mut text = format!("Modify={}; ", time.format()).into_bytes();
+                text.extend_from_slice(&shown_path);
+                Reply::new(213, text)
+            }
             (SuccessReply::MlstFacts(shown_path), FileResponse::Entry(entry)) => {
                 self.facts_reply(shown_path, *entry)
             }

@@ -47,6 +47,8 @@ pub(super) enum SuccessReply {
     Size,
     /// MDTM: the modification time of the entry.
     Modified,
+    /// MFMT: the time that the file has, under the name that the client sent.
+    TimeKept(Vec<u8>),
     /// MLST: the facts of the entry, under the name that the client sent.
     MlstFacts(Vec<u8>),
     /// A multi-line reply with this code and first line.

@@ -112,10 +112,8 @@ impl LoggedInSession {
     /// MFMT; the reply is that of draft-somers-ftp-mfxx §3.
     pub(super) fn mfmt(&mut self, time: Timestamp, argument: &[u8]) -> CommandResult {
         let path = self.resolve(argument)?;
-        let mut text = format!("Modify={}; ", time.format()).into_bytes();
         // The draft shows the name as the client sent it.
-        text.extend_from_slice(argument);
-        let on_success = SuccessReply::Fixed(Reply::new(213, text));
+        let on_success = SuccessReply::TimeKept(argument.to_vec());
         let request = FileRequest::SetModified(path.clone(), time);
         Ok(self.start_file_change("MFMT", path, request, on_success))
     }

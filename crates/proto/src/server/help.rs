@@ -101,7 +101,7 @@ const SITE_COMMANDS: [&str; 24] = [
     "SITE STORATTR <sp> modify=YYYYMMDDHHMMSS;checksum.ALGORITHM=hex;",
     "SITE DATAPEER [<sp> address]: the other host of data connections",
     "SITE IDLE [<sp> seconds]",
-    "SITE SETDISKSTACK <sp> file, SITE SETNETSTACK <sp> tcp",
+    "SITE SETDISKSTACK <sp> file, SITE SETNETSTACK <sp> tcp[,gsi]",
     "SITE WHOAMI, SITE VERSION",
 ];
 

@@ -22,38 +22,31 @@ impl LoggedInSession {
     /// MLSC: the facts of a directory's entries, in a reply.
     pub(super) fn mlsc(&mut self, argument: Option<&[u8]>) -> CommandResult {
         let form = ListFormat::Facts(self.parameters.facts);
-        self.listing_reply("MLSC", argument, form, 250, b"Contents of ")
+        let request = self.listing_of(argument, form)?;
+        self.listing_reply("MLSC", argument, request, 250, b"Contents of ")
     }
 
     /// STAT with a path (RFC 959 §4.1.3): the lines of LIST, in a reply.
     pub(super) fn stat_path(&mut self, argument: &[u8]) -> CommandResult {
-        self.listing_reply(
-            "STAT",
-            Some(argument),
-            ListFormat::LsLong,
-            213,
-            b"status of ",
-        )
+        let request = with_pattern(self.listing_of(Some(argument), ListFormat::LsLong)?);
+        self.listing_reply("STAT", Some(argument), request, 213, b"status of ")
     }
 
     fn listing_reply(
         &mut self,
         verb: &'static str,
         argument: Option<&[u8]>,
-        form: ListFormat,
+        request: ListRequest,
         code: u16,
         first_words: &[u8],
     ) -> CommandResult {
-        let path = self.resolve_or_cwd(argument)?;
         let first_line = [first_words, &self.argument_or_cwd(argument)].concat();
-        let request = FileRequest::List(ListRequest {
-            path: path.clone(),
-            pattern: None,
-            format: form,
-            recursive: false,
-            deflate: false,
-        });
-        Ok(self.start_file_task(verb, path, request, SuccessReply::Lines(code, first_line)))
+        Ok(self.start_file_task(
+            verb,
+            request.path.clone(),
+            FileRequest::List(request),
+            SuccessReply::Lines(code, first_line),
+        ))
     }
 
     /// The path as the client sent it; the current directory when it sent none.
@@ -64,22 +57,18 @@ impl LoggedInSession {
         }
     }
 
-    /// LIST. The characters `*`, `?` and `[` in the last component make it a pattern.
+    /// LIST
     pub(super) fn list(&mut self, argument: Option<&[u8]>) -> CommandResult {
-        let mut request = self.list_request(argument, ListFormat::LsLong)?;
-        let name = request.path.name();
-        // Only LIST: `ls *.dat` of interactive clients sends the pattern. MLSD and MLST take literal
-        // names (RFC 3659 §7.2).
-        if has_wildcard(name) {
-            request.pattern = Some(name.to_vec());
-            request.path = request.path.parent();
-        }
+        let request = with_pattern(self.list_request(argument, ListFormat::LsLong)?);
         Ok(self.start_listing("LIST", request))
     }
 
     /// NLST
     pub(super) fn nlst(&mut self, argument: Option<&[u8]>) -> CommandResult {
-        let request = self.list_request(argument, ListFormat::Names)?;
+        let mut request = with_pattern(self.list_request(argument, ListFormat::Names)?);
+        let argument = argument.unwrap_or_default();
+        let slash = argument.iter().rposition(|byte| *byte == b'/');
+        request.prefix = argument[..slash.map_or(0, |at| at + 1)].to_vec();
         Ok(self.start_listing("NLST", request))
     }
 
@@ -99,17 +88,25 @@ impl LoggedInSession {
         Ok(self.start_listing("MLSR", request))
     }
 
-    /// Parameters of a listing. A listing discards REST, as every transfer command does, and does not
-    /// use it.
+    /// A listing over a data connection. It discards REST, as every transfer command does, and does not use it.
     fn list_request(
         &mut self,
         argument: Option<&[u8]>,
         form: ListFormat,
     ) -> Result<ListRequest, Vec<SessionAction>> {
         self.next_transfer.restart = None;
+        self.listing_of(argument, form)
+    }
+
+    fn listing_of(
+        &self,
+        argument: Option<&[u8]>,
+        form: ListFormat,
+    ) -> Result<ListRequest, Vec<SessionAction>> {
         Ok(ListRequest {
             path: self.resolve_or_cwd(argument)?,
             pattern: None,
+            prefix: Vec::new(),
             format: form,
             recursive: false,
             deflate: false,
@@ -119,4 +116,14 @@ impl LoggedInSession {
     fn start_listing(&mut self, verb: &'static str, request: ListRequest) -> Vec<SessionAction> {
         self.start_transfer(verb, request.path.clone(), TransferKind::List(request))
     }
+}
+
+/// LIST, NLST and STAT: the characters `*`, `?` and `[` in the last component make it a pattern, since `ls *.dat` and
+/// `mget *.dat` of interactive clients send it. MLSD and MLST take literal names (RFC 3659 §7.2).
+fn with_pattern(mut request: ListRequest) -> ListRequest {
+    if has_wildcard(request.path.name()) {
+        request.pattern = Some(request.path.name().to_vec());
+        request.path = request.path.parent();
+    }
+    request
 }

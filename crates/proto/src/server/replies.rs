@@ -62,7 +62,9 @@ pub(super) fn failure_reply(failure: &CommandFailure<'_>) -> Reply {
             Reply::new(426, format!("{} aborted.", target.verb))
         }
         CommandFailure::File(target, error) if error.kind == FileErrorKind::InUse => in_use(target),
-        CommandFailure::File(target, error) => file_error(metadata_code(error.kind), target, error),
+        CommandFailure::File(target, error) => {
+            file_error(metadata_code(target.verb, error.kind), target, error)
+        }
         CommandFailure::Listen(error) => Reply::new(425, format!("Cannot listen: {}", error.text)),
         CommandFailure::Transfer(target, error) => transfer_error(target, error),
     }
@@ -203,11 +205,12 @@ fn globus_class_and_phrase(kind: FileErrorKind) -> (&'static str, &'static str) 
     }
 }
 
-fn metadata_code(kind: FileErrorKind) -> u16 {
+fn metadata_code(verb: &str, kind: FileErrorKind) -> u16 {
     match kind {
         FileErrorKind::Busy | FileErrorKind::InUse => 450,
         FileErrorKind::NoSpace => 452,
-        FileErrorKind::Exists => 553,
+        // RFC 959 §5.4 has 550 for MKD, and 553 for RNTO. rclone takes only 550 and 521 for "it exists already".
+        FileErrorKind::Exists if verb == "RNTO" => 553,
         _ => 550,
     }
 }

@@ -10,7 +10,11 @@ use crate::command::{DriverStack, SiteCommand};
 use crate::path::VPath;
 use crate::remark;
 use crate::reply::Reply;
+use crate::security::ExchangeKind;
 use crate::timestamp::Timestamp;
+
+/// Most pairs of names that SITE SYMLINK may mean: each is looked up.
+const MOST_LINK_PAIRS: usize = 64;
 
 impl LoggedInSession {
     /// SITE
@@ -31,7 +35,7 @@ impl LoggedInSession {
             SiteCommand::RemoveTree(path) => {
                 self.change_path("SITE RDEL", &path, FileRequest::RemoveTree)
             }
-            SiteCommand::Symlink(target, link) => self.symlink(&target, &link),
+            SiteCommand::Symlink(names) => self.symlink(&names),
             SiteCommand::SymlinkFrom(target) => self.symlink_from(&target),
             SiteCommand::SymlinkTo(link) => self.symlink_to(&link),
             SiteCommand::StorAttr { modify, checksum } => {
@@ -42,7 +46,10 @@ impl LoggedInSession {
                 self.set_buffer(side, bytes);
                 Ok(replies::reply(200, "Site Command Successful."))
             }
-            SiteCommand::DriverStack(stack, drivers) => Ok(driver_stack(stack, &drivers)),
+            SiteCommand::DriverStack(stack, drivers) => {
+                let has_gsi = self.protection.exchange == Some(ExchangeKind::Tokens);
+                Ok(driver_stack(stack, &drivers, has_gsi))
+            }
             SiteCommand::ClientInfo(text) => {
                 // Never reset: clients may send CLIENTINFO several times with different fields.
                 self.parameters.reads_remarks |= remark::client_reads_remarks(&text);
@@ -77,19 +84,53 @@ impl LoggedInSession {
         Ok(self.start_file_change(verb, path.clone(), request(path), ok_reply()))
     }
 
-    /// SITE SYMLINK. A relative target is stored unchanged, as `ln -s` does.
-    fn symlink(&mut self, target: &[u8], link: &[u8]) -> CommandResult {
+    /// SITE SYMLINK. A relative target is stored unchanged, as `ln -s` does. With more than one space, the one before an
+    /// absolute path is between the names; without one, each may be.
+    fn symlink(&mut self, names: &[u8]) -> CommandResult {
+        let spaces = (1..names.len().saturating_sub(1)).filter(|at| names[*at] == b' ');
+        let mut before_root = spaces.clone().filter(|at| names[at + 1] == b'/');
+        let sure = before_root.next().filter(|_| before_root.next().is_none());
+        let mut pairs = spaces
+            .filter(|at| sure.is_none_or(|sure| sure == *at))
+            .take(MOST_LINK_PAIRS + 1)
+            .map(|at| self.link_pair(&names[..at], &names[at + 1..]))
+            .collect::<Result<Vec<_>, _>>()?;
+        let request = match pairs.len() {
+            0 => {
+                return Ok(replies::reply(
+                    501,
+                    "SITE SYMLINK needs a target and a link.",
+                ));
+            }
+            1 => {
+                let (target, link) = pairs.remove(0);
+                FileRequest::Symlink { target, link }
+            }
+            2..=MOST_LINK_PAIRS => FileRequest::SymlinkAmong(pairs),
+            _ => {
+                let text = "Too many spaces: use SITE SYMLINKFROM and SITE SYMLINKTO.";
+                return Ok(replies::reply(501, text));
+            }
+        };
+        let path = match &request {
+            FileRequest::Symlink { link, .. } => link.clone(),
+            _ => self.cwd.clone(),
+        };
+        Ok(self.start_file_change("SITE SYMLINK", path, request, ok_reply()))
+    }
+
+    fn link_pair(
+        &self,
+        target: &[u8],
+        link: &[u8],
+    ) -> Result<(Vec<u8>, VPath), Vec<SessionAction>> {
         let link = self.resolve(link)?;
         let target = match target {
             // These targets are virtual paths of the session; see `relative_target`.
             [b'/' | b'~', ..] => relative_target(&self.resolve(target)?, &link),
             relative => relative.to_vec(),
         };
-        let request = FileRequest::Symlink {
-            target,
-            link: link.clone(),
-        };
-        Ok(self.start_file_change("SITE SYMLINK", link, request, ok_reply()))
+        Ok((target, link))
     }
 
     /// SITE SYMLINKFROM. The target must exist.
@@ -153,21 +194,26 @@ impl LoggedInSession {
     }
 }
 
-/// SITE SETDISKSTACK and SETNETSTACK. As the globus server does, this server accepts the default stacks
-/// (`globus-url-copy -fsstack file` sends one). It refuses all others with that server's texts.
-fn driver_stack(stack: DriverStack, drivers: &str) -> Vec<SessionAction> {
-    let (default_driver, purpose) = match stack {
-        DriverStack::Disk => ("file", "filesystem"),
-        DriverStack::Net => ("tcp", "data channel"),
+/// SITE SETDISKSTACK and SETNETSTACK. As the globus server does, this server accepts the drivers that it always uses, with
+/// options after a colon (`globus-url-copy -dcstack tcp` sends `tcp,gsi`). It refuses all others with that server's texts.
+/// DCAU and PROT alone decide about GSI; options of that driver could ask for more than they do.
+fn driver_stack(stack: DriverStack, drivers: &str, has_gsi: bool) -> Vec<SessionAction> {
+    let purpose = match stack {
+        DriverStack::Disk => "filesystem",
+        DriverStack::Net => "data channel",
     };
-    if drivers == default_driver || drivers == "default" {
+    let is_offered = |driver: &&str| match (stack, driver.split_once(':').unwrap_or((driver, ""))) {
+        (DriverStack::Disk, ("file", _)) | (DriverStack::Net, ("tcp", _)) => true,
+        (DriverStack::Net, ("gsi", options)) => has_gsi && options.is_empty(),
+        _ => false,
+    };
+    let refused = drivers.split(',').find(|driver| !is_offered(driver));
+    let Some(refused) = refused.filter(|_| drivers != "default") else {
         return replies::reply(250, "OK.");
-    }
-    // The globus server names the first unsupported driver.
-    let unknown = drivers.split(',').find(|driver| *driver != default_driver);
+    };
     let lines = vec![
         format!("Setting {purpose} driver stack failed.").into_bytes(),
-        format!("{} driver not offered", unknown.unwrap_or(drivers)).into_bytes(),
+        format!("{refused} driver not offered").into_bytes(),
     ];
     vec![SessionAction::Reply(Reply::multi_line(500, lines))]
 }

@@ -243,7 +243,8 @@ fn site() -> impl Strategy<Value = SiteCommand> {
         (0..=0o7777u32, path()).prop_map(|(mode, path)| SiteCommand::Chmod(mode, path)),
         (word(), path()).prop_map(|(group, path)| SiteCommand::Chgrp(group, path)),
         (time(), path()).prop_map(|(time, path)| SiteCommand::Utime(time, path)),
-        (spaceless, path()).prop_map(|(target, link)| SiteCommand::Symlink(target, link)),
+        (spaceless, path())
+            .prop_map(|(target, link)| { SiteCommand::Symlink([&*target, b" ", &*link].concat()) }),
         path().prop_map(SiteCommand::SymlinkFrom),
         path().prop_map(SiteCommand::SymlinkTo),
         path().prop_map(SiteCommand::RemoveTree),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use data::store::durability::SyncPolicy;
 use data::store::root::{FileIdentity, Root, StoreError, file_clock};
 use data::store::write_lock::WriteLockKind;
+use proto::listing::{DirectoryEntry, EntryKind};
 use proto::path::VPath;
 use proto::server::{
     AccountRights, FileError, FileErrorKind, FileRequest, FileResponse, ListRequest, TransferError,
@@ -36,8 +37,8 @@ use transfer::LastBundle;
 pub use transfer::{
     OpenedBundleSource, OpenedBundleStore, OpenedSource, OpenedStore, OpenedTransfer,
 };
-use uploads::LastUpload;
 pub use uploads::{ActiveUpload, ControlSocket, UploadClient, UploadRegistry, Uploader};
+use uploads::{KeptContent, LastUpload};
 
 /// The files of one session.
 #[derive(Debug, Clone)]
@@ -146,6 +147,9 @@ impl SessionFiles {
     /// Carries out a request that needs the right to write.
     fn run_change(&self, request: &FileRequest) -> Result<FileResponse, FileError> {
         self.require_write()?;
+        if let FileRequest::SymlinkAmong(pairs) = request {
+            return self.run_change(&self.pair_that_is_meant(pairs)?);
+        }
         self.paths
             .check_change(request, |path| self.is_own_upload(path))?;
         self.run_counted(request, || self.carry_out(request))
@@ -170,13 +174,13 @@ impl SessionFiles {
                 self.sync_directories(&[to, from])
             }
             FileRequest::SetModified(path, time) => {
-                // The session's own change of the time must not look like a change by another session.
+                // A change of the time must not look like a change of the content.
                 let before = root.identity(path);
-                root.set_modified(path, *time)?;
+                let kept = root.set_modified(path, *time)?;
                 if let (Ok(before), Ok(after)) = (before, root.identity(path)) {
-                    self.last_upload.carry_over(&before, after);
+                    self.uploads.carry_over(&before, after);
                 }
-                Ok(FileResponse::Done)
+                Ok(FileResponse::Modified(kept))
             }
             FileRequest::Chmod(path, mode) => {
                 self.keep_checksums(path, path, || done_answer(root.chmod(path, *mode)))
@@ -191,7 +195,30 @@ impl SessionFiles {
             | FileRequest::ChangeDir(_)
             | FileRequest::List(_)
             | FileRequest::EndBundle(_)
+            | FileRequest::SymlinkAmong(_)
             | FileRequest::Checksum { .. } => Ok(FileResponse::Done),
+        }
+    }
+
+    /// The link of the only pair whose target exists and whose link does not.
+    fn pair_that_is_meant(&self, pairs: &[(Vec<u8>, VPath)]) -> Result<FileRequest, FileError> {
+        let mut meant = pairs.iter().filter(|(target, link)| {
+            let target = link.parent().resolve(target);
+            let is_there = |path: &VPath| self.stat(path).is_ok();
+            target.is_ok_and(|target| is_there(&target))
+                && is_there(&link.parent())
+                && !is_there(link)
+        });
+        match (meant.next(), meant.next()) {
+            (Some((target, link)), None) => Ok(FileRequest::Symlink {
+                target: target.clone(),
+                link: link.clone(),
+            }),
+            _ => {
+                let mut links = pairs.iter().map(|(_, link)| link);
+                links.try_for_each(|link| self.paths.check(Access::Create, link))?;
+                Err(unclear_names())
+            }
         }
     }
 
@@ -210,10 +237,14 @@ impl SessionFiles {
         Ok(FileResponse::Done)
     }
 
-    fn stat(&self, path: &VPath) -> Result<proto::listing::DirectoryEntry, FileError> {
+    fn stat(&self, path: &VPath) -> Result<DirectoryEntry, FileError> {
         self.paths.check(Access::Look, path)?;
         let mut entry = self.root.stat(path)?;
         entry.permissions.write &= self.rights.write;
+        if entry.kind == EntryKind::Dir {
+            entry.permissions.read = self.root.may_list(path);
+            entry.permissions.execute |= entry.permissions.read;
+        }
         self.paths.narrow(&mut entry, path);
         Ok(entry)
     }
@@ -230,8 +261,8 @@ impl SessionFiles {
     }
 
     /// Renames a file. A client that renames its upload relies on the content it stored, so the rename is
-    /// refused while another upload stores into the file, or if another session has overwritten this
-    /// session's upload.
+    /// refused while another upload stores into the file, or if another account or program has changed the
+    /// content of this session's upload.
     fn rename(&self, from: &VPath, to: &VPath) -> Result<FileResponse, FileError> {
         let rename = || {
             let renamed = || match self.paths.may_overwrite(to) {
@@ -246,7 +277,7 @@ impl SessionFiles {
                 let renamed = self.uploads.unless_uploading(there.inode, || {
                     // Checked again: from here on no upload can begin.
                     match self.root.identity(from) {
-                        Ok(now) if self.last_upload.was_overwritten(&now) => {
+                        Ok(now) if self.uploads.has_lost(&self.last_upload, &now) => {
                             Err(uploads::in_use_error())
                         }
                         _ => rename(),
@@ -270,14 +301,15 @@ impl SessionFiles {
     fn truncate(&self, path: &VPath, length: u64) -> Result<FileResponse, FileError> {
         let failed = |error: std::io::Error| StoreError::from_io("truncate", path, &error);
         let file = self.root.open_existing(path)?;
-        let inode = FileIdentity::of(&file).map_err(failed)?.inode;
+        let before = FileIdentity::of(&file).map_err(failed)?;
         let lease = self
             .uploads
-            .exclude_uploads(inode)
+            .exclude_uploads(before.inode)
             .ok_or_else(uploads::in_use_error)?;
-        self.last_upload.forget(inode);
+        self.last_upload.forget(before.inode);
         // The registry excludes uploads of this server; the lock excludes other processes.
         transfer::lock(&file, WriteLockKind::Exclusive, path)?;
+        lease.begin_change(&before, KeptContent::Some);
         self.resize_counted(&file, length, failed)?;
         drop(file); // releases the lock while uploads are still excluded
         drop(lease);
@@ -297,7 +329,7 @@ impl SessionFiles {
         let answer = change()?;
         if let (Some(old), Ok(new)) = (old, self.root.identity(after)) {
             self.checksums.carry_over(&old, new, clock);
-            self.last_upload.carry_over(&old, new);
+            self.uploads.carry_over(&old, new);
         }
         Ok(answer)
     }
@@ -308,6 +340,16 @@ pub(crate) fn transfer_error_of_file(error: FileError) -> TransferError {
     match error.kind {
         FileErrorKind::Aborted => TransferError::Aborted,
         _ => TransferError::File(error),
+    }
+}
+
+fn unclear_names() -> FileError {
+    FileError {
+        kind: FileErrorKind::Other,
+        errno: None,
+        text: "the names have spaces, and not exactly one way to divide them has a target that exists; \
+               use SITE SYMLINKFROM and SITE SYMLINKTO"
+            .to_owned(),
     }
 }
 

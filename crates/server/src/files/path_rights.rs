@@ -8,7 +8,8 @@
 //! - **Modify** (`storage.modify`, `write`): all changes.
 //!
 //! Facts of a file are shown with any of these rights. Directories above a scope can be entered and
-//! listed, and show only what leads to it. The root of such a session follows no symbolic link
+//! listed, and show only what leads to it. So that no client takes this for the whole, the `Perm` fact of such a directory
+//! lacks the right to list it (`l`), also in its own line (`cdir`) of the listing. The root of such a session follows no symbolic link
 //! ([`data::store::root::Root::without_links`]): a link would give a file a second path.
 
 use std::sync::Arc;
@@ -144,8 +145,8 @@ impl PathRights {
             }
             FileRequest::List(request) => self.check(Access::List, &request.path),
             FileRequest::Checksum { path, .. } => self.check(Access::Read, path),
-            // The rights to each of its files are checked as they are read or written.
-            FileRequest::EndBundle(_) => Ok(()),
+            // The rights to each of its files are checked as they are read or written; those to a link as to `Symlink`.
+            FileRequest::EndBundle(_) | FileRequest::SymlinkAmong(_) => Ok(()),
         }
     }
 
@@ -199,8 +200,8 @@ impl PathRights {
                 entry.kind,
                 EntryKind::Dir | EntryKind::CurrentDir | EntryKind::ParentDir
             );
-            entry.permissions.read &=
-                rights.read || is_directory && token.scopes.is_above_a_scope(path.as_bytes());
+            // Also not for a directory on the way to a scope, which is not shown whole: clients know by that.
+            entry.permissions.read &= rights.read;
             entry.permissions.write &= match is_directory {
                 true => rights.may_create(),
                 false => rights.modify,

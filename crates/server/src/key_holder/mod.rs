@@ -133,6 +133,15 @@ impl KeyHolder {
     }
 }
 
+impl KeyHolder {
+    /// Another descriptor of the connection, whose end is that of the process.
+    pub(crate) fn connection(&self) -> io::Result<OwnedFd> {
+        let socket = &self.connection.0;
+        let socket = socket.lock().unwrap_or_else(PoisonError::into_inner);
+        socket.stream.try_clone().map(OwnedFd::from)
+    }
+}
+
 impl Drop for KeyHolder {
     fn drop(&mut self) {
         // The end of the connection ends the process. A signal would not reach it: the sandbox permits none to

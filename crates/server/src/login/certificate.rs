@@ -1,6 +1,7 @@
 //! Logins with a certificate, whose subject the gridmap maps to accounts.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use security::x509::DistinguishedName;
 
@@ -22,11 +23,11 @@ pub(crate) enum CertifiedClient {
 
 impl Authenticator {
     /// Logs in to an account that the gridmap lists for `subject`: the one that was asked for, or the first
-    /// for [`DEFAULT_ACCOUNT`].
+    /// for [`DEFAULT_ACCOUNT`]. The login ends with the certificate.
     pub(super) async fn mapped_login(
         &self,
         policy: &LoginPolicy,
-        subject: &DistinguishedName,
+        (subject, expires): (&DistinguishedName, Option<SystemTime>),
         asked: &str,
         limits: &Arc<SessionLimits>,
     ) -> Result<Login, LoginRefusal> {
@@ -48,6 +49,7 @@ impl Authenticator {
         }
         let account = policy.account(account, policy.gridmap_rights == UnlistedRights::Rw);
         let slot = limits.count_login(&account.name, policy.session_bound(&account.name))?;
-        self.user_login(policy, account, slot).await
+        let login = self.user_login(policy, account, slot).await?;
+        Ok(Login { expires, ..login })
     }
 }

@@ -73,6 +73,8 @@ pub(crate) struct LoginRequest {
     pub(crate) peer: IpAddr,
     /// The client's certificate.
     pub(crate) client: Option<CertifiedClient>,
+    /// End of validity of that certificate and its proxies.
+    pub(crate) certified_until: Option<SystemTime>,
 }
 
 /// The result of a successful login.
@@ -86,7 +88,7 @@ pub(crate) struct Login {
     pub(crate) files: SessionFiles,
     /// The session's root on the host, for the log.
     pub(crate) root_path: PathBuf,
-    /// End of validity of the client's token.
+    /// End of validity of the client's token, certificate or proxy.
     pub(crate) expires: Option<SystemTime>,
     /// Counts the session for its user while it is logged in; `None`: anonymous sessions are not
     /// counted per user.
@@ -214,6 +216,7 @@ impl Authenticator {
             password,
             peer,
             client,
+            certified_until,
         } = request;
         if user == BEARER_USER {
             let token = password.ok_or(LoginRefusal::PasswordNeeded)?;
@@ -221,10 +224,14 @@ impl Authenticator {
         }
         match client {
             Some(CertifiedClient::Grid(subject)) => {
-                return self.mapped_login(policy, &subject, &user, limits).await;
+                return self
+                    .mapped_login(policy, (&subject, certified_until), &user, limits)
+                    .await;
             }
             Some(CertifiedClient::Tls(subject)) => {
-                let mapped = self.mapped_login(policy, &subject, &user, limits).await;
+                let mapped = self
+                    .mapped_login(policy, (&subject, certified_until), &user, limits)
+                    .await;
                 // Another account may still be entered with its password.
                 if !matches!(mapped, Err(LoginRefusal::NotMapped(_))) {
                     return mapped;

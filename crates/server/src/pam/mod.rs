@@ -131,6 +131,13 @@ impl PamChecker {
     }
 }
 
+impl PamChecker {
+    /// Another descriptor of the connection, whose end is that of the process.
+    pub(crate) fn connection(&self) -> io::Result<OwnedFd> {
+        self.connection.socket.try_clone()
+    }
+}
+
 impl Drop for PamChecker {
     fn drop(&mut self) {
         // The end of the connection ends the process; the sandbox permits no signals to other processes.

@@ -1,5 +1,7 @@
 //! The security that one session has agreed on.
 
+use std::time::SystemTime;
+
 use security::gsi::{GsiAcceptor, GsiContext};
 use security::tls::{TlsConfig, TlsEngine};
 use security::x509::{CertifiedKey, DistinguishedName, PeerIdentity};
@@ -57,6 +59,15 @@ impl SessionSecurity {
                 Some(CertifiedClient::Tls(peer.identity.clone()))
             }
             Self::Grid(grid) => Some(CertifiedClient::Grid(grid.peer.identity.clone())),
+        }
+    }
+
+    /// End of validity of the client's certificate and its proxies.
+    pub(crate) fn certified_until(&self) -> Option<SystemTime> {
+        match self {
+            Self::Clear | Self::Exchanging(_) => None,
+            Self::Tls(tls) => tls.peer.as_ref().map(|peer| peer.expires),
+            Self::Grid(grid) => Some(grid.peer.expires),
         }
     }
 

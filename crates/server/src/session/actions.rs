@@ -80,6 +80,7 @@ impl SessionDriver {
             password,
             peer: self.addresses.peer.ip(),
             client: self.security.client(),
+            certified_until: self.security.certified_until(),
         };
         self.work = SessionWork::Login(Box::pin(async move {
             let limits = &shared.session_limits;

@@ -58,6 +58,9 @@ const REPLY_WAIT: Duration = Duration::from_millis(2);
 const FOLLOW_UP_SILENCE: Duration = Duration::from_secs(2);
 /// Reason in the 421 of sessions that end because the server stops.
 const SHUTTING_DOWN: &str = "server is shutting down";
+/// Reason in the 421 of sessions whose rights have ended. Transfers that had begun have ended in order.
+const EXPIRED: &str =
+    "the token, certificate or proxy of this login has expired, log in again with a new one";
 
 /// The port through which a session came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +108,14 @@ impl LoginStatus {
         Self::NotLoggedIn {
             deadline,
             command_count: 0,
+        }
+    }
+
+    /// Whether what the client has logged in with has expired.
+    fn has_expired(&self) -> bool {
+        match self {
+            Self::NotLoggedIn { .. } => false,
+            Self::LoggedIn(login) => login.time_left() == Some(Duration::ZERO),
         }
     }
 
@@ -313,9 +324,7 @@ impl SessionDriver {
             SessionEvent::Timeout => Err(self.close_with_reply(match &self.login {
                 _ if self.phase > ServerPhase::Serving => SHUTTING_DOWN,
                 LoginStatus::NotLoggedIn { .. } => "no login in time",
-                LoginStatus::LoggedIn(login) if login.time_left() == Some(Duration::ZERO) => {
-                    "the token has expired, log in again with a new one"
-                }
+                login if login.has_expired() => EXPIRED,
                 LoginStatus::LoggedIn(_) => "idle for too long",
             })),
         }
@@ -338,6 +347,9 @@ impl SessionDriver {
                 ExpectedInput::DriverEvent => None,
             };
             let Some(line) = line else { break };
+            if self.work.is_none() && self.login.has_expired() {
+                return Err(self.close_with_reply(EXPIRED));
+            }
             self.last_activity = Instant::now();
             if self.login.count_command() {
                 return Err(self.close_with_reply("too many commands before login"));

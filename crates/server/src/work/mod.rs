@@ -236,6 +236,7 @@ mod tests {
         FileRequest::List(ListRequest {
             path: VPath::root(),
             pattern: None,
+            prefix: Vec::new(),
             format: ListFormat::Names,
             recursive: false,
             deflate: false,

@@ -1,8 +1,9 @@
 //! Bundles of small files: SITE BUNDLE, ERET BUNDLE, ESTO BUNDLE.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::Read;
 use std::net::SocketAddr;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::{Duration, Instant};
 
 use data::checksum::ChecksumHasher;
@@ -164,6 +165,50 @@ fn a_bundle_that_is_cut_or_left_leaves_nothing() {
         assert!(begun.elapsed() < Duration::from_secs(30), "the files stay");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+#[test]
+fn a_file_that_another_has_put_in_the_place_of_one_of_a_bundle_is_not_confirmed() {
+    let server = InProcessServer::start();
+    fs::write(server.path("victim"), "of another").unwrap();
+    let mut client = server.anonymous_client();
+    client.expect_reply("SITE BUNDLE ADD 3,,a 3,,b", 250);
+    put(&mut client, "ESTO BUNDLE 2 /", b"onetwo");
+    let unfinished = names(&server, ".");
+    let first = unfinished
+        .iter()
+        .find(|name| fs::read(server.path(name)).unwrap() == b"one")
+        .unwrap();
+    fs::remove_file(server.path(first)).unwrap();
+    fs::hard_link(server.path("victim"), server.path(first)).unwrap();
+    let end = format!("SITE BUNDLE END CRC32C {}", crc32c(b"onetwo"));
+    let outcome = client.expect_reply(&end, 250).text;
+    assert!(outcome.contains("\n FAILED 0 it was replaced"), "{outcome}");
+    assert!(!server.path("a").exists());
+    assert_eq!(server.read_file("b"), b"two");
+    assert_eq!(server.read_file("victim"), b"of another");
+}
+
+#[test]
+fn a_file_of_a_bundle_has_the_mode_of_the_file_that_it_replaces() {
+    let server = InProcessServer::start();
+    let mode = |name: &str| fs::metadata(server.path(name)).unwrap().mode() & 0o7777;
+    for name in ["a", "b"] {
+        fs::write(server.path(name), "old").unwrap();
+    }
+    fs::set_permissions(server.path("a"), Permissions::from_mode(0o600)).unwrap();
+    fs::set_permissions(server.path("b"), Permissions::from_mode(0o4755)).unwrap();
+    let mut client = server.anonymous_client();
+    client.expect_reply("SITE BUNDLE ADD 3,,a 3,,b", 250);
+    put(&mut client, "ESTO BUNDLE 2 /", b"onetwo");
+    for name in names(&server, ".") {
+        if fs::read(server.path(&name)).unwrap() == b"one" {
+            assert_eq!(mode(&name), 0o600, "{name}");
+        }
+    }
+    let end = format!("SITE BUNDLE END CRC32C {}", crc32c(b"onetwo"));
+    client.expect_reply(&end, 250);
+    assert_eq!((mode("a"), mode("b")), (0o600, 0o755));
 }
 
 #[test]

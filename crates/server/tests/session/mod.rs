@@ -16,6 +16,7 @@ mod listings;
 mod log_names;
 mod login;
 mod proxied;
+mod renamed_uploads;
 mod restart;
 mod right_sizing;
 mod secure;

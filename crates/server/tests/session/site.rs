@@ -229,6 +229,18 @@ fn stores_above_the_quota_get_552_and_leave_nothing() {
     store(&mut guest, "new", &large, 552);
     assert!(!server.path("announced").exists() && !server.path("new").exists());
     assert_eq!(server.read_file("old"), bytes);
+    // A range of a file, too.
+    for command in ["ESTO A 0 part", "ESTO A 100 part", "APPE part"] {
+        let address = guest.pasv();
+        guest.send(command);
+        let mut data = data_port::connect(address);
+        // The server may have refused them before all are sent.
+        let _ = data.write_all(&large);
+        drop(data);
+        guest.expect_code(150);
+        guest.expect_code(552);
+        assert!(!server.path("part").exists(), "{command}");
+    }
     // The next store has room, and a user with a larger quota has more.
     store(&mut guest, "small", &large[..300_000], 226);
     store(&mut server.user_client(), "large", &large, 226);

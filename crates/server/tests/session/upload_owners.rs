@@ -41,7 +41,7 @@ fn begin(
     data
 }
 
-fn refused(reply: &ReceivedReply, name: &str) {
+pub(crate) fn refused(reply: &ReceivedReply, name: &str) {
     assert_eq!(reply.code, 450, "{reply:?}");
     assert_eq!(
         reply.text,
@@ -50,7 +50,7 @@ fn refused(reply: &ReceivedReply, name: &str) {
 }
 
 /// A server where anonymous sessions and one user may write.
-fn server_with_writers() -> InProcessServer {
+pub(crate) fn server_with_writers() -> InProcessServer {
     InProcessServer::with_config(|config| {
         config.users = Some("to be made".into());
         config.transfer.stall = Duration::from_secs(60);
@@ -273,36 +273,6 @@ fn a_store_fails_if_its_file_is_deleted_or_renamed() {
             "{reply:?}"
         );
     }
-}
-
-/// Stores a whole file.
-fn stored(client: &mut ControlClient, name: &str, content: &[u8]) {
-    let address = client.pasv();
-    client.send(&format!("STOR {name}"));
-    data_port::send_and_close(data_port::connect(address), content);
-    client.expect_code(150);
-    client.expect_code(226);
-}
-
-#[test]
-fn a_session_cannot_rename_an_upload_that_another_session_has_overwritten() {
-    let server = server_with_writers();
-    let (mut first, mut second) = (server.anonymous_client(), server.user_client());
-    stored(&mut first, "up", b"first");
-    stored(&mut second, "up", b"second");
-    first.expect_reply("RNFR up", 350);
-    refused(&first.command("RNTO final"), "final");
-    second.expect_reply("MFMT 20200101000000 up", 213);
-    second.expect_reply("SITE CHMOD 600 up", 250);
-    second.expect_reply("RNFR up", 350);
-    second.expect_reply("RNTO final", 250);
-    second.expect_reply("RNFR final", 350);
-    second.expect_reply("RNTO again", 250);
-    assert_eq!(server.read_file("again"), b"second");
-    // A file that this session has not stored may be renamed by anyone.
-    server.create_file("f", 10);
-    first.expect_reply("RNFR f", 350);
-    first.expect_reply("RNTO moved", 250);
 }
 
 /// A client sends lines and disconnects. The server is busy with the first line when the connection

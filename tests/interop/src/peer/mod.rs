@@ -14,6 +14,7 @@ pub mod proftpd;
 pub mod pure_ftpd;
 pub mod pyftpdlib;
 pub mod python;
+pub mod rclone;
 pub mod tls;
 pub mod vsftpd;
 pub mod wget;

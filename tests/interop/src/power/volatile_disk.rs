@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use fuser::{
@@ -21,6 +21,7 @@ use fuser::{
     ReplyEntry, ReplyOpen, ReplyWrite, Request, WriteFlags,
 };
 
+use crate::failing_directory::attributes;
 use crate::seeded_random::SeededRandom;
 
 /// Unit that survives a power cut completely or not at all, bytes.
@@ -161,27 +162,9 @@ struct DiskFileSystem(Arc<SharedDiskState>);
 
 impl DiskFileSystem {
     fn attributes(&self, ino: INodeNo) -> FileAttr {
-        let is_disk = ino == DISK;
-        FileAttr {
-            ino,
-            size: if is_disk { self.0.locked().size } else { 0 },
-            blocks: 0,
-            atime: UNIX_EPOCH,
-            mtime: UNIX_EPOCH,
-            ctime: UNIX_EPOCH,
-            crtime: UNIX_EPOCH,
-            kind: if is_disk {
-                FileType::RegularFile
-            } else {
-                FileType::Directory
-            },
-            perm: if is_disk { 0o600 } else { 0o755 },
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            flags: 0,
-            blksize: 4096,
+        match ino {
+            DISK => attributes(ino, FileType::RegularFile, self.0.locked().size),
+            _ => attributes(ino, FileType::Directory, 0),
         }
     }
 }

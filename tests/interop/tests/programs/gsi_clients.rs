@@ -63,6 +63,18 @@ fn gsi_globus_url_copy_transfers_files_with_tls_1_2() {
 }
 
 #[test]
+fn gsi_globus_url_copy_may_name_the_drivers_of_data_connections() {
+    both_ways(
+        proxy,
+        &[
+            &["-dcstack", "tcp"],
+            &["-dcstack", "tcp,gsi", "-p", "2"],
+            &["-dcstack", "tcp:sndbuf=65536", "-dcpriv"],
+        ],
+    );
+}
+
+#[test]
 fn gsi_globus_url_copy_may_connect_by_address() {
     let client = require!(GlobusUrlCopy::find());
     let pki = require!(PeerPki::find());

@@ -1,6 +1,7 @@
 //! longhaul with programs of other projects, and with faults of peers and of the system. All tests are in
 //! one program, so that tests that wait run in parallel.
 
+mod broken_directory;
 mod chunked;
 mod curl;
 mod escapes;
@@ -33,6 +34,7 @@ mod plain_servers;
 mod power_cut;
 mod preserve;
 mod proxies;
+mod rclone;
 mod thin_volume;
 mod third_party;
 mod verbs;

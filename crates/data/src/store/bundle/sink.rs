@@ -7,16 +7,15 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
 
 use proto::bundle::BundleFailure;
-use proto::timestamp::Timestamp;
 
 use super::shared_sync::SharedSync;
 use super::sums::{checksum_of, checksum_of_nothing};
 use super::{BundleLayout, BundleMember, MemberFailures};
 use crate::locks::lock;
 use crate::store::durability::SyncPolicy;
+use crate::store::modification_time::set_modified;
 use crate::store::{Sink, Source};
 
 /// From so many files on, one syncfs(2) costs less than an fsync(2) of each.
@@ -189,7 +188,7 @@ impl BundleSink {
     /// All bytes of a file are written.
     fn complete(&self, index: usize, file: &File) -> io::Result<()> {
         if let Some(time) = self.members[index].modified {
-            file.set_modified(system_time(time)?)?;
+            set_modified(file, time)?;
         }
         if self.policy == SyncPolicy::File && self.members.len() < SYNC_TOGETHER_FROM {
             file.sync_all()?;
@@ -266,17 +265,6 @@ impl BundleSink {
     fn set_progress(&self, index: usize, progress: MemberProgress) {
         lock(&self.progress)[index] = progress;
     }
-}
-
-/// # Errors
-/// The time is beyond those of this machine.
-fn system_time(time: Timestamp) -> io::Result<SystemTime> {
-    let distance = Duration::from_secs(time.0.unsigned_abs());
-    let time = match time.0 < 0 {
-        true => SystemTime::UNIX_EPOCH.checked_sub(distance),
-        false => SystemTime::UNIX_EPOCH.checked_add(distance),
-    };
-    time.ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
 impl std::fmt::Debug for BundleSink {

@@ -5,13 +5,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use proto::path::VPath;
 use proto::timestamp::Timestamp;
-use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT,
-};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::{Root, StoreError, id_names};
 use crate::store::durability::sync_names;
+use crate::store::modification_time;
 
 impl Root {
     /// Makes a directory (mode 0777 less the umask, or as the [`super::CreationRules`] say). The root exists:
@@ -111,20 +110,11 @@ impl Root {
         })
     }
 
-    /// Sets the modification time. The access time stays.
-    pub fn set_modified(&self, path: &VPath, time: Timestamp) -> Result<(), StoreError> {
-        self.change("set time of", path, |target| {
-            let times = Timestamps {
-                last_access: Timespec {
-                    tv_sec: 0,
-                    tv_nsec: UTIME_OMIT,
-                },
-                last_modification: Timespec {
-                    tv_sec: time.0,
-                    tv_nsec: 0,
-                },
-            };
-            rustix::fs::utimensat(target, c"", &times, AtFlags::EMPTY_PATH)
+    /// Sets the modification time, and returns the one that is kept; see
+    /// [`set_modified`](crate::store::modification_time::set_modified).
+    pub fn set_modified(&self, path: &VPath, time: Timestamp) -> Result<Timestamp, StoreError> {
+        self.change("keep this time for", path, |target| {
+            modification_time::set_modified(target, time)
         })
     }
 
@@ -139,12 +129,12 @@ impl Root {
     }
 
     /// Runs `change` on the file that `path` leads to, following links.
-    fn change(
+    fn change<T>(
         &self,
         op: &'static str,
         path: &VPath,
-        change: impl FnOnce(&OwnedFd) -> Result<(), Errno>,
-    ) -> Result<(), StoreError> {
+        change: impl FnOnce(&OwnedFd) -> Result<T, Errno>,
+    ) -> Result<T, StoreError> {
         self.locate(path)
             .and_then(|target| change(&target))
             .map_err(|errno| StoreError::new(op, path, errno))

@@ -33,8 +33,8 @@ impl ProcessCredentials {
         }
     }
 
-    /// The rights that the permission bits grant. Access control lists are ignored: this is for
-    /// listings, the kernel decides.
+    /// The rights that the permission bits grant. Access control lists are ignored: whether a directory can
+    /// be listed, [`Root::may_list`] asks the kernel.
     fn access(&self, stat: &Stat) -> EntryPermissions {
         // Root ignores permission bits, but executing a file needs one execute bit (execve(2)).
         if self.uid == 0 {
@@ -120,8 +120,9 @@ impl Root {
         let target = rustix::fs::readlinkat(dir, name, Vec::new())?.into_bytes();
         // The link is resolved from the root, not from `dir`: below `dir` an absolute target or
         // `..` would have another meaning.
-        let link_path = path.join(name).map_err(|_| Errno::NAMETOOLONG)?;
-        let stat = match self.locate(&link_path) {
+        let target_of = |link: VPath| self.locate(&link);
+        let link = path.join(name).map_err(|_| Errno::NAMETOOLONG);
+        let stat = match link.and_then(target_of) {
             Ok(target) => rustix::fs::fstat(target)?,
             Err(errno) if leads_nowhere(errno) => own,
             Err(errno) => return Err(errno),

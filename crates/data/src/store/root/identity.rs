@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use proto::path::VPath;
-use rustix::fs::Stat;
+use rustix::fs::{AtFlags, Stat};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -36,6 +36,13 @@ impl FileIdentity {
         clock > self.changed
     }
 
+    /// Whether both are states of one file between which no write is known: size and modification time are the same. The
+    /// time of the last change also follows changes of names and rights, which are none of the content.
+    pub fn has_content_of(&self, other: &Self) -> bool {
+        let content = |file: &Self| (file.inode, file.size, file.modified);
+        content(self) == content(other)
+    }
+
     fn from_stat(stat: &Stat) -> Self {
         Self {
             inode: (stat.st_dev, stat.st_ino),
@@ -55,6 +62,17 @@ pub fn file_clock() -> (i64, u64) {
 }
 
 impl Root {
+    /// The identity of what has the name `path` itself: a link is not followed.
+    ///
+    /// # Errors
+    /// Nothing has this name.
+    pub fn identity_of_name(&self, path: &VPath) -> Result<FileIdentity, StoreError> {
+        self.at_parent("look at", path, |parent, name| {
+            rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
+        })
+        .map(|stat| FileIdentity::from_stat(&stat))
+    }
+
     /// The identity of the file that `path` leads to, following links.
     pub fn identity(&self, path: &VPath) -> Result<FileIdentity, StoreError> {
         self.locate(path)

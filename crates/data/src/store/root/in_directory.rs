@@ -45,7 +45,9 @@ impl Root {
             .map_err(failed)
     }
 
-    /// Creates the file `name` in `directory`, which is that of `path`; see [`Root::open_new`]. `path` is for errors.
+    /// Creates the file `name` in `directory`, which is that of `path`; see [`Root::open_new`]. It is to get the name of
+    /// `path`, and has the permission bits of a file that has this name now: before its first byte, so that nobody reads
+    /// what the old file did not show.
     ///
     /// # Errors
     /// As [`Root::open_new`].
@@ -61,7 +63,18 @@ impl Root {
         let failed = |errno| StoreError::new("create", path, errno);
         let mode = self.creation.initial_file_mode();
         let file = rustix::fs::openat(directory, name, flags, mode).map_err(failed)?;
-        if let Err(errno) = self.creation.apply_to_file(&file) {
+        let there = rustix::fs::statat(directory, path.name(), AtFlags::SYMLINK_NOFOLLOW);
+        let replaced = there.ok().map(|stat| stat.st_mode);
+        let replaced =
+            replaced.filter(|mode| FileType::from_raw_mode(*mode) == FileType::RegularFile);
+        let prepared = self
+            .creation
+            .apply_to_file(&file)
+            .and_then(|()| match replaced {
+                Some(mode) => rustix::fs::fchmod(&file, Mode::from_raw_mode(mode & 0o777)),
+                None => Ok(()),
+            });
+        if let Err(errno) = prepared {
             // It would stay with the rights of another account.
             let _ = rustix::fs::unlinkat(directory, name, AtFlags::empty());
             return Err(failed(errno));

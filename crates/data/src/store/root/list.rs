@@ -26,8 +26,7 @@ impl Root {
         // For the final `.` the kernel checks search permission on the directory itself.
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         self.resolve(path, flags, Mode::empty())
-            .and_then(|dir| rustix::fs::openat(&dir, c".", OFlags::PATH, Mode::empty()))
-            .map(drop)
+            .and_then(|dir| require_search(&dir))
             .map_err(|errno| StoreError::new("enter", path, errno))
     }
 
@@ -76,10 +75,20 @@ impl Root {
             .map_err(|errno| StoreError::new("list", path, errno))
     }
 
+    /// Whether the directory can be listed now: the kernel's answer, which access control lists and
+    /// the file system decide, beside the permission bits.
+    pub fn may_list(&self, path: &VPath) -> bool {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        self.resolve(path, flags, Mode::empty())
+            .and_then(|dir| require_search(&dir))
+            .is_ok()
+    }
+
     /// Calls `visit` for the directory itself (as `.`) and everything below it, a directory before
     /// its content, with names relative to `path` (MLSR). Symbolic links to directories are
-    /// reported but not entered, so there are no loops. A directory that may not be read is
-    /// reported without its content. More than [`MAX_DEPTH`] levels: ENAMETOOLONG.
+    /// reported but not entered, so there are no loops. A directory that cannot be listed is
+    /// reported without its content and without the right to read it; all others have that right,
+    /// whatever their permission bits say. More than [`MAX_DEPTH`] levels: ENAMETOOLONG.
     pub fn walk(
         &self,
         path: &VPath,
@@ -93,17 +102,17 @@ impl Root {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let dir = self.resolve(path, flags, Mode::empty()).map_err(failed)?;
+        let level = WalkLevel::new(dir, path.clone(), Vec::new(), BATCH_SIZE).map_err(failed)?;
         top.name = b".".to_vec();
         top.kind = EntryKind::CurrentDir;
+        set_listable(&mut top, true);
         if visit(top).is_break() {
             return Ok(());
         }
         let walk = DirectoryWalk {
             root: self,
             viewer: ProcessCredentials::current(),
-            levels: vec![
-                WalkLevel::new(dir, path.clone(), Vec::new(), BATCH_SIZE).map_err(failed)?,
-            ],
+            levels: vec![level],
         };
         walk.run(visit).map_err(failed)
     }
@@ -142,6 +151,7 @@ struct WalkLevel {
 
 impl WalkLevel {
     fn new(dir: OwnedFd, path: VPath, prefix: Vec<u8>, batch: usize) -> Result<Self, Errno> {
+        require_search(&dir)?;
         let names = DirectoryNames::read(&dir, batch)?;
         Ok(Self {
             dir,
@@ -150,6 +160,16 @@ impl WalkLevel {
             names,
         })
     }
+}
+
+/// Content below an entry of a walk.
+enum BelowEntry {
+    /// A directory, which is open.
+    Opened(WalkLevel),
+    /// A directory that cannot be listed.
+    Closed,
+    /// Nothing: it is no directory.
+    Nothing,
 }
 
 impl DirectoryWalk<'_> {
@@ -162,52 +182,91 @@ impl DirectoryWalk<'_> {
                 self.levels.pop();
                 continue;
             };
-            let name = name?;
-            let entry = self
-                .root
-                .entry_at(&level.dir, &level.path, &name, &self.viewer);
-            let mut entry = match entry {
-                Ok(entry) => entry,
+            let found = match self.look_at(&name?) {
+                Ok(found) => found,
                 // A vanished entry is no error of the listing.
                 Err(errno) if is_skipped(errno) => continue,
                 Err(errno) => return Err(errno),
             };
-            let enter = entry.kind == EntryKind::Dir && entry.link_target.is_none();
-            entry.name = [&level.prefix, &*name].concat();
+            let (entry, below) = found;
             if visit(entry).is_break() {
                 return Ok(());
             }
-            if enter {
-                self.enter(&name)?;
+            if let BelowEntry::Opened(level) = below {
+                self.levels.push(level);
             }
         }
         Ok(())
     }
 
-    fn enter(&mut self, name: &[u8]) -> Result<(), Errno> {
+    /// The entry of a name, and what is below it.
+    fn look_at(&self, name: &[u8]) -> Result<(DirectoryEntry, BelowEntry), Errno> {
+        let level = self.levels.last().ok_or(Errno::NOENT)?;
+        let entry = || {
+            self.root
+                .entry_at(&level.dir, &level.path, name, &self.viewer)
+        };
+        let mut found = entry()?;
+        let mut below = self.below(level, name, &found)?;
+        if matches!(below, BelowEntry::Closed) {
+            // Something else may have taken the name meanwhile.
+            found = entry()?;
+            if !is_directory(&found) {
+                below = BelowEntry::Nothing;
+            }
+        }
+        match below {
+            BelowEntry::Opened(_) => set_listable(&mut found, true),
+            BelowEntry::Closed => set_listable(&mut found, false),
+            BelowEntry::Nothing => {}
+        }
+        found.name = [&level.prefix, name].concat();
+        Ok((found, below))
+    }
+
+    fn below(
+        &self,
+        level: &WalkLevel,
+        name: &[u8],
+        entry: &DirectoryEntry,
+    ) -> Result<BelowEntry, Errno> {
+        if !is_directory(entry) {
+            return Ok(BelowEntry::Nothing);
+        }
         // Each level holds a descriptor, and a peer may have made the tree.
         if self.levels.len() >= MAX_DEPTH {
             return Err(Errno::NAMETOOLONG);
         }
-        let Some(level) = self.levels.last() else {
-            return Ok(());
-        };
         let path = level.path.join(name).map_err(|_| Errno::NAMETOOLONG)?;
         let prefix = [&level.prefix, name, b"/"].concat();
         let opened = subdirectory(&level.dir, name)
             .and_then(|dir| WalkLevel::new(dir, path, prefix, BATCH_SIZE_BELOW));
         match opened {
-            Ok(level) => self.levels.push(level),
-            // Not readable, or removed or replaced by a link since it was reported.
-            Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
-            Err(errno) => return Err(errno),
+            Ok(level) => Ok(BelowEntry::Opened(level)),
+            // These are no property of the directory.
+            Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOENT)) => Err(errno),
+            Err(_) => Ok(BelowEntry::Closed),
         }
-        Ok(())
     }
 }
 
-/// Whether an entry has vanished since its name was read, or its path is too long.
+/// Whether a walk enters it.
+fn is_directory(entry: &DirectoryEntry) -> bool {
+    entry.kind == EntryKind::Dir && entry.link_target.is_none()
+}
+
+fn set_listable(directory: &mut DirectoryEntry, may_list: bool) {
+    directory.permissions.read = may_list;
+    directory.permissions.execute |= may_list;
+}
+
+/// Fails if the process may not look at the entries of a directory.
+fn require_search(dir: &OwnedFd) -> Result<(), Errno> {
+    rustix::fs::openat(dir, c".", OFlags::PATH, Mode::empty()).map(drop)
+}
+
+/// Whether an entry has vanished since its name was read.
 fn is_skipped(errno: Errno) -> bool {
     // EINVAL: a link was replaced by something else before it was read.
-    matches!(errno, Errno::NOENT | Errno::NAMETOOLONG | Errno::INVAL)
+    matches!(errno, Errno::NOENT | Errno::INVAL)
 }

@@ -28,7 +28,7 @@ fn site_commands_on_files_are_parsed() {
         ),
         (
             "SITE SYMLINK a b c",
-            SiteCommand::Symlink(b"a".to_vec(), b"b c".to_vec()),
+            SiteCommand::Symlink(b"a b c".to_vec()),
         ),
         (
             "SITE SYMLINKFROM a",

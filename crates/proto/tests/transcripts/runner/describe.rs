@@ -73,6 +73,12 @@ fn file(request: &FileRequest) -> String {
         FileRequest::Symlink { target, link } => {
             format!("Symlink {} -> {}", escape(link.as_bytes()), escape(target))
         }
+        FileRequest::SymlinkAmong(pairs) => {
+            let pair = |(target, link): &(Vec<u8>, proto::path::VPath)| {
+                format!(" {} -> {}", escape(link.as_bytes()), escape(target))
+            };
+            format!("SymlinkAmong{}", pairs.iter().map(pair).collect::<String>())
+        }
         other => format!("{other:?}"),
     }
 }
@@ -230,6 +236,9 @@ fn list(request: &ListRequest) -> String {
     let mut text = format!("{} {form}", escape(request.path.as_bytes()));
     if let Some(pattern) = &request.pattern {
         text.push_str(&format!(" pattern={}", escape(pattern)));
+    }
+    if !request.prefix.is_empty() {
+        text.push_str(&format!(" prefix={}", escape(&request.prefix)));
     }
     if request.recursive {
         text.push_str(" recursive");

@@ -68,7 +68,9 @@ impl FileTree {
             FileRequest::Delete(path) => self.delete(path),
             FileRequest::RemoveTree(path) => self.remove_tree(path),
             FileRequest::Rename { from, to } => self.rename(from, to),
-            FileRequest::SetModified(path, time) => self.change(path, |n| n.modified = *time),
+            FileRequest::SetModified(path, time) => self
+                .change(path, |n| n.modified = *time)
+                .map(|_| FileResponse::Modified(*time)),
             FileRequest::Chmod(path, mode) => self.change(path, |n| n.mode = *mode),
             FileRequest::Chgrp(path, group) => {
                 self.node(path)?;
@@ -80,6 +82,11 @@ impl FileTree {
             FileRequest::Symlink { target, link } => {
                 self.put(link.as_bytes(), Some(Vec::new()));
                 self.change(link, |n| n.link_target = Some(target.clone()))
+            }
+            FileRequest::SymlinkAmong(pairs) => {
+                // The script says which of the names exist.
+                let (target, link) = pairs[0].clone();
+                self.answer(&FileRequest::Symlink { target, link })
             }
             FileRequest::Truncate(path, length) => self.change(path, |n| {
                 if let Some(content) = &mut n.content {

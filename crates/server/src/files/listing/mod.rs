@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use proto::listing::{DirectoryEntry, EntryKind, Fact, FactSet, format_ls, format_mlsx};
 use proto::path::VPath;
 use proto::pattern::GlobPattern;
+use proto::printable::printable;
 use proto::server::{FileError, FileErrorKind, ListFormat, ListRequest};
 use proto::timestamp::Timestamp;
 
@@ -60,13 +61,21 @@ impl SessionFiles {
         if let (ListFormat::Facts(facts), false) = (request.format, request.recursive) {
             self.write_dir_itself(&path, facts, writer)?;
         }
+        if !request.prefix.is_empty() && (pattern.is_some() || !self.is_directory(&path)) {
+            writer.prefix.clone_from(&request.prefix);
+        }
+        let mut closed = None;
         let mut visit = |mut entry: DirectoryEntry| {
             if !self.paths.shows(&path, &entry.name) {
                 return ControlFlow::Continue(());
             }
             entry.permissions.write &= self.rights.write;
-            self.paths.narrow_child(&mut entry, &path);
             let is_listed_dir = entry.kind == EntryKind::CurrentDir;
+            let is_entered = entry.kind == EntryKind::Dir && entry.link_target.is_none();
+            if request.recursive && is_entered && !entry.permissions.read {
+                closed.get_or_insert_with(|| entry.name.clone());
+            }
+            self.paths.narrow_child(&mut entry, &path);
             let count = is_listed_dir
                 .then(|| self.count(&path, request.format))
                 .flatten();
@@ -77,7 +86,18 @@ impl SessionFiles {
         } else {
             self.root.list(&path, pattern.as_ref(), &mut visit)?;
         }
-        Ok(())
+        match (closed, request.format) {
+            // Nothing in the listing says that what is below it is missing.
+            (Some(name), ListFormat::Facts(facts)) if !facts.contains(Fact::Perm) => {
+                Err(not_shown(&name))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn is_directory(&self, path: &VPath) -> bool {
+        let entry = self.root.stat(path);
+        entry.is_ok_and(|entry| entry.kind == EntryKind::Dir)
     }
 
     /// Writes the directory itself and its parent, with which MLSD and MLSC begin (RFC 3659 section
@@ -133,6 +153,8 @@ impl SessionFiles {
 /// Formats entries in the requested form and passes them to `emit`, until `emit` breaks.
 struct ListingWriter<F> {
     form: ListFormat,
+    /// Text before each name ([`ListRequest::prefix`]).
+    prefix: Vec<u8>,
     now: Timestamp,
     emit: F,
 }
@@ -144,6 +166,7 @@ impl<F: FnMut(Vec<u8>) -> ControlFlow<()>> ListingWriter<F> {
         let seconds = now.map_or(0, |since| since.as_secs());
         Self {
             form,
+            prefix: Vec::new(),
             now: Timestamp(i64::try_from(seconds).unwrap_or(i64::MAX)),
             emit,
         }
@@ -153,8 +176,19 @@ impl<F: FnMut(Vec<u8>) -> ControlFlow<()>> ListingWriter<F> {
         (self.emit)(match self.form {
             ListFormat::Facts(facts) => format_mlsx(entry, facts, entries_in_dir),
             ListFormat::LsLong => format_ls(entry, self.now),
-            ListFormat::Names => replace_line_ends(&entry.name),
+            ListFormat::Names => replace_line_ends(&[&*self.prefix, &*entry.name].concat()),
         })
+    }
+}
+
+fn not_shown(directory: &[u8]) -> FileError {
+    FileError {
+        kind: FileErrorKind::Denied,
+        errno: None,
+        text: format!(
+            "Permission denied: {} cannot be listed, and without the fact Perm nothing would show that",
+            printable(directory)
+        ),
     }
 }
 

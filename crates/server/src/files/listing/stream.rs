@@ -151,6 +151,7 @@ fn produce_listing(
     messages: &SyncSender<ListingMessage>,
 ) {
     let mut text = Vec::new();
+    let mut has_begun = false;
     let mut compressor = request.deflate.then(TextCompressor::default);
     let mut writer = ListingWriter::new(request.format, |line: Vec<u8>| {
         text.extend_from_slice(&line);
@@ -163,6 +164,7 @@ fn produce_listing(
             Some(compressor) => compressor.part(&full),
             None => full,
         };
+        has_begun = true;
         match messages.send(ListingMessage::Text(part)) {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
@@ -174,7 +176,8 @@ fn produce_listing(
     {
         text = compressor.end(&text);
     }
-    if !text.is_empty() {
+    // A listing that fails before its first buffer is full is refused without a text.
+    if !text.is_empty() && (result.is_ok() || has_begun) {
         let _ = messages.send(ListingMessage::Text(text));
     }
     let _ = messages.send(match result {
@@ -244,6 +247,7 @@ mod tests {
         ListRequest {
             path: VPath::root(),
             pattern: None,
+            prefix: Vec::new(),
             format: ListFormat::Names,
             recursive: false,
             deflate: false,

@@ -116,6 +116,26 @@ fn a_name_that_looks_like_a_pattern_matches_itself_first() {
 }
 
 #[test]
+fn names_of_a_pattern_or_a_file_lead_to_it() {
+    let session = FilesFixture::new();
+    fs::create_dir_all(session.host("d/sub[1]")).unwrap();
+    session.file("d/a.txt", "");
+    session.file("d/sub[1]/b.txt", "");
+    let names = |path: &str, pattern: Option<&str>, prefix: &str| {
+        session.lines(ListRequest {
+            pattern: pattern.map(Into::into),
+            prefix: prefix.into(),
+            ..list(path, ListFormat::Names)
+        })
+    };
+    assert_eq!(names("/d", Some("*.txt"), "../d/"), ["../d/a.txt"]);
+    assert_eq!(names("/d/a.txt", None, "d/"), ["d/a.txt"]);
+    // Names in a directory are those below it.
+    assert_eq!(names("/d", None, "/"), ["a.txt", "sub[1]"]);
+    assert_eq!(names("/d", Some("sub[1]"), "d/"), ["b.txt"]);
+}
+
+#[test]
 fn listings_for_data_connections_have_crlf_line_ends() {
     let session = FilesFixture::new();
     session.file("a", "");
@@ -147,6 +167,7 @@ fn listings_in_replies_share_a_memory_budget() {
     let request = ListRequest {
         path: VPath::root(),
         pattern: None,
+        prefix: Vec::new(),
         format: ListFormat::Names,
         recursive: false,
         deflate: false,

@@ -5,6 +5,7 @@ mod path_rights;
 mod quotas;
 mod refusals;
 mod requests;
+mod shown_rights;
 mod transfers;
 mod uploads;
 
@@ -256,6 +257,7 @@ fn list(path: &str, form: ListFormat) -> ListRequest {
     ListRequest {
         path: v(path),
         pattern: None,
+        prefix: Vec::new(),
         format: form,
         recursive: false,
         deflate: false,

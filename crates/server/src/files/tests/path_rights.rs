@@ -14,7 +14,7 @@ const LATER: Duration = Duration::from_secs(3600);
 
 /// A tree with `/in` and `/out`, each with files, a directory and links into the other, and a session
 /// with a token for it.
-fn session(scope: &str) -> FilesFixture {
+pub(super) fn session(scope: &str) -> FilesFixture {
     session_until(scope, SystemTime::now() + LATER)
 }
 
@@ -58,6 +58,7 @@ fn requests(path: &str) -> Vec<FileRequest> {
         | FileRequest::Chmod(..)
         | FileRequest::Chgrp(..)
         | FileRequest::Symlink { .. }
+        | FileRequest::SymlinkAmong(_)
         | FileRequest::Truncate(..)
         | FileRequest::List(_)
         | FileRequest::EndBundle(_)
@@ -94,6 +95,10 @@ fn requests(path: &str) -> Vec<FileRequest> {
             target: path.as_bytes().to_vec(),
             link: v("/in/new-link"),
         },
+        FileRequest::SymlinkAmong(vec![
+            (b"/in/file".to_vec(), v(path)),
+            (path.as_bytes().to_vec(), v("/in/another-link")),
+        ]),
         FileRequest::Truncate(v(path), 1),
         FileRequest::Delete(v(path)),
         FileRequest::RemoveDir(v(path)),
@@ -140,7 +145,7 @@ fn snapshot(top: &Path) -> BTreeMap<PathBuf, (u32, i64, Vec<u8>)> {
     found
 }
 
-fn is_denied<T: std::fmt::Debug>(result: Result<T, FileError>) -> bool {
+pub(super) fn is_denied<T: std::fmt::Debug>(result: Result<T, FileError>) -> bool {
     match result {
         Err(error) => error.kind == FileErrorKind::Denied,
         Ok(_) => false,
@@ -356,25 +361,6 @@ fn a_modify_scope_changes_everything_below_it() {
 }
 
 #[test]
-fn directories_above_a_scope_show_only_the_way() {
-    let session = session("storage.read:/in/dir");
-    let names = |path: &str| session.lines(list(path, ListFormat::Names));
-    assert_eq!(names("/"), ["in"]);
-    assert_eq!(names("/in"), ["dir"]);
-    assert_eq!(names("/in/dir"), ["deep", "file"]);
-    let recursive = ListRequest {
-        recursive: true,
-        deflate: false,
-        ..list("/", ListFormat::Names)
-    };
-    let all = session.lines(recursive);
-    assert_eq!(all, [".", "in", "in/dir", "in/dir/deep", "in/dir/file"]);
-    session.run(&FileRequest::ChangeDir(v("/in"))).unwrap();
-    assert!(is_denied(session.run(&FileRequest::Stat(v("/in/file")))));
-    assert!(is_denied(session.run(&FileRequest::ChangeDir(v("/out")))));
-}
-
-#[test]
 fn an_expired_token_gives_no_right_at_all() {
     let all = "storage.read:/ storage.modify:/";
     let session = session_until(all, SystemTime::now() - Duration::from_secs(1));
@@ -409,24 +395,6 @@ fn the_rights_of_the_account_bound_those_of_the_token() {
         ..session
     };
     assert!(is_denied(session.run(&FileRequest::Delete(v("/in/file")))));
-}
-
-#[test]
-fn facts_show_the_rights_of_the_token() {
-    let session = session("storage.read:/in storage.create:/in/dir");
-    for (path, read, write) in [
-        ("/in/file", true, false),
-        ("/in", true, false),
-        ("/in/dir", true, true),
-        ("/in/dir/file", true, false),
-        ("/", true, false),
-    ] {
-        let FileResponse::Entry(entry) = session.run(&FileRequest::Stat(v(path))).unwrap() else {
-            panic!("no entry");
-        };
-        let permissions = (entry.permissions.read, entry.permissions.write);
-        assert_eq!(permissions, (read, write), "{path}");
-    }
 }
 
 proptest! {

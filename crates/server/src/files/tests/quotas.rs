@@ -89,16 +89,39 @@ fn a_store_that_exceeds_the_quota_leaves_no_part_under_the_name() {
 }
 
 #[test]
-fn bytes_that_are_spliced_count_too() {
+fn bytes_to_be_spliced_are_refused_before_they_are_in_the_file() {
     let session = session_with(Some(100), None);
-    let storing = session.storing(truncate("f"), TransferMode::Stream);
-    storing.sink.begin().unwrap();
-    fs::write(session.host("f"), [1; 120]).unwrap();
-    storing.sink.spliced(0, 100).unwrap();
-    let error = storing.sink.spliced(100, 20).unwrap_err();
-    assert_eq!(error.kind(), std::io::ErrorKind::QuotaExceeded);
-    drop(storing);
-    assert!(!session.host("f").exists());
+    for disposition in [StoreDisposition::Truncate, StoreDisposition::AtOffset(0)] {
+        let storing = session.storing(store("f", disposition), TransferMode::Stream);
+        storing.sink.begin(100).unwrap();
+        let error = storing.sink.begin(101).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::QuotaExceeded);
+        drop(storing);
+        assert!(!session.host("f").exists());
+    }
+}
+
+#[test]
+fn a_refused_store_of_a_range_leaves_what_was_there_and_what_others_store() {
+    let session = session_with(Some(100), None);
+    let at = |offset| {
+        session.storing(
+            store("f", StoreDisposition::AtOffset(offset)),
+            TransferMode::Extended,
+        )
+    };
+    session.file("f", &"x".repeat(50));
+    let alone = at(50);
+    alone.sink.write_at(50, &[1; 40]).unwrap();
+    assert_write_refused(&alone, 90, &[1; 40]);
+    drop(alone);
+    assert_eq!(session.content("f"), "x".repeat(50));
+    let (first, second) = (at(50), at(60));
+    second.sink.write_at(60, b"second").unwrap();
+    assert_write_refused(&first, 90, &[1; 40]);
+    drop(first);
+    drop(second);
+    assert_eq!(fs::metadata(session.host("f")).unwrap().len(), 66);
 }
 
 #[test]

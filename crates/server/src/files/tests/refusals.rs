@@ -109,7 +109,7 @@ fn a_store_that_fails_without_a_byte_leaves_no_file() {
     let kind = || store("new", StoreDisposition::Truncate);
     // The store has begun, but nothing could be written.
     let storing = session.storing(kind(), TransferMode::Stream);
-    storing.sink.begin().unwrap();
+    storing.sink.begin(1).unwrap();
     drop(storing);
     assert!(!session.host("new").exists());
     // None of the received bytes is on disk.

@@ -1,5 +1,7 @@
 //! Requests that change files or query them.
 
+use std::os::unix::fs::MetadataExt;
+
 use super::*;
 
 #[test]
@@ -61,7 +63,6 @@ fn requests_are_carried_out_in_the_root() {
         },
         FileRequest::Truncate(v("d/g"), 3),
         FileRequest::Chmod(v("d/g"), 0o600),
-        FileRequest::SetModified(v("d/g"), Timestamp(1_000_000_000)),
         FileRequest::Symlink {
             target: b"d".to_vec(),
             link: v("l"),
@@ -69,6 +70,9 @@ fn requests_are_carried_out_in_the_root() {
     ] {
         assert_eq!(session.run(&request), Ok(FileResponse::Done), "{request:?}");
     }
+    let time = Timestamp(1_000_000_000);
+    let set = session.run(&FileRequest::SetModified(v("d/g"), time));
+    assert_eq!(set, Ok(FileResponse::Modified(time)));
     let FileResponse::Entry(entry) = session.run(&FileRequest::Stat(v("l/g"))).unwrap() else {
         panic!("not an entry");
     };
@@ -76,7 +80,7 @@ fn requests_are_carried_out_in_the_root() {
         (entry.kind, entry.size, entry.mode),
         (EntryKind::File, 3, 0o600)
     );
-    assert_eq!(entry.modified, Timestamp(1_000_000_000));
+    assert_eq!(entry.modified, time);
     for request in [
         FileRequest::Delete(v("l")),
         FileRequest::RemoveTree(v("d")),
@@ -95,6 +99,35 @@ fn requests_are_carried_out_in_the_root() {
         "{}",
         error.text
     );
+}
+
+#[test]
+fn of_names_with_spaces_the_target_that_exists_is_meant() {
+    let session = FilesFixture::new();
+    fs::create_dir(session.host("d")).unwrap();
+    session.file("d/a b", "content");
+    let meant = |target: &str, link: &str| (target.into(), v(link));
+    let names = |link: &str| {
+        FileRequest::SymlinkAmong(vec![
+            meant("a", &format!("d/b {link}")),
+            meant("a b", &format!("d/{link}")),
+        ])
+    };
+    assert_eq!(session.run(&names("link one")), Ok(FileResponse::Done));
+    let target = fs::read_link(session.host("d/link one")).unwrap();
+    assert_eq!(target.to_str(), Some("a b"));
+    let refused = |request: &FileRequest| session.run(request).unwrap_err().text;
+    assert!(
+        refused(&names("link one")).contains("SYMLINKFROM"),
+        "it exists"
+    );
+    session.file("d/a", "too");
+    assert!(
+        refused(&names("link two")).contains("SYMLINKFROM"),
+        "which one?"
+    );
+    let listed = session.lines(list("/d", ListFormat::Names));
+    assert_eq!(listed, ["a", "a b", "link one"]);
 }
 
 #[test]
@@ -121,5 +154,26 @@ fn the_mode_of_the_root_cannot_be_changed() {
             .run(&FileRequest::Chmod(v(path), 0o777))
             .unwrap_err();
         assert_eq!(refused.kind, FileErrorKind::Denied, "{path}");
+    }
+}
+
+#[test]
+fn a_time_that_the_file_system_cannot_keep_is_refused_and_not_confirmed() {
+    let session = FilesFixture::new();
+    session.file("f", "content");
+    for seconds in [1_000_000_000, 5_000_000_000, 253_402_300_799] {
+        let modified = || fs::metadata(session.host("f")).unwrap().mtime();
+        let before = modified();
+        match session.run(&FileRequest::SetModified(v("f"), Timestamp(seconds))) {
+            Ok(FileResponse::Modified(kept)) => {
+                assert_eq!(kept, Timestamp(modified()));
+                assert!(kept.0.abs_diff(seconds) <= 2, "{seconds}");
+            }
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => {
+                assert!(error.text.contains("keep this time"), "{}", error.text);
+                assert_eq!(modified(), before, "{seconds}");
+            }
+        }
     }
 }

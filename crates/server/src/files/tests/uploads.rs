@@ -41,7 +41,7 @@ fn splicing_truncates_the_old_file_too() {
     let storing = session.storing(store("f", StoreDisposition::Truncate), TransferMode::Stream);
     assert!(storing.sink.fd().is_some());
     assert_eq!(session.content("f"), "old content");
-    storing.sink.begin().unwrap();
+    storing.sink.begin(1).unwrap();
     assert_eq!(session.content("f"), "");
 }
 

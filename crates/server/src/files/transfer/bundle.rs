@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use data::recv::ReceivePlan;
 use data::send::SendPlan;
 use data::store::bundle::{BundleMember, BundleSink, BundleSource, BundleTarget, OpenDirectories};
-use data::store::root::{Root, TreeUsage};
+use data::store::root::{FileIdentity, Root, TreeUsage};
 use proto::bundle::{
     BundleFailure, BundleFile, BundleOutcome, BundleProof, CHECKSUM, partial_name,
 };
@@ -19,6 +19,7 @@ use proto::ranges::RangeSet;
 use proto::server::{FileError, FileErrorKind};
 
 use crate::files::quota::member::MemberCharge;
+use crate::files::uploads::Inode;
 use crate::files::{Access, PathRights, SessionFiles, SessionQuota};
 
 /// Largest bundle whose files are read again to find those that arrived wrong, bytes.
@@ -131,6 +132,7 @@ impl SessionFiles {
             quota: self.quota.clone(),
             sizes: files.iter().map(|file| file.size).collect(),
             charges: Mutex::default(),
+            inodes: Mutex::default(),
             rights: self.paths.clone(),
             paths: paths_of(files),
             directories: OpenDirectories::default(),
@@ -265,6 +267,8 @@ struct RootedBundle {
     sizes: Vec<u64>,
     /// Charges to the quota of the files that have no name yet.
     charges: Mutex<HashMap<usize, MemberCharge>>,
+    /// The files that were created, by which they are known under their names.
+    inodes: Mutex<HashMap<usize, Inode>>,
     paths: Vec<VPath>,
     directories: OpenDirectories,
     token: u64,
@@ -307,6 +311,19 @@ impl RootedBundle {
         Ok(())
     }
 
+    /// Fails if a name is not that of the file that was created.
+    fn require_own(&self, index: usize, name: &VPath) -> io::Result<()> {
+        let there = self.root.identity_of_name(name).ok();
+        match there.map(|there| there.inode) == self.inodes().get(&index).copied() {
+            true => Ok(()),
+            false => Err(io::Error::other("it was replaced while it was stored")),
+        }
+    }
+
+    fn inodes(&self) -> MutexGuard<'_, HashMap<usize, Inode>> {
+        self.inodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn charges(&self) -> MutexGuard<'_, HashMap<usize, MemberCharge>> {
         self.charges.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -320,6 +337,7 @@ impl BundleTarget for RootedBundle {
         let directory = self.directory(index)?;
         let created = self.root.open_new_in(directory, path, &partial);
         let file = created.map_err(|error| refused(FileError::from(error)))?;
+        self.inodes().insert(index, FileIdentity::of(&file)?.inode);
         match self.charge(index, &file) {
             Ok(()) => Ok(file),
             Err(error) => {
@@ -340,9 +358,12 @@ impl BundleTarget for RootedBundle {
         self.rights.check(Access::Create, path).map_err(refused)?;
         let to = (path, self.rights.may_overwrite(path));
         let directory = self.directory(index)?;
+        // Whoever may write in the directory can put another file in the place of this one, also between these steps.
         let rename = || {
+            self.require_own(index, &self.partial(index)?)?;
             let renamed = self.root.rename_in(directory, &partial, to);
-            renamed.map_err(|error| refused(FileError::from(error)))
+            renamed.map_err(|error| refused(FileError::from(error)))?;
+            self.require_own(index, path)
         };
         let charge = self.charges().remove(&index);
         let Some(charge) = charge else {

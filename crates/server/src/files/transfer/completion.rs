@@ -2,11 +2,12 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use data::job::TransferReport;
 use data::recv::ReceivePlan;
 use data::store::Sink;
+use data::store::modification_time::set_modified;
 use data::store::root::{FileIdentity, StoreError, file_clock};
 use proto::checksum::ChecksumAlgorithm;
 use proto::server::{FileError, FileErrorKind, TransferError};
@@ -68,11 +69,9 @@ impl StoreCompletion {
         self.set_modified()?;
         // From here on the server does not change the file, so this is its final state.
         self.require_same_file()?;
-        if self.sink.lease.is_exclusive() {
-            let state =
-                FileIdentity::of(self.sink.file()).map_err(|error| self.store_error(&error))?;
-            self.files.last_upload.record(state, self.is_whole);
-        }
+        let state = FileIdentity::of(self.sink.file()).map_err(|error| self.store_error(&error))?;
+        let last_upload = &self.files.last_upload;
+        self.sink.lease.record(last_upload, state, self.is_whole);
         if let (Some(algorithm), Some(computed)) = (self.algorithm, &computed) {
             self.remember_checksum(algorithm, computed)?;
         }
@@ -102,7 +101,7 @@ impl StoreCompletion {
     /// Truncates the old content if no byte did so, because the upload is empty; fails if the client has
     /// disconnected.
     fn begin(&self) -> Result<(), TransferError> {
-        self.sink.begin().map_err(|error| match error.kind() {
+        self.sink.begin(0).map_err(|error| match error.kind() {
             io::ErrorKind::ConnectionAborted => TransferError::Aborted,
             _ => self.store_error(&error),
         })
@@ -213,20 +212,12 @@ impl StoreCompletion {
 
     /// Sets the modification time of the open file: another file may have the path by now.
     fn set_modified(&self) -> Result<(), TransferError> {
-        let Some(Timestamp(seconds)) = self.modify else {
+        let Some(time) = self.modify else {
             return Ok(());
         };
-        let distance = Duration::from_secs(seconds.unsigned_abs());
-        let time = if seconds < 0 {
-            SystemTime::UNIX_EPOCH.checked_sub(distance)
-        } else {
-            SystemTime::UNIX_EPOCH.checked_add(distance)
-        };
-        time.map_or_else(
-            || Err(io::ErrorKind::InvalidInput.into()),
-            |time| self.sink.file().set_modified(time),
-        )
-        .map_err(|error| self.store_error(&error))
+        let kept = set_modified(self.sink.file(), time);
+        kept.map_err(|errno| self.store_error(&errno.into()))?;
+        Ok(())
     }
 
     fn store_error(&self, error: &io::Error) -> TransferError {

@@ -14,7 +14,7 @@ use data::store::{Sink, Source};
 use proto::path::VPath;
 
 use crate::files::quota::FileCharge;
-use crate::files::uploads::UploadLease;
+use crate::files::uploads::{KeptContent, UploadLease};
 
 /// The file of a store. The old content is truncated at the first byte, or at the successful end of an
 /// empty store. So a store without data changes nothing, and a file that it created is removed. If
@@ -81,10 +81,11 @@ impl StoreSink {
     }
 
     /// Undoes a store that the quota has stopped: no part of a file stays under the name of the whole. A file that
-    /// was there before, and is appended to or resumed, gets its former length. A file of which others store
-    /// ranges stays, because none of them has the whole.
+    /// was there before, and is appended to or resumed, or of which a range was stored, gets its former length. A file
+    /// of which others have stored ranges meanwhile stays, because none of them has the whole.
     fn undo(&self) {
-        if !self.lease.is_exclusive() {
+        let is_alone = || self.lease.begin_rollback() && no_other_process_stores(self.file());
+        if !(self.lease.is_exclusive() || is_alone()) {
             return;
         }
         if self.created || self.truncate_to == Some(0) {
@@ -134,8 +135,10 @@ impl StoreSink {
                 "the client has disconnected",
             ));
         }
+        let before = FileIdentity::of(self.file())?;
+        self.lease.begin_change(&before, self.keeps());
         if let Some(length) = self.truncate_to
-            && self.file().metadata()?.len() > length
+            && before.size > length
         {
             self.file().set_len(length)?;
         }
@@ -143,6 +146,14 @@ impl StoreSink {
         // truncation.
         self.has_begun.store(true, Ordering::Release);
         Ok(())
+    }
+
+    fn keeps(&self) -> KeptContent {
+        match self.truncate_to {
+            _ if self.created => KeptContent::IsNew,
+            Some(0) => KeptContent::Nothing,
+            _ => KeptContent::Some,
+        }
     }
 
     /// Removes bytes that are only in memory, so that no checksum or size vouches for them. If another
@@ -205,16 +216,15 @@ impl Sink for StoreSink {
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        self.begin()?;
-        self.charge_to(offset.saturating_add(buf.len() as u64))?;
+        self.begin(offset.saturating_add(buf.len() as u64))?;
         self.note_error(self.file.write_at(offset, buf))
     }
 
-    fn begin(&self) -> io::Result<()> {
-        if self.has_begun.load(Ordering::Acquire) {
-            return Ok(());
+    fn begin(&self, end: u64) -> io::Result<()> {
+        if !self.has_begun.load(Ordering::Acquire) {
+            self.begin_once()?;
         }
-        self.begin_once()
+        self.charge_to(end)
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
@@ -232,8 +242,6 @@ impl Sink for StoreSink {
     }
 
     fn spliced(&self, offset: u64, len: u64) -> io::Result<()> {
-        // These bytes are in the file already. They are few, and the next ones do not come.
-        self.charge_to(offset.saturating_add(len))?;
         self.note_error(self.file.spliced(offset, len))
     }
 

@@ -25,6 +25,11 @@ use proto::server::{FileError, FileErrorKind};
 
 use super::checksum::aborted_error;
 
+mod content;
+
+use content::StoredContents;
+pub(super) use content::{KeptContent, LastUpload};
+
 /// Interval at which a second upload checks the owner.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -143,6 +148,7 @@ pub struct UploadRegistry {
     open: Mutex<HashMap<Inode, Vec<Arc<ActiveUpload>>>>,
     /// Notified when an upload ends.
     freed: Condvar,
+    contents: StoredContents,
 }
 
 /// The registration of an upload for as long as it has the file open.
@@ -221,6 +227,16 @@ impl UploadRegistry {
         Some(act())
     }
 
+    /// Follows a change of a file's name, times or rights.
+    pub(super) fn carry_over(&self, before: &FileIdentity, after: FileIdentity) {
+        self.contents.carry_over(before, after);
+    }
+
+    /// Whether a session's last upload, now in this state, has content of others.
+    pub(super) fn has_lost(&self, upload: &LastUpload, now: &FileIdentity) -> bool {
+        upload.has_lost(&self.contents, now)
+    }
+
     fn open(&self) -> MutexGuard<'_, HashMap<Inode, Vec<Arc<ActiveUpload>>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -234,6 +250,26 @@ impl UploadLease {
     /// Whether no other upload may store into the file.
     pub(super) fn is_exclusive(&self) -> bool {
         self.upload.claim == WriteLockKind::Exclusive
+    }
+
+    /// Takes note that the content of the file, which is `before`, changes from now on.
+    pub(super) fn begin_change(&self, before: &FileIdentity, keeps: KeptContent) {
+        let by = self.uploader();
+        self.uploads.contents.begin_change(before, by, keeps);
+    }
+
+    /// Takes note of the state in which a complete upload has left the file. `is_whole`: the upload has kept nothing of an
+    /// older file.
+    pub(super) fn record(&self, last: &LastUpload, file: FileIdentity, is_whole: bool) {
+        let contents = &self.uploads.contents;
+        match self.uploader().filter(|_| self.is_exclusive()) {
+            Some(by) => last.record(contents, file, by, is_whole),
+            None => contents.end_change(file),
+        }
+    }
+
+    fn uploader(&self) -> Option<&Uploader> {
+        self.upload.client.as_ref().map(|client| &client.uploader)
     }
 
     /// Excludes all other uploads from now on, so that this one can remove what it stored. Returns
@@ -424,63 +460,6 @@ impl<'a> OwnerWait<'a> {
             self.watched.len() - 1
         });
         &mut self.watched[at]
-    }
-}
-
-/// The state of the file that a session stored last, as that upload left it. All clones of the
-/// session's files share it.
-///
-/// A client that uploads under a temporary name and then renames the file relies on its content. If
-/// another session stored to that name in between, the content is no longer the client's.
-#[derive(Debug, Clone, Default)]
-pub(super) struct LastUpload(Arc<Mutex<Option<UploadState>>>);
-
-/// The state in which an upload left its file.
-#[derive(Debug, Clone, Copy)]
-struct UploadState {
-    file: FileIdentity,
-    /// All content comes from this session: nothing of an older file is left.
-    is_whole: bool,
-}
-
-impl LastUpload {
-    /// Records the state in which an exclusive upload left its file. `is_whole`: the upload has kept
-    /// nothing of an older file.
-    pub(super) fn record(&self, file: FileIdentity, is_whole: bool) {
-        *self.state() = Some(UploadState { file, is_whole });
-    }
-
-    /// Forgets the file, because this session is about to change its content.
-    pub(super) fn forget(&self, inode: (u64, u64)) {
-        let mut state = self.state();
-        if state.is_some_and(|state| state.file.inode == inode) {
-            *state = None;
-        }
-    }
-
-    /// Follows a change of the file's name, times or rights by this session.
-    pub(super) fn carry_over(&self, before: &FileIdentity, after: FileIdentity) {
-        if let Some(state) = self.state().as_mut()
-            && state.file == *before
-        {
-            state.file = after;
-        }
-    }
-
-    /// Whether `now` is the state in which the session has left the file, with no content but its own.
-    pub(super) fn is_own(&self, now: &FileIdentity) -> bool {
-        self.state()
-            .is_some_and(|state| state.is_whole && state.file == *now)
-    }
-
-    /// Whether `now` is a state of the uploaded file, and another session has changed the file since.
-    pub(super) fn was_overwritten(&self, now: &FileIdentity) -> bool {
-        self.state()
-            .is_some_and(|state| state.file.inode == now.inode && state.file != *now)
-    }
-
-    fn state(&self) -> MutexGuard<'_, Option<UploadState>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -229,7 +229,7 @@ impl Authenticator {
 }
 
 impl Login {
-    /// Time until the client's token expires, 0 afterwards; `None`: the login has no end.
+    /// Time until what the client has logged in with expires, 0 afterwards; `None`: the login has no end.
     pub(crate) fn time_left(&self) -> Option<Duration> {
         let left = |end: SystemTime| end.duration_since(SystemTime::now()).unwrap_or_default();
         self.expires.map(left)

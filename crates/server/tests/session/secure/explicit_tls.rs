@@ -81,15 +81,22 @@ fn an_upload_that_ends_without_close_notify_fails() {
     let pki = TestPki::new();
     let server = SecureServer::start(&pki);
     let config = pki.web_client(None);
+    let old = server.create_file("old", 1000);
     let mut client = SecureClient::private_user(server.address(), &config);
-    let address = client.pasv();
-    client.send("STOR up");
-    let stream = data_port::connect(address);
-    let mut tls = TlsStream::handshake(stream, &config, None).unwrap();
-    std::io::Write::write_all(&mut tls, b"the first half").unwrap();
-    drop(tls);
-    client.expect_code(150);
-    client.expect_code_after_markers(426);
+    for (name, part) in [("new", &b"the first half"[..]), ("none", b""), ("old", b"")] {
+        let address = client.pasv();
+        client.send(&format!("STOR {name}"));
+        let stream = data_port::connect(address);
+        let mut tls = TlsStream::handshake(stream, &config, None).unwrap();
+        std::io::Write::write_all(&mut tls, part).unwrap();
+        drop(tls);
+        client.expect_code(150);
+        client.expect_code_after_markers(426);
+    }
+    // Bytes that came stay for a restart; the old file stays where none came.
+    assert_eq!(server.read_file("new"), b"the first half");
+    assert!(!server.path("none").exists());
+    assert_eq!(server.read_file("old"), old);
 }
 
 #[test]

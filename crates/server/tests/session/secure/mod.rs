@@ -6,6 +6,7 @@ mod server;
 mod tls_stream;
 
 mod certificates;
+mod expiry;
 mod explicit_tls;
 mod grid_data;
 mod grid_login;

@@ -224,6 +224,7 @@ impl LoginFixture {
             password: token,
             peer: PEER,
             client: None,
+            certified_until: None,
         };
         self.authenticator.authenticate(request, &self.limits).await
     }
