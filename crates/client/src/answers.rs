@@ -1,12 +1,11 @@
 //! Answers of storages about files: facts of a source, entries of a directory, refused renames.
 
-use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
-use std::os::unix::fs::MetadataExt;
-use std::time::SystemTime;
 
 use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
+use rustix::fs::Stat;
 
 use crate::CopyFailure;
 
@@ -19,6 +18,9 @@ pub(crate) struct SourceFacts {
     pub(crate) modified: Option<Timestamp>,
     /// Permission bits.
     pub(crate) mode: Option<u32>,
+    /// A hash of what else tells this version of the file from others: the `Unique` fact, the fraction of the time. It changes
+    /// with the file; it may also change without it, where a server has several hosts.
+    pub(crate) version: Option<u64>,
 }
 
 /// Metadata that a copy takes from its source.
@@ -37,22 +39,30 @@ impl SourceFacts {
             size: entry.size,
             modified: entry.modified,
             mode: entry.mode,
+            version: version_of(entry),
         }
-    }
-
-    /// Whether size and time are the same.
-    pub(crate) fn is_same_content(&self, other: &Self) -> bool {
-        (self.size, self.modified) == (other.size, other.modified)
     }
 
     /// The facts of a local file.
-    pub(crate) fn from_local_metadata(meta: &fs::Metadata) -> Self {
+    pub(crate) fn from_stat(stat: &Stat) -> Self {
         Self {
-            size: Some(meta.len()),
-            modified: modification_time(meta),
-            mode: Some(meta.mode() & 0o7777),
+            size: u64::try_from(stat.st_size).ok(),
+            modified: modification_time(stat),
+            mode: Some(stat.st_mode & 0o7777),
+            version: None,
         }
     }
+}
+
+fn version_of(entry: &ListedEntry) -> Option<u64> {
+    let told = (&entry.unique, entry.modified_fraction);
+    if told == (&None, None) {
+        return None;
+    }
+    // With the same keys in every process: a journal may hold the hash.
+    let mut hasher = DefaultHasher::new();
+    told.hash(&mut hasher);
+    Some(hasher.finish())
 }
 
 /// Metadata to set of a file or directory.
@@ -65,9 +75,9 @@ pub(crate) struct MetadataChange<'a> {
 }
 
 /// Modification time of a local file.
-pub(crate) fn modification_time(meta: &fs::Metadata) -> Option<Timestamp> {
-    let since = meta.modified().ok()?.duration_since(SystemTime::UNIX_EPOCH);
-    Some(Timestamp(i64::try_from(since.ok()?.as_secs()).ok()?))
+pub(crate) fn modification_time(stat: &Stat) -> Option<Timestamp> {
+    // Protocols have no times before 1970.
+    (stat.st_mtime >= 0).then_some(Timestamp(stat.st_mtime))
 }
 
 /// A directory entry, and whether the storage says if it is a symbolic link.

@@ -8,13 +8,18 @@ use std::path::{Path, PathBuf};
 
 use data::store::durability::SyncPolicy;
 
-use crate::partial::directory_of;
+use crate::local_name::directory_of;
 
 /// A new name `KIND-....longhaul-partial` in the directory of `path`. Not a secret: whoever uses it creates it, and leaves
 /// what is there already alone.
-pub(crate) fn temporary_beside(path: &Path, kind: &str) -> PathBuf {
-    let token = RandomState::new().hash_one(path);
-    path.with_file_name(format!("{kind}-{token:016x}.longhaul-partial"))
+fn temporary_beside(path: &Path, kind: &str) -> PathBuf {
+    path.with_file_name(temporary_name(kind))
+}
+
+/// A new name `KIND-....longhaul-partial`.
+pub(crate) fn temporary_name(kind: &str) -> String {
+    let token = RandomState::new().hash_one(kind);
+    format!("{kind}-{token:016x}.longhaul-partial")
 }
 
 /// Whether there is something at `path` that no file may take the place of: a device, a pipe, a directory.

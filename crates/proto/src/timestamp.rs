@@ -35,6 +35,13 @@ impl Timestamp {
         (EARLIEST..=LATEST).contains(&stamp).then_some(Self(stamp))
     }
 
+    /// The fraction of a second that [`Timestamp::parse`] ignores, nanoseconds. `None`: there is none.
+    pub fn parse_fraction(text: &str) -> Option<u32> {
+        let (_, digits) = text.split_once('.')?;
+        let (kept, _) = digits.split_at(digits.len().min(9));
+        format!("{kept:0<9}").parse().ok()
+    }
+
     /// Writes fourteen digits. Times outside the years 0..=9999 are clamped.
     pub fn format(self) -> String {
         let t = self.to_civil();

@@ -90,7 +90,7 @@ impl<'a> CopyDestination<'a> {
         match self {
             Self::Local(download) => {
                 let existing = download.file_in_place(ctx, size)?;
-                Ok(existing.map(|OpenSource { source, facts }| {
+                Ok(existing.map(|OpenSource { source, facts, .. }| {
                     (
                         facts.unwrap_or_default(),
                         ChecksumEndpoint::Open { source, origin },

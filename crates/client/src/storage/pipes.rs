@@ -81,10 +81,11 @@ impl Storage for StandardStreams {
         Ok(Some(OpenSource {
             source: Arc::new(FileSource::sequential(stdin, name)),
             facts: None,
+            identity: None,
         }))
     }
 
-    fn write_target(&mut self, _path: &[u8]) -> Result<Option<WriteTarget>, CopyFailure> {
+    async fn write_target(&mut self, _path: &[u8]) -> Result<Option<WriteTarget>, CopyFailure> {
         WriteTarget::stdout().map(Some)
     }
 
@@ -108,7 +109,7 @@ impl Storage for StandardStreams {
         spec: &TransferSpec,
         control: &Arc<TransferControl>,
     ) -> Result<TransferAttempt, CopyFailure> {
-        match self.write_target(path)? {
+        match self.write_target(path).await? {
             Some(WriteTarget::Direct { sink }) => {
                 local_copy::copy_local(source, sink, spec, control).await
             }

@@ -34,6 +34,7 @@ mod selection;
 mod single_files;
 mod stalled_series;
 mod support;
+mod swapped_names;
 mod sync;
 mod trees;
 mod verbs;

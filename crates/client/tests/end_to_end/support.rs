@@ -103,6 +103,14 @@ impl EndToEndServer {
     }
 }
 
+/// Writes a file that only its owner may read, as a copy leaves one that is not complete.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) {
+    use std::os::unix::fs::PermissionsExt;
+
+    std::fs::write(path, bytes).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
 /// Records events.
 #[derive(Default)]
 pub(crate) struct EventRecorder {
@@ -118,6 +126,15 @@ impl EventRecorder {
             _ => None,
         });
         texts.collect()
+    }
+
+    pub(crate) fn failures(&self) -> Vec<client::CopyFailure> {
+        let events = self.events.lock().unwrap();
+        let failures = events.iter().filter_map(|event| match event {
+            CopyEvent::Failed { failure, .. } => Some(failure.clone()),
+            _ => None,
+        });
+        failures.collect()
     }
 
     /// Waits for an event.

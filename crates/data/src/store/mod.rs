@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+pub mod attributes;
 pub mod bundle;
 #[cfg(test)]
 mod conformance;
@@ -11,6 +12,7 @@ pub mod durability;
 pub mod file;
 pub mod holes;
 pub mod memory;
+pub mod naming;
 pub mod root;
 pub mod unwritten_pages;
 pub mod write_lock;

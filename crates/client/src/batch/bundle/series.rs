@@ -79,7 +79,8 @@ impl<'a> SeriesCopy<'a> {
             ServerEnd::Source => &file.destination,
             ServerEnd::Destination => &file.source,
         };
-        let local = LocalBundle::new(files.iter().map(here)).with_modes(modes(&ctx.options, files));
+        let local = LocalBundle::new(&ctx.trees, files.iter().map(here));
+        let local = local.with_modes(modes(&ctx.options, files));
         let policy = ctx.options.sync_policy;
         let sink = BundleSink::new(members.clone(), local.clone(), policy);
         Ok(Self {

@@ -60,6 +60,11 @@ impl PlanFiller {
         }
     }
 
+    /// See [`BatchContext::name_one_of_many`].
+    pub(crate) fn name_one_of_many(&self, at: &Location) {
+        self.ctx.name_one_of_many(at);
+    }
+
     /// Begins a source and its destination.
     pub(crate) fn add_top(&self, source: &Location, destination: &Location) -> PlanTop {
         self.plan.add_top(source, destination)
@@ -248,7 +253,9 @@ pub(crate) async fn list_source(
     destination: &PlannedDestination,
 ) -> Result<(), CopyFailure> {
     let (ctx, plan) = (&filler.ctx, &filler.plan);
+    destination.name(ctx);
     if !found.is_directory {
+        ctx.name_one_of_many(&found.location);
         let target = destination.of_file(&found.location)?;
         let top = plan.add_top(&found.location, &target);
         return filler.add(&top, (b"", b""), NewEntry::File(found.facts));
@@ -259,6 +266,7 @@ pub(crate) async fn list_source(
         return Err(CopyFailure::new(Exit::Usage, message));
     }
     let top = plan.add_top(&found.location, &destination.of_tree(&found.location)?);
+    ctx.name_tree(&top.source, &top.destination);
     filler.add(&top, (b"", b""), NewEntry::Directory(found.facts))?;
     let visitor = Arc::new(TreeFiller {
         filler: Arc::clone(filler),

@@ -25,7 +25,7 @@ mod reader;
 mod selecting;
 
 pub(crate) use conflicts::check_conflicts;
-pub(crate) use copy_plan::{CopyPlan, NewEntry, PlanTop, is_durable};
+pub(crate) use copy_plan::{CopyPlan, NewEntry, PlanTop};
 pub(crate) use create::{make_directories, make_link, make_with_parents};
 pub(crate) use entries::{PlannedEntry, PlannedFile, PlannedHardLink, PlannedLink};
 pub(crate) use expand::{FoundSource, examine_source, is_directory};

@@ -75,6 +75,8 @@ async fn compare_and_copy(
     (from, to): (&Location, &Location),
     totals: &Arc<Mutex<BatchTotals>>,
 ) -> Result<(), CopyFailure> {
+    ctx.name_source(from);
+    ctx.name_destination(to);
     // Both at the same time: they are usually on different machines.
     let (source, destination) =
         tokio::try_join!(directory_facts(ctx, from), directory_facts(ctx, to))?;

@@ -1,16 +1,15 @@
 //! Changes of names and attributes, and forcing names to disk.
 
 use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use proto::path::VPath;
 use proto::timestamp::Timestamp;
-use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT,
-};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::{Root, StoreError, id_names};
+use crate::store::attributes;
 use crate::store::durability::sync_names;
 
 impl Root {
@@ -85,15 +84,7 @@ impl Root {
             if mode & 0o4000 != 0 || (mode & 0o2000 != 0 && kind != FileType::Directory) {
                 return Err(Errno::PERM);
             }
-            // fchmod(2) refuses a descriptor opened with O_PATH; its entry in /proc leads to the
-            // same file.
-            let entry = format!("/proc/self/fd/{}", target.as_raw_fd());
-            let mode = Mode::from_raw_mode(mode & 0o7777);
-            match rustix::fs::chmodat(CWD, entry, mode, AtFlags::empty()) {
-                // The file is open, so /proc is missing.
-                Err(Errno::NOENT) => Err(Errno::NOSYS),
-                result => result,
-            }
+            attributes::set_mode(target, mode)
         })
     }
 
@@ -114,17 +105,7 @@ impl Root {
     /// Sets the modification time. The access time stays.
     pub fn set_modified(&self, path: &VPath, time: Timestamp) -> Result<(), StoreError> {
         self.change("set time of", path, |target| {
-            let times = Timestamps {
-                last_access: Timespec {
-                    tv_sec: 0,
-                    tv_nsec: UTIME_OMIT,
-                },
-                last_modification: Timespec {
-                    tv_sec: time.0,
-                    tv_nsec: 0,
-                },
-            };
-            rustix::fs::utimensat(target, c"", &times, AtFlags::EMPTY_PATH)
+            attributes::set_modified(target, time)
         })
     }
 

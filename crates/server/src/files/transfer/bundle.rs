@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use data::recv::ReceivePlan;
 use data::send::SendPlan;
 use data::store::bundle::{BundleMember, BundleSink, BundleSource, BundleTarget, OpenDirectories};
-use data::store::root::{Root, TreeUsage};
+use data::store::naming::{FileNode, NamingError};
+use data::store::root::{Root, StoreError, TreeUsage};
 use proto::bundle::{
     BundleFailure, BundleFile, BundleOutcome, BundleProof, CHECKSUM, partial_name,
 };
@@ -334,15 +335,20 @@ impl BundleTarget for RootedBundle {
         opened.map_err(|error| refused(FileError::from(error)))
     }
 
-    fn put_in_place(&self, index: usize) -> io::Result<()> {
+    fn put_in_place(&self, index: usize, created: FileNode) -> io::Result<()> {
         let (partial, path) = (partial_name(self.token, index), &self.paths[index]);
         // A token may have expired since the file was created.
         self.rights.check(Access::Create, path).map_err(refused)?;
-        let to = (path, self.rights.may_overwrite(path));
+        let to = (path.name(), self.rights.may_overwrite(path));
         let directory = self.directory(index)?;
         let rename = || {
-            let renamed = self.root.rename_in(directory, &partial, to);
-            renamed.map_err(|error| refused(FileError::from(error)))
+            let renamed = created.rename(directory, &partial, to);
+            renamed.map_err(|error| match error {
+                NamingError::System(errno) => {
+                    refused(StoreError::from_io("rename", path, &errno.into()).into())
+                }
+                other => other.into(),
+            })
         };
         let charge = self.charges().remove(&index);
         let Some(charge) = charge else {

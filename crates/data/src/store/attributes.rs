@@ -1,0 +1,40 @@
+//! Changes of attributes of files that are open or located (O_PATH): the file may have lost its name meanwhile.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use proto::timestamp::Timestamp;
+use rustix::fs::{AtFlags, CWD, Mode, Timespec, Timestamps, UTIME_OMIT};
+use rustix::io::Errno;
+
+/// Sets the permission bits.
+///
+/// # Errors
+/// Those of chmod(2). /proc is missing: ENOSYS.
+pub fn set_mode(file: impl AsFd, mode: u32) -> Result<(), Errno> {
+    // fchmod(2) refuses a descriptor opened with O_PATH; its entry in /proc leads to the same file.
+    let entry = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    let mode = Mode::from_raw_mode(mode & 0o7777);
+    match rustix::fs::chmodat(CWD, entry, mode, AtFlags::empty()) {
+        // The file is open, so /proc is missing.
+        Err(Errno::NOENT) => Err(Errno::NOSYS),
+        result => result,
+    }
+}
+
+/// Sets the modification time. The access time stays.
+///
+/// # Errors
+/// Those of utimensat(2).
+pub fn set_modified(file: impl AsFd, time: Timestamp) -> Result<(), Errno> {
+    let times = Timestamps {
+        last_access: Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_OMIT,
+        },
+        last_modification: Timespec {
+            tv_sec: time.0,
+            tv_nsec: 0,
+        },
+    };
+    rustix::fs::utimensat(file, c"", &times, AtFlags::EMPTY_PATH)
+}
