@@ -419,7 +419,7 @@ async fn copy_arguments(
         tokio::join!(listing, copying);
     } else {
         listing.await;
-        if let Err(failure) = plan::check_conflicts(&plan) {
+        if let Err(failure) = plan::check_conflicts(&plan, &ctx.trees) {
             plan.remove_journal();
             lock(totals).batch_refused(&failure);
             return Err(failure);

@@ -126,6 +126,21 @@ mod tests {
         assert_eq!(&name, b"Name:");
     }
 
+    #[tokio::test]
+    async fn a_checksum_is_of_one_version_of_a_file_whatever_happens_to_its_attributes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        fs::write(&path, "one").unwrap();
+        let sum = async |opened| checksum_of(opened, ChecksumAlgorithm::Crc32c, (0, None)).await;
+        let before = sum(open(&path)).await.unwrap();
+        let opened = open(&path);
+        fs::hard_link(&path, dir.path().join("g")).unwrap();
+        assert_eq!(sum(opened).await.unwrap(), before);
+        let opened = open(&path);
+        fs::write(&path, "two").unwrap();
+        assert_eq!(sum(opened).await.unwrap_err().exit, Exit::Integrity);
+    }
+
     #[test]
     fn what_the_user_has_not_named_is_a_regular_file_or_refused_without_waiting() {
         let dir = tempfile::tempdir().unwrap();

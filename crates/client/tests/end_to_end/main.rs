@@ -13,6 +13,7 @@ mod batches;
 mod bundle_repair;
 mod bundles;
 mod bundles_between;
+mod changing_sources;
 mod checksum_files;
 mod chunked;
 mod confirmation;

@@ -171,6 +171,49 @@ impl CopyObserver for EventRecorder {
     }
 }
 
+/// Does something once, when the first bytes of a copy are on their way. With one file at a time, all of a small tree is
+/// listed then, and the large file of it is moved.
+pub(crate) struct Intruder {
+    act: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    pub(crate) events: EventRecorder,
+}
+
+impl Intruder {
+    pub(crate) fn new(act: impl FnOnce() + Send + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            act: Mutex::new(Some(Box::new(act))),
+            events: EventRecorder::default(),
+        })
+    }
+
+    pub(crate) fn has_acted(&self) -> bool {
+        self.act.lock().unwrap().is_none()
+    }
+}
+
+impl CopyObserver for Intruder {
+    fn on_event(&self, event: CopyEvent) {
+        let is_moving = matches!(&event, CopyEvent::Progress(progress) if progress.bytes > 0);
+        if is_moving && let Some(act) = self.act.lock().unwrap().take() {
+            act();
+        }
+        self.events.on_event(event);
+    }
+}
+
+/// Copies with an intruder, who must have acted.
+pub(crate) async fn copy_with(
+    intruder: &Arc<Intruder>,
+    from: &str,
+    to: &str,
+    options: &CopyOptions,
+) -> CopySummary {
+    let observer = Arc::clone(intruder) as Arc<dyn CopyObserver>;
+    let summary = client::copy(&[from.to_owned()], to, options, observer).await;
+    assert!(intruder.has_acted(), "the copy was over too soon");
+    summary
+}
+
 fn transfer() -> TransferOptions {
     TransferOptions {
         buffers: SocketBuffers::default(),

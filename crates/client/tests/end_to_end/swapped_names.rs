@@ -4,37 +4,16 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use client::{CopyEvent, CopyObserver, CopyOptions, CopySummary, Exit, SymlinkPolicy, SyncOptions};
+use client::{CopyObserver, CopyOptions, Exit, SymlinkPolicy, SyncOptions};
 
-use crate::support::{EndToEndServer, EventRecorder, copy, options, random_bytes, rate_limited};
+use crate::support::{
+    EndToEndServer, Intruder, copy, copy_with, options, random_bytes, rate_limited,
+};
 
 /// Larger than a file of a bundle: it is copied alone, and first.
 const LARGE: usize = 17 << 20;
-
-/// Does something once, when the large file is on its way: everything is listed then, and no small file has begun.
-struct Intruder {
-    act: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-    events: EventRecorder,
-}
-
-impl CopyObserver for Intruder {
-    fn on_event(&self, event: CopyEvent) {
-        let is_moving = matches!(&event, CopyEvent::Progress(progress) if progress.bytes > 0);
-        if is_moving && let Some(act) = self.act.lock().unwrap().take() {
-            act();
-        }
-        self.events.on_event(event);
-    }
-}
-
-fn intruder(act: impl FnOnce() + Send + 'static) -> Arc<Intruder> {
-    Arc::new(Intruder {
-        act: Mutex::new(Some(Box::new(act))),
-        events: EventRecorder::default(),
-    })
-}
 
 /// One file at a time, the large one in about a second.
 fn slowly() -> CopyOptions {
@@ -44,14 +23,6 @@ fn slowly() -> CopyOptions {
         transfer: rate_limited(24 << 20),
         ..options()
     }
-}
-
-async fn copy_with(intruder: &Arc<Intruder>, from: &str, to: &str) -> CopySummary {
-    let observer = Arc::clone(intruder) as Arc<dyn CopyObserver>;
-    let summary = client::copy(&[from.to_owned()], to, &slowly(), observer).await;
-    let acted = intruder.act.lock().unwrap().is_none();
-    assert!(acted, "the copy was over too soon");
-    summary
 }
 
 /// A tree with a large file, and small ones in `d`.
@@ -107,7 +78,7 @@ async fn a_directory_of_the_source_that_becomes_a_link_leads_to_no_secret() {
     for to_server in [true, false] {
         let (scratch, tree, secrets) = scratch();
         let directory = tree.join("d");
-        let swap = intruder(move || replace_by_link(&directory, &secrets));
+        let swap = Intruder::new(move || replace_by_link(&directory, &secrets));
         let (to, there) = match to_server {
             true => (server.url("t"), server.root().join("t")),
             false => (
@@ -115,7 +86,7 @@ async fn a_directory_of_the_source_that_becomes_a_link_leads_to_no_secret() {
                 scratch.path().join("got"),
             ),
         };
-        let summary = copy_with(&swap, text(&tree), &to).await;
+        let summary = copy_with(&swap, text(&tree), &to, &slowly()).await;
         assert_eq!(
             (summary.exit, summary.failed),
             (Exit::Partial, 5),
@@ -141,7 +112,7 @@ async fn a_file_of_the_source_that_becomes_a_link_leads_to_no_secret() {
     for to_server in [true, false] {
         let (scratch, tree, secrets) = scratch();
         let directory = tree.join("d");
-        let swap = intruder(move || {
+        let swap = Intruder::new(move || {
             for n in 0..5 {
                 let name = directory.join(n.to_string());
                 fs::remove_file(&name).unwrap();
@@ -155,7 +126,7 @@ async fn a_file_of_the_source_that_becomes_a_link_leads_to_no_secret() {
                 scratch.path().join("got"),
             ),
         };
-        let summary = copy_with(&swap, text(&tree), &to).await;
+        let summary = copy_with(&swap, text(&tree), &to, &slowly()).await;
         assert_eq!(
             (summary.exit, summary.failed),
             (Exit::Partial, 5),
@@ -173,8 +144,8 @@ async fn nothing_is_written_through_a_directory_of_the_destination_that_becomes_
     for from in [server.url("t"), text(&tree).to_owned()] {
         let to = scratch.path().join(format!("got-{}", from.len()));
         let (directory, victim) = (to.join("d"), secrets.clone());
-        let swap = intruder(move || replace_by_link(&directory, &victim));
-        let summary = copy_with(&swap, &from, text(&to)).await;
+        let swap = Intruder::new(move || replace_by_link(&directory, &victim));
+        let summary = copy_with(&swap, &from, text(&to), &slowly()).await;
         assert_eq!((summary.exit, summary.failed), (Exit::Partial, 5), "{from}");
         let kept = contents(&secrets);
         assert_eq!(kept.len(), 5, "{from}");
@@ -192,7 +163,7 @@ async fn a_sync_deletes_nothing_through_a_directory_that_becomes_a_link() {
     fs::remove_file(tree.join("d/4")).unwrap();
     make_secrets(&to.join("gone"));
     let (directories, victim) = ([to.join("d"), to.join("gone")], secrets.clone());
-    let swap = intruder(move || {
+    let swap = Intruder::new(move || {
         for directory in directories {
             replace_by_link(&directory, &victim);
         }
@@ -217,10 +188,7 @@ async fn a_sync_deletes_nothing_through_a_directory_that_becomes_a_link() {
     }
     let observer = Arc::clone(&swap) as Arc<dyn CopyObserver>;
     let summary = client::sync(text(&tree), text(&to), &options, observer).await;
-    assert!(
-        swap.act.lock().unwrap().is_none(),
-        "the sync was over too soon"
-    );
+    assert!(swap.has_acted(), "the sync was over too soon");
     assert_eq!(summary.exit, Exit::Partial, "{:?}", summary.first_failure);
     assert_eq!(contents(&secrets).len(), 5);
     // The link itself was in the way, and is gone.

@@ -11,20 +11,16 @@ use rustix::io::Errno;
 /// # Errors
 /// Those of chmod(2). /proc is missing: ENOSYS.
 pub fn set_mode(file: impl AsFd, mode: u32) -> Result<(), Errno> {
-    // fchmod(2) refuses a descriptor opened with O_PATH; its entry in /proc leads to the same file.
-    let entry = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    // fchmod(2) refuses a descriptor opened with O_PATH.
     let mode = Mode::from_raw_mode(mode & 0o7777);
-    match rustix::fs::chmodat(CWD, entry, mode, AtFlags::empty()) {
-        // The file is open, so /proc is missing.
-        Err(Errno::NOENT) => Err(Errno::NOSYS),
-        result => result,
-    }
+    let set = rustix::fs::chmodat(CWD, entry_of(&file), mode, AtFlags::empty());
+    named(set)
 }
 
 /// Sets the modification time. The access time stays.
 ///
 /// # Errors
-/// Those of utimensat(2).
+/// Those of utimensat(2). /proc is missing before Linux 5.8: ENOSYS.
 pub fn set_modified(file: impl AsFd, time: Timestamp) -> Result<(), Errno> {
     let times = Timestamps {
         last_access: Timespec {
@@ -36,5 +32,26 @@ pub fn set_modified(file: impl AsFd, time: Timestamp) -> Result<(), Errno> {
             tv_nsec: 0,
         },
     };
-    rustix::fs::utimensat(file, c"", &times, AtFlags::EMPTY_PATH)
+    match rustix::fs::utimensat(&file, c"", &times, AtFlags::EMPTY_PATH) {
+        // Linux before 5.8 refuses a descriptor opened with O_PATH.
+        Err(Errno::INVAL) => {
+            let set = rustix::fs::utimensat(CWD, entry_of(&file), &times, AtFlags::empty());
+            named(set)
+        }
+        set => set,
+    }
+}
+
+/// The entry in /proc that leads to an open file.
+fn entry_of(file: impl AsFd) -> String {
+    format!("/proc/self/fd/{}", file.as_fd().as_raw_fd())
+}
+
+/// The result of a call with such an entry.
+fn named(result: Result<(), Errno>) -> Result<(), Errno> {
+    match result {
+        // The file is open, so /proc is missing.
+        Err(Errno::NOENT) => Err(Errno::NOSYS),
+        result => result,
+    }
 }

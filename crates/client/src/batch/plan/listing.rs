@@ -54,7 +54,7 @@ impl PlanFiller {
             ctx: Arc::clone(ctx),
             plan: Arc::clone(plan),
             totals: Arc::clone(totals),
-            streamed: streams.then(Mutex::default),
+            streamed: streams.then(|| Mutex::new(StreamedNames::of(&ctx.trees))),
             incomplete: AtomicBool::new(false),
             announced: Mutex::default(),
         }

@@ -5,9 +5,10 @@ use std::hash::{BuildHasher, RandomState};
 
 use super::index::DestinationIndex;
 use crate::answers::SourceFacts;
-use crate::batch::plan::{CopyPlan, NextEntry, PlanReader, PlannedEntry, parents};
+use crate::batch::plan::{CopyPlan, NextEntry, PlanReader, PlannedEntry};
 use crate::location::Location;
 use crate::partial::is_unfinished;
+use crate::tree::parents;
 use crate::{CopyFailure, CopyOptions, Exit};
 
 /// Goes through what is to be deleted. A directory stands for everything below it.

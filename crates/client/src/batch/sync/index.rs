@@ -10,10 +10,10 @@ use proto::timestamp::Timestamp;
 
 use crate::answers::SourceFacts;
 use crate::batch::lock;
-use crate::batch::plan::{CopyPlan, NewEntry, PlanTop, parents};
+use crate::batch::plan::{CopyPlan, NewEntry, PlanTop};
 use crate::location::Location;
 use crate::partial::is_unfinished;
-use crate::tree::{TreeEntry, TreeVisitor, join_path};
+use crate::tree::{TreeEntry, TreeVisitor, join_path, parents};
 
 /// An entry of the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -118,7 +118,8 @@ async fn compare_and_copy(
     comparison.report_missing();
     compare_checksums(ctx, (from, to), &comparison).await?;
     filler.end();
-    check_conflicts(&plan).inspect_err(|failure| lock(totals).batch_refused(failure))?;
+    check_conflicts(&plan, &ctx.trees)
+        .inspect_err(|failure| lock(totals).batch_refused(failure))?;
     Box::pin(execute::execute(ctx, &plan, totals)).await;
     let guard = match (comparison.source_is_whole(), comparison.has_files()) {
         (false, _) => Some("a part of the source could not be listed"),
