@@ -55,14 +55,27 @@ impl SourceFacts {
 }
 
 fn version_of(entry: &ListedEntry) -> Option<u64> {
-    let told = (&entry.unique, entry.modified_fraction);
-    if told == (&None, None) {
+    let (unique, fraction) = (entry.unique.as_deref(), entry.modified_fraction);
+    if unique.is_none() && fraction.is_none() {
         return None;
     }
     // With the same keys in every process: a journal may hold the hash.
     let mut hasher = DefaultHasher::new();
-    told.hash(&mut hasher);
+    match unique.map(|unique| inode_of(unique).ok_or(unique)) {
+        // The same of this machine and of a server on it.
+        Some(Ok(inode)) => inode.hash(&mut hasher),
+        text => text.hash(&mut hasher),
+    }
+    fraction.hash(&mut hasher);
     Some(hasher.finish())
+}
+
+/// Device and inode in a `Unique` fact. Servers write two hexadecimal numbers, with a character of their own between them
+/// (longhaul and globus `-`, proftpd `U`, pure-ftpd and pyftpdlib `g`).
+fn inode_of(unique: &str) -> Option<(u64, u64)> {
+    let (device, inode) = unique.split_once(|c: char| !c.is_ascii_hexdigit())?;
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    Some((number(device)?, number(inode)?))
 }
 
 /// Metadata to set of a file or directory.
@@ -121,3 +134,28 @@ pub(crate) type RemovalReport<'r> = dyn FnMut(Result<(), CopyFailure>) + Send + 
 
 /// Callback that receives entries one by one and breaks when it needs no more.
 pub(crate) type EntryVisitor<'v> = dyn FnMut(ListedEntry) -> ControlFlow<()> + Send + 'v;
+
+#[cfg(test)]
+mod tests {
+    use proto::listing::EntryKind;
+
+    use super::*;
+
+    #[test]
+    fn a_file_has_one_version_at_every_server_of_its_machine() {
+        let version = |unique: &str| {
+            SourceFacts::from_entry(&ListedEntry {
+                unique: Some(unique.to_owned()),
+                ..ListedEntry::new(b"f", EntryKind::File)
+            })
+            .version
+        };
+        let own = version("fd01-2a0b");
+        for other in ["fd01U2a0b", "fd01g2a0b", "FD01-2A0B"] {
+            assert_eq!(version(other), own, "{other}");
+        }
+        for other in ["fd01-2a0c", "fd012a0b", "fd01-2a0b-3", "fd01-", "x"] {
+            assert_ne!(version(other), own, "{other}");
+        }
+    }
+}

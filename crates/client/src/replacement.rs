@@ -11,8 +11,12 @@ use crate::local_name::LocalName;
 
 /// A new name `KIND-....longhaul-partial`. Not a secret: whoever uses it creates it, and leaves what is there already alone.
 pub(crate) fn temporary_name(kind: &str) -> String {
-    let token = RandomState::new().hash_one(kind);
-    format!("{kind}-{token:016x}.longhaul-partial")
+    format!("{kind}-{:016x}.longhaul-partial", random_token())
+}
+
+/// A part of a name that nobody else uses.
+pub(crate) fn random_token() -> u64 {
+    RandomState::new().hash_one(std::process::id())
 }
 
 /// Whether there is something at `path` that no file may take the place of: a device, a pipe, a directory.

@@ -16,7 +16,8 @@ use super::{BatchContext, PlannedFile};
 use crate::answers::{KeptMetadata, SourceFacts};
 use crate::journal::{CopyIdentity, Journal, StoredRanges};
 use crate::storage::capabilities::AvailableChecksums;
-use crate::storage::contract::{OpenSource, Storage};
+use crate::storage::contract::Storage;
+use crate::storage::open_source::OpenSource;
 use crate::verify::Verification;
 use crate::{CopyFailure, Exit};
 

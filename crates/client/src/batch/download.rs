@@ -20,7 +20,7 @@ use crate::journal::{self, CopyIdentity, StoredRanges};
 use crate::local_name::is_file;
 use crate::partial::{PartialFile, WriteTarget, local_failure};
 use crate::storage::capabilities::AvailableChecksums;
-use crate::storage::contract::OpenSource;
+use crate::storage::open_source::OpenSource;
 use crate::transfer::TransferConfirmation;
 use crate::verify::{Verification, checksum_local};
 use crate::{CopyFailure, Exit};

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use data::job::TransferControl;
 use data::store::bundle::BundleSource;
-use data::store::root::{FileChange, FileIdentity};
 use data::store::{Sink, Source};
 use proto::bundle::{BundleEntry, BundleOutcome, BundleProof};
 use proto::checksum::ChecksumAlgorithm;
@@ -16,9 +15,8 @@ use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
 
 use super::capabilities::{AvailableChecksums, Capabilities};
-use crate::answers::{
-    EntryVisitor, MetadataChange, RenameFailure, SourceFacts, SymlinkCheckedEntry,
-};
+use super::open_source::OpenSource;
+use crate::answers::{EntryVisitor, MetadataChange, RenameFailure, SymlinkCheckedEntry};
 use crate::partial::WriteTarget;
 use crate::transfer::series::files::{FileSeries, SeriesReport};
 use crate::transfer::{TransferAttempt, TransferSpec};
@@ -40,43 +38,6 @@ pub(crate) enum FollowUpQuery<'a> {
     },
     /// [`Storage::stat`]
     Stat(&'a [u8]),
-}
-
-/// A source that this process has opened for reading.
-#[derive(Debug, Clone)]
-pub(crate) struct OpenSource {
-    pub(crate) source: Arc<dyn Source>,
-    /// Facts of a regular file, which can be read again. `None` for pipes.
-    pub(crate) facts: Option<SourceFacts>,
-    /// The identity of the open file at the last look, if it can be looked at.
-    pub(crate) identity: Option<FileIdentity>,
-}
-
-impl OpenSource {
-    /// Marks of this version of the file beside size and time, as text.
-    pub(crate) fn version(&self) -> Option<String> {
-        // Without the device, whose number may be another one after the next boot.
-        self.identity.as_ref().map(|found| {
-            let ((_, inode), (_, fraction)) = (found.inode, found.modified);
-            let (changed, changed_fraction) = found.changed;
-            format!("{inode}-{fraction}-{changed}.{changed_fraction}")
-        })
-    }
-
-    /// Looks at the open file again: what has happened to it since the last look.
-    ///
-    /// # Errors
-    /// `Local`
-    pub(crate) fn change_since_last_look(&mut self) -> Result<FileChange, CopyFailure> {
-        let (Some(before), Some(file)) = (&mut self.identity, self.source.fd()) else {
-            return Ok(FileChange::None);
-        };
-        let now = FileIdentity::once_settled(file).map_err(|error| {
-            let message = format!("{}: {error}", self.source.name());
-            CopyFailure::new(Exit::Local, message)
-        })?;
-        Ok(std::mem::replace(before, now).change_until(&now))
-    }
 }
 
 /// One session with a storage: this machine or a server. Paths are bytes in the storage's own form.
@@ -452,6 +413,14 @@ pub(crate) trait Storage: Send + Debug + Any {
     /// # Errors
     /// As [`Storage::stat`].
     async fn remove_tree(&mut self, path: &[u8]) -> Result<(), CopyFailure>;
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// As [`Storage::stat`].
+    async fn remove_dir(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
+        self.remove_tree(path).await
+    }
 
     /// Renames a file and sets its time, if the storage supports that. A failure to set the time is
     /// ignored.

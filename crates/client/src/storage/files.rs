@@ -21,13 +21,14 @@ use rustix::io::Errno;
 use tokio::sync::mpsc;
 
 use super::capabilities::{AvailableChecksums, Capabilities};
-use super::contract::{OpenSource, Storage};
+use super::contract::Storage;
 use super::local_calls::{
     make_directories, make_directory, make_symlink, path_failure, read_directory, set_file_time,
     set_kept, stat_name,
 };
 use super::local_copy;
 use super::local_source::{checksum_of, open_source};
+use super::open_source::OpenSource;
 use crate::answers::{EntryVisitor, MetadataChange, RenameFailure, SymlinkCheckedEntry};
 use crate::local_name::LocalName;
 use crate::local_trees::LocalTrees;
@@ -319,6 +320,12 @@ impl Storage for LocalFiles {
             let removed = remove_tree_in(name.directory(), name.name().as_bytes());
             removed.map_err(|errno| failed(name, errno))
         };
+        self.with_name(path, removed).await
+    }
+
+    async fn remove_dir(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
+        let removed =
+            |name: &LocalName| name.remove_directory().map_err(|errno| failed(name, errno));
         self.with_name(path, removed).await
     }
 

@@ -57,7 +57,7 @@ fn listed_entry(name: &[u8], stat: &Stat) -> ListedEntry {
         mode: Some(stat.st_mode & 0o7777),
         #[allow(clippy::useless_conversion, reason = "32 bits on arm64, 64 on x86-64")]
         link_count: Some(u64::from(stat.st_nlink)),
-        unique: Some(format!("{}-{}", stat.st_dev, stat.st_ino)),
+        unique: Some(format!("{:x}-{:x}", stat.st_dev, stat.st_ino)),
         ..ListedEntry::new(name, kind)
     }
 }

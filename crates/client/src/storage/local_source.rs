@@ -10,8 +10,8 @@ use data::store::root::{FileChange, FileIdentity};
 use proto::checksum::ChecksumAlgorithm;
 use rustix::fs::{FileType, OFlags};
 
-use super::contract::OpenSource;
 use super::local_calls::path_failure;
+use super::open_source::OpenSource;
 use crate::answers::SourceFacts;
 use crate::local_name::{LocalName, is_file};
 use crate::partial::local_failure;

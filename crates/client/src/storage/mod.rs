@@ -23,6 +23,7 @@ pub(crate) mod local_copy;
 mod local_source;
 #[cfg(test)]
 pub(crate) mod memory;
+pub(crate) mod open_source;
 mod pipes;
 
 use contract::Storage;

@@ -15,9 +15,10 @@ use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
 
 use super::capabilities::{AvailableChecksums, Capabilities};
-use super::contract::{OpenSource, Storage};
+use super::contract::Storage;
 use super::files::LOCAL_CAPABILITIES;
 use super::local_copy;
+use super::open_source::OpenSource;
 use crate::answers::{RenameFailure, SymlinkCheckedEntry};
 use crate::partial::{WriteTarget, local_failure};
 use crate::transfer::{TransferAttempt, TransferSpec};

@@ -31,6 +31,7 @@ mod preserve;
 mod protection;
 mod resume;
 mod right_sizing;
+mod same_tree;
 mod selection;
 mod single_files;
 mod stalled_series;

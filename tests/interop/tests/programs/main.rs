@@ -33,6 +33,7 @@ mod plain_servers;
 mod power_cut;
 mod preserve;
 mod proxies;
+mod same_tree;
 mod thin_volume;
 mod third_party;
 mod verbs;

@@ -20,7 +20,8 @@ use crate::answers::SourceFacts;
 use crate::journal::CopyIdentity;
 use crate::location::StorageId;
 use crate::storage::capabilities::AvailableChecksums;
-use crate::storage::contract::{OpenSource, Storage};
+use crate::storage::contract::Storage;
+use crate::storage::open_source::OpenSource;
 use crate::verify::{ChecksumAbility, Verification, choose_verification};
 
 use repair::Repairs;

@@ -11,7 +11,8 @@ use super::{CopyState, FileCopy, StorageSessions};
 use crate::answers::SourceFacts;
 use crate::location::Location;
 use crate::storage::capabilities::AvailableChecksums;
-use crate::storage::contract::{OpenSource, Storage};
+use crate::storage::contract::Storage;
+use crate::storage::open_source::OpenSource;
 use crate::verify::{
     CONCURRENT_FROM, ChecksumComparison, ComparisonResult, Verification, checksum_local,
     choose_verification,
