@@ -4,8 +4,10 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use rustix::fs::{AtFlags, RenameFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
+
+use super::attributes;
 
 /// The mark of a file among those that have its name before or after it. While the file is open, or has a name, no other has
 /// its inode number. When it is gone, a new file may get the number, but not one of another account with this owner.
@@ -26,6 +28,11 @@ impl FileNode {
         rustix::fs::fstat(file).map(|stat| Self::from_stat(&stat))
     }
 
+    /// Device and inode number.
+    pub fn inode(self) -> (u64, u64) {
+        self.inode
+    }
+
     /// Whether the name `name` in `directory` is that of this file. A symbolic link is not followed. `false` if nothing has
     /// the name.
     ///
@@ -36,6 +43,33 @@ impl FileNode {
             Ok(named) => Ok(Self::from_stat(&named) == self),
             Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(errno),
+        }
+    }
+
+    /// Gives the file, whose name in `directory` is `name`, the permission bits of the regular file `replaced` that it is to
+    /// replace, if there is one. Not its set-user-ID, set-group-ID and sticky bits: whoever trusts the old file to run under
+    /// another identity trusts its old content.
+    ///
+    /// # Errors
+    /// Those of chmod(2). The name is no longer that of the file: ENOENT.
+    pub fn take_over_mode(
+        self,
+        (directory, name): (impl AsFd, &[u8]),
+        (replaced_in, replaced): (impl AsFd, &[u8]),
+    ) -> Result<(), Errno> {
+        let there = match rustix::fs::statat(replaced_in, replaced, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(()),
+            there => there?,
+        };
+        if FileType::from_raw_mode(there.st_mode) != FileType::RegularFile {
+            return Ok(());
+        }
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(directory, name, flags, Mode::empty())?;
+        // Another file must not get the rights.
+        match Self::of(&file)? == self {
+            true => attributes::set_mode(&file, there.st_mode & 0o777),
+            false => Err(Errno::NOENT),
         }
     }
 
@@ -144,6 +178,35 @@ mod tests {
         assert_eq!(fs::read(at("there")).unwrap(), b"");
         assert_eq!(node.remove(&directory, b"there"), Ok(true));
         assert!(!at("there").exists() && !at("new").exists());
+    }
+
+    #[test]
+    fn a_file_takes_over_the_mode_of_the_one_that_it_replaces() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let directory = File::open(dir.path()).unwrap();
+        let file = File::create_new(at("new")).unwrap();
+        let mode = |name: &str| fs::metadata(at(name)).unwrap().permissions().mode() & 0o7777;
+        let (node, usual) = (FileNode::of(&file).unwrap(), mode("new"));
+        let take_over = || node.take_over_mode((&directory, b"new"), (&directory, b"old"));
+        take_over().unwrap();
+        assert_eq!(mode("new"), usual, "nothing is replaced");
+        std::os::unix::fs::symlink("new", at("old")).unwrap();
+        take_over().unwrap();
+        assert_eq!(mode("new"), usual, "a link has no mode");
+        fs::remove_file(at("old")).unwrap();
+        fs::write(at("old"), "").unwrap();
+        fs::set_permissions(at("old"), fs::Permissions::from_mode(0o4700)).unwrap();
+        take_over().unwrap();
+        assert_eq!(mode("new"), 0o700);
+        // One who has put another file there gives it no rights.
+        fs::write(at("victim"), "").unwrap();
+        fs::remove_file(at("new")).unwrap();
+        fs::hard_link(at("victim"), at("new")).unwrap();
+        assert_eq!(take_over(), Err(Errno::NOENT));
+        assert_eq!(mode("victim"), usual);
     }
 
     #[test]

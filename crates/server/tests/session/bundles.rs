@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Read;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use data::checksum::ChecksumHasher;
@@ -107,6 +108,7 @@ fn stored_files_get_their_names_when_their_checksum_is_confirmed() {
     let server = InProcessServer::start();
     fs::create_dir(server.path("d")).unwrap();
     fs::write(server.path("d/a"), "of old").unwrap();
+    fs::set_permissions(server.path("d/a"), fs::Permissions::from_mode(0o600)).unwrap();
     let mut client = server.anonymous_client();
     let announce = "SITE BUNDLE ADD 3,20010203040506,d/a 4,,d/b 0,,d/empty 2,,missing/c 1,,d/x";
     client.expect_reply(announce, 250);
@@ -121,8 +123,50 @@ fn stored_files_get_their_names_when_their_checksum_is_confirmed() {
     assert_eq!(names(&server, "d"), ["a", "b", "empty"]);
     assert_eq!(server.read_file("d/a"), b"one");
     assert_eq!(server.read_file("d/b"), b"four");
+    let mode = fs::metadata(server.path("d/a"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o7777, 0o600, "that of the file that was replaced");
     let facts = client.expect_reply("MLST d/a", 250).text;
     assert!(facts.contains("Modify=20010203040506"), "{facts}");
+}
+
+#[test]
+fn a_file_that_was_swapped_before_the_bundle_ends_is_not_confirmed() {
+    let server = InProcessServer::start();
+    let mut client = server.anonymous_client();
+    client.expect_reply("SITE BUNDLE ADD 3,,a 3,,b 3,,c", 250);
+    let bytes = b"onetwosix";
+    put(&mut client, "ESTO BUNDLE 3 /", bytes);
+    let unfinished = names(&server, ".");
+    let at = |index: usize| server.path(&unfinished[index]);
+    // By one who may write in the directory.
+    fs::write(server.path("planted"), "bad").unwrap();
+    fs::rename(server.path("planted"), at(0)).unwrap();
+    fs::rename(at(1), server.path("kept")).unwrap();
+    std::os::unix::fs::symlink("kept", at(1)).unwrap();
+    let proof = format!("SITE BUNDLE END CRC32C {}", crc32c(bytes));
+    let outcome = client.expect_reply(&proof, 250).text;
+    assert_eq!(outcome.matches("FAILED").count(), 2, "{outcome}");
+    assert!(outcome.contains("replaced by another process"), "{outcome}");
+    assert_eq!(names(&server, "."), ["c", "kept"]);
+}
+
+#[test]
+fn a_name_that_no_command_can_carry_is_not_stored() {
+    let server = InProcessServer::start();
+    let mut client = server.anonymous_client();
+    client.expect_reply("SITE BUNDLE ADD 3,,a%0Ab 3,,b", 250);
+    let bytes = b"onetwo";
+    put(&mut client, "ESTO BUNDLE 2 /", bytes);
+    let proof = format!("SITE BUNDLE END CRC32C {}", crc32c(bytes));
+    let outcome = client.expect_reply(&proof, 250).text;
+    assert!(
+        outcome.contains("\n FAILED 0 FTP cannot carry"),
+        "{outcome}"
+    );
+    assert_eq!(names(&server, "."), ["b"]);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use super::{Root, StoreError, id_names};
 use crate::store::attributes;
 use crate::store::durability::sync_names;
+use crate::store::naming::FileNode;
 
 impl Root {
     /// Makes a directory (mode 0777 less the umask, or as the [`super::CreationRules`] say). The root exists:
@@ -52,6 +53,30 @@ impl Root {
         // The last component is never followed, so a link is renamed itself.
         rustix::fs::renameat(source, from.name(), target, to.name())
             .map_err(|errno| failed(from, errno))
+    }
+
+    /// Gives the file `from`, whose device and inode numbers are `inode`, the permission bits of the one that it is to
+    /// replace: see [`FileNode::take_over_mode`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn take_over_mode(
+        &self,
+        inode: (u64, u64),
+        from: &VPath,
+        to: &VPath,
+    ) -> Result<(), StoreError> {
+        let taken = || {
+            let (source, target) = (self.parent_of(from)?, self.parent_of(to)?);
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let file = rustix::fs::openat(&source, from.name(), flags, Mode::empty())?;
+            let node = FileNode::of(&file)?;
+            match node.inode() == inode {
+                true => node.take_over_mode((source, from.name()), (target, to.name())),
+                false => Err(Errno::NOENT),
+            }
+        };
+        taken().map_err(|errno| StoreError::new("change mode of", from, errno))
     }
 
     /// Renames a file to a name that nothing has; otherwise EEXIST. A file system that cannot check

@@ -316,6 +316,12 @@ impl RootedBundle {
 impl BundleTarget for RootedBundle {
     fn create(&self, index: usize) -> io::Result<File> {
         let path = &self.paths[index];
+        // No command could name such a file again.
+        if path.name().iter().any(|byte| matches!(byte, b'\r' | b'\n')) {
+            return Err(io::Error::other(
+                "FTP cannot carry a name with a line break",
+            ));
+        }
         self.rights.check(Access::Create, path).map_err(refused)?;
         let partial = partial_name(self.token, index);
         let directory = self.directory(index)?;
@@ -342,6 +348,10 @@ impl BundleTarget for RootedBundle {
         let to = (path.name(), self.rights.may_overwrite(path));
         let directory = self.directory(index)?;
         let rename = || {
+            let taken = created.take_over_mode((&directory, &partial), (&directory, path.name()));
+            if let Err(error) = taken {
+                tracing::debug!(%error, "a file of a bundle has other permissions than the one that it replaces");
+            }
             let renamed = created.rename(directory, &partial, to);
             renamed.map_err(|error| match error {
                 NamingError::System(errno) => {
