@@ -121,12 +121,15 @@ impl LocalName {
         Ok(opened.map(File::from)?)
     }
 
-    /// Opens an existing file to read it, whatever it is; does not wait.
+    /// Opens an existing file to read it, whatever it is; does not wait for the other end of a pipe.
     ///
     /// # Errors
     /// As [`LocalName::open_with`].
     pub(crate) fn open_to_read(&self) -> io::Result<File> {
-        self.open_with(OFlags::RDONLY | OFlags::NONBLOCK, 0)
+        let file = self.open_with(OFlags::RDONLY | OFlags::NONBLOCK, 0)?;
+        // Reads wait: sendfile(2) would return EAGAIN otherwise.
+        rustix::fs::fcntl_setfl(&file, OFlags::empty())?;
+        Ok(file)
     }
 
     /// A descriptor by which attributes can be changed (O_PATH).

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use client::{CopyOptions, CopySummary, Exit, SyncOptions};
 
-use crate::support::{EndToEndServer, EventRecorder, options};
+use crate::support::{EndToEndServer, EventRecorder, options, paths};
 
 fn syncing(delete: bool) -> SyncOptions {
     SyncOptions {
@@ -29,23 +29,6 @@ fn make_tree(top: &Path) {
     for path in ["1", "2", "d/3", "d/e/4"] {
         fs::write(top.join(path), path).unwrap();
     }
-}
-
-/// Every path below `top`, sorted.
-fn paths(top: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut pending = vec![top.to_owned()];
-    while let Some(directory) = pending.pop() {
-        for entry in fs::read_dir(directory).unwrap() {
-            let path = entry.unwrap().path();
-            found.push(path.strip_prefix(top).unwrap().display().to_string());
-            if path.is_dir() {
-                pending.push(path);
-            }
-        }
-    }
-    found.sort();
-    found
 }
 
 async fn assert_refused(from: &str, to: &str, delete: bool) {

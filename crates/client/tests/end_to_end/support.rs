@@ -356,3 +356,20 @@ pub(crate) fn file_names(directory: &Path) -> Vec<String> {
     file_names.sort();
     file_names
 }
+
+/// Files and directories below a directory, sorted.
+pub(crate) fn paths(top: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut pending = vec![top.to_owned()];
+    while let Some(directory) = pending.pop() {
+        for entry in std::fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            found.push(path.strip_prefix(top).unwrap().display().to_string());
+            if path.is_dir() {
+                pending.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}

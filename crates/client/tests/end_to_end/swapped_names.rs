@@ -72,67 +72,53 @@ fn scratch() -> (tempfile::TempDir, PathBuf, PathBuf) {
     (scratch, tree, secrets)
 }
 
+/// A change of a directory with the files of a tree, made by one who has secrets of the same names.
+type Swap = fn(&Path, &Path);
+
+/// Copies the tree to a server and within this machine, while its directory `d` is swapped. Returns what came in `d`, and
+/// the first failure.
+async fn copies_while(swap: Swap) -> Vec<(Vec<Vec<u8>>, String)> {
+    let server = EndToEndServer::start().await;
+    let (scratch, ..) = scratch();
+    let here = scratch.path().join("got");
+    let mut copies = Vec::new();
+    for (to, there) in [
+        (server.url("t"), server.root().join("t")),
+        (text(&here).to_owned(), here.clone()),
+    ] {
+        let (_scratch, tree, secrets) = self::scratch();
+        let directory = tree.join("d");
+        let intruder = Intruder::new(move || swap(&directory, &secrets));
+        let summary = copy_with(&intruder, text(&tree), &to, &slowly()).await;
+        let result = (summary.exit, summary.failed);
+        assert_eq!(result, (Exit::Partial, 5), "{to}");
+        let large = fs::metadata(there.join("large")).unwrap();
+        assert_eq!(large.len(), LARGE as u64);
+        let failure = intruder.events.failures().swap_remove(0);
+        copies.push((contents(&there.join("d")), failure.message));
+    }
+    copies
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_directory_of_the_source_that_becomes_a_link_leads_to_no_secret() {
-    let server = EndToEndServer::start().await;
-    for to_server in [true, false] {
-        let (scratch, tree, secrets) = scratch();
-        let directory = tree.join("d");
-        let swap = Intruder::new(move || replace_by_link(&directory, &secrets));
-        let (to, there) = match to_server {
-            true => (server.url("t"), server.root().join("t")),
-            false => (
-                text(&scratch.path().join("got")).to_owned(),
-                scratch.path().join("got"),
-            ),
-        };
-        let summary = copy_with(&swap, text(&tree), &to, &slowly()).await;
-        assert_eq!(
-            (summary.exit, summary.failed),
-            (Exit::Partial, 5),
-            "{to_server}"
-        );
-        let message = &swap.events.failures()[0].message;
-        assert!(message.contains("symbolic link"), "{message}");
-        assert!(
-            contents(&there.join("d"))
-                .iter()
-                .all(|content| content == b"public")
-        );
-        assert_eq!(
-            fs::metadata(there.join("large")).unwrap().len(),
-            LARGE as u64
-        );
+    for (copied, failure) in copies_while(replace_by_link).await {
+        assert!(copied.iter().all(|content| content == b"public"));
+        assert!(failure.contains("symbolic link"), "{failure}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_of_the_source_that_becomes_a_link_leads_to_no_secret() {
-    let server = EndToEndServer::start().await;
-    for to_server in [true, false] {
-        let (scratch, tree, secrets) = scratch();
-        let directory = tree.join("d");
-        let swap = Intruder::new(move || {
-            for n in 0..5 {
-                let name = directory.join(n.to_string());
-                fs::remove_file(&name).unwrap();
-                symlink(secrets.join(n.to_string()), &name).unwrap();
-            }
-        });
-        let (to, there) = match to_server {
-            true => (server.url("t"), server.root().join("t")),
-            false => (
-                text(&scratch.path().join("got")).to_owned(),
-                scratch.path().join("got"),
-            ),
-        };
-        let summary = copy_with(&swap, text(&tree), &to, &slowly()).await;
-        assert_eq!(
-            (summary.exit, summary.failed),
-            (Exit::Partial, 5),
-            "{to_server}"
-        );
-        assert!(contents(&there.join("d")).is_empty());
+    let swap: Swap = |directory, secrets| {
+        for n in 0..5 {
+            let name = directory.join(n.to_string());
+            fs::remove_file(&name).unwrap();
+            symlink(secrets.join(n.to_string()), &name).unwrap();
+        }
+    };
+    for (copied, _) in copies_while(swap).await {
+        assert!(copied.is_empty());
     }
 }
 
