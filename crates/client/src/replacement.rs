@@ -14,7 +14,7 @@ pub(crate) fn temporary_name(kind: &str) -> String {
     format!("{kind}-{:016x}.longhaul-partial", random_token())
 }
 
-/// A part of a name that nobody else uses.
+/// A part of a name that nobody else uses. Not a secret: O_EXCL decides whose name it is.
 pub(crate) fn random_token() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }

@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -20,12 +19,7 @@ use crate::local_name::directory_of;
 use crate::local_trees::LocalTrees;
 use crate::location::Location;
 use crate::partial::permissions_over;
-
-/// A part of the names of unfinished files that no other copy uses.
-pub(super) fn new_token() -> u64 {
-    // Not a secret: O_EXCL decides whose name it is.
-    RandomState::new().hash_one(std::process::id())
-}
+use crate::replacement::random_token;
 
 /// Local files by their position in a bundle.
 #[derive(Clone)]
@@ -53,7 +47,7 @@ impl LocalBundle {
             paths: locations.map(path).collect(),
             trees: Arc::clone(trees),
             directories: Arc::default(),
-            token: new_token(),
+            token: random_token(),
             modes: Arc::default(),
         }
     }
