@@ -1,12 +1,11 @@
 //! Answers of storages about files: facts of a source, entries of a directory, refused renames.
 
-use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
-use std::os::unix::fs::MetadataExt;
-use std::time::SystemTime;
 
 use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
+use rustix::fs::Stat;
 
 use crate::CopyFailure;
 
@@ -19,6 +18,9 @@ pub(crate) struct SourceFacts {
     pub(crate) modified: Option<Timestamp>,
     /// Permission bits.
     pub(crate) mode: Option<u32>,
+    /// A hash of what else tells this version of the file from others: the `Unique` fact, the fraction of the time. It changes
+    /// with the file; it may also change without it, where a server has several hosts.
+    pub(crate) version: Option<u64>,
 }
 
 /// Metadata that a copy takes from its source.
@@ -37,22 +39,43 @@ impl SourceFacts {
             size: entry.size,
             modified: entry.modified,
             mode: entry.mode,
+            version: version_of(entry),
         }
-    }
-
-    /// Whether size and time are the same.
-    pub(crate) fn is_same_content(&self, other: &Self) -> bool {
-        (self.size, self.modified) == (other.size, other.modified)
     }
 
     /// The facts of a local file.
-    pub(crate) fn from_local_metadata(meta: &fs::Metadata) -> Self {
+    pub(crate) fn from_stat(stat: &Stat) -> Self {
         Self {
-            size: Some(meta.len()),
-            modified: modification_time(meta),
-            mode: Some(meta.mode() & 0o7777),
+            size: u64::try_from(stat.st_size).ok(),
+            modified: modification_time(stat),
+            mode: Some(stat.st_mode & 0o7777),
+            version: None,
         }
     }
+}
+
+fn version_of(entry: &ListedEntry) -> Option<u64> {
+    let (unique, fraction) = (entry.unique.as_deref(), entry.modified_fraction);
+    if unique.is_none() && fraction.is_none() {
+        return None;
+    }
+    // With the same keys in every process: a journal may hold the hash.
+    let mut hasher = DefaultHasher::new();
+    match unique.map(|unique| inode_of(unique).ok_or(unique)) {
+        // The same of this machine and of a server on it.
+        Some(Ok(inode)) => inode.hash(&mut hasher),
+        text => text.hash(&mut hasher),
+    }
+    fraction.hash(&mut hasher);
+    Some(hasher.finish())
+}
+
+/// Device and inode in a `Unique` fact. Servers write two hexadecimal numbers, with a character of their own between them
+/// (longhaul and globus `-`, proftpd `U`, pure-ftpd and pyftpdlib `g`).
+fn inode_of(unique: &str) -> Option<(u64, u64)> {
+    let (device, inode) = unique.split_once(|c: char| !c.is_ascii_hexdigit())?;
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    Some((number(device)?, number(inode)?))
 }
 
 /// Metadata to set of a file or directory.
@@ -65,9 +88,9 @@ pub(crate) struct MetadataChange<'a> {
 }
 
 /// Modification time of a local file.
-pub(crate) fn modification_time(meta: &fs::Metadata) -> Option<Timestamp> {
-    let since = meta.modified().ok()?.duration_since(SystemTime::UNIX_EPOCH);
-    Some(Timestamp(i64::try_from(since.ok()?.as_secs()).ok()?))
+pub(crate) fn modification_time(stat: &Stat) -> Option<Timestamp> {
+    // Protocols have no times before 1970.
+    (stat.st_mtime >= 0).then_some(Timestamp(stat.st_mtime))
 }
 
 /// A directory entry, and whether the storage says if it is a symbolic link.
@@ -111,3 +134,28 @@ pub(crate) type RemovalReport<'r> = dyn FnMut(Result<(), CopyFailure>) + Send + 
 
 /// Callback that receives entries one by one and breaks when it needs no more.
 pub(crate) type EntryVisitor<'v> = dyn FnMut(ListedEntry) -> ControlFlow<()> + Send + 'v;
+
+#[cfg(test)]
+mod tests {
+    use proto::listing::EntryKind;
+
+    use super::*;
+
+    #[test]
+    fn a_file_has_one_version_at_every_server_of_its_machine() {
+        let version = |unique: &str| {
+            SourceFacts::from_entry(&ListedEntry {
+                unique: Some(unique.to_owned()),
+                ..ListedEntry::new(b"f", EntryKind::File)
+            })
+            .version
+        };
+        let own = version("fd01-2a0b");
+        for other in ["fd01U2a0b", "fd01g2a0b", "FD01-2A0B"] {
+            assert_eq!(version(other), own, "{other}");
+        }
+        for other in ["fd01-2a0c", "fd012a0b", "fd01-2a0b-3", "fd01-", "x"] {
+            assert_ne!(version(other), own, "{other}");
+        }
+    }
+}

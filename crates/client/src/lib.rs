@@ -15,6 +15,8 @@ mod copy_progress;
 mod credentials;
 mod interrupt;
 mod journal;
+mod local_name;
+mod local_trees;
 pub mod location;
 mod lock_file;
 mod matching;

@@ -40,7 +40,25 @@ pub(crate) async fn remove_tree(
             UnlinkResult::Unknown => return Err(ambiguous_link_failure(session.name(), top)),
         }
     }
-    let tree = collect_content(session, top).await?;
+    let mut tree = TreeContent::default();
+    match remove_content(session, top, &mut tree).await {
+        // The line protocol cannot name what is left. Whatever moves bundles removes trees by itself, and follows no link.
+        Err(failure)
+            if !failure.transient && tree.has_masked_names && session.features().bundles =>
+        {
+            session.remove_whole_tree(top).await
+        }
+        removed => removed,
+    }
+}
+
+/// Removes the directory `top` entry by entry. `tree` has what is found in it.
+async fn remove_content(
+    session: &mut ClientSession,
+    top: &[u8],
+    tree: &mut TreeContent,
+) -> Result<(), CopyFailure> {
+    collect_content(session, top, tree).await?;
     for path in &tree.files {
         session.delete(path).await?;
     }
@@ -90,6 +108,8 @@ struct TreeContent {
     files: Vec<Vec<u8>>,
     /// Directories below the top, parents before their children.
     directories: Vec<Vec<u8>>,
+    /// A listed name may stand for one with a line end, for which longhaul writes `?`.
+    has_masked_names: bool,
 }
 
 /// Lists the whole tree before anything is deleted. An entry that cannot be listed, or may lie
@@ -97,8 +117,8 @@ struct TreeContent {
 async fn collect_content(
     session: &mut ClientSession,
     top: &[u8],
-) -> Result<TreeContent, CopyFailure> {
-    let mut tree = TreeContent::default();
+    tree: &mut TreeContent,
+) -> Result<(), CopyFailure> {
     let mut pending = vec![(top.to_vec(), 0)];
     while let Some((directory, depth)) = pending.pop() {
         let mut listed = session
@@ -110,6 +130,7 @@ async fn collect_content(
         for checked in listed {
             // A name with `/` or `..` would lead outside the tree.
             check_name(&checked.entry.name)?;
+            tree.has_masked_names |= checked.entry.name.contains(&b'?');
             let path = join_path(&directory, &checked.entry.name);
             if checked.entry.kind != EntryKind::Dir || checked.entry.is_symlink() {
                 tree.files.push(path);
@@ -132,5 +153,5 @@ async fn collect_content(
             pending.push((path, depth + 1));
         }
     }
-    Ok(tree)
+    Ok(())
 }

@@ -3,18 +3,20 @@
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use data::store::durability::SyncPolicy;
 
-use crate::partial::directory_of;
+use crate::local_name::LocalName;
 
-/// A new name `KIND-....longhaul-partial` in the directory of `path`. Not a secret: whoever uses it creates it, and leaves
-/// what is there already alone.
-pub(crate) fn temporary_beside(path: &Path, kind: &str) -> PathBuf {
-    let token = RandomState::new().hash_one(path);
-    path.with_file_name(format!("{kind}-{token:016x}.longhaul-partial"))
+/// A new name `KIND-....longhaul-partial`. Not a secret: whoever uses it creates it, and leaves what is there already alone.
+pub(crate) fn temporary_name(kind: &str) -> String {
+    format!("{kind}-{:016x}.longhaul-partial", random_token())
+}
+
+/// A part of a name that nobody else uses. Not a secret: O_EXCL decides whose name it is.
+pub(crate) fn random_token() -> u64 {
+    RandomState::new().hash_one(std::process::id())
 }
 
 /// Whether there is something at `path` that no file may take the place of: a device, a pipe, a directory.
@@ -26,8 +28,8 @@ pub(crate) fn is_other_than_file(path: &Path) -> bool {
 #[derive(Debug)]
 pub(crate) struct Replacement {
     out: BufWriter<File>,
-    path: PathBuf,
-    temporary: PathBuf,
+    name: LocalName,
+    temporary: LocalName,
     is_in_place: bool,
 }
 
@@ -43,13 +45,12 @@ impl Replacement {
                 "it is not a regular file",
             ));
         }
-        let temporary = temporary_beside(path, kind);
-        let mut options = File::options();
-        // Neither a file that is there is written, nor one that a link points to.
-        options.write(true).create_new(true).mode(mode);
+        let name = LocalName::at(path)?;
+        let temporary = name.beside(temporary_name(kind).as_bytes());
         Ok(Self {
-            out: BufWriter::new(options.open(&temporary)?),
-            path: path.to_owned(),
+            // Neither a file that is there is written, nor one that a link points to.
+            out: BufWriter::new(temporary.create_new(mode)?),
+            name,
             temporary,
             is_in_place: false,
         })
@@ -64,9 +65,9 @@ impl Replacement {
         if policy != SyncPolicy::None {
             self.out.get_ref().sync_all()?;
         }
-        fs::rename(&self.temporary, &self.path)?;
+        self.temporary.rename_open(self.out.get_ref(), &self.name)?;
         self.is_in_place = true;
-        policy.sync_directory(directory_of(&self.path))
+        self.name.sync_directory(policy)
     }
 }
 
@@ -84,7 +85,7 @@ impl Drop for Replacement {
     fn drop(&mut self) {
         if !self.is_in_place {
             // Nobody can tell what it lacks.
-            let _ = fs::remove_file(&self.temporary);
+            let _ = self.temporary.remove_open(self.out.get_ref());
         }
     }
 }

@@ -4,7 +4,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use data::store::durability::SyncPolicy;
-use data::store::file::FileSource;
 use proto::checksum::ChecksumAlgorithm;
 use proto::listing::EntryKind;
 
@@ -12,13 +11,12 @@ use crate::answers::{EntryVisitor, RemovalReport};
 use crate::batch::plan::make_with_parents;
 use crate::location::{Location, Server, StorageId};
 use crate::matching::{self, ShownTree, UnlistedDirectories, visit_tree};
-use crate::partial::{hashed_partial_path, local_failure};
+use crate::partial::hashed_partial_path;
 use crate::removal_preview::{self, directory_failure};
 use crate::session::{SessionOpening, display_path};
 use crate::storage::StorageAccess;
 use crate::storage::contract::Storage;
 use crate::tree::join_path;
-use crate::verify::checksum_local;
 use crate::{CopyFailure, Exit, RemoteEntry, RemoteOptions};
 
 /// A URL's server and path. Local paths are refused: the system's own tools handle those.
@@ -43,13 +41,18 @@ async fn open_storage(
     server: &Server,
     options: &RemoteOptions,
 ) -> Result<Box<dyn Storage>, CopyFailure> {
-    let access = StorageAccess {
+    let id = StorageId::Server(server.clone());
+    let access = storage_access(options);
+    access.open(&id, SessionOpening::default()).await
+}
+
+fn storage_access(options: &RemoteOptions) -> StorageAccess {
+    StorageAccess {
         timeout: options.timeout,
         foreign_data: false,
         sync_policy: SyncPolicy::default(),
-    };
-    let id = StorageId::Server(server.clone());
-    access.open(&id, SessionOpening::default()).await
+        trees: Arc::default(),
+    }
 }
 
 /// The path without trailing slashes, which servers expect in names; the root stays `/`.
@@ -409,17 +412,11 @@ pub(crate) async fn checksum(
             Exit::Usage,
             "standard input cannot be checksummed: name a file",
         )),
-        Location::Local(path) => {
-            let file = std::fs::File::open(&path).map_err(|e| {
-                let (exit, advice) = match e.kind() {
-                    std::io::ErrorKind::NotFound => (Exit::NotFound, "; check the path"),
-                    _ => (Exit::Local, ""),
-                };
-                CopyFailure::new(exit, format!("{}: {e}{advice}", path.display()))
-            })?;
-            let source = FileSource::new(file, path.to_string_lossy())
-                .map_err(|e| local_failure(&path, e))?;
-            checksum_local(algorithm, Arc::new(source), offset, length).await
+        at @ Location::Local(_) => {
+            let access = storage_access(options);
+            let opening = SessionOpening::default();
+            let mut files = access.open(&StorageId::LocalFiles, opening).await?;
+            files.checksum(algorithm, offset, length, at.path()).await
         }
         Location::Remote { server, path } => {
             options.security.check_use(&[&server])?;

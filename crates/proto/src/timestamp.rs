@@ -35,6 +35,14 @@ impl Timestamp {
         (EARLIEST..=LATEST).contains(&stamp).then_some(Self(stamp))
     }
 
+    /// The fraction of a second that [`Timestamp::parse`] ignores, nanoseconds. `None`: there is none.
+    pub fn parse_fraction(text: &str) -> Option<u32> {
+        let (_, digits) = text.split_once('.')?;
+        let is_fraction = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+        let kept = digits.get(..digits.len().min(9)).filter(|_| is_fraction)?;
+        format!("{kept:0<9}").parse().ok()
+    }
+
     /// Writes fourteen digits. Times outside the years 0..=9999 are clamped.
     pub fn format(self) -> String {
         let t = self.to_civil();
@@ -100,6 +108,21 @@ mod tests {
             Some(Timestamp(EARLIEST))
         );
         assert_eq!(Timestamp::parse("99991231235959"), Some(Timestamp(LATEST)));
+    }
+
+    #[test]
+    fn fractions_are_nanoseconds() {
+        for (text, fraction) in [
+            ("20261120082103.5", Some(500_000_000)),
+            ("20261120082103.000000001", Some(1)),
+            ("20261120082103.1234567899", Some(123_456_789)),
+            ("20261120082103", None),
+            ("20261120082103.", None),
+            ("20261120082103.+5", None),
+            ("20261120082103.ééééé", None),
+        ] {
+            assert_eq!(Timestamp::parse_fraction(text), fraction, "{text}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use crate::local_name::LocalName;
 use crate::lock_file::{lock_existing, remove_if_same};
 
 /// Extension of the names of journals of batches.
@@ -48,13 +49,16 @@ fn is_removed(path: &Path, now: SystemTime) -> bool {
     if !fs::symlink_metadata(path).is_ok_and(|found| found.is_file() && is_old(found)) {
         return false;
     }
-    let Ok(Some(file)) = lock_existing(path) else {
+    let Ok(name) = LocalName::at(path) else {
+        return false;
+    };
+    let Ok(Some(file)) = lock_existing(&name) else {
         return false;
     };
     // Its batch may have gone on, and ended, since the look.
     let is_abandoned = file.metadata().is_ok_and(is_old);
     if is_abandoned {
-        remove_if_same(path, &file);
+        remove_if_same(&name, &file);
     }
     is_abandoned
 }
@@ -90,7 +94,8 @@ mod tests {
         ];
         let link = dir.path().join("link.batch");
         std::os::unix::fs::symlink("other", &link).unwrap();
-        let LockedOpen::Locked(held) = open_locked(&kept[1]).unwrap() else {
+        let name = LocalName::at(&kept[1]).unwrap();
+        let LockedOpen::Locked(held) = open_locked(&name).unwrap() else {
             panic!("no locks here");
         };
         remove_some(dir.path(), SystemTime::now());

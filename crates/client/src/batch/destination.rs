@@ -16,7 +16,8 @@ use super::{BatchContext, PlannedFile};
 use crate::answers::{KeptMetadata, SourceFacts};
 use crate::journal::{CopyIdentity, Journal, StoredRanges};
 use crate::storage::capabilities::AvailableChecksums;
-use crate::storage::contract::{OpenSource, Storage};
+use crate::storage::contract::Storage;
+use crate::storage::open_source::OpenSource;
 use crate::verify::Verification;
 use crate::{CopyFailure, Exit};
 
@@ -90,7 +91,7 @@ impl<'a> CopyDestination<'a> {
         match self {
             Self::Local(download) => {
                 let existing = download.file_in_place(ctx, size)?;
-                Ok(existing.map(|OpenSource { source, facts }| {
+                Ok(existing.map(|OpenSource { source, facts, .. }| {
                     (
                         facts.unwrap_or_default(),
                         ChecksumEndpoint::Open { source, origin },

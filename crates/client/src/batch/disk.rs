@@ -1,7 +1,5 @@
 //! Disk operations of this machine, run outside the async runtime.
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use data::job::TransferControl;
@@ -12,7 +10,8 @@ use proto::ranges::RangeSet;
 
 use crate::answers::KeptMetadata;
 use crate::journal::{self, CopyIdentity, Journal, JournalLocation, StoredRanges};
-use crate::partial::{PartialFile, WriteTarget, directory_of, store_failure};
+use crate::local_name::LocalName;
+use crate::partial::{PartialFile, WriteTarget, store_failure};
 use crate::{CopyFailure, Exit};
 
 /// Runs blocking `work` on a thread for blocking calls.
@@ -49,8 +48,9 @@ pub(super) async fn sync_failure_or(
     let WriteTarget::File(partial) = target else {
         return mismatch;
     };
-    let (path, sink) = (partial.path.clone(), Arc::clone(sink));
-    let synced = run_blocking(move || sink.sync().map_err(|e| store_failure(&path, &e))).await;
+    let (name, sink) = (partial.name.clone(), Arc::clone(sink));
+    let synced =
+        run_blocking(move || sink.sync().map_err(|e| store_failure(name.path(), &e))).await;
     synced.err().unwrap_or(mismatch)
 }
 
@@ -68,18 +68,17 @@ pub(super) async fn put_in_place(
 
 /// Syncs a file that has its final name already. The run that renamed it may have ended before its
 /// own sync.
-pub(super) async fn sync_in_place(path: &Path, policy: SyncPolicy) -> Result<(), CopyFailure> {
+pub(super) async fn sync_in_place(name: &LocalName, policy: SyncPolicy) -> Result<(), CopyFailure> {
     if policy == SyncPolicy::None {
         return Ok(());
     }
-    let path = path.to_owned();
+    let name = name.clone();
     run_blocking(move || {
-        let directory = directory_of(&path);
         // fsync(2) rather than fdatasync(2), so that the modification time reaches the disk too.
-        let synced = File::open(&path).and_then(|file| file.sync_all());
+        let synced = name.open_to_read().and_then(|file| file.sync_all());
         synced
-            .and_then(|()| policy.sync_directory(directory))
-            .map_err(|e| store_failure(&path, &e))
+            .and_then(|()| name.sync_directory(policy))
+            .map_err(|e| store_failure(name.path(), &e))
     })
     .await
 }
@@ -93,44 +92,44 @@ pub(super) async fn resume_journal(
     identity: CopyIdentity,
     safe: &RangeSet,
 ) -> Result<(Journal, StoredRanges), CopyFailure> {
-    let (path, partial, sink) = (partial.journal.clone(), partial.clone(), Arc::clone(sink));
+    let (partial, sink) = (partial.clone(), Arc::clone(sink));
     let mut ranges = StoredRanges::safe_only(safe.clone());
     run_blocking(move || {
         if let Err(error) = sink.sync() {
-            journal::remove_file_and_temporary(&path);
+            journal::remove_file_and_temporary(&partial.journal);
             // The page cache may hold bytes that the disk lost. Dropping them makes the next run
             // read the disk.
             if let Err(error) = sink.forget_unsynced(true) {
                 tracing::debug!("partial file: {error}");
             }
-            return Err(store_failure(&partial.path, &error));
+            return Err(store_failure(partial.name.path(), &error));
         }
         // With policy `none` the sync above did nothing.
         if sink.is_durable() {
             ranges.synced = ranges.safe.clone();
         }
         let journal = Journal::continue_from(
-            path.clone(),
+            partial.journal.clone(),
             identity,
             JournalLocation::ThisMachine,
             &ranges,
         );
         journal
             .map(|journal| (journal, ranges))
-            .map_err(|e| store_failure(&path, &e))
+            .map_err(|e| store_failure(partial.journal.path(), &e))
     })
     .await
 }
 
 /// The journal of a copy that starts over.
 pub(super) async fn new_journal(
-    path: &Path,
+    name: &LocalName,
     identity: CopyIdentity,
 ) -> Result<Journal, CopyFailure> {
-    let path = path.to_owned();
+    let name = name.clone();
     run_blocking(move || {
-        Journal::start_new(path.clone(), identity, JournalLocation::ThisMachine)
-            .map_err(|e| store_failure(&path, &e))
+        Journal::start_new(name.clone(), identity, JournalLocation::ThisMachine)
+            .map_err(|e| store_failure(name.path(), &e))
     })
     .await
 }
@@ -139,19 +138,19 @@ pub(super) async fn new_journal(
 /// `None` if it cannot be written; an older journal is removed then, because this copy may make it
 /// untrue.
 pub(super) async fn upload_journal(
-    path: PathBuf,
+    name: LocalName,
     identity: CopyIdentity,
     from: Option<StoredRanges>,
 ) -> Result<Option<Journal>, CopyFailure> {
     run_blocking(move || {
         let journal = match &from {
             Some(ranges) => {
-                Journal::continue_from(path.clone(), identity, JournalLocation::Server, ranges)
+                Journal::continue_from(name.clone(), identity, JournalLocation::Server, ranges)
             }
-            None => Journal::start_new(path.clone(), identity, JournalLocation::Server),
+            None => Journal::start_new(name.clone(), identity, JournalLocation::Server),
         };
         Ok(journal
-            .inspect_err(|_| journal::remove_file_and_temporary(&path))
+            .inspect_err(|_| journal::remove_file_and_temporary(&name))
             .ok())
     })
     .await
@@ -199,6 +198,7 @@ pub(super) fn stored_ranges_during(
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::io::{self, Read};
 
     use data::store::durability::SyncPolicy;
@@ -206,6 +206,7 @@ mod tests {
     use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
     use super::*;
+    use crate::local_name::{directory_of, own_user};
 
     /// `f_type` of a tmpfs (statfs(2)).
     const TMPFS_MAGIC: i64 = 0x0102_1994;
@@ -213,17 +214,18 @@ mod tests {
     #[test]
     fn unsynced_bytes_are_removed_after_a_disk_error() {
         let dir = tempfile::tempdir().unwrap();
-        let Ok(WriteTarget::File(partial)) = WriteTarget::for_path(&dir.path().join("f")) else {
+        let name = LocalName::at(&dir.path().join("f")).unwrap();
+        let Ok(WriteTarget::File(partial)) = WriteTarget::for_name(&name) else {
             panic!("a regular file is written under its partial name");
         };
-        let (sink, _) = partial.lock(SyncPolicy::default()).unwrap();
+        let sink = partial.lock(SyncPolicy::default()).unwrap().sink;
         sink.write_at(0, &[7; 20_000]).unwrap();
         let mut synced = RangeSet::new();
         synced.insert(0, 4096);
         synced.insert(8192, 12_000);
         let remaining = drop_unsynced(&sink, &synced);
         let mut bytes = Vec::new();
-        let mut file = File::open(&partial.path).unwrap();
+        let mut file = File::open(partial.name.path()).unwrap();
         file.read_to_end(&mut bytes).unwrap();
         for (at, byte) in (0_u64..).zip(bytes) {
             assert_eq!(byte == 7, remaining.contains(at, at + 1), "byte {at}");
@@ -236,10 +238,11 @@ mod tests {
         // Not in /tmp, which is often a tmpfs.
         let test_binary = std::env::current_exe().unwrap();
         let dir = tempfile::tempdir_in(directory_of(&test_binary)).unwrap();
-        let Ok(WriteTarget::File(partial)) = WriteTarget::for_path(&dir.path().join("f")) else {
+        let name = LocalName::at(&dir.path().join("f")).unwrap();
+        let Ok(WriteTarget::File(partial)) = WriteTarget::for_name(&name) else {
             panic!("a regular file is written under its partial name");
         };
-        let (sink, _) = partial.lock(SyncPolicy::default()).unwrap();
+        let sink = partial.lock(SyncPolicy::default()).unwrap().sink;
         sink.write_at(0, &[7; 40_960]).unwrap();
         sink.sync().unwrap();
         let in_memory = || {
@@ -270,24 +273,26 @@ mod tests {
     #[tokio::test]
     async fn a_journal_that_cannot_be_replaced_is_removed() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("j");
+        let name = LocalName::at(&dir.path().join("j")).unwrap();
+        let load = || journal::load(&name, own_user());
         let identity = CopyIdentity {
             source: "s".to_owned(),
             destination: "d".to_owned(),
             size: Some(100),
             modified: None,
+            version: None,
             part: None,
             in_order: true,
         };
         let mut safe = RangeSet::new();
         safe.insert(0, 50);
         let from = || Some(StoredRanges::safe_only(safe.clone()));
-        let written = upload_journal(path.clone(), identity.clone(), from()).await;
-        assert!(written.unwrap().is_some() && journal::load(&path).is_some());
+        let written = upload_journal(name.clone(), identity.clone(), from()).await;
+        assert!(written.unwrap().is_some() && load().is_some());
         // A directory in the place of the temporary file makes the journal unwritable.
         std::fs::create_dir(dir.path().join("j~")).unwrap();
-        let refused = upload_journal(path.clone(), identity, from()).await;
+        let refused = upload_journal(name.clone(), identity, from()).await;
         assert!(refused.unwrap().is_none());
-        assert_eq!(journal::load(&path), None);
+        assert_eq!(load(), None);
     }
 }

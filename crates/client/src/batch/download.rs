@@ -1,6 +1,7 @@
 //! A destination that this process writes: a local file under its partial name until it is
 //! complete, or a pipe or device.
 
+use std::io;
 use std::sync::Arc;
 
 use data::job::TransferControl;
@@ -8,6 +9,7 @@ use data::store::file::{FileSink, FileSource};
 use data::store::{Sink, Source};
 use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::RangeSet;
+use rustix::fs::Stat;
 
 use super::checksums::ChecksumEndpoint;
 use super::destination_state::DestinationState;
@@ -15,9 +17,10 @@ use super::resume::{PartialLeftover, is_whole_file, usable_ranges};
 use super::{BatchContext, PlannedFile, disk};
 use crate::answers::{KeptMetadata, SourceFacts};
 use crate::journal::{self, CopyIdentity, StoredRanges};
+use crate::local_name::is_file;
 use crate::partial::{PartialFile, WriteTarget, local_failure};
 use crate::storage::capabilities::AvailableChecksums;
-use crate::storage::contract::OpenSource;
+use crate::storage::open_source::OpenSource;
 use crate::transfer::TransferConfirmation;
 use crate::verify::{Verification, checksum_local};
 use crate::{CopyFailure, Exit};
@@ -110,21 +113,27 @@ impl LocalDestination {
         {
             return Ok(None);
         }
-        let meta = std::fs::metadata(&partial.destination).ok();
-        let Some(meta) = meta.filter(std::fs::Metadata::is_file) else {
-            return Ok(None);
-        };
-        let existing = SourceFacts::from_local_metadata(&meta);
-        if existing.size != size {
+        let is_candidate = |there: &Stat| SourceFacts::from_stat(there).size == size;
+        let there = partial.destination.stat().ok().filter(is_file);
+        if !there.as_ref().is_some_and(is_candidate) {
             return Ok(None);
         }
-        let path = &partial.destination;
+        let path = partial.destination.path();
         // The open file is compared, whatever happens to its name meanwhile.
-        let open = || FileSource::new(std::fs::File::open(path)?, path.to_string_lossy());
-        let source = open().map_err(|e| local_failure(path, e))?;
+        let open = || {
+            let file = partial.destination.open_to_read()?;
+            let there = rustix::fs::fstat(&file)?;
+            let is_candidate = is_file(&there) && is_candidate(&there);
+            Ok::<_, io::Error>(is_candidate.then_some((file, SourceFacts::from_stat(&there))))
+        };
+        let Some((file, existing)) = open().map_err(|e| local_failure(path, e))? else {
+            return Ok(None);
+        };
+        let source = FileSource::new(file, path.to_string_lossy());
         Ok(Some(OpenSource {
-            source: Arc::new(source),
+            source: Arc::new(source.map_err(|e| local_failure(path, e))?),
             facts: Some(existing),
+            identity: None,
         }))
     }
 
@@ -139,7 +148,7 @@ impl LocalDestination {
         if let WriteTarget::File(partial) = &self.target {
             disk::sync_in_place(&partial.destination, ctx.options.sync_policy).await?;
             // Only a leftover journal justifies taking the lock of a file that is complete.
-            let journal_left = partial.journal.symlink_metadata().is_ok();
+            let journal_left = partial.journal.is_taken();
             if journal_left && let Ok(sink) = ctx.lock_partial_file(partial) {
                 journal::remove_file_and_temporary(&partial.journal);
                 partial.remove_if_empty(&sink);
@@ -178,7 +187,7 @@ impl LocalDestination {
         (mut identity, has_checksum): (CopyIdentity, bool),
         source: (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
     ) -> Result<(), CopyFailure> {
-        let length = length(sink).map_err(|e| local_failure(&partial.path, e))?;
+        let length = length(sink).map_err(|e| local_failure(partial.name.path(), e))?;
         if ctx.options.resume && !self.state.ignore_leftovers && length > 0 {
             self.state.safe = self
                 .usable_leftover(
@@ -211,16 +220,19 @@ impl LocalDestination {
         (identity, has_checksum): (&CopyIdentity, bool),
         (source, checksums): (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
     ) -> Result<RangeSet, CopyFailure> {
+        let owner = rustix::fs::fstat(sink.file()).map(|there| there.st_uid);
+        let owner = owner.map_err(|e| local_failure(partial.name.path(), e))?;
         let leftover = PartialLeftover {
             identity,
             length,
-            journal: Some(&partial.journal),
+            journal: Some((&partial.journal, owner)),
             display_name: &self.display_name,
             has_checksum,
         };
         let reader = sink.open_reader();
         let mut destination = ChecksumEndpoint::Open {
-            source: reader.ok_or_else(|| local_failure(&partial.path, "cannot be read again"))?,
+            source: reader
+                .ok_or_else(|| local_failure(partial.name.path(), "cannot be read again"))?,
             origin: 0,
         };
         let local_checksums = self.available_checksums();
@@ -327,7 +339,7 @@ impl LocalDestination {
         else {
             return Ok(());
         };
-        let length = length(sink).map_err(|e| local_failure(&partial.path, e))?;
+        let length = length(sink).map_err(|e| local_failure(partial.name.path(), e))?;
         if length == size {
             return Ok(());
         }
@@ -424,6 +436,6 @@ impl Drop for LocalDestination {
 }
 
 /// Length of the open file, bytes.
-fn length(sink: &FileSink) -> std::io::Result<u64> {
+fn length(sink: &FileSink) -> io::Result<u64> {
     sink.file().metadata().map(|meta| meta.len())
 }

@@ -88,7 +88,7 @@ async fn show(ctx: &BatchContext, plan: &CopyPlan, totals: &Mutex<BatchTotals>) 
                 });
             }
             Ok(NextEntry::Entry(PlannedEntry::HardLink(link)))
-                if !hard_links::is_in_place(&link) =>
+                if !hard_links::is_in_place(ctx, &link) =>
             {
                 ctx.observer.on_event(CopyEvent::WouldCopy {
                     source: link.file.source.display(),
@@ -212,7 +212,7 @@ impl RunningBatch {
 
     /// Gives a file its further name. One that a file system does not give is copied as a file of its own.
     async fn make_hard_link(&self, link: PlannedHardLink) {
-        if self.ctx.options.keep_existing && hard_links::is_taken(&link) {
+        if self.ctx.options.keep_existing && hard_links::is_taken(&self.ctx, &link) {
             return self.copy_one(link.file).await;
         }
         let outcome = match hard_links::make(&self.ctx, &link, &self.not_copied).await {

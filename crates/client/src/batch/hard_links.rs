@@ -1,11 +1,8 @@
 //! Makes the hard links of a plan, after the files are written.
 
 use std::collections::HashSet;
-use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::Mutex;
 
 use data::store::durability::SyncPolicy;
@@ -13,9 +10,10 @@ use data::store::durability::SyncPolicy;
 use super::disk::run_blocking;
 use super::plan::{CopyPlan, NextEntry, PlanReader, PlannedEntry, PlannedHardLink};
 use super::{BatchContext, lock, preserve};
+use crate::local_name::{LocalName, is_file};
 use crate::location::Location;
-use crate::partial::{directory_of, local_failure};
-use crate::replacement::temporary_beside;
+use crate::partial::local_failure;
+use crate::replacement::temporary_name;
 use crate::{CopyFailure, Exit};
 
 /// Destinations at which a copy has not put its file: what is there is older, and gets no further name.
@@ -65,18 +63,25 @@ pub(super) enum LinkOutcome {
 }
 
 /// Whether both are names of one file already.
-pub(super) fn is_in_place(link: &PlannedHardLink) -> bool {
-    let identity = |at: &Location| match at {
-        Location::Local(path) => fs::symlink_metadata(path).ok().map(|m| (m.dev(), m.ino())),
-        Location::StandardStreams | Location::Remote { .. } => None,
+pub(super) fn is_in_place(ctx: &BatchContext, link: &PlannedHardLink) -> bool {
+    let identity = |at: &Location| {
+        let there = name_of(ctx, at)?.own_stat().ok()?;
+        Some((there.st_dev, there.st_ino))
     };
     let (first, other) = (identity(&link.first), identity(&link.file.destination));
     first.is_some() && first == other
 }
 
 /// Whether something has the further name already.
-pub(super) fn is_taken(link: &PlannedHardLink) -> bool {
-    matches!(&link.file.destination, Location::Local(path) if fs::symlink_metadata(path).is_ok())
+pub(super) fn is_taken(ctx: &BatchContext, link: &PlannedHardLink) -> bool {
+    name_of(ctx, &link.file.destination).is_some_and(|name| name.is_taken())
+}
+
+fn name_of(ctx: &BatchContext, at: &Location) -> Option<LocalName> {
+    match at {
+        Location::Local(path) => ctx.trees.name(path).ok(),
+        Location::StandardStreams | Location::Remote { .. } => None,
+    }
 }
 
 /// Gives a file that has been copied its further name, in place of what has that name.
@@ -89,7 +94,7 @@ pub(super) async fn make(
     not_copied: &Mutex<FilesNotCopied>,
 ) -> Result<LinkOutcome, CopyFailure> {
     let is_copied = !lock(not_copied).contains(&link.first);
-    if is_copied && is_in_place(link) {
+    if is_copied && is_in_place(ctx, link) {
         return Ok(LinkOutcome::InPlace);
     }
     let (Location::Local(first), Location::Local(path)) = (&link.first, &link.file.destination)
@@ -99,32 +104,36 @@ pub(super) async fn make(
             "hard links are for local files",
         ));
     };
-    let (first, path) = (first.clone(), path.clone());
+    let names = (ctx.trees.name(first), ctx.trees.name(path));
+    let first = names.0.map_err(|e| local_failure(first, e))?;
+    let other = names.1.map_err(|e| local_failure(path, e))?;
     let (size, policy) = (link.file.facts.size, ctx.options.sync_policy);
     let modified = preserve::kept_of_file(&ctx.options, link.file.facts).modified;
     run_blocking(move || {
-        let there = fs::symlink_metadata(&first).map_err(|e| local_failure(&first, e))?;
+        let there = first.own_stat();
+        let there = there.map_err(|e| local_failure(first.path(), io::Error::from(e)))?;
         // The file may have changed since it was listed or copied.
-        let has_its_time = modified.is_none_or(|time| time.0 == there.mtime());
-        if !is_copied || !there.is_file() || Some(there.len()) != size || !has_its_time {
+        let has_its_time = modified.is_none_or(|time| time.0 == there.st_mtime);
+        let has_its_size = u64::try_from(there.st_size).ok() == size;
+        if !is_copied || !is_file(&there) || !has_its_size || !has_its_time {
             return Err(local_failure(
-                &first,
+                first.path(),
                 "is not the copy that gets a further name",
             ));
         }
-        replace_by_link(&first, &path, policy).map_err(|e| local_failure(&path, e))
+        replace_by_link(&first, &other, policy).map_err(|e| local_failure(other.path(), e))
     })
     .await
     .map(|()| LinkOutcome::Made)
 }
 
 /// The name never disappears: the link has another one first.
-fn replace_by_link(first: &Path, path: &Path, policy: SyncPolicy) -> io::Result<()> {
-    let temporary = temporary_beside(path, "link");
-    fs::hard_link(first, &temporary)?;
-    if let Err(error) = fs::rename(&temporary, path) {
-        let _ = fs::remove_file(&temporary);
-        return Err(error);
+fn replace_by_link(first: &LocalName, name: &LocalName, policy: SyncPolicy) -> io::Result<()> {
+    let temporary = name.beside(temporary_name("link").as_bytes());
+    first.link(&temporary)?;
+    if let Err(errno) = temporary.rename(name) {
+        let _ = temporary.remove();
+        return Err(errno.into());
     }
-    policy.sync_directory(directory_of(path))
+    name.sync_directory(policy)
 }

@@ -12,7 +12,7 @@ use proto::checksum::ChecksumAlgorithm;
 
 use super::batch_journal::BatchJournal;
 use super::pairs::PairSource;
-use super::plan::{CopyPlan, is_durable};
+use super::plan::CopyPlan;
 use super::{BatchContext, abandoned};
 use crate::location::Location;
 use crate::partial::{name_hash, state_path};
@@ -243,6 +243,12 @@ fn identity_of(options: &CopyOptions) -> String {
         options.sparse,
         options.write_sums
     )
+}
+
+/// Whether what a run reports as done survives a power cut of this machine.
+fn is_durable(policy: SyncPolicy, destination: &Location) -> bool {
+    // A server reports what is stored by its own policy.
+    policy == SyncPolicy::File || matches!(destination, Location::Remote { .. })
 }
 
 /// A checksum of the bytes of a file.

@@ -1,15 +1,16 @@
 //! Unfinished files of an earlier run, beside files that have now come in a bundle or a series: such files are not resumed.
 
-use std::path::Path;
+use std::sync::Arc;
 
 use data::store::durability::SyncPolicy;
 
 use super::BatchContext;
 use super::plan::PlannedFile;
 use crate::journal;
+use crate::local_name::LocalName;
 use crate::location::Location;
 use crate::lock_file::remove_if_same;
-use crate::partial::{WriteTarget, lock_remote_destination, partial_path, upload_journal_path};
+use crate::partial::{WriteTarget, lock_remote_destination, partial_path, upload_journal};
 
 /// Removes the partial files and journals of files that are in place. One that another copy writes stays. Nothing fails:
 /// the names of leftovers show what they are.
@@ -25,21 +26,24 @@ pub(super) async fn remove(ctx: &BatchContext, files: &[&PlannedFile]) {
             Location::StandardStreams => {}
         }
     }
-    let removing = move || here.iter().for_each(|path| remove_here(path));
+    let trees = Arc::clone(&ctx.trees);
+    let removing = move || {
+        let names = here.iter().filter_map(|path| trees.name(path).ok());
+        names.for_each(|name| remove_here(&name));
+    };
     let _ = tokio::task::spawn_blocking(removing).await;
 }
 
-fn remove_here(destination: &Path) {
-    let Ok(WriteTarget::File(partial)) = WriteTarget::for_path(destination) else {
+fn remove_here(destination: &LocalName) {
+    let Ok(WriteTarget::File(partial)) = WriteTarget::for_name(destination) else {
         return;
     };
-    let exists = |path: &Path| path.symlink_metadata().is_ok();
-    if !exists(&partial.path) && !exists(&partial.journal) {
+    if !partial.name.is_taken() && !partial.journal.is_taken() {
         return;
     }
-    if let Ok((sink, _)) = partial.lock(SyncPolicy::None) {
+    if let Ok(locked) = partial.lock(SyncPolicy::None) {
         journal::remove_file_and_temporary(&partial.journal);
-        remove_if_same(&partial.path, sink.file());
+        remove_if_same(&partial.name, locked.sink.file());
     }
 }
 
@@ -47,8 +51,8 @@ fn remove_here(destination: &Path) {
 async fn remove_at_server(ctx: &BatchContext, file: &PlannedFile) {
     let source = file.source.resolved_key();
     let destination = file.destination.identity_key();
-    let Some(journal) = upload_journal_path(&source, &destination).filter(|path| path.exists())
-    else {
+    let journal = upload_journal(&source, &destination);
+    let Some(journal) = journal.filter(LocalName::is_taken) else {
         return;
     };
     let Ok(_lock) = lock_remote_destination(&destination, &file.destination.display()) else {

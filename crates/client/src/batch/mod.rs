@@ -10,6 +10,8 @@ use data::store::file::FileSink;
 use tokio::time::MissedTickBehavior;
 
 use crate::credentials::netrc_warning;
+use crate::local_name::directory_of;
+use crate::local_trees::LocalTrees;
 use crate::location::{Location, StorageId};
 use crate::partial::PartialFile;
 use crate::retry::RetryBudget;
@@ -39,6 +41,7 @@ pub(crate) mod journal_place;
 mod leftovers;
 mod measurement;
 mod meter;
+mod named_places;
 mod pair_listing;
 pub(crate) mod pairs;
 mod path_advice;
@@ -84,6 +87,8 @@ pub(crate) struct BatchContext {
     pub(crate) options: CopyOptions,
     pub(crate) observer: Arc<dyn CopyObserver>,
     pub(crate) pool: Arc<StorageSessionPool>,
+    /// The local directories that the command names.
+    pub(crate) trees: Arc<LocalTrees>,
     meter: Arc<BatchMeter>,
     trace: Option<TraceFile>,
     /// Seed for the jitter of retry delays.
@@ -104,12 +109,15 @@ impl BatchContext {
             .as_deref()
             .map(TraceFile::create)
             .transpose()?;
+        let trees = Arc::new(LocalTrees::default());
         Ok(Self {
             pool: Arc::new(StorageSessionPool::new(StorageAccess {
                 timeout: options.transfer.stall,
                 foreign_data: options.allow_foreign_data,
                 sync_policy: options.sync_policy,
+                trees: Arc::clone(&trees),
             })),
+            trees,
             meter: Arc::default(),
             trace,
             // Jitter differs between processes, so that copies that lost the same server do not
@@ -193,19 +201,23 @@ impl BatchContext {
     /// Takes the exclusive lock of a local partial file. Warns once where the file system has no
     /// locks.
     fn lock_partial_file(&self, partial: &PartialFile) -> Result<Arc<FileSink>, CopyFailure> {
-        let (sink, locked) = partial.lock(self.options.sync_policy)?;
-        if !locked {
+        let locked = partial.lock(self.options.sync_policy)?;
+        if !locked.has_lock {
+            let directory = directory_of(partial.destination.path());
             self.warn(format!(
                 "{}: this file system has no locks, so nothing prevents another copy from \
                  writing the same file at the same time",
-                partial
-                    .destination
-                    .parent()
-                    .unwrap_or(&partial.destination)
-                    .display()
+                directory.display()
             ));
         }
-        Ok(sink)
+        if locked.was_foreign {
+            self.warn(format!(
+                "{} was discarded: others could read or write it (a file that a copy leaves belongs to its user, has mode \
+                 0600 and one name)",
+                partial.name.path().display()
+            ));
+        }
+        Ok(locked.sink)
     }
 
     /// Waits before the next check whether another copy has released the file, longer each time.
@@ -362,6 +374,7 @@ async fn copy_arguments(
     destination: &Location,
     totals: &Arc<Mutex<BatchTotals>>,
 ) -> Result<(), CopyFailure> {
+    sources.iter().for_each(|source| ctx.name_source(source));
     let opening = journal_place::JournalOpening::of_copy(ctx, sources, destination);
     // A complete listing of an earlier run needs neither arguments nor listings to be looked at.
     let earlier = opening.open_earlier(ctx).await?.map(Arc::new);
@@ -370,14 +383,20 @@ async fn copy_arguments(
                        --resume, or repeat the command without --write-sums and use longhaul cksum";
         return Err(CopyFailure::new(Exit::Usage, message));
     }
+    let noted = earlier.as_ref().and_then(|plan| plan.noted_destination());
     if let Some(plan) = earlier.as_ref().filter(|plan| plan.has_complete_listing()) {
+        if let Some(kind) = noted {
+            plan::PlannedDestination::from_number(kind, destination).name(ctx);
+        }
+        for (source, destination) in plan.earlier_trees() {
+            ctx.name_tree(&source, &destination);
+        }
         let _failed_list = FailedList::of(ctx, plan);
         report_size(ctx, plan);
         Box::pin(execute::execute(ctx, plan, totals)).await;
         preserve::finish_directories(ctx, plan).await;
         return Ok(());
     }
-    let noted = earlier.as_ref().and_then(|plan| plan.noted_destination());
     let outline = plan::PlanOutline::examine(ctx, sources, destination, noted).await?;
     let is_part = ctx.options.offset.is_some() || ctx.options.length.is_some();
     if is_part && outline.is_many() {
@@ -400,7 +419,7 @@ async fn copy_arguments(
         tokio::join!(listing, copying);
     } else {
         listing.await;
-        if let Err(failure) = plan::check_conflicts(&plan) {
+        if let Err(failure) = plan::check_conflicts(&plan, &ctx.trees) {
             plan.remove_journal();
             lock(totals).batch_refused(&failure);
             return Err(failure);

@@ -68,6 +68,9 @@ async fn read_and_copy(
         None => Arc::new(opening.open_new(&ctx, true).await?),
     };
     let _failed_list = FailedList::of(&ctx, &plan);
+    for (source, destination) in plan.earlier_trees() {
+        ctx.name_tree(&source, &destination);
+    }
     if plan.has_complete_listing() {
         super::report_size(&ctx, &plan);
         Box::pin(execute::execute(&ctx, &plan, totals)).await;
@@ -265,7 +268,9 @@ async fn add_pair(
             exists: false,
         },
     };
+    filler.name_one_of_many(&at);
     if let Some(parent) = parents.new_parent(&at) {
+        filler.name_one_of_many(&parent);
         let top = filler.add_top(&source, &parent);
         // A file of the same name was added before: the copy of this file shows that.
         let _ = filler.add(

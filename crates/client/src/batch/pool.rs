@@ -316,6 +316,7 @@ mod tests {
             timeout: Duration::from_secs(5),
             foreign_data: false,
             sync_policy: SyncPolicy::default(),
+            trees: Arc::default(),
         });
         let id = |url| crate::location::Location::parse(url).unwrap().storage_id();
         assert!(pool.can_rename(&id("https://h/f")));
@@ -334,6 +335,7 @@ mod tests {
             timeout: Duration::from_secs(5),
             foreign_data: false,
             sync_policy: SyncPolicy::default(),
+            trees: Arc::default(),
         });
         let id = StorageId::Server(fake.server.clone());
         let session: Box<dyn std::any::Any> = pool.acquire(&id).await.unwrap();
@@ -353,6 +355,7 @@ mod tests {
             timeout: Duration::from_secs(5),
             foreign_data: false,
             sync_policy: SyncPolicy::default(),
+            trees: Arc::default(),
         });
         let id = StorageId::Server(fake.server.clone());
         let (_, session) = tokio::join!(pool.open_ahead(&id), pool.acquire(&id));
@@ -368,6 +371,7 @@ mod tests {
             timeout: Duration::from_secs(5),
             foreign_data: false,
             sync_policy: SyncPolicy::default(),
+            trees: Arc::default(),
         });
         let id = StorageId::Server(fake.server.clone());
         let (_, session) = tokio::join!(pool.open_ahead(&id), pool.acquire(&id));

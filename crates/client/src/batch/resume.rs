@@ -5,8 +5,6 @@
 //! Otherwise the copy starts over with a warning: bytes are never appended to a file that may be a
 //! different one. Bytes that nothing confirms are compared block by block ([`super::block_proof`]).
 
-use std::path::Path;
-
 use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::{ByteRange, RangeSet};
 
@@ -15,6 +13,7 @@ use super::block_proof::prove_blocks;
 use super::checksums::{ChecksumEndpoint, common_range_algorithm, range_agrees, range_ends_agree};
 use crate::answers::SourceFacts;
 use crate::journal::{self, CopyIdentity, JournalLocation};
+use crate::local_name::LocalName;
 use crate::storage::capabilities::AvailableChecksums;
 use crate::verify::Verification;
 use crate::{CopyFailure, VerifyMode};
@@ -25,8 +24,8 @@ pub(super) struct PartialLeftover<'a> {
     pub(super) identity: &'a CopyIdentity,
     /// Length of the partial file, bytes.
     pub(super) length: u64,
-    /// Path of the journal, which may not exist.
-    pub(super) journal: Option<&'a Path>,
+    /// The journal, which may not exist, and whose it must be.
+    pub(super) journal: Option<(&'a LocalName, u32)>,
     /// Name for warnings.
     pub(super) display_name: &'a str,
     /// A checksum of the whole file will be compared at the end.
@@ -173,9 +172,16 @@ fn claimed_ranges(leftover: &PartialLeftover<'_>) -> Result<ClaimedRanges, &'sta
         set
     };
     let size = leftover.identity.copy_length().unwrap_or(u64::MAX);
-    match leftover.journal.and_then(journal::load) {
+    let load = |(journal, owner): (&LocalName, u32)| journal::load(journal, owner);
+    match leftover.journal.and_then(load) {
         Some(loaded) if !loaded.identity.is_same_copy(leftover.identity) => {
             Err("the source changed since, or another part was copied")
+        }
+        // A checksum of the whole file would show whether these bytes are those of the source now.
+        Some(loaded)
+            if !leftover.has_checksum && !loaded.identity.is_same_version(leftover.identity) =>
+        {
+            Err("the source may have changed since, and no checksum shows that it has not")
         }
         Some(loaded) => {
             // With bytes in order, the file's length counts, which may be ahead of the last marker.
@@ -289,8 +295,15 @@ fn warn_starting_over(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::journal::{Journal, StoredRanges};
+    use crate::local_name::own_user;
+
+    fn name(path: &Path) -> LocalName {
+        LocalName::at(path).unwrap()
+    }
 
     fn identity(in_order: bool) -> CopyIdentity {
         CopyIdentity {
@@ -298,6 +311,7 @@ mod tests {
             destination: "d".to_owned(),
             size: Some(100),
             modified: Some(5),
+            version: None,
             part: None,
             in_order,
         }
@@ -312,7 +326,7 @@ mod tests {
         if let Some((copy, (start, end))) = journal_content {
             let mut safe = RangeSet::new();
             safe.insert(start, end);
-            Journal::start_new(path.clone(), copy, JournalLocation::ThisMachine)
+            Journal::start_new(name(&path), copy, JournalLocation::ThisMachine)
                 .unwrap()
                 .write(&StoredRanges::safe_only(safe))
                 .unwrap();
@@ -320,7 +334,7 @@ mod tests {
         claimed_ranges(&PartialLeftover {
             identity: &identity(false),
             length,
-            journal: Some(&path),
+            journal: Some((&name(&path), own_user())),
             display_name: "x",
             has_checksum: true,
         })
@@ -355,6 +369,37 @@ mod tests {
     }
 
     #[test]
+    fn a_source_that_may_have_changed_is_continued_only_if_a_checksum_decides() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("j");
+        let version = |text: &str| CopyIdentity {
+            version: Some(text.to_owned()),
+            ..identity(false)
+        };
+        let mut safe = RangeSet::new();
+        safe.insert(0, 20);
+        Journal::start_new(name(&path), version("a"), JournalLocation::ThisMachine)
+            .unwrap()
+            .write(&StoredRanges::safe_only(safe))
+            .unwrap();
+        for (now, has_checksum, is_used) in [
+            (version("a"), false, true),
+            (version("b"), false, false),
+            (version("b"), true, true),
+            (identity(false), false, true),
+        ] {
+            let claim = claimed_ranges(&PartialLeftover {
+                identity: &now,
+                length: 30,
+                journal: Some((&name(&path), own_user())),
+                display_name: "x",
+                has_checksum,
+            });
+            assert_eq!(claim.is_ok(), is_used, "{now:?} {has_checksum}");
+        }
+    }
+
+    #[test]
     fn a_partial_file_that_does_not_fit_its_journal_is_not_used() {
         assert!(claimed(Some((identity(false), (0, 20))), 10).is_err());
         assert!(claimed(Some((identity(true), (0, 20))), 101).is_err());
@@ -369,7 +414,7 @@ mod tests {
         state.safe.insert(0, 60);
         state.synced.insert(0, 20);
         Journal::start_new(
-            path.clone(),
+            name(&path),
             identity(in_order),
             JournalLocation::ThisMachine,
         )
@@ -380,7 +425,7 @@ mod tests {
         claimed_ranges(&PartialLeftover {
             identity: &identity(in_order),
             length,
-            journal: Some(&path),
+            journal: Some((&name(&path), own_user())),
             display_name: "x",
             has_checksum: true,
         })
@@ -432,13 +477,13 @@ mod tests {
         let path = dir.path().join("j");
         // Holds even if nothing was safe.
         let mut journal =
-            Journal::start_new(path.clone(), identity(false), JournalLocation::Server).unwrap();
+            Journal::start_new(name(&path), identity(false), JournalLocation::Server).unwrap();
         journal.mark_server_refused();
         journal.retract_to(&StoredRanges::default()).unwrap();
         let claim = claimed_ranges(&PartialLeftover {
             identity: &identity(false),
             length: 30,
-            journal: Some(&path),
+            journal: Some((&name(&path), own_user())),
             display_name: "x",
             has_checksum: true,
         });

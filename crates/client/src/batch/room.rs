@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::lock;
 use crate::CopyFailure;
+use crate::local_name::directory_of;
 use crate::location::{Location, StorageId};
-use crate::partial::directory_of;
 
 /// Files in a row that find no room before no further one is begun. One alone may be too large, or above a limit for one file.
 const MAX_IN_A_ROW: u32 = 8;

@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::plan::{
     CopyPlan, NextEntry, PlanReader, PlannedEntry, PlannedFile, is_same_file, last_component,
-    parents, trim_trailing_slashes,
+    trim_trailing_slashes,
 };
 use super::{BatchContext, lock};
 use crate::location::{Location, StorageId};
 use crate::sums::writer::{SumsWriter, read_earlier};
+use crate::tree::parents;
 use crate::{CopyFailure, CopyOptions, Exit};
 
 /// The checksum file of a batch.

@@ -7,22 +7,20 @@
 //! too much. A range is called synced only after its bytes were forced to disk, so the same holds
 //! after a power cut. The first line names the boot of this machine that the safe ranges depend on.
 
-use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use data::checksum::ChecksumHasher;
 use data::store::durability::SyncPolicy;
 use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::RangeSet;
-use rustix::fs::OFlags;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::partial::{JOURNAL_TEMP_SUFFIX, directory_of};
+use crate::local_name::{LocalName, is_file};
+use crate::partial::JOURNAL_TEMP_SUFFIX;
 
 /// Shortest interval between two writes of a journal, see [`MAX_UNRECORDED_BYTES`].
 pub(crate) const INTERVAL: Duration = Duration::from_millis(200);
@@ -48,6 +46,10 @@ pub(crate) struct CopyIdentity {
     pub(crate) size: Option<u64>,
     /// Modification time of the source, seconds since 1970.
     pub(crate) modified: Option<i64>,
+    /// Further marks of this version of the source: inode and times of a local file, or those that a server tells. It
+    /// may also change without the content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) version: Option<String>,
     /// Offset and length of the copied part, bytes.
     pub(crate) part: Option<(u64, u64)>,
     /// The bytes are stored strictly in order (MODE S), so the size of the partial file shows which
@@ -61,13 +63,20 @@ impl CopyIdentity {
         self.part.map(|(_, length)| length).or(self.size)
     }
 
-    /// Whether both are the same copy of the same source, whatever the order of the bytes.
+    /// Whether both are the same copy of the same source by name, size and time, whatever the order of the bytes.
     pub(crate) fn is_same_copy(&self, other: &Self) -> bool {
-        let any_order = |copy: &Self| Self {
+        let without = |copy: &Self| Self {
             in_order: false,
+            version: None,
             ..copy.clone()
         };
-        any_order(self) == any_order(other)
+        without(self) == without(other)
+    }
+
+    /// Whether the source is the same version, as far as that is known of both.
+    pub(crate) fn is_same_version(&self, other: &Self) -> bool {
+        let both = self.version.as_ref().zip(other.version.as_ref());
+        both.is_none_or(|(own, other)| own == other)
     }
 }
 
@@ -142,17 +151,16 @@ pub(crate) fn boot_id() -> Option<String> {
     (!id.is_empty()).then(|| id.to_owned())
 }
 
-/// Reads the journal at `path`. `None` if there is no journal or it has no intact line.
-pub(crate) fn load(path: &Path) -> Option<LoadedJournal> {
+/// Reads a journal. `None` if there is none, it has no intact line, or another user than `owner` has made it, who may
+/// say what he likes.
+pub(crate) fn load(name: &LocalName, owner: u32) -> Option<LoadedJournal> {
     let mut text = Vec::new();
-    // NOFOLLOW and NONBLOCK: whoever can write to the directory could place a link or a FIFO here.
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits().cast_signed())
-        .open(path)
-        .ok()?;
-    file.metadata().ok().filter(fs::Metadata::is_file)?;
+    // Whoever can write to the directory could place a link or a FIFO here, which is neither followed nor waited for.
+    let file = name.open_to_read().ok()?;
+    let found = rustix::fs::fstat(&file).ok()?;
+    if !is_file(&found) || found.st_uid != owner || found.st_nlink > 1 {
+        return None;
+    }
     // Bounded: the file may have been replaced by anything.
     file.take(MAX_LENGTH).read_to_end(&mut text).ok()?;
     parse_journal(&text, boot_id().as_deref())
@@ -229,7 +237,7 @@ fn crc32c_hex(bytes: &[u8]) -> String {
 /// copy that ends sooner never creates one.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    path: PathBuf,
+    name: LocalName,
     identity: CopyIdentity,
     location: JournalLocation,
     file: Option<File>,
@@ -250,19 +258,19 @@ impl Journal {
     /// after a power cut, so it cannot be mistaken for this copy's. Call this before truncating the
     /// partial file.
     pub(crate) fn start_new(
-        path: PathBuf,
+        name: LocalName,
         copy: CopyIdentity,
         location: JournalLocation,
     ) -> io::Result<Self> {
-        remove_durably(&path)?;
-        Ok(Self::unwritten(path, copy, location))
+        remove_durably(&name)?;
+        Ok(Self::unwritten(name, copy, location))
     }
 
     /// A journal that is not written yet. An older file stays until the first safe bytes are
     /// written over it.
-    fn unwritten(path: PathBuf, copy: CopyIdentity, location: JournalLocation) -> Self {
+    fn unwritten(name: LocalName, copy: CopyIdentity, location: JournalLocation) -> Self {
         Self {
-            path,
+            name,
             identity: copy,
             location,
             file: None,
@@ -278,12 +286,12 @@ impl Journal {
     /// A journal that continues an older one. The file is replaced at once, because the older one
     /// may record an order of bytes that this run does not keep.
     pub(crate) fn continue_from(
-        path: PathBuf,
+        name: LocalName,
         copy: CopyIdentity,
         location: JournalLocation,
         state: &StoredRanges,
     ) -> io::Result<Self> {
-        let mut journal = Self::unwritten(path, copy, location);
+        let mut journal = Self::unwritten(name, copy, location);
         journal.write(state)?;
         Ok(journal)
     }
@@ -317,7 +325,7 @@ impl Journal {
             // The tail may be torn, so the next write replaces the whole file.
             Err(_) => {
                 self.file = None;
-                let _ = fs::remove_file(temporary_path(&self.path));
+                let _ = temporary(&self.name).remove();
             }
         }
         result
@@ -350,24 +358,20 @@ impl Journal {
                 .then(|| boot_id().unwrap_or_default()),
         })?;
         text.extend_from_slice(record);
-        let temporary = temporary_path(&self.path);
+        let temporary = temporary(&self.name);
         // A leftover is removed first, so that nothing is written through a symbolic link.
-        match fs::remove_file(&temporary) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            _ => {}
+        match temporary.remove() {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno.into()),
         }
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            // Source and destination names are nobody else's business.
-            .mode(0o600)
-            .open(&temporary)?;
+        // Source and destination names are nobody else's business.
+        let mut file = temporary.create_new(0o600)?;
         file.write_all(&text)?;
-        if self.path.exists() {
+        if self.name.is_taken() {
             // Without the sync, a power cut could leave an empty journal in place of a good one.
             file.sync_data()?;
         }
-        fs::rename(&temporary, &self.path)?;
+        temporary.rename_open(&file, &self.name)?;
         self.file = Some(file);
         self.length = text.len() as u64;
         Ok(())
@@ -401,11 +405,11 @@ impl Journal {
         self.file = None;
         self.written = None;
         if remaining.safe.is_empty() && !self.server_refused {
-            remove_file_and_temporary(&self.path);
+            remove_file_and_temporary(&self.name);
             return Ok(());
         }
         self.write(remaining)
-            .inspect_err(|_| remove_file_and_temporary(&self.path))
+            .inspect_err(|_| remove_file_and_temporary(&self.name))
     }
 
     /// The journal file, to be synced so that the newest synced ranges are known after a power cut.
@@ -417,7 +421,7 @@ impl Journal {
         self.unsynced = false;
         Some(UnsyncedJournal {
             file,
-            directory: directory_of(&self.path).to_owned(),
+            name: self.name.clone(),
         })
     }
 
@@ -428,7 +432,7 @@ impl Journal {
 
     /// Removes the journal: the copy is complete or proved wrong.
     pub(crate) fn remove(self) {
-        remove_file_and_temporary(&self.path);
+        remove_file_and_temporary(&self.name);
     }
 }
 
@@ -436,7 +440,7 @@ impl Journal {
 #[derive(Debug)]
 pub(crate) struct UnsyncedJournal {
     file: File,
-    directory: PathBuf,
+    name: LocalName,
 }
 
 impl UnsyncedJournal {
@@ -444,40 +448,37 @@ impl UnsyncedJournal {
     pub(crate) fn sync(self) {
         let synced = self.file.sync_data();
         // The directory too: the journal may have been renamed into it since.
-        let synced = synced.and_then(|()| SyncPolicy::File.sync_directory(&self.directory));
+        let synced = synced.and_then(|()| self.name.sync_directory(SyncPolicy::File));
         if let Err(error) = synced {
             tracing::debug!(%error, "journal not synced");
         }
     }
 }
 
-/// Removes the journal at `path` durably: it does not reappear after a power cut. A missing journal
-/// is accepted. Blocks while the disk works.
-pub(crate) fn remove_durably(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Ok(()) => SyncPolicy::File.sync_directory(directory_of(path)),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(e) => Err(e),
+/// Removes a journal durably: it does not reappear after a power cut. A missing journal is accepted. Blocks while the disk
+/// works.
+pub(crate) fn remove_durably(name: &LocalName) -> io::Result<()> {
+    match name.remove() {
+        Ok(()) => name.sync_directory(SyncPolicy::File),
+        Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(errno.into()),
     }
 }
 
-/// Removes the journal at `path` and its temporary file, also those of an earlier run. Missing
-/// files are accepted.
-pub(crate) fn remove_file_and_temporary(path: &Path) {
-    let _ = fs::remove_file(path);
-    let _ = fs::remove_file(temporary_path(path));
+/// Removes a journal and its temporary file, also those of an earlier run. Missing files are accepted.
+pub(crate) fn remove_file_and_temporary(name: &LocalName) {
+    let _ = name.remove();
+    let _ = temporary(name).remove();
 }
 
-/// Path of the temporary file that is renamed to the journal.
-fn temporary_path(path: &Path) -> PathBuf {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(OsStr::from_bytes(JOURNAL_TEMP_SUFFIX));
-    temporary.into()
+/// The temporary file that is renamed to the journal.
+fn temporary(name: &LocalName) -> LocalName {
+    name.beside(&[name.name().as_bytes(), JOURNAL_TEMP_SUFFIX].concat())
 }
 
 /// Rewrites the journal at `path` as if written before the last boot.
 #[cfg(test)]
-pub(crate) fn set_other_boot(path: &Path) {
+pub(crate) fn set_other_boot(path: &std::path::Path) {
     let text = fs::read(path).unwrap();
     let end = text.iter().position(|b| *b == b'\n').unwrap();
     let mut header: JournalHeader = parse_line(&text[..end]).unwrap();

@@ -1,6 +1,17 @@
 use proptest::prelude::*;
 
+use std::path::Path;
+
 use super::*;
+use crate::local_name::own_user;
+
+fn name(path: &Path) -> LocalName {
+    LocalName::at(path).unwrap()
+}
+
+fn load(path: &Path) -> Option<LoadedJournal> {
+    super::load(&name(path), own_user())
+}
 
 fn identity() -> CopyIdentity {
     CopyIdentity {
@@ -8,6 +19,7 @@ fn identity() -> CopyIdentity {
         destination: "file:///b".to_owned(),
         size: Some(1 << 40),
         modified: Some(1_700_000_000),
+        version: None,
         part: None,
         in_order: false,
     }
@@ -35,7 +47,7 @@ fn journal_text(states: &[RangeSet]) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
     let mut journal =
-        Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
+        Journal::start_new(name(&path), identity(), JournalLocation::ThisMachine).unwrap();
     for state in states {
         journal
             .write(&StoredRanges::safe_only(state.clone()))
@@ -58,7 +70,7 @@ fn journal_writes_are_rate_limited() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
     let mut journal =
-        Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
+        Journal::start_new(name(&path), identity(), JournalLocation::ThisMachine).unwrap();
     let start = Instant::now();
     journal
         .write_if_due(&safe_ranges(&[(0, 5)]), start)
@@ -99,7 +111,7 @@ fn a_journal_shows_whether_this_machine_was_rebooted() {
         (JournalLocation::ThisMachine, true),
         (JournalLocation::Server, false),
     ] {
-        let mut journal = Journal::start_new(path.clone(), identity(), place).unwrap();
+        let mut journal = Journal::start_new(name(&path), identity(), place).unwrap();
         journal.write(&state).unwrap();
         let found = load(&path).unwrap();
         assert_eq!((&found.ranges, found.rebooted), (&state, false));
@@ -117,8 +129,7 @@ fn a_journal_shows_whether_this_machine_was_rebooted() {
 fn a_lost_server_stays_recorded_for_the_rest_of_the_run() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal =
-        Journal::start_new(path.clone(), identity(), JournalLocation::Server).unwrap();
+    let mut journal = Journal::start_new(name(&path), identity(), JournalLocation::Server).unwrap();
     journal.write(&safe_ranges(&[(0, 9)])).unwrap();
     assert!(!load(&path).unwrap().server_lost);
     journal.mark_server_lost();
@@ -135,7 +146,8 @@ fn a_lost_server_stays_recorded_for_the_rest_of_the_run() {
 fn the_journal_is_synced_once_for_new_synced_ranges() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal = Journal::start_new(path, identity(), JournalLocation::ThisMachine).unwrap();
+    let mut journal =
+        Journal::start_new(name(&path), identity(), JournalLocation::ThisMachine).unwrap();
     let mut state = safe_ranges(&[(0, 9)]);
     journal.write(&state).unwrap();
     assert!(journal.take_unsynced().is_none());
@@ -150,14 +162,14 @@ fn starting_over_removes_the_older_journal() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
     let mut journal =
-        Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
+        Journal::start_new(name(&path), identity(), JournalLocation::ThisMachine).unwrap();
     journal.write(&safe_ranges(&[(0, 5)])).unwrap();
     let other = CopyIdentity {
         in_order: !identity().in_order,
         ..identity()
     };
     let _ = Journal::continue_from(
-        path.clone(),
+        name(&path),
         other.clone(),
         JournalLocation::ThisMachine,
         &safe_ranges(&[(0, 4)]),
@@ -168,7 +180,7 @@ fn starting_over_removes_the_older_journal() {
         (found.identity, found.ranges.safe),
         (other, range_set(&[(0, 4)]))
     );
-    let _ = Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
+    let _ = Journal::start_new(name(&path), identity(), JournalLocation::ThisMachine).unwrap();
     assert!(load(&path).is_none());
 }
 
@@ -181,7 +193,7 @@ fn retracted_ranges_also_withdraw_the_in_order_claim() {
         ..identity()
     };
     let mut journal =
-        Journal::start_new(path.clone(), in_order, JournalLocation::ThisMachine).unwrap();
+        Journal::start_new(name(&path), in_order, JournalLocation::ThisMachine).unwrap();
     journal.write(&safe_ranges(&[(0, 60)])).unwrap();
     let left = StoredRanges {
         safe: range_set(&[(0, 20)]),
@@ -197,10 +209,10 @@ fn a_journal_that_cannot_be_retracted_is_removed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
     let mut journal =
-        Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
+        Journal::start_new(name(&path), identity(), JournalLocation::ThisMachine).unwrap();
     journal.write(&safe_ranges(&[(0, 60)])).unwrap();
     // A directory in the place of the temporary file makes the journal unwritable.
-    fs::create_dir(temporary_path(&path)).unwrap();
+    fs::create_dir(temporary(&name(&path)).path()).unwrap();
     assert!(journal.retract_to(&safe_ranges(&[(0, 20)])).is_err());
     assert_eq!(load(&path), None);
 }
@@ -210,7 +222,7 @@ fn journals_are_not_read_or_written_through_links() {
     let dir = tempfile::tempdir().unwrap();
     let (path, victim) = (dir.path().join("j"), dir.path().join("victim"));
     let mut journal = Journal::start_new(
-        dir.path().join("other"),
+        name(&dir.path().join("other")),
         identity(),
         JournalLocation::ThisMachine,
     )
@@ -219,9 +231,9 @@ fn journals_are_not_read_or_written_through_links() {
     std::os::unix::fs::symlink(dir.path().join("other"), &path).unwrap();
     assert!(load(&path).is_none());
     fs::write(&victim, "kept").unwrap();
-    std::os::unix::fs::symlink(&victim, temporary_path(&path)).unwrap();
+    std::os::unix::fs::symlink(&victim, temporary(&name(&path)).path()).unwrap();
     let mut journal =
-        Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
+        Journal::start_new(name(&path), identity(), JournalLocation::ThisMachine).unwrap();
     journal.write(&safe_ranges(&[(0, 5)])).unwrap();
     assert_eq!(load(&path).unwrap().ranges.safe, range_set(&[(0, 5)]));
     assert_eq!(fs::read(victim).unwrap(), b"kept");
@@ -232,7 +244,7 @@ fn the_keys_of_the_file_format_are_stable() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
     let mut journal =
-        Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
+        Journal::start_new(name(&path), identity(), JournalLocation::ThisMachine).unwrap();
     journal.mark_server_lost();
     journal.mark_server_refused();
     let mut ranges = safe_ranges(&[(0, 9)]);
@@ -260,7 +272,7 @@ fn long_journals_are_compacted() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
     let mut journal =
-        Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
+        Journal::start_new(name(&path), identity(), JournalLocation::ThisMachine).unwrap();
     let wide = range_set(&(0..2000).map(|i| (i * 10, i * 10 + 5)).collect::<Vec<_>>());
     for end in 0..100 {
         let mut state = wide.clone();

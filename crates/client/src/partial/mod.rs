@@ -5,24 +5,28 @@
 //! is replaced by a hash of itself. The writer of a destination holds the lock of the partial file
 //! ([`PartialFile::lock`]) until the rename; the journal belongs to the same writer.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::ffi::OsStr;
+use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use data::checksum::ChecksumHasher;
 use data::store::Sink;
 use data::store::durability::SyncPolicy;
 use data::store::file::FileSink;
+use data::store::naming::NamingError;
 use proto::checksum::ChecksumAlgorithm;
 use proto::path::{MAX_NAME, PARTIAL_HASH_DIGITS, PARTIAL_SUFFIX};
 use proto::timestamp::Timestamp;
+use rustix::fs::{FileType, OFlags};
+use rustix::io::Errno;
 
 use crate::answers::KeptMetadata;
+use crate::local_name::{LocalName, directory_of, is_file, is_link};
 use crate::lock_file::{self, LockFile, LockedOpen};
 use crate::{CopyFailure, Exit};
 
@@ -105,11 +109,10 @@ fn state_directory() -> Option<PathBuf> {
     Some(directory)
 }
 
-/// Path of the journal of a copy to a server, named after a hash of both ends. `None` if there is
-/// no directory for it.
-pub(crate) fn upload_journal_path(source: &str, destination: &str) -> Option<PathBuf> {
+/// The journal of a copy to a server, named after a hash of both ends. `None` if there is no directory for it.
+pub(crate) fn upload_journal(source: &str, destination: &str) -> Option<LocalName> {
     let name = name_hash(format!("{source}\n{destination}").as_bytes());
-    Some(state_directory()?.join(format!("{name}.journal")))
+    LocalName::at(&state_directory()?.join(format!("{name}.journal"))).ok()
 }
 
 /// Takes the lock of `destination` on a server, so that one process of this account on this machine
@@ -120,11 +123,12 @@ pub(crate) fn lock_remote_destination(
     display_name: &str,
 ) -> Result<Option<LockFile>, CopyFailure> {
     let name = name_hash(destination.as_bytes());
-    let Some(path) = state_directory().map(|d| d.join(format!("{name}.lock"))) else {
+    let path = state_directory().map(|d| d.join(format!("{name}.lock")));
+    let Some(name) = path.and_then(|path| LocalName::at(&path).ok()) else {
         return Ok(None);
     };
-    match lock_file::open_locked(&path) {
-        Ok(LockedOpen::Locked(file)) => Ok(Some(LockFile::new(path, file))),
+    match lock_file::open_locked(&name) {
+        Ok(LockedOpen::Locked(file)) => Ok(Some(LockFile::new(name, file))),
         Ok(LockedOpen::Busy) => Err(destination_busy_failure(display_name)),
         Ok(LockedOpen::Unlocked(_)) | Err(_) => Ok(None),
     }
@@ -151,12 +155,22 @@ pub(crate) enum WriteTarget {
 /// A local file that is being written.
 #[derive(Debug, Clone)]
 pub(crate) struct PartialFile {
-    /// Final path.
-    pub(crate) destination: PathBuf,
-    /// Path until the file is complete.
-    pub(crate) path: PathBuf,
-    /// Path of the journal.
-    pub(crate) journal: PathBuf,
+    /// Final name.
+    pub(crate) destination: LocalName,
+    /// Name until the file is complete.
+    pub(crate) name: LocalName,
+    /// Name of the journal.
+    pub(crate) journal: LocalName,
+}
+
+/// A partial file that is open and locked.
+#[derive(Debug)]
+pub(crate) struct LockedPartial {
+    pub(crate) sink: Arc<FileSink>,
+    /// `false`: the file system has no locks.
+    pub(crate) has_lock: bool,
+    /// A file that was found was not this user's alone, and is gone.
+    pub(crate) was_foreign: bool,
 }
 
 impl WriteTarget {
@@ -172,102 +186,143 @@ impl WriteTarget {
         open_stdout().map_err(|e| CopyFailure::new(Exit::Local, format!("standard output: {e}")))
     }
 
-    /// The way to write `destination`. A symbolic link to a file is followed, so that the rename
-    /// replaces the file and not the link.
-    pub(crate) fn for_path(destination: &Path) -> Result<Self, CopyFailure> {
-        let destination = fs::canonicalize(destination).unwrap_or_else(|_| destination.to_owned());
-        match fs::metadata(&destination) {
+    /// The way to write `destination`. A symbolic link that stands for a file is followed, so that the renaming replaces the
+    /// file and not the link; any other one is replaced itself. Blocks, for a pipe until it has a reader.
+    ///
+    /// # Errors
+    /// `Local`: no file can have the name, or take the place of what has it.
+    pub(crate) fn for_name(destination: &LocalName) -> Result<Self, CopyFailure> {
+        let path = destination.path();
+        let there = match destination.stat() {
+            // A link to nothing is replaced.
+            Err(Errno::NOENT) => return PartialFile::at(destination).map(Self::File),
             // An error now is better than one after the whole file has arrived.
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(local_failure(&destination, e)),
-            Ok(meta) if meta.is_dir() => Err(local_failure(&destination, "is a directory")),
-            Ok(meta) if !meta.is_file() => {
-                let kind = meta.file_type();
-                // A socket cannot be opened, and a write to a block device could destroy a file
-                // system.
-                if kind.is_socket() || kind.is_block_device() {
-                    return Err(local_failure(&destination, "is a socket or block device"));
-                }
-                // No O_TRUNC and no O_CREAT: a device or FIFO exists already.
-                let file = OpenOptions::new().write(true).open(&destination);
-                let sink = file
-                    .and_then(|file| FileSink::new(file, destination.to_string_lossy()))
-                    .map_err(|e| local_failure(&destination, e))?;
-                Ok(Self::Direct {
-                    sink: Arc::new(sink),
-                })
+            Err(errno) => return Err(local_failure(path, io::Error::from(errno))),
+            Ok(there) => there,
+        };
+        match FileType::from_raw_mode(there.st_mode) {
+            FileType::Directory => Err(local_failure(path, "is a directory")),
+            FileType::RegularFile if is_link(&destination.own_stat().unwrap_or(there)) => {
+                let resolved = fs::canonicalize(path).and_then(|path| LocalName::at(&path));
+                let resolved = resolved.map_err(|e| local_failure(path, e))?;
+                PartialFile::at(&resolved).map(Self::File)
             }
-            _ => PartialFile::for_destination(destination).map(Self::File),
+            FileType::RegularFile | FileType::Symlink => {
+                PartialFile::at(destination).map(Self::File)
+            }
+            // The user has not named it, and expects a file there.
+            _ if !destination.follows() => Err(local_failure(
+                path,
+                "is a pipe, socket or device: remove it",
+            )),
+            // A socket cannot be opened, and a write to a block device could destroy a file system.
+            FileType::Socket | FileType::BlockDevice => {
+                Err(local_failure(path, "is a socket or block device"))
+            }
+            _ => open_stream(destination).map_err(|e| local_failure(path, e)),
         }
     }
 }
 
-impl PartialFile {
-    fn for_destination(destination: PathBuf) -> Result<Self, CopyFailure> {
-        let name = destination
-            .file_name()
-            .ok_or_else(|| local_failure(&destination, "names no file"))?;
-        let directory = directory_of(&destination);
-        if fs::metadata(directory).is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
-            let missing = format!(
-                "no such directory; make it first (mkdir -p {})",
-                directory.display()
-            );
-            return Err(local_failure(directory, missing));
+/// Longest wait for the reader of a pipe.
+const READER_WAIT: Duration = Duration::from_secs(10);
+
+/// Opens a pipe or character device that exists.
+fn open_stream(destination: &LocalName) -> io::Result<WriteTarget> {
+    let begin = Instant::now();
+    let file = loop {
+        // No O_TRUNC and no O_CREAT: it exists already. O_NONBLOCK: nobody may ever read a pipe.
+        match destination.open_with(OFlags::WRONLY | OFlags::NONBLOCK, 0) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NXIO) => {
+                if begin.elapsed() >= READER_WAIT {
+                    let reason = "is a pipe that no program reads: start its reader first";
+                    return Err(io::Error::other(reason));
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            opened => break opened?,
         }
-        let beside = |suffix: &[u8]| {
-            let name = OsString::from_vec(with_suffix(name.as_bytes(), suffix));
-            destination.with_file_name(name)
-        };
+    };
+    let flags = rustix::fs::fcntl_getfl(&file)?;
+    rustix::fs::fcntl_setfl(&file, flags.difference(OFlags::NONBLOCK))?;
+    let sink = FileSink::new(file, destination.path().to_string_lossy())?;
+    Ok(WriteTarget::Direct {
+        sink: Arc::new(sink),
+    })
+}
+
+/// A failure of a path whose directory does not exist.
+pub(crate) fn missing_directory(path: &Path) -> CopyFailure {
+    let directory = directory_of(path);
+    let missing = format!(
+        "no such directory; make it first (mkdir -p {})",
+        directory.display()
+    );
+    local_failure(directory, missing)
+}
+
+impl PartialFile {
+    /// The names beside a destination.
+    ///
+    /// # Errors
+    /// `Local`: it is no name.
+    fn at(destination: &LocalName) -> Result<Self, CopyFailure> {
+        let name = destination.name().as_bytes();
+        if name == b"." {
+            return Err(local_failure(destination.path(), "names no file"));
+        }
         Ok(Self {
-            path: beside(PARTIAL_SUFFIX),
-            journal: beside(JOURNAL_SUFFIX),
-            destination,
+            name: destination.beside(&with_suffix(name, PARTIAL_SUFFIX)),
+            journal: destination.beside(&with_suffix(name, JOURNAL_SUFFIX)),
+            destination: destination.beside(name),
         })
     }
 
     /// Takes the lock on the partial file, the journal and the destination, until the file is
-    /// closed. Existing content is kept. Returns `false` if the file system has no locks. `policy`
-    /// says how written data gets to disk.
+    /// closed. Existing content is kept. `policy` says how written data gets to disk.
     ///
     /// # Errors
     /// [`CopyFailure::destination_busy`] if another copy holds the lock. Otherwise the error of opening
     /// the file.
-    pub(crate) fn lock(&self, policy: SyncPolicy) -> Result<(Arc<FileSink>, bool), CopyFailure> {
-        let opened =
-            lock_file::open_locked(&self.path).map_err(|e| store_failure(&self.path, &e))?;
-        let (file, locked) = match opened {
+    pub(crate) fn lock(&self, policy: SyncPolicy) -> Result<LockedPartial, CopyFailure> {
+        let failed = |e: io::Error| store_failure(self.name.path(), &e);
+        let (opened, was_foreign) = lock_file::open_own_locked(&self.name).map_err(failed)?;
+        let (file, has_lock) = match opened {
             LockedOpen::Locked(file) => (file, true),
             // A file system without locks still allows the copy, with a warning.
             LockedOpen::Unlocked(file) => (file, false),
-            LockedOpen::Busy => return Err(destination_busy_failure(self.destination.display())),
+            LockedOpen::Busy => {
+                return Err(destination_busy_failure(self.destination.path().display()));
+            }
         };
-        // An earlier version may have left the file readable for others. The mode of somebody
-        // else's file cannot be changed, so errors are ignored.
-        let _ = file.set_permissions(Permissions::from_mode(0o600));
-        let sink = FileSink::new(file, self.path.to_string_lossy());
-        let sink = sink.map_err(|e| store_failure(&self.path, &e))?;
+        let sink = FileSink::new(file, self.name.path().to_string_lossy()).map_err(failed)?;
         // `None`: the directory is not synced. A partial file that loses its name in a power cut is
         // merely not resumed.
-        Ok((Arc::new(sink.with_policy(policy, None)), locked))
+        Ok(LockedPartial {
+            sink: Arc::new(sink.with_policy(policy, None)),
+            has_lock,
+            was_foreign,
+        })
     }
 
     /// Truncates the partial file to zero bytes.
     pub(crate) fn truncate(&self, sink: &FileSink) -> Result<(), CopyFailure> {
         sink.file()
             .set_len(0)
-            .map_err(|e| store_failure(&self.path, &e))
+            .map_err(|e| store_failure(self.name.path(), &e))
     }
 
     /// Removes the partial file if it is empty.
     pub(crate) fn remove_if_empty(&self, sink: &FileSink) {
         if sink.file().metadata().is_ok_and(|meta| meta.len() == 0) {
-            lock_file::remove_if_same(&self.path, sink.file());
+            lock_file::remove_if_same(&self.name, sink.file());
         }
     }
 
     /// Length of the partial file of an earlier run.
     pub(crate) fn existing_length(&self) -> Option<u64> {
-        fs::metadata(&self.path).ok().map(|meta| meta.len())
+        let there = self.name.own_stat().ok().filter(is_file)?;
+        u64::try_from(there.st_size).ok()
     }
 
     /// Gives the complete and verified file its time (if known) and permissions: those of `kept`, otherwise those of the
@@ -285,40 +340,41 @@ impl PartialFile {
         let permissions = final_permissions(kept.mode, &self.destination);
         // Some file systems have no permissions.
         let _ = sink.file().set_permissions(permissions);
-        sink.sync().map_err(|e| store_failure(&self.path, &e))
+        sink.sync().map_err(|e| store_failure(self.name.path(), &e))
     }
 
     /// Renames the file to its final name, if the partial name still belongs to it. The new name is
     /// on disk when this returns, unless the policy is [`SyncPolicy::None`]. Blocks while the disk
     /// works.
     pub(crate) fn put_in_place(&self, sink: &FileSink) -> Result<(), CopyFailure> {
-        // Checked last, because the sync may have taken long.
-        if !lock_file::path_names_file(&self.path, sink.file())
-            .map_err(|e| store_failure(&self.path, &e))?
-        {
-            let message = format!(
-                "was removed or replaced by another process while it was written; {} is unchanged",
-                self.destination.display()
-            );
-            return Err(local_failure(&self.path, message));
+        let destination = self.destination.path();
+        // Checked now, because the sync may have taken long.
+        match self.name.rename_open(sink.file(), &self.destination) {
+            Ok(()) => {}
+            Err(NamingError::Replaced) => {
+                let message = format!(
+                    "was removed or replaced by another process while it was written; {} is unchanged",
+                    destination.display()
+                );
+                return Err(local_failure(self.name.path(), message));
+            }
+            Err(error) => return Err(store_failure(destination, &error.into())),
         }
-        fs::rename(&self.path, &self.destination)
-            .map_err(|e| store_failure(&self.destination, &e))?;
         if !sink.is_durable() {
             return Ok(());
         }
         // rename(2) is durable only after the directory is synced.
-        let directory = directory_of(&self.destination);
-        SyncPolicy::File
-            .sync_directory(directory)
-            .map_err(|e| store_failure(directory, &e))
+        self.destination
+            .sync_directory(SyncPolicy::File)
+            .map_err(|e| store_failure(directory_of(destination), &e))
     }
 }
 
 /// The permissions of a file that is put at `destination`; see [`permissions_over`].
-fn final_permissions(kept: Option<u32>, destination: &Path) -> Permissions {
-    let replaced = || Some(fs::metadata(destination).ok()?.permissions().mode());
-    permissions_over(kept, kept.is_none().then(replaced).flatten())
+fn final_permissions(kept: Option<u32>, destination: &LocalName) -> Permissions {
+    let replaced = || destination.own_stat().ok().filter(is_file);
+    let replaced = kept.is_none().then(replaced).flatten();
+    permissions_over(kept, replaced.map(|there| there.st_mode))
 }
 
 /// The permissions of a new file: those that are kept, otherwise those of the file that it replaces, which has the mode
@@ -345,14 +401,6 @@ fn umask() -> u32 {
         line.and_then(|digits| u32::from_str_radix(digits.trim(), 8).ok())
             .unwrap_or(0o077)
     })
-}
-
-/// The directory of a path's last component.
-pub(crate) fn directory_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
 }
 
 fn system_time(time: Timestamp) -> Option<SystemTime> {

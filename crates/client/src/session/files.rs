@@ -120,6 +120,19 @@ impl ClientSession {
         self.check_reply(path, &operation, &reply).await
     }
 
+    /// Removes a directory with all that the server finds in it (SITE RDEL). Not every server leaves alone what links in it
+    /// lead to.
+    ///
+    /// # Errors
+    /// As [`ClientSession::make_dir`].
+    pub(crate) async fn remove_whole_tree(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
+        self.check_path(path)?;
+        let operation = format!("remove {}", display_path(path));
+        let command = Command::Site(SiteCommand::RemoveTree(path.to_vec()));
+        let reply = self.control.call(&command).await?;
+        self.check_reply(path, &operation, &reply).await
+    }
+
     /// Renames a file (RNFR, RNTO).
     ///
     /// # Errors

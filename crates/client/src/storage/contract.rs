@@ -15,9 +15,8 @@ use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
 
 use super::capabilities::{AvailableChecksums, Capabilities};
-use crate::answers::{
-    EntryVisitor, MetadataChange, RenameFailure, SourceFacts, SymlinkCheckedEntry,
-};
+use super::open_source::OpenSource;
+use crate::answers::{EntryVisitor, MetadataChange, RenameFailure, SymlinkCheckedEntry};
 use crate::partial::WriteTarget;
 use crate::transfer::series::files::{FileSeries, SeriesReport};
 use crate::transfer::{TransferAttempt, TransferSpec};
@@ -39,14 +38,6 @@ pub(crate) enum FollowUpQuery<'a> {
     },
     /// [`Storage::stat`]
     Stat(&'a [u8]),
-}
-
-/// A source that this process has opened for reading.
-#[derive(Debug, Clone)]
-pub(crate) struct OpenSource {
-    pub(crate) source: Arc<dyn Source>,
-    /// Facts of a regular file, which can be read again. `None` for pipes.
-    pub(crate) facts: Option<SourceFacts>,
 }
 
 /// One session with a storage: this machine or a server. Paths are bytes in the storage's own form.
@@ -233,7 +224,7 @@ pub(crate) trait Storage: Send + Debug + Any {
     ///
     /// # Errors
     /// `Local`.
-    fn write_target(&mut self, _path: &[u8]) -> Result<Option<WriteTarget>, CopyFailure> {
+    async fn write_target(&mut self, _path: &[u8]) -> Result<Option<WriteTarget>, CopyFailure> {
         Ok(None)
     }
 
@@ -422,6 +413,14 @@ pub(crate) trait Storage: Send + Debug + Any {
     /// # Errors
     /// As [`Storage::stat`].
     async fn remove_tree(&mut self, path: &[u8]) -> Result<(), CopyFailure>;
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// As [`Storage::stat`].
+    async fn remove_dir(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
+        self.remove_tree(path).await
+    }
 
     /// Renames a file and sets its time, if the storage supports that. A failure to set the time is
     /// ignored.

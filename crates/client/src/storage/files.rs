@@ -1,7 +1,7 @@
 //! Local files as a storage.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -11,24 +11,29 @@ use std::time::Duration;
 use async_trait::async_trait;
 use data::job::TransferControl;
 use data::store::durability::SyncPolicy;
-use data::store::file::{FileSink, FileSource};
+use data::store::file::FileSink;
+use data::store::root::remove_tree_in;
 use data::store::{Sink, Source};
 use proto::checksum::ChecksumAlgorithm;
 use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
+use rustix::io::Errno;
 use tokio::sync::mpsc;
 
 use super::capabilities::{AvailableChecksums, Capabilities};
-use super::contract::{OpenSource, Storage};
+use super::contract::Storage;
 use super::local_calls::{
-    make_directories, make_directory, make_symlink, open_source, path_failure, read_directory,
-    set_file_time, set_kept, stat_path,
+    make_directories, make_directory, make_symlink, path_failure, read_directory, set_file_time,
+    set_kept, stat_name,
 };
 use super::local_copy;
+use super::local_source::{checksum_of, open_source};
+use super::open_source::OpenSource;
 use crate::answers::{EntryVisitor, MetadataChange, RenameFailure, SymlinkCheckedEntry};
-use crate::partial::{WriteTarget, local_failure};
+use crate::local_name::LocalName;
+use crate::local_trees::LocalTrees;
+use crate::partial::{WriteTarget, local_failure, missing_directory};
 use crate::transfer::{TransferAttempt, TransferSpec};
-use crate::verify::checksum_local;
 use crate::{CopyFailure, Exit};
 
 /// Most range checksums that are computed for one comparison.
@@ -59,13 +64,28 @@ pub(super) const LOCAL_CAPABILITIES: Capabilities = Capabilities {
 #[derive(Debug)]
 pub(crate) struct LocalFiles {
     policy: SyncPolicy,
+    trees: Arc<LocalTrees>,
 }
 
 impl LocalFiles {
-    /// `policy` says how names that this storage creates get to disk.
-    pub(crate) fn new(policy: SyncPolicy) -> Self {
-        Self { policy }
+    /// `policy` says how names that this storage creates get to disk, `trees` where links are followed.
+    pub(crate) fn new(policy: SyncPolicy, trees: Arc<LocalTrees>) -> Self {
+        Self { policy, trees }
     }
+
+    /// Runs blocking `work` on the name to which a path leads.
+    async fn with_name<T: Send + 'static>(
+        &self,
+        path: &[u8],
+        work: impl FnOnce(&LocalName) -> Result<T, CopyFailure> + Send + 'static,
+    ) -> Result<T, CopyFailure> {
+        let (path, trees) = (to_path(path), Arc::clone(&self.trees));
+        run_blocking(move || work(&locate(&trees, &path)?)).await
+    }
+}
+
+fn locate(trees: &LocalTrees, path: &Path) -> Result<LocalName, CopyFailure> {
+    trees.name(path).map_err(|e| path_failure(path, &e))
 }
 
 fn to_path(path: &[u8]) -> PathBuf {
@@ -79,6 +99,10 @@ async fn run_blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work)
         .await
         .unwrap_or_else(|e| Err(CopyFailure::new(Exit::Local, e.to_string())))
+}
+
+fn failed(name: &LocalName, errno: Errno) -> CopyFailure {
+    path_failure(name.path(), &errno.into())
 }
 
 /// Batches of entries queued between a directory and the visitor.
@@ -103,8 +127,7 @@ impl Storage for LocalFiles {
     }
 
     async fn stat(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
-        let path = to_path(path);
-        run_blocking(move || stat_path(&path)).await
+        self.with_name(path, stat_name).await
     }
 
     async fn list(&mut self, path: &[u8]) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
@@ -125,14 +148,18 @@ impl Storage for LocalFiles {
         path: &[u8],
         visit: &mut EntryVisitor<'_>,
     ) -> Result<(), CopyFailure> {
-        let path = to_path(path);
+        let (path, trees) = (to_path(path), Arc::clone(&self.trees));
         // A bounded queue: a slow visitor slows the reading down.
         let (sender, mut batches) = mpsc::channel(QUEUED_BATCHES);
         let reading = run_blocking(move || {
-            read_directory(&path, |entries| match sender.blocking_send(entries) {
-                Ok(()) => ControlFlow::Continue(()),
-                // The visitor has stopped.
-                Err(_) => ControlFlow::Break(()),
+            let directory = trees.open_directory(&path);
+            let directory = directory.map_err(|e| path_failure(&path, &e))?;
+            read_directory((&directory, &path), |entries| {
+                match sender.blocking_send(entries) {
+                    Ok(()) => ControlFlow::Continue(()),
+                    // The visitor has stopped.
+                    Err(_) => ControlFlow::Break(()),
+                }
             })
         });
         let visiting = async {
@@ -165,20 +192,24 @@ impl Storage for LocalFiles {
         length: Option<u64>,
         path: &[u8],
     ) -> Result<String, CopyFailure> {
-        let path = to_path(path);
-        let file = File::open(&path).map_err(|e| path_failure(&path, &e))?;
-        let source =
-            FileSource::new(file, path.to_string_lossy()).map_err(|e| local_failure(&path, e))?;
-        checksum_local(algorithm, Arc::new(source), offset, length).await
+        let opened = self.with_name(path, open_source).await?;
+        checksum_of(opened, algorithm, (offset, length)).await
     }
 
     async fn open(&mut self, path: &[u8]) -> Result<Option<OpenSource>, CopyFailure> {
-        let path = to_path(path);
-        run_blocking(move || open_source(&path)).await.map(Some)
+        self.with_name(path, open_source).await.map(Some)
     }
 
-    fn write_target(&mut self, path: &[u8]) -> Result<Option<WriteTarget>, CopyFailure> {
-        WriteTarget::for_path(&to_path(path)).map(Some)
+    async fn write_target(&mut self, path: &[u8]) -> Result<Option<WriteTarget>, CopyFailure> {
+        let (path, trees) = (to_path(path), Arc::clone(&self.trees));
+        run_blocking(move || {
+            let name = locate(&trees, &path).map_err(|failure| match failure.exit {
+                Exit::NotFound => missing_directory(&path),
+                _ => failure,
+            })?;
+            WriteTarget::for_name(&name).map(Some)
+        })
+        .await
     }
 
     async fn fetch(
@@ -188,12 +219,8 @@ impl Storage for LocalFiles {
         spec: &TransferSpec,
         control: &Arc<TransferControl>,
     ) -> Result<TransferAttempt, CopyFailure> {
-        let path = to_path(path);
-        let opened = run_blocking(move || {
-            let file = File::open(&path).map_err(|e| path_failure(&path, &e))?;
-            FileSource::new(file, path.to_string_lossy()).map_err(|e| local_failure(&path, e))
-        });
-        local_copy::copy_local(Arc::new(opened.await?), sink, spec, control).await
+        let opened = self.with_name(path, open_source).await?;
+        local_copy::copy_local(opened.source, sink, spec, control).await
     }
 
     async fn store(
@@ -203,19 +230,18 @@ impl Storage for LocalFiles {
         spec: &TransferSpec,
         control: &Arc<TransferControl>,
     ) -> Result<TransferAttempt, CopyFailure> {
-        let (path, policy) = (to_path(path), self.policy);
+        let policy = self.policy;
         // Without safe ranges nothing of the old content may remain.
         let truncate = spec.completed_ranges.is_empty();
-        let sink = run_blocking(move || {
-            let mut options = OpenOptions::new();
-            options
-                .write(true)
-                .read(true)
-                .create(true)
-                .truncate(truncate);
-            let file = options.open(&path).map_err(|e| path_failure(&path, &e))?;
-            let sink =
-                FileSink::new(file, path.to_string_lossy()).map_err(|e| local_failure(&path, e))?;
+        let sink = self.with_name(path, move |name| {
+            let open = || {
+                let file = name.create()?;
+                if truncate {
+                    file.set_len(0)?;
+                }
+                FileSink::new(file, name.path().to_string_lossy())
+            };
+            let sink = open().map_err(|e| path_failure(name.path(), &e))?;
             Ok(Arc::new(sink.with_policy(policy, None)))
         });
         let sink = sink.await?;
@@ -234,8 +260,16 @@ impl Storage for LocalFiles {
     }
 
     async fn make_dir(&mut self, path: &[u8]) -> Result<bool, CopyFailure> {
-        let (path, policy) = (to_path(path), self.policy);
-        run_blocking(move || make_directory(&path, policy)).await
+        let (policy, trees) = (self.policy, Arc::clone(&self.trees));
+        self.with_name(path, move |name| {
+            let is_new = make_directory(name, policy)?;
+            if is_new {
+                let kept = trees.made(name.path());
+                kept.map_err(|e| local_failure(name.path(), e))?;
+            }
+            Ok(is_new)
+        })
+        .await
     }
 
     async fn make_dirs(
@@ -244,11 +278,14 @@ impl Storage for LocalFiles {
         _may_go_ahead: bool,
     ) -> Result<Vec<bool>, CopyFailure> {
         let paths: Vec<PathBuf> = paths.iter().map(|path| to_path(path)).collect();
-        let policy = self.policy;
+        let (policy, trees) = (self.policy, Arc::clone(&self.trees));
         run_blocking(move || {
-            Ok(make_directories(&paths, |directory| {
-                policy.sync_directory(directory)
-            }))
+            let locate = |path: &Path| trees.name(path);
+            let made = make_directories(&paths, locate, |name| name.sync_directory(policy));
+            for (path, _) in paths.iter().zip(&made).filter(|(_, made)| **made) {
+                trees.made(path).map_err(|e| local_failure(path, e))?;
+            }
+            Ok(made)
         })
         .await
     }
@@ -259,28 +296,37 @@ impl Storage for LocalFiles {
         _absolute: &[u8],
         at: &[u8],
     ) -> Result<bool, CopyFailure> {
-        let (target, path) = (to_path(target), to_path(at));
-        run_blocking(move || make_symlink(&target, &path)).await?;
+        let (target, trees) = (to_path(target), Arc::clone(&self.trees));
+        self.with_name(at, move |name| {
+            let holds = trees.holds_target(name.path(), target.as_os_str().as_bytes());
+            if !holds.map_err(|e| path_failure(name.path(), &e))? {
+                let reason = "this link would lead out of the copied tree; it was not made";
+                return Err(local_failure(name.path(), reason));
+            }
+            make_symlink(&target, name)
+        })
+        .await?;
         Ok(true)
     }
 
     async fn remove(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
-        let path = to_path(path);
-        run_blocking(move || fs::remove_file(&path).map_err(|e| path_failure(&path, &e))).await
+        let removed = |name: &LocalName| name.remove().map_err(|errno| failed(name, errno));
+        self.with_name(path, removed).await
     }
 
     async fn remove_tree(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
-        let path = to_path(path);
-        run_blocking(move || {
-            // Not followed: a link to a directory is removed as a link.
-            let meta = fs::symlink_metadata(&path).map_err(|e| path_failure(&path, &e))?;
-            let removed = match meta.is_dir() {
-                true => fs::remove_dir_all(&path),
-                false => fs::remove_file(&path),
-            };
-            removed.map_err(|e| path_failure(&path, &e))
-        })
-        .await
+        // Not followed: a link to a directory is removed as a link.
+        let removed = |name: &LocalName| {
+            let removed = remove_tree_in(name.directory(), name.name().as_bytes());
+            removed.map_err(|errno| failed(name, errno))
+        };
+        self.with_name(path, removed).await
+    }
+
+    async fn remove_dir(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
+        let removed =
+            |name: &LocalName| name.remove_directory().map_err(|errno| failed(name, errno));
+        self.with_name(path, removed).await
     }
 
     async fn rename(
@@ -289,13 +335,14 @@ impl Storage for LocalFiles {
         to: &[u8],
         modified: Option<Timestamp>,
     ) -> Result<(), RenameFailure> {
-        let (from, to) = (to_path(from), to_path(to));
-        let renamed = run_blocking(move || {
+        let (to, trees) = (to_path(to), Arc::clone(&self.trees));
+        let renamed = self.with_name(from, move |from| {
             if let Some(time) = modified {
                 // The copy is complete without the time.
-                let _ = set_file_time(&from, time);
+                let _ = set_file_time(from, time);
             }
-            fs::rename(&from, &to).map_err(|e| path_failure(&from, &e))
+            let to = locate(&trees, &to)?;
+            from.rename(&to).map_err(|errno| failed(from, errno))
         });
         Ok(renamed.await?)
     }
@@ -308,18 +355,17 @@ impl Storage for LocalFiles {
             .iter()
             .map(|change| (to_path(change.path), change.kept))
             .collect();
+        let trees = Arc::clone(&self.trees);
         run_blocking(move || {
-            Ok(changes
-                .iter()
-                .map(|(at, kept)| set_kept(at, *kept))
-                .collect())
+            let set = |at: &Path, kept| trees.name(at).is_ok_and(|name| set_kept(&name, kept));
+            Ok(changes.iter().map(|(at, kept)| set(at, *kept)).collect())
         })
         .await
     }
 
     async fn set_modified(&mut self, path: &[u8], time: Timestamp) -> Result<bool, CopyFailure> {
-        let path = to_path(path);
-        run_blocking(move || set_file_time(&path, time)).await
+        self.with_name(path, move |name| set_file_time(name, time))
+            .await
     }
 }
 
@@ -331,50 +377,35 @@ mod tests {
 
     use super::*;
 
+    fn name(path: &Path) -> LocalName {
+        LocalName::at(path).unwrap()
+    }
+
     #[test]
     fn a_link_replaces_only_a_link() {
         let dir = tempfile::tempdir().unwrap();
         let at = dir.path().join("l");
-        make_symlink(Path::new("a"), &at).unwrap();
-        make_symlink(Path::new("b"), &at).unwrap();
+        make_symlink(Path::new("a"), &name(&at)).unwrap();
+        make_symlink(Path::new("b"), &name(&at)).unwrap();
         assert_eq!(fs::read_link(&at).unwrap(), Path::new("b"));
         let file = dir.path().join("f");
         fs::write(&file, "x").unwrap();
-        assert!(make_symlink(Path::new("a"), &file).is_err());
+        assert!(make_symlink(Path::new("a"), &name(&file)).is_err());
         assert_eq!(fs::read(&file).unwrap(), b"x");
     }
 
-    #[test]
-    fn a_file_with_reported_length_zero_is_read_to_its_end() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("f");
-        for content in ["", "x"] {
-            fs::write(&path, content).unwrap();
-            assert!(open_source(&path).unwrap().facts.is_some());
-        }
-        let opened = open_source(Path::new("/proc/self/status")).unwrap();
-        assert_eq!(opened.facts, None);
-        assert_eq!(opened.source.len().unwrap(), None);
-        let mut name = [0; 5];
-        assert_eq!(opened.source.read_at(0, &mut name).unwrap(), 5);
-        assert_eq!(&name, b"Name:");
-    }
-
-    #[test]
-    fn dangling_links_are_listed_and_missing_directories_fail() {
+    #[tokio::test]
+    async fn dangling_links_are_listed_and_missing_directories_fail() {
         let dir = tempfile::tempdir().unwrap();
         symlink("nowhere", dir.path().join("dead")).unwrap();
-        let mut found = Vec::new();
-        let mut visit = |entries: Vec<ListedEntry>| {
-            found.extend(entries);
-            ControlFlow::Continue(())
-        };
-        read_directory(dir.path(), &mut visit).unwrap();
-        let missing = read_directory(&dir.path().join("none"), &mut visit).unwrap_err();
-        assert_eq!(found[0].kind, EntryKind::SymLink);
-        assert_eq!(found[0].link_target.as_deref(), Some(&b"nowhere"[..]));
-        assert_eq!(missing.exit, Exit::NotFound);
-        let dead = stat_path(&dir.path().join("dead")).unwrap();
+        let mut files = LocalFiles::new(SyncPolicy::None, Arc::default());
+        let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
+        let found = files.list(&bytes(dir.path())).await.unwrap();
+        let missing = files.list(&bytes(&dir.path().join("none"))).await;
+        assert_eq!(found[0].entry.kind, EntryKind::SymLink);
+        assert_eq!(found[0].entry.link_target.as_deref(), Some(&b"nowhere"[..]));
+        assert_eq!(missing.unwrap_err().exit, Exit::NotFound);
+        let dead = files.stat(&bytes(&dir.path().join("dead"))).await.unwrap();
         assert_eq!(dead.kind, EntryKind::SymLink);
     }
 }

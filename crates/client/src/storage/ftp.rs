@@ -302,6 +302,10 @@ impl Storage for ClientSession {
         remove_tree(self, path).await
     }
 
+    async fn remove_dir(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
+        ClientSession::remove_dir(self, path).await
+    }
+
     async fn rename(
         &mut self,
         from: &[u8],

@@ -1,24 +1,22 @@
 //! Blocking calls on local files.
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
-use std::fs::{self, File, Permissions};
-use std::io::{self, ErrorKind};
+use std::fs::File;
+use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::path::Path;
 
+use data::store::attributes;
 use data::store::durability::SyncPolicy;
-use data::store::file::FileSource;
 use proto::listing::{EntryKind, ListedEntry};
 use proto::timestamp::Timestamp;
+use rustix::fs::{AtFlags, Dir, FileType, Stat};
+use rustix::io::Errno;
 
-use super::contract::OpenSource;
-use crate::answers::{KeptMetadata, SourceFacts, modification_time};
-use crate::partial::{directory_of, local_failure, store_failure};
+use crate::answers::{KeptMetadata, modification_time};
+use crate::local_name::{LocalName, directory_of, is_directory, is_link};
+use crate::partial::{local_failure, store_failure};
 use crate::{CopyFailure, Exit};
 
 /// Entries that are handed over together while a directory is read.
@@ -26,71 +24,87 @@ const ENTRIES_AT_A_TIME: usize = 512;
 
 /// A failure concerning a path: [`Exit::NotFound`] if nothing exists there.
 pub(super) fn path_failure(path: &Path, error: &io::Error) -> CopyFailure {
-    match error.kind() {
-        ErrorKind::NotFound => {
+    match Errno::from_io_error(error) {
+        Some(Errno::NOENT) => {
             let message = format!("{}: {error}; check the path", path.display());
             CopyFailure::new(Exit::NotFound, message)
         }
+        Some(Errno::LOOP) => local_failure(
+            path,
+            "a symbolic link is in its way, and none is followed below a directory that is copied",
+        ),
         _ => store_failure(path, error),
     }
 }
 
-/// The entry for a file with this metadata.
-pub(super) fn listed_entry(name: &[u8], meta: &fs::Metadata) -> ListedEntry {
-    let kind = if meta.is_symlink() {
-        EntryKind::SymLink
-    } else if meta.is_dir() {
-        EntryKind::Dir
-    } else if meta.is_file() {
-        EntryKind::File
-    } else {
-        EntryKind::Other
+/// A failure of the system concerning a name.
+fn name_failure(name: &LocalName, errno: Errno) -> CopyFailure {
+    path_failure(name.path(), &errno.into())
+}
+
+/// The entry for a file with these attributes.
+fn listed_entry(name: &[u8], stat: &Stat) -> ListedEntry {
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Symlink => EntryKind::SymLink,
+        FileType::Directory => EntryKind::Dir,
+        FileType::RegularFile => EntryKind::File,
+        _ => EntryKind::Other,
     };
+    let size = u64::try_from(stat.st_size).ok();
     ListedEntry {
-        size: meta.is_file().then_some(meta.len()),
-        modified: modification_time(meta),
-        mode: Some(meta.mode() & 0o7777),
-        link_count: Some(meta.nlink()),
-        unique: Some(format!("{}-{}", meta.dev(), meta.ino())),
+        size: size.filter(|_| kind == EntryKind::File),
+        modified: modification_time(stat),
+        mode: Some(stat.st_mode & 0o7777),
+        #[allow(clippy::useless_conversion, reason = "32 bits on arm64, 64 on x86-64")]
+        link_count: Some(u64::from(stat.st_nlink)),
+        unique: Some(format!("{:x}-{:x}", stat.st_dev, stat.st_ino)),
         ..ListedEntry::new(name, kind)
     }
 }
 
-/// Facts of a path, with links followed. A dangling link is reported as a link.
-pub(super) fn stat_path(path: &Path) -> Result<ListedEntry, CopyFailure> {
-    let name = path.file_name().map_or(&b""[..], OsStr::as_bytes);
-    match fs::metadata(path) {
-        Ok(meta) => Ok(listed_entry(name, &meta)),
-        Err(error) => match fs::symlink_metadata(path) {
-            Ok(link) if link.is_symlink() && error.kind() == ErrorKind::NotFound => {
-                Ok(listed_entry(name, &link))
-            }
-            _ => Err(path_failure(path, &error)),
-        },
-    }
+/// Facts of a name, with links followed if it stands for what they lead to. A dangling link is reported as a link.
+pub(super) fn stat_name(name: &LocalName) -> Result<ListedEntry, CopyFailure> {
+    let shown = name.path().file_name();
+    let shown = shown.map_or(&b""[..], OsStrExt::as_bytes);
+    let found = match name.stat() {
+        Err(Errno::NOENT) => name.own_stat(),
+        found => found,
+    };
+    let found = found.map_err(|errno| name_failure(name, errno))?;
+    Ok(listed_entry(shown, &found))
 }
 
-/// Reads a directory; `visit` receives the entries as they are read, some at a time. Links are not followed.
+/// Reads an open directory; `visit` receives the entries as they are read, some at a time. Links are not followed. `path` is
+/// for messages.
 pub(super) fn read_directory(
-    path: &Path,
+    (directory, path): (&File, &Path),
     mut visit: impl FnMut(Vec<ListedEntry>) -> ControlFlow<()>,
 ) -> Result<(), CopyFailure> {
+    let failed = |errno: Errno| path_failure(path, &errno.into());
     let mut entries = Vec::new();
-    for dir_entry in fs::read_dir(path).map_err(|e| path_failure(path, &e))? {
-        let dir_entry = dir_entry.map_err(|e| path_failure(path, &e))?;
-        let name = dir_entry.file_name();
-        // Does not follow links.
-        let meta = match dir_entry.metadata() {
-            Ok(meta) => meta,
+    for item in Dir::read_from(directory).map_err(failed)? {
+        let item = item.map_err(failed)?;
+        let name = item.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let stat = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
             // Removed since the directory was read.
-            Err(e) if e.kind() == ErrorKind::NotFound => continue,
-            Err(e) => return Err(path_failure(&dir_entry.path(), &e)),
+            Err(Errno::NOENT) => continue,
+            Err(errno) => {
+                let path = path.join(std::ffi::OsStr::from_bytes(name.to_bytes()));
+                return Err(path_failure(&path, &errno.into()));
+            }
         };
-        let mut entry = listed_entry(name.as_bytes(), &meta);
-        if meta.is_symlink() {
-            let target = fs::read_link(dir_entry.path());
-            let target = target.map(|target| target.as_os_str().as_bytes().to_vec());
-            entry.link_target = Some(target.unwrap_or_default());
+        let mut entry = listed_entry(name.to_bytes(), &stat);
+        if entry.kind == EntryKind::SymLink {
+            let target = rustix::fs::readlinkat(directory, name, Vec::new());
+            entry.link_target = Some(
+                target
+                    .map(std::ffi::CString::into_bytes)
+                    .unwrap_or_default(),
+            );
         }
         entries.push(entry);
         if entries.len() >= ENTRIES_AT_A_TIME && visit(std::mem::take(&mut entries)).is_break() {
@@ -101,62 +115,49 @@ pub(super) fn read_directory(
     Ok(())
 }
 
-/// Opens a file for reading. Facts are set only for regular files, which can be read again. A file
-/// that reports length 0 but has content, as in proc(5), is read to its end like a pipe.
-pub(super) fn open_source(path: &Path) -> Result<OpenSource, CopyFailure> {
-    let failure = |e| local_failure(path, e);
-    let file = File::open(path).map_err(failure)?;
-    let meta = file.metadata().map_err(failure)?;
-    let has_length = meta.is_file() && (meta.len() > 0 || is_empty(&file).map_err(failure)?);
-    let name = path.to_string_lossy();
-    let source = match has_length {
-        true => FileSource::new(file, name).map_err(failure)?,
-        false => FileSource::sequential(file, name),
-    };
-    Ok(OpenSource {
-        source: Arc::new(source),
-        facts: has_length.then(|| SourceFacts::from_local_metadata(&meta)),
-    })
-}
-
-/// Whether a file has no first byte.
-fn is_empty(file: &File) -> io::Result<bool> {
-    file.read_at(&mut [0], 0).map(|n| n == 0)
-}
-
 /// Creates a directory and syncs its name, because a power cut could otherwise remove it with the
 /// files in it. `false` if it exists already.
-pub(super) fn make_directory(path: &Path, policy: SyncPolicy) -> Result<bool, CopyFailure> {
+pub(super) fn make_directory(name: &LocalName, policy: SyncPolicy) -> Result<bool, CopyFailure> {
     // The directory entry is durable only after the parent directory is synced (fsync(2)).
-    match fs::create_dir(path) {
+    match name.make_directory() {
         Ok(()) => {
-            let parent = directory_of(path);
-            policy
-                .sync_directory(parent)
-                .map_err(|e| local_failure(path, e))?;
+            let synced = name.sync_directory(policy);
+            synced.map_err(|e| local_failure(name.path(), e))?;
             Ok(true)
         }
-        // is_dir follows links: a link to a directory serves as one.
-        Err(e) if e.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
-        Err(e) => Err(path_failure(path, &e)),
+        Err(Errno::EXIST) => match name.stat() {
+            Ok(there) if is_directory(&there) => Ok(false),
+            Ok(there) if is_link(&there) => Err(local_failure(
+                name.path(),
+                "is a symbolic link, and the copy has a directory of this name: remove the link, or copy this \
+                 directory by itself to where the link leads",
+            )),
+            _ => Err(name_failure(name, Errno::EXIST)),
+        },
+        Err(errno) => Err(name_failure(name, errno)),
     }
 }
 
 /// Creates directories, parents first, and forces their names to disk with `sync`: each directory that holds some of them
 /// once. Returns for each whether it was created. If `sync` fails, those whose names are not on disk are removed again, so
-/// that whoever makes them one by one learns why.
-pub(super) fn make_directories(
-    paths: &[PathBuf],
-    mut sync: impl FnMut(&Path) -> io::Result<()>,
+/// that whoever makes them one by one learns why. `locate` finds the name of a path.
+pub(super) fn make_directories<P: AsRef<Path>>(
+    paths: &[P],
+    locate: impl Fn(&Path) -> io::Result<LocalName>,
+    mut sync: impl FnMut(&LocalName) -> io::Result<()>,
 ) -> Vec<bool> {
-    let create = |path: &PathBuf| fs::create_dir(path).is_ok();
+    // None stays open: there may be more directories than descriptors.
+    let create = |path: &P| {
+        let made = locate(path.as_ref()).map(|name| name.make_directory().is_ok());
+        made.unwrap_or(false)
+    };
     let mut made: Vec<bool> = paths.iter().map(create).collect();
     let mut synced = HashSet::new();
     let mut failed = false;
     for (path, _) in paths.iter().zip(&made).filter(|(_, made)| **made) {
-        let parent = directory_of(path);
+        let parent = directory_of(path.as_ref());
         if !failed && !synced.contains(parent) {
-            failed = sync(parent).is_err();
+            failed = locate(path.as_ref()).and_then(|name| sync(&name)).is_err();
             if !failed {
                 synced.insert(parent);
             }
@@ -164,49 +165,49 @@ pub(super) fn make_directories(
     }
     // Children first. After a failure nothing was synced, so no child of a directory without a safe name is left.
     for (path, made) in paths.iter().zip(&mut made).rev() {
-        if *made && !synced.contains(directory_of(path)) {
-            *made = fs::remove_dir(path).is_err();
+        if *made && !synced.contains(directory_of(path.as_ref())) {
+            let removed = locate(path.as_ref()).map(|name| name.remove_directory().is_ok());
+            *made = !removed.unwrap_or(false);
         }
     }
     made
 }
 
-pub(super) fn make_symlink(target: &Path, path: &Path) -> Result<(), CopyFailure> {
-    let result = match symlink(target, path) {
-        Err(e) if e.kind() == ErrorKind::AlreadyExists => {
-            let is_link = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
-            if !is_link {
-                let message = format!("{}: exists and is not a link", path.display());
-                return Err(CopyFailure::new(Exit::Local, message));
+/// Creates a symbolic link. Only another link is replaced.
+pub(super) fn make_symlink(target: &Path, name: &LocalName) -> Result<(), CopyFailure> {
+    let made = match name.make_link(target) {
+        Err(Errno::EXIST) => {
+            if !name.own_stat().is_ok_and(|there| is_link(&there)) {
+                return Err(local_failure(name.path(), "exists and is not a link"));
             }
             // symlink(2) does not replace, so the old link is removed first.
-            fs::remove_file(path).and_then(|()| symlink(target, path))
+            name.remove().and_then(|()| name.make_link(target))
         }
-        result => result,
+        made => made,
     };
-    result.map_err(|e| local_failure(path, e))
+    made.map_err(|errno| local_failure(name.path(), io::Error::from(errno)))
 }
 
-pub(super) fn set_file_time(path: &Path, time: Timestamp) -> Result<bool, CopyFailure> {
-    let since_epoch = u64::try_from(time.0).ok().map(Duration::from_secs);
-    // std panics on times that it cannot represent.
-    let Some(time) =
-        since_epoch.and_then(|since_epoch| SystemTime::UNIX_EPOCH.checked_add(since_epoch))
-    else {
-        return Ok(false);
-    };
-    let result = File::open(path).and_then(|file| file.set_modified(time));
-    result.map(|()| true).map_err(|e| path_failure(path, &e))
+/// Sets the modification time of a file or directory. `false`: the file system has no such time.
+pub(super) fn set_file_time(name: &LocalName, time: Timestamp) -> Result<bool, CopyFailure> {
+    let located = name.locate().map_err(|e| path_failure(name.path(), &e))?;
+    match attributes::set_modified(located, time) {
+        Ok(()) => Ok(true),
+        Err(Errno::INVAL | Errno::OVERFLOW) => Ok(false),
+        Err(errno) => Err(name_failure(name, errno)),
+    }
 }
 
 /// Sets time and permissions. Returns whether all of it was set.
-pub(super) fn set_kept(path: &Path, kept: KeptMetadata) -> bool {
+pub(super) fn set_kept(name: &LocalName, kept: KeptMetadata) -> bool {
     let has_time = kept
         .modified
-        .is_none_or(|time| set_file_time(path, time).unwrap_or(false));
-    let has_mode = kept
-        .mode
-        .is_none_or(|mode| fs::set_permissions(path, Permissions::from_mode(mode)).is_ok());
+        .is_none_or(|time| set_file_time(name, time).unwrap_or(false));
+    let set_mode = |mode: u32| {
+        let located = name.locate().ok()?;
+        attributes::set_mode(located, mode).ok()
+    };
+    let has_mode = kept.mode.is_none_or(|mode| set_mode(mode).is_some());
     has_time && has_mode
 }
 
@@ -219,8 +220,8 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         let paths = ["a", "b", "a/c", "a/d", "a"].map(|name| top.path().join(name));
         let mut synced = Vec::new();
-        let made = make_directories(&paths, |directory| {
-            synced.push(directory.to_owned());
+        let made = make_directories(&paths, LocalName::at, |name| {
+            synced.push(directory_of(name.path()).to_owned());
             Ok(())
         });
         assert_eq!(made, [true, true, true, true, false]);
@@ -231,8 +232,9 @@ mod tests {
     fn directories_whose_names_are_not_on_disk_are_removed_and_not_reported_as_made() {
         let top = tempfile::tempdir().unwrap();
         let paths = ["a", "b", "a/c", "b/d", "b/d/e"].map(|name| top.path().join(name));
-        let made = make_directories(&paths, |directory| match directory.ends_with("b") {
-            true => Err(ErrorKind::StorageFull.into()),
+        let is_b = |name: &LocalName| directory_of(name.path()).ends_with("b");
+        let made = make_directories(&paths, LocalName::at, |name| match is_b(name) {
+            true => Err(io::ErrorKind::StorageFull.into()),
             false => Ok(()),
         });
         assert_eq!(made, [true, true, true, false, false]);

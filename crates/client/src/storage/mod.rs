@@ -1,11 +1,13 @@
 //! Storages (local files, servers): the contract ([`contract`]) and its implementations.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use data::store::durability::SyncPolicy;
 use proto::http::url::HttpUrl;
 
 use crate::CopyFailure;
+use crate::local_trees::LocalTrees;
 use crate::location::{Scheme, Server, StorageId};
 use crate::session::{ClientSession, SessionOpening};
 
@@ -18,8 +20,10 @@ mod ftp;
 mod http;
 mod local_calls;
 pub(crate) mod local_copy;
+mod local_source;
 #[cfg(test)]
 pub(crate) mod memory;
+pub(crate) mod open_source;
 mod pipes;
 
 use contract::Storage;
@@ -30,7 +34,7 @@ pub(crate) use http::webdav;
 use pipes::StandardStreams;
 
 /// Parameters for opening sessions with any storage.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct StorageAccess {
     /// Longest wait for a reply.
     pub(crate) timeout: Duration,
@@ -38,6 +42,8 @@ pub(crate) struct StorageAccess {
     pub(crate) foreign_data: bool,
     /// How names that are created on this machine get to disk.
     pub(crate) sync_policy: SyncPolicy,
+    /// The directories of this machine below which no link is followed.
+    pub(crate) trees: Arc<LocalTrees>,
 }
 
 impl StorageAccess {
@@ -47,20 +53,23 @@ impl StorageAccess {
     /// `Unreachable` if the host name is unknown (permanent) or the server cannot be reached
     /// (transient). `Refused` if the login is refused.
     pub(crate) async fn open(
-        self,
+        &self,
         id: &StorageId,
         opening: SessionOpening<'_>,
     ) -> Result<Box<dyn Storage>, CopyFailure> {
         match id {
             // Local storages need no session; opening them cannot fail.
-            StorageId::LocalFiles => Ok(Box::new(LocalFiles::new(self.sync_policy))),
+            StorageId::LocalFiles => Ok(Box::new(LocalFiles::new(
+                self.sync_policy,
+                Arc::clone(&self.trees),
+            ))),
             StorageId::StandardStreams => Ok(Box::new(StandardStreams)),
             StorageId::Server(server) => self.open_server(server, opening).await,
         }
     }
 
     async fn open_server(
-        self,
+        &self,
         server: &Server,
         opening: SessionOpening<'_>,
     ) -> Result<Box<dyn Storage>, CopyFailure> {

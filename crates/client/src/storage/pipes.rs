@@ -15,9 +15,10 @@ use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
 
 use super::capabilities::{AvailableChecksums, Capabilities};
-use super::contract::{OpenSource, Storage};
+use super::contract::Storage;
 use super::files::LOCAL_CAPABILITIES;
 use super::local_copy;
+use super::open_source::OpenSource;
 use crate::answers::{RenameFailure, SymlinkCheckedEntry};
 use crate::partial::{WriteTarget, local_failure};
 use crate::transfer::{TransferAttempt, TransferSpec};
@@ -81,10 +82,11 @@ impl Storage for StandardStreams {
         Ok(Some(OpenSource {
             source: Arc::new(FileSource::sequential(stdin, name)),
             facts: None,
+            identity: None,
         }))
     }
 
-    fn write_target(&mut self, _path: &[u8]) -> Result<Option<WriteTarget>, CopyFailure> {
+    async fn write_target(&mut self, _path: &[u8]) -> Result<Option<WriteTarget>, CopyFailure> {
         WriteTarget::stdout().map(Some)
     }
 
@@ -108,7 +110,7 @@ impl Storage for StandardStreams {
         spec: &TransferSpec,
         control: &Arc<TransferControl>,
     ) -> Result<TransferAttempt, CopyFailure> {
-        match self.write_target(path)? {
+        match self.write_target(path).await? {
             Some(WriteTarget::Direct { sink }) => {
                 local_copy::copy_local(source, sink, spec, control).await
             }

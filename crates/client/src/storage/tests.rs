@@ -8,14 +8,14 @@ use super::*;
 use crate::location::Location;
 use crate::storage::memory::MemoryStore;
 
-const ACCESS: StorageAccess = StorageAccess {
-    timeout: Duration::from_secs(60),
-    foreign_data: false,
-    sync_policy: SyncPolicy::File,
-};
-
 async fn open(id: &StorageId) -> Box<dyn Storage> {
-    ACCESS.open(id, SessionOpening::default()).await.unwrap()
+    let access = StorageAccess {
+        timeout: Duration::from_secs(60),
+        foreign_data: false,
+        sync_policy: SyncPolicy::File,
+        trees: Arc::default(),
+    };
+    access.open(id, SessionOpening::default()).await.unwrap()
 }
 
 async fn named(url: &str) -> Box<dyn Storage> {

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, Read};
 use std::path::Path;
+use std::sync::Arc;
 
 use data::store::durability::SyncPolicy;
 use proto::checksum::ChecksumAlgorithm;
@@ -46,6 +47,7 @@ pub(crate) async fn check(
         timeout: options.timeout,
         foreign_data: false,
         sync_policy: SyncPolicy::default(),
+        trees: Arc::default(),
     };
     let mut lines = SumLines {
         sums,

@@ -95,6 +95,7 @@ mod tests {
             timeout,
             foreign_data: false,
             sync_policy: SyncPolicy::default(),
+            trees: Arc::default(),
         };
         let opening = SessionOpening::default();
         let mut storage = access.open(&StorageId::LocalFiles, opening).await.unwrap();

@@ -1,6 +1,12 @@
 //! Symbolic links in a copied tree.
 
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+
+use super::parents;
+use crate::session::display_path;
+use crate::{CopyFailure, Exit};
 
 /// Reason for skipping a link by default.
 pub(super) const LINK_SKIPPED: &str =
@@ -54,6 +60,34 @@ impl DirectoryChain {
     }
 }
 
+/// The symbolic links in the listing of a whole tree, by hashes of their paths.
+#[derive(Debug, Default)]
+pub(super) struct ListedLinks {
+    hashes: HashSet<u64>,
+    hasher: RandomState,
+}
+
+impl ListedLinks {
+    /// Adds the path of a link.
+    pub(super) fn add(&mut self, path: &[u8]) {
+        self.hashes.insert(self.hasher.hash_one(path));
+    }
+
+    /// Refuses an entry that is listed below a link: the copy of it would be written through the copy of the link.
+    ///
+    /// # Errors
+    /// `Protocol`
+    pub(super) fn check(&self, path: &[u8]) -> Result<(), CopyFailure> {
+        let is_link = |above: &[u8]| self.hashes.contains(&self.hasher.hash_one(above));
+        if self.hashes.is_empty() || !parents(path).any(is_link) {
+            return Ok(());
+        }
+        let path = display_path(path);
+        let message = format!("the server lists {path} below a symbolic link; it was left out");
+        Err(CopyFailure::new(Exit::Protocol, message))
+    }
+}
+
 /// The content of a copied link, so that it leads to the same place in the copied tree. `directory`
 /// is the directory of the link, relative to the tree's top. `None` if the link leads out of the
 /// tree or this cannot be determined. `top` is the path of the tree: an absolute target below it is
@@ -100,6 +134,19 @@ mod tests {
     fn target(directory: &str, target: &str) -> Option<String> {
         target_within_tree(b"/src/t", directory.as_bytes(), target.as_bytes())
             .map(|t| String::from_utf8(t).unwrap())
+    }
+
+    #[test]
+    fn an_entry_that_is_listed_below_a_link_is_refused() {
+        let mut links = ListedLinks::default();
+        links.check(b"d/l/f").unwrap();
+        links.add(b"d/l");
+        for below in [&b"d/l/f"[..], b"d/l/d/f"] {
+            assert_eq!(links.check(below).unwrap_err().exit, Exit::Protocol);
+        }
+        for beside in [&b"d/l"[..], b"d/lf", b"l/f", b"d"] {
+            links.check(beside).unwrap();
+        }
     }
 
     #[test]

@@ -83,5 +83,11 @@ pub(crate) fn join_path(directory: &[u8], name: &[u8]) -> Vec<u8> {
     [directory, slash, name].concat()
 }
 
+/// The directories above a relative path.
+pub(crate) fn parents(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    slashes.map(|(at, _)| &path[..at])
+}
+
 #[cfg(test)]
 mod tests;

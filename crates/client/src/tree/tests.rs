@@ -92,6 +92,7 @@ async fn walk(top: &Path, links: SymlinkPolicy) -> Arc<CollectedTree> {
         timeout: std::time::Duration::from_secs(5),
         foreign_data: false,
         sync_policy: data::store::durability::SyncPolicy::default(),
+        trees: Arc::default(),
     };
     let storage = access
         .open(&StorageId::LocalFiles, SessionOpening::default())

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use proto::listing::{EntryKind, ListedEntry};
 
-use super::links::{self, DirectoryChain};
+use super::links::{self, DirectoryChain, ListedLinks};
 use super::pending::{PendingDirectories, PendingDirectory};
 use super::{MAX_DEPTH, TreeEntry, TreeVisitor, check_name, join_path};
 use crate::answers::SourceFacts;
@@ -303,9 +303,10 @@ impl TreeWalk {
     async fn list_at_once(&mut self, storage: &mut dyn Storage) -> Result<bool, CopyFailure> {
         let mut stopped = None;
         let mut visited = HashSet::new();
+        let mut links = ListedLinks::default();
         let mut visit = |entry: ListedEntry| {
             visited.insert(self.hasher.hash_one(&entry.name));
-            match self.visit_in_tree(entry) {
+            match self.visit_in_tree(entry, &mut links) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(failure) => {
                     stopped = Some(failure);
@@ -324,17 +325,23 @@ impl TreeWalk {
     }
 
     /// Visits an entry with a path relative to the top.
-    fn visit_in_tree(&self, mut entry: ListedEntry) -> Result<(), CopyFailure> {
+    fn visit_in_tree(
+        &self,
+        mut entry: ListedEntry,
+        links: &mut ListedLinks,
+    ) -> Result<(), CopyFailure> {
         let path = std::mem::take(&mut entry.name);
         if path == b"." {
             return Ok(());
         }
-        if let Some(failure) = path.split(|b| *b == b'/').find_map(|n| check_name(n).err()) {
+        let names = path.split(|b| *b == b'/').try_for_each(check_name);
+        if let Err(failure) = names.and_then(|()| links.check(&path)) {
             return self.visit_path(&path, TreeEntry::Failed(failure));
         }
         let (directory, name) = split_path(&path);
         entry.name = name.to_vec();
         if entry.is_symlink() {
+            links.add(&path);
             return self.visit_link(directory, &entry);
         }
         let directory = PendingDirectory {

@@ -448,3 +448,45 @@ async fn holes_are_kept_made_or_filled_as_asked() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_replaced_keeps_its_permissions_unless_others_are_kept() {
+    let server = EndToEndServer::start().await;
+    let (from, here) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let tree = from.path().join("t");
+    make_tree(&tree);
+    let replaced = |top: &Path| {
+        fs::create_dir_all(top.join("t/d/read-only")).unwrap();
+        for name in ["d/a", "d/b", "d/read-only/c", "setuid", "plain", "large"] {
+            fs::write(top.join("t").join(name), "old").unwrap();
+            set(&top.join("t").join(name), 0o4620, LONG_AGO);
+        }
+    };
+    let modes = |top: &Path| -> Vec<u32> {
+        let all = metadata(&top.join("t")).into_iter();
+        let files = all.filter(|(name, ..)| top.join("t").join(name).is_file());
+        files.map(|(_, mode, _)| mode).collect()
+    };
+    replaced(&server.root());
+    replaced(here.path());
+    let source = tree.display().to_string();
+    let both = [
+        (server.url(""), server.root()),
+        (here.path().display().to_string(), here.path().to_owned()),
+    ];
+    let plain = keeping(Preserve::default());
+    for (to, top) in &both {
+        let (summary, _) = copy(&[&source], to, &plain).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        assert_eq!(modes(top), [0o620; 6], "{to}");
+    }
+    replaced(here.path());
+    let (summary, _) = copy(&[&server.url("t")], &both[1].0, &plain).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(modes(here.path()), [0o620; 6]);
+    for (to, top) in &both {
+        let (summary, _) = copy(&[&source], to, &keeping(ALL)).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        assert_eq!(modes(top), [0o600, 0o755, 0o444, 0o711, 0o644, 0o640]);
+    }
+}

@@ -7,6 +7,7 @@ use client::{CopyOptions, Exit, Parallelism};
 
 use crate::support::{
     EndToEndServer, copy, copy_and_interrupt, file_names, options, random_bytes, rate_limited,
+    write_private,
 };
 
 const SIZE: usize = 24 << 20;
@@ -191,7 +192,7 @@ async fn a_partial_file_without_journal_counts_only_by_checksum() {
     let workdir = tempfile::tempdir().unwrap();
     let to = workdir.path().join("t");
     let partial = workdir.path().join("t.longhaul-partial");
-    std::fs::write(&partial, &bytes[..2 << 20]).unwrap();
+    write_private(&partial, &bytes[..2 << 20]);
     let (summary, _) = copy(
         &[&server.url("f")],
         to.to_str().unwrap(),
@@ -200,7 +201,7 @@ async fn a_partial_file_without_journal_counts_only_by_checksum() {
     .await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.bytes, 1 << 20);
-    std::fs::write(&partial, vec![0; 2 << 20]).unwrap();
+    write_private(&partial, &[0; 2 << 20]);
     let (summary, events) = copy(
         &[&server.url("f")],
         to.to_str().unwrap(),

@@ -1,10 +1,8 @@
 //! Which files of a tree are copied, and what would be.
 
-use std::fs;
-
 use client::{CopyEvent, CopyOptions, Exit, Selection};
 
-use crate::support::{EndToEndServer, copy, options};
+use crate::support::{EndToEndServer, copy, options, paths};
 
 fn tree(server: &EndToEndServer) {
     for path in [
@@ -24,23 +22,6 @@ fn with(selection: Selection) -> CopyOptions {
         selection,
         ..options()
     }
-}
-
-/// Files and directories below a directory.
-fn paths(top: &std::path::Path) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut pending = vec![top.to_owned()];
-    while let Some(directory) = pending.pop() {
-        for entry in fs::read_dir(&directory).unwrap() {
-            let path = entry.unwrap().path();
-            found.push(path.strip_prefix(top).unwrap().display().to_string());
-            if path.is_dir() {
-                pending.push(path);
-            }
-        }
-    }
-    found.sort();
-    found
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -103,6 +103,14 @@ impl EndToEndServer {
     }
 }
 
+/// Writes a file that only its owner may read, as a copy leaves one that is not complete.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) {
+    use std::os::unix::fs::PermissionsExt;
+
+    std::fs::write(path, bytes).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
 /// Records events.
 #[derive(Default)]
 pub(crate) struct EventRecorder {
@@ -118,6 +126,15 @@ impl EventRecorder {
             _ => None,
         });
         texts.collect()
+    }
+
+    pub(crate) fn failures(&self) -> Vec<client::CopyFailure> {
+        let events = self.events.lock().unwrap();
+        let failures = events.iter().filter_map(|event| match event {
+            CopyEvent::Failed { failure, .. } => Some(failure.clone()),
+            _ => None,
+        });
+        failures.collect()
     }
 
     /// Waits for an event.
@@ -152,6 +169,49 @@ impl CopyObserver for EventRecorder {
         self.events.lock().unwrap().push(event);
         self.changed.notify_waiters();
     }
+}
+
+/// Does something once, when the first bytes of a copy are on their way. With one file at a time, all of a small tree is
+/// listed then, and the large file of it is moved.
+pub(crate) struct Intruder {
+    act: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    pub(crate) events: EventRecorder,
+}
+
+impl Intruder {
+    pub(crate) fn new(act: impl FnOnce() + Send + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            act: Mutex::new(Some(Box::new(act))),
+            events: EventRecorder::default(),
+        })
+    }
+
+    pub(crate) fn has_acted(&self) -> bool {
+        self.act.lock().unwrap().is_none()
+    }
+}
+
+impl CopyObserver for Intruder {
+    fn on_event(&self, event: CopyEvent) {
+        let is_moving = matches!(&event, CopyEvent::Progress(progress) if progress.bytes > 0);
+        if is_moving && let Some(act) = self.act.lock().unwrap().take() {
+            act();
+        }
+        self.events.on_event(event);
+    }
+}
+
+/// Copies with an intruder, who must have acted.
+pub(crate) async fn copy_with(
+    intruder: &Arc<Intruder>,
+    from: &str,
+    to: &str,
+    options: &CopyOptions,
+) -> CopySummary {
+    let observer = Arc::clone(intruder) as Arc<dyn CopyObserver>;
+    let summary = client::copy(&[from.to_owned()], to, options, observer).await;
+    assert!(intruder.has_acted(), "the copy was over too soon");
+    summary
 }
 
 fn transfer() -> TransferOptions {
@@ -295,4 +355,21 @@ pub(crate) fn file_names(directory: &Path) -> Vec<String> {
         .collect();
     file_names.sort();
     file_names
+}
+
+/// Files and directories below a directory, sorted.
+pub(crate) fn paths(top: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut pending = vec![top.to_owned()];
+    while let Some(directory) = pending.pop() {
+        for entry in std::fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            found.push(path.strip_prefix(top).unwrap().display().to_string());
+            if path.is_dir() {
+                pending.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
 }

@@ -59,6 +59,24 @@ async fn single_file_commands_list_and_change_files() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn names_that_no_command_can_carry_are_listed_and_removed_with_their_directory() {
+    let server = EndToEndServer::start().await;
+    // The other name is what a listing makes of the first one.
+    for name in ["d/a\nb", "d/a?b", "d/sub\r/f", "kept/a\nb"] {
+        server.store(name, b"x");
+    }
+    std::os::unix::fs::symlink(server.root().join("kept"), server.root().join("d/l")).unwrap();
+    let entries = client::list(&server.url("d"), &OPTIONS).await.unwrap();
+    let listed: Vec<_> = entries.iter().map(|e| e.name.as_slice()).collect();
+    assert_eq!(listed, [&b"a?b"[..], b"a?b", b"l", b"sub?"]);
+    client::remove(&server.url("d"), true, &OPTIONS)
+        .await
+        .unwrap();
+    assert_eq!(file_names(&server.root()), ["kept"]);
+    assert_eq!(file_names(&server.root().join("kept")), ["a\nb"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn local_and_remote_checksums_agree() {
     let server = EndToEndServer::start().await;
     server.store("f", b"123456789");

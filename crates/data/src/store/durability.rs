@@ -11,6 +11,8 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use proto::ranges::RangeSet;
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
 
 use super::writeback::WritebackPacer;
 use crate::locks::lock;
@@ -54,12 +56,28 @@ impl SyncPolicy {
     pub fn sync_directory(self, directory: &Path) -> io::Result<()> {
         match self {
             Self::None => Ok(()),
-            // A directory is synced through a descriptor opened for reading.
-            Self::File => match File::open(directory) {
-                Ok(directory) => sync_names(&directory),
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-                Err(error) => Err(error),
-            },
+            Self::File => {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let directory = rustix::fs::openat(CWD, directory, flags, Mode::empty())?;
+                self.sync_open_directory(directory)
+            }
+        }
+    }
+
+    /// The same for a directory that is open in any way.
+    ///
+    /// # Errors
+    /// As [`SyncPolicy::sync_directory`].
+    pub fn sync_open_directory(self, directory: impl AsFd) -> io::Result<()> {
+        if self == Self::None {
+            return Ok(());
+        }
+        // A directory is synced through a descriptor opened for reading.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match rustix::fs::openat(directory, c".", flags, Mode::empty()) {
+            Ok(directory) => sync_names(&directory.into()),
+            Err(Errno::ACCESS | Errno::PERM) => Ok(()),
+            Err(errno) => Err(errno.into()),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+pub mod attributes;
 pub mod bundle;
 #[cfg(test)]
 mod conformance;
@@ -12,6 +13,7 @@ pub mod file;
 pub mod holes;
 pub mod memory;
 pub mod modification_time;
+pub mod naming;
 pub mod root;
 pub mod unwritten_pages;
 pub mod write_lock;

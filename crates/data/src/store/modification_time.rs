@@ -4,8 +4,9 @@
 use std::os::fd::AsFd;
 
 use proto::timestamp::Timestamp;
-use rustix::fs::{AtFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
+
+use super::attributes;
 
 /// Largest difference that is the rounding of a file system, seconds: that of FAT.
 const COARSEST: u64 = 2;
@@ -17,27 +18,13 @@ const COARSEST: u64 = 2;
 /// Those of utimensat(2). The file system cannot keep such a time: ERANGE; the file has the one that it had.
 pub fn set_modified(file: impl AsFd, time: Timestamp) -> Result<Timestamp, Errno> {
     let before = rustix::fs::fstat(&file)?;
-    set(&file, time.0, 0)?;
+    attributes::set_modified(&file, time)?;
     let kept = rustix::fs::fstat(&file)?.st_mtime;
     if kept.abs_diff(time.0) <= COARSEST {
         return Ok(Timestamp(kept));
     }
-    set(&file, before.st_mtime, before.st_mtime_nsec)?;
+    attributes::set_modified_to(&file, before.st_mtime, before.st_mtime_nsec)?;
     Err(Errno::RANGE)
-}
-
-fn set(file: impl AsFd, seconds: i64, nanoseconds: u64) -> Result<(), Errno> {
-    let times = Timestamps {
-        last_access: Timespec {
-            tv_sec: 0,
-            tv_nsec: UTIME_OMIT,
-        },
-        last_modification: Timespec {
-            tv_sec: seconds,
-            tv_nsec: i64::try_from(nanoseconds).unwrap_or(0),
-        },
-    };
-    rustix::fs::utimensat(file, c"", &times, AtFlags::EMPTY_PATH)
 }
 
 #[cfg(test)]

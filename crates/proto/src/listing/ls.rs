@@ -153,6 +153,7 @@ fn parse_unix(line: &[u8]) -> Option<ListedEntry> {
         size: size.filter(|_| kind != EntryKind::Other),
         // `ls` dates lack seconds and often the year, and are in the server's time zone.
         modified: None,
+        modified_fraction: None,
         mode: Some(mode),
         owner,
         group,
@@ -270,6 +271,7 @@ fn parse_dos(line: &[u8]) -> Option<ListedEntry> {
         },
         size,
         modified: None,
+        modified_fraction: None,
         mode: None,
         owner: None,
         group: None,

@@ -176,7 +176,11 @@ fn apply_fact(entry: &mut ListedEntry, fact: &str, value: &str) {
     match fact {
         "type" => entry.kind = parse_type(value),
         "size" if digits => entry.size = value.parse().ok(),
-        "modify" => entry.modified = Timestamp::parse(value),
+        "modify" => {
+            entry.modified = Timestamp::parse(value);
+            let fraction = Timestamp::parse_fraction(value);
+            entry.modified_fraction = fraction.filter(|_| entry.modified.is_some());
+        }
         // Servers write the mode with or without a leading zero, always octal.
         "unix.mode" if digits => {
             entry.mode = u32::from_str_radix(value, 8).ok().map(|m| m & 0o7777);

@@ -82,6 +82,8 @@ pub struct ListedEntry {
     pub size: Option<u64>,
     /// Modification time, if listed. `None` for LIST, whose times are too coarse.
     pub modified: Option<Timestamp>,
+    /// Its fraction of a second, nanoseconds, if listed.
+    pub modified_fraction: Option<u32>,
     /// Permission bits, if listed.
     pub mode: Option<u32>,
     /// Owner, if listed.
@@ -106,6 +108,7 @@ impl ListedEntry {
             kind,
             size: None,
             modified: None,
+            modified_fraction: None,
             mode: None,
             owner: None,
             group: None,

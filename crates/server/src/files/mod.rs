@@ -265,9 +265,12 @@ impl SessionFiles {
     /// content of this session's upload.
     fn rename(&self, from: &VPath, to: &VPath) -> Result<FileResponse, FileError> {
         let rename = || {
-            let renamed = || match self.paths.may_overwrite(to) {
-                true => self.root.rename(from, to),
-                false => self.root.rename_to_new_name(from, to),
+            let renamed = || {
+                if !self.paths.may_overwrite(to) {
+                    return self.root.rename_to_new_name(from, to);
+                }
+                self.keep_replaced_mode(from, to);
+                self.root.rename(from, to)
             };
             // A file that has the new name already loses it.
             done_answer(self.remove_counted(to, Some(from), renamed))
@@ -287,6 +290,17 @@ impl SessionFiles {
             }
             // The name is a dangling link, or does not exist.
             Err(_) => rename(),
+        }
+    }
+
+    /// The file of an upload that takes the place of another one gets the permissions of that one. Some file systems have
+    /// none.
+    fn keep_replaced_mode(&self, from: &VPath, to: &VPath) {
+        if let Ok(state) = self.root.identity(from)
+            && self.last_upload.is_own(&state)
+            && let Err(error) = self.root.take_over_mode(state.inode, from, to)
+        {
+            tracing::debug!(%error, "an upload has other permissions than the file that it replaces");
         }
     }
 

@@ -127,6 +127,22 @@ fn stored_files_get_their_names_when_their_checksum_is_confirmed() {
 }
 
 #[test]
+fn a_name_that_no_command_can_carry_is_not_stored() {
+    let server = InProcessServer::start();
+    let mut client = server.anonymous_client();
+    client.expect_reply("SITE BUNDLE ADD 3,,a%0Ab 3,,b", 250);
+    let bytes = b"onetwo";
+    put(&mut client, "ESTO BUNDLE 2 /", bytes);
+    let proof = format!("SITE BUNDLE END CRC32C {}", crc32c(bytes));
+    let outcome = client.expect_reply(&proof, 250).text;
+    assert!(
+        outcome.contains("\n FAILED 0 FTP cannot carry"),
+        "{outcome}"
+    );
+    assert_eq!(names(&server, "."), ["b"]);
+}
+
+#[test]
 fn a_bundle_with_another_checksum_is_not_stored() {
     let server = InProcessServer::start();
     let mut client = server.anonymous_client();
@@ -183,7 +199,10 @@ fn a_file_that_another_has_put_in_the_place_of_one_of_a_bundle_is_not_confirmed(
     fs::hard_link(server.path("victim"), server.path(first)).unwrap();
     let end = format!("SITE BUNDLE END CRC32C {}", crc32c(b"onetwo"));
     let outcome = client.expect_reply(&end, 250).text;
-    assert!(outcome.contains("\n FAILED 0 it was replaced"), "{outcome}");
+    assert!(
+        outcome.contains("\n FAILED 0 it was removed or replaced"),
+        "{outcome}"
+    );
     assert!(!server.path("a").exists());
     assert_eq!(server.read_file("b"), b"two");
     assert_eq!(server.read_file("victim"), b"of another");

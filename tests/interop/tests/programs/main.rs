@@ -35,6 +35,7 @@ mod power_cut;
 mod preserve;
 mod proxies;
 mod rclone;
+mod same_tree;
 mod thin_volume;
 mod third_party;
 mod verbs;

@@ -7,13 +7,13 @@
 
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use data::store::durability::SyncPolicy;
 
 use crate::journal::boot_id;
+use crate::local_name::LocalName;
 use crate::lock_file::{LockedOpen, open_locked, remove_if_same};
-use crate::partial::directory_of;
 use crate::{CopyFailure, Exit};
 
 mod done;
@@ -40,7 +40,7 @@ pub(crate) struct GroupPosition {
 pub(crate) struct BatchJournal {
     store: GroupStore,
     /// `None`: nobody finds it again after this run.
-    path: Option<PathBuf>,
+    name: Option<LocalName>,
     /// Records that are not in the store yet.
     pending: Vec<u8>,
     entries: u32,
@@ -76,7 +76,8 @@ impl BatchJournal {
             let message = format!("{}: {error}", path.display());
             CopyFailure::new(Exit::Local, message)
         };
-        let file = match open_locked(path).map_err(|error| failed(&error))? {
+        let name = LocalName::at(path).map_err(|error| failed(&error))?;
+        let file = match open_locked(&name).map_err(|error| failed(&error))? {
             LockedOpen::Locked(file) | LockedOpen::Unlocked(file) => file,
             LockedOpen::Busy => return Err(busy_failure(path)),
         };
@@ -84,7 +85,7 @@ impl BatchJournal {
         let boot = boot_id().unwrap_or_default().into_bytes();
         let mut journal = Self {
             store: GroupStore::in_file(file, length),
-            path: Some(path.to_owned()),
+            name: Some(name),
             ..Self::default()
         };
         let known = match length {
@@ -192,7 +193,7 @@ impl BatchJournal {
 
     /// Whether the journal is kept after a run that did not finish.
     pub(crate) fn is_named(&self) -> bool {
-        self.path.is_some()
+        self.name.is_some()
     }
 
     /// Start of the newest listing.
@@ -242,7 +243,7 @@ impl BatchJournal {
             return;
         }
         match self.store.append(&self.pending) {
-            Appended::Kept => self.unsynced = self.path.is_some(),
+            Appended::Kept => self.unsynced = self.name.is_some(),
             Appended::FileFailed(error) => self.failure = Some(error),
             Appended::TooLarge => {
                 self.lost_records = true;
@@ -281,19 +282,16 @@ impl BatchJournal {
     /// The journal as it is, to be synced by another thread. `None`: nothing new, or nothing to keep.
     pub(crate) fn take_unsynced(&mut self) -> Option<UnsyncedBatchJournal> {
         self.flush();
-        let path = self.path.as_ref().filter(|_| self.unsynced)?;
+        let name = self.name.as_ref().filter(|_| self.unsynced)?.clone();
         let file = self.store.file()?.try_clone().ok()?;
         self.unsynced = false;
-        Some(UnsyncedBatchJournal {
-            file,
-            directory: directory_of(path).to_owned(),
-        })
+        Some(UnsyncedBatchJournal { file, name })
     }
 
     /// Removes the journal: every entry is done.
     pub(crate) fn remove(&mut self) {
-        if let (Some(path), Some(file)) = (self.path.take(), self.store.file()) {
-            remove_if_same(&path, file);
+        if let (Some(name), Some(file)) = (self.name.take(), self.store.file()) {
+            remove_if_same(&name, file);
         }
     }
 }
@@ -302,14 +300,14 @@ impl BatchJournal {
 #[derive(Debug)]
 pub(crate) struct UnsyncedBatchJournal {
     file: File,
-    directory: PathBuf,
+    name: LocalName,
 }
 
 impl UnsyncedBatchJournal {
     /// Syncs the file and its name; blocks. After an error an older state is on disk, which is still true.
     pub(crate) fn sync(self) {
         let synced = self.file.sync_data();
-        let synced = synced.and_then(|()| SyncPolicy::File.sync_directory(&self.directory));
+        let synced = synced.and_then(|()| self.name.sync_directory(SyncPolicy::File));
         if let Err(error) = synced {
             tracing::debug!(%error, "batch journal not synced");
         }

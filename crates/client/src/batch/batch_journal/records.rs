@@ -175,6 +175,7 @@ impl PlanRecord {
 const HAS_SIZE: u8 = 1;
 const HAS_TIME: u8 = 2;
 const HAS_MODE: u8 = 4;
+const HAS_VERSION: u8 = 8;
 
 /// Facts of a source: which are known, then their values.
 fn put_facts(facts: SourceFacts, out: &mut Vec<u8>) {
@@ -182,7 +183,8 @@ fn put_facts(facts: SourceFacts, out: &mut Vec<u8>) {
     out.push(
         known(facts.size.is_some(), HAS_SIZE)
             | known(facts.modified.is_some(), HAS_TIME)
-            | known(facts.mode.is_some(), HAS_MODE),
+            | known(facts.mode.is_some(), HAS_MODE)
+            | known(facts.version.is_some(), HAS_VERSION),
     );
     if let Some(size) = facts.size {
         put_number(size, out);
@@ -193,6 +195,9 @@ fn put_facts(facts: SourceFacts, out: &mut Vec<u8>) {
     }
     if let Some(mode) = facts.mode {
         put_number(u64::from(mode), out);
+    }
+    if let Some(version) = facts.version {
+        out.extend_from_slice(&version.to_le_bytes());
     }
 }
 
@@ -207,6 +212,11 @@ fn take_facts(bytes: &mut &[u8]) -> Option<SourceFacts> {
     }
     if known & HAS_MODE != 0 {
         facts.mode = Some(u32::try_from(take_number(bytes)?).ok()?);
+    }
+    if known & HAS_VERSION != 0 {
+        let (version, rest) = bytes.split_first_chunk()?;
+        *bytes = rest;
+        facts.version = Some(u64::from_le_bytes(*version));
     }
     Some(facts)
 }

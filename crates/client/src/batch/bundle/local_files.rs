@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -10,23 +9,23 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use data::store::attributes;
 use data::store::bundle::{BundleTarget, OpenDirectories};
+use data::store::naming::{FileNode, NamingError};
 use proto::bundle::partial_name;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
+use crate::local_name::directory_of;
+use crate::local_trees::LocalTrees;
 use crate::location::Location;
 use crate::partial::permissions_over;
-
-/// A part of the names of unfinished files that no other copy uses.
-pub(super) fn new_token() -> u64 {
-    // Not a secret: O_EXCL decides whose name it is.
-    RandomState::new().hash_one(std::process::id())
-}
+use crate::replacement::random_token;
 
 /// Local files by their position in a bundle.
 #[derive(Clone)]
 pub(super) struct LocalBundle {
     paths: Arc<[PathBuf]>,
+    trees: Arc<LocalTrees>,
     directories: Arc<OpenDirectories>,
     token: u64,
     /// Permissions that the files keep.
@@ -34,8 +33,11 @@ pub(super) struct LocalBundle {
 }
 
 impl LocalBundle {
-    /// The files at these local locations.
-    pub(super) fn new<'l>(locations: impl Iterator<Item = &'l Location>) -> Self {
+    /// The files at these local locations, which are reached through `trees`.
+    pub(super) fn new<'l>(
+        trees: &Arc<LocalTrees>,
+        locations: impl Iterator<Item = &'l Location>,
+    ) -> Self {
         let path = |location: &Location| match location {
             Location::Local(path) => path.clone(),
             // `arrange` makes no such bundle. An empty path leads nowhere.
@@ -43,8 +45,9 @@ impl LocalBundle {
         };
         Self {
             paths: locations.map(path).collect(),
+            trees: Arc::clone(trees),
             directories: Arc::default(),
-            token: new_token(),
+            token: random_token(),
             modes: Arc::default(),
         }
     }
@@ -65,7 +68,11 @@ impl LocalBundle {
     /// Opens a source to read it. The open of a pipe that has taken the file's place does not wait for a writer.
     pub(super) fn open_source(&self, index: usize) -> io::Result<File> {
         let (directory, name) = self.place(index)?;
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let link = match self.trees.follows(&self.paths[index]) {
+            true => OFlags::empty(),
+            false => OFlags::NOFOLLOW,
+        };
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | link;
         let opened = rustix::fs::openat(directory, name, flags, Mode::empty());
         Ok(opened.map(File::from)?)
     }
@@ -73,16 +80,9 @@ impl LocalBundle {
     /// The directory of a file, and its name there.
     fn place(&self, index: usize) -> io::Result<(Arc<OwnedFd>, &OsStr)> {
         let path: &Path = &self.paths[index];
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-            return Err(io::ErrorKind::InvalidInput.into());
-        };
-        let parent = match parent.as_os_str().is_empty() {
-            true => Path::new("."),
-            false => parent,
-        };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let open = || rustix::fs::openat(CWD, parent, flags, Mode::empty());
-        let directory = self.directories.get(parent.as_os_str().as_bytes(), open)?;
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let parent = directory_of(path).as_os_str().as_bytes();
+        let directory = self.directories.get(parent, || self.trees.parent(path))?;
         Ok((directory, name))
     }
 
@@ -92,7 +92,7 @@ impl LocalBundle {
 
     fn open_partial(&self, index: usize, flags: OFlags) -> io::Result<File> {
         let (directory, _) = self.place(index)?;
-        let flags = flags | OFlags::CLOEXEC;
+        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         // For its owner alone, until it is in place.
         let mode = Mode::RUSR | Mode::WUSR;
         let opened = rustix::fs::openat(directory, self.partial(index), flags, mode);
@@ -109,21 +109,27 @@ impl BundleTarget for LocalBundle {
         self.open_partial(index, OFlags::RDONLY)
     }
 
-    fn put_in_place(&self, index: usize) -> io::Result<()> {
+    fn put_in_place(&self, index: usize, created: FileNode) -> io::Result<()> {
         let (directory, name) = self.place(index)?;
         let there = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW).ok();
-        // Links, pipes and devices have rules of their own, which a copy of this file alone follows.
-        if there.is_some_and(|there| !FileType::from_raw_mode(there.st_mode).is_file()) {
-            return Err(io::Error::other("the destination is no regular file"));
-        }
+        let kind = there.map(|there| FileType::from_raw_mode(there.st_mode));
+        let replaced = match kind {
+            None => None,
+            Some(FileType::RegularFile) => there.map(|there| there.st_mode),
+            Some(FileType::Symlink) if !self.trees.follows(&self.paths[index]) => None,
+            // A copy of this file alone follows the link, or tells what is there.
+            Some(_) => return Err(io::Error::other("the destination is no regular file")),
+        };
         let partial = self.partial(index);
         let kept = self.modes.get(index).copied().flatten();
-        let permissions = permissions_over(kept, there.map(|there| there.st_mode));
-        let mode = Mode::from_raw_mode(permissions.mode());
+        let permissions = permissions_over(kept, replaced);
+        let file = self.open_partial(index, OFlags::PATH)?;
+        if FileNode::of(&file)? != created {
+            return Err(NamingError::Replaced.into());
+        }
         // Some file systems have no permissions.
-        let _ = rustix::fs::chmodat(&directory, partial.as_slice(), mode, AtFlags::empty());
-        let renamed = rustix::fs::renameat(&directory, partial.as_slice(), &directory, name);
-        Ok(renamed?)
+        let _ = attributes::set_mode(&file, permissions.mode());
+        Ok(created.rename(directory, &partial, (name.as_bytes(), true))?)
     }
 
     fn remove(&self, index: usize) {

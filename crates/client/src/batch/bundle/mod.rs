@@ -232,7 +232,7 @@ async fn fetch(
     session: &mut dyn Storage,
     (spec, control): (&TransferSpec, &Arc<TransferControl>),
 ) -> Result<(TransferAttempt, Vec<BundleFailure>), CopyFailure> {
-    let target = LocalBundle::new(files.iter().map(|file| &file.destination))
+    let target = LocalBundle::new(&ctx.trees, files.iter().map(|file| &file.destination))
         .with_modes(modes(&ctx.options, files));
     let sink = BundleSink::new(members(files), target, ctx.options.sync_policy);
     let sink = Arc::new(sink);
@@ -260,7 +260,7 @@ async fn store(
     session: &mut dyn Storage,
     (spec, control): (&TransferSpec, &Arc<TransferControl>),
 ) -> Result<(TransferAttempt, Vec<BundleFailure>), CopyFailure> {
-    let opened = LocalBundle::new(files.iter().map(|file| &file.source));
+    let opened = LocalBundle::new(&ctx.trees, files.iter().map(|file| &file.source));
     let source = Arc::new(BundleSource::new(members(files), move |index| {
         opened.open_source(index)
     }));

@@ -16,10 +16,11 @@ use super::super::measurement::TransferMeasurement;
 use super::super::meter::{FileMeter, SafeByteCount};
 use super::super::plan::PlannedFile;
 use super::super::stream_plan::{CopyRange, StreamPlan, new_transfer_spec};
-use super::local_files::{LocalBundle, new_token};
+use super::local_files::LocalBundle;
 use super::members::{ServerEnd, local_failure, members, modes, server_of};
 use super::{MovedBundle, begin_together};
 use crate::location::StorageId;
+use crate::replacement::random_token;
 use crate::retry::RetryBudget;
 use crate::storage::capabilities::AvailableChecksums;
 use crate::storage::contract::Storage;
@@ -79,7 +80,8 @@ impl<'a> SeriesCopy<'a> {
             ServerEnd::Source => &file.destination,
             ServerEnd::Destination => &file.source,
         };
-        let local = LocalBundle::new(files.iter().map(here)).with_modes(modes(&ctx.options, files));
+        let local = LocalBundle::new(&ctx.trees, files.iter().map(here));
+        let local = local.with_modes(modes(&ctx.options, files));
         let policy = ctx.options.sync_policy;
         let sink = BundleSink::new(members.clone(), local.clone(), policy);
         Ok(Self {
@@ -184,7 +186,7 @@ impl<'a> SeriesCopy<'a> {
         let begun = begun.iter().filter(|index| !self.moved[**index]);
         let old = begun.map(|index| self.named[*index].partial.clone());
         self.stale.extend(old);
-        let token = new_token();
+        let token = random_token();
         for file in &mut self.named {
             file.partial = partial_path(&file.path, token, file.index);
         }

@@ -20,7 +20,8 @@ use crate::answers::SourceFacts;
 use crate::journal::CopyIdentity;
 use crate::location::StorageId;
 use crate::storage::capabilities::AvailableChecksums;
-use crate::storage::contract::{OpenSource, Storage};
+use crate::storage::contract::Storage;
+use crate::storage::open_source::OpenSource;
 use crate::verify::{ChecksumAbility, Verification, choose_verification};
 
 use repair::Repairs;
@@ -175,7 +176,7 @@ impl<'a> FileCopy<'a> {
             true => None,
             false => {
                 let mut storage = ctx.pool.acquire(&self.to).await?;
-                storage.write_target(item.destination.path())?
+                storage.write_target(item.destination.path()).await?
             }
         };
         let display_name = item.destination.display();
@@ -275,7 +276,9 @@ impl<'a> FileCopy<'a> {
                 Err(failure) => Err(failure),
             };
             let label = state.destination.after_verification(verified).await?;
-            self.check_source(state, sessions, check).await?;
+            let label = self
+                .confirm_source(state, sessions, (check, &source_checksums), label)
+                .await?;
             let kept = preserve::kept_of_file(&self.ctx.options, state.facts);
             let can_resend = !self.pipe_consumed;
             let to = &mut *sessions.to;
@@ -407,6 +410,10 @@ impl<'a> FileCopy<'a> {
                 None => state.facts.size,
             },
             modified: state.facts.modified.map(|t| t.0),
+            version: match &state.source {
+                Some(opened) => opened.version(),
+                None => state.facts.version.map(|version| format!("{version:x}")),
+            },
             part: state.range.part,
             in_order: stream_plan.in_order,
         };

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
+use data::store::root::FileChange;
 use proto::checksum::ChecksumAlgorithm;
-use proto::listing::ListedEntry;
 
 use super::super::stream_plan::offset_and_length;
 use super::moving::MoveResult;
 use super::{CopyState, FileCopy, StorageSessions};
 use crate::answers::SourceFacts;
-use crate::location::{Location, StorageId};
+use crate::location::Location;
 use crate::storage::capabilities::AvailableChecksums;
 use crate::storage::contract::Storage;
+use crate::storage::open_source::OpenSource;
 use crate::verify::{
     CONCURRENT_FROM, ChecksumComparison, ComparisonResult, Verification, checksum_local,
     choose_verification,
@@ -198,48 +199,71 @@ impl FileCopy<'_> {
     /// Local files are always checked, because that costs no round trip.
     pub(super) fn rechecks_source(&self, state: &CopyState<'_>, check: Verification) -> bool {
         if state.source_is_local() {
-            return !state.is_pipe() && self.from == StorageId::LocalFiles;
+            return !state.is_pipe();
         }
         let large = state.range.size.is_none_or(|size| size >= CONCURRENT_FROM);
         check != Verification::ByteCount && large && state.facts.size.is_some()
     }
 
-    /// Fails when the source changed since the copy began.
-    pub(super) async fn check_source(
+    /// Fails when the source changed since the copy began. `label`: the name of the comparison that was made. A local file of
+    /// which only attributes changed is compared once more. Returns the name of the last comparison.
+    pub(super) async fn confirm_source(
         &self,
-        state: &CopyState<'_>,
+        state: &mut CopyState<'_>,
         sessions: &mut StorageSessions,
-        check: Verification,
-    ) -> Result<(), CopyFailure> {
+        (check, checksums): (Verification, &AvailableChecksums),
+        mut label: String,
+    ) -> Result<String, CopyFailure> {
         if !self.rechecks_source(state, check) {
-            return Ok(());
+            return Ok(label);
         }
         let source = &self.item.source;
-        let now = sessions.from.stat(source.path()).await?;
-        if state.source_is_local() {
-            return match SourceFacts::from_entry(&now).is_same_content(&state.facts) {
-                true => Ok(()),
+        if !state.source_is_local() {
+            let now = sessions.from.stat(source.path()).await?;
+            let now = SourceFacts::from_entry(&now);
+            return match is_unchanged(state.facts, now, check.algorithm().is_some()) {
+                true => Ok(label),
                 false => Err(source_changed_failure(source)),
             };
         }
-        check_source_unchanged(source, state.facts, &now)
+        for _ in 0..MAX_LOOKS {
+            let opened = state.source.as_mut();
+            match opened.map_or(Ok(FileChange::None), OpenSource::change_since_last_look)? {
+                FileChange::None => return Ok(label),
+                FileChange::Content => break,
+                FileChange::Attributes => {}
+            }
+            // Nothing that is known of the source counts any more.
+            let unknown = MoveResult::default();
+            let request = (check, checksums);
+            label = match self.verify(state, sessions, request, &unknown).await? {
+                Verdict::Equal(label) => label,
+                Verdict::Different(_) => break,
+            };
+            if check.algorithm().is_none() {
+                self.ctx.warn(format!(
+                    "attributes of {} changed while it was copied; nothing shows whether its content did",
+                    source.display()
+                ));
+            }
+        }
+        Err(source_changed_failure(source))
     }
 }
 
-/// Fails when size or time of a remote source differ from those at planning time.
-fn check_source_unchanged(
-    source: &Location,
-    before: SourceFacts,
-    now: &ListedEntry,
-) -> Result<(), CopyFailure> {
-    let differs = |a: Option<i64>, b: Option<i64>| matches!((a, b), (Some(a), Some(b)) if a != b);
-    let time = |t: Option<proto::timestamp::Timestamp>| t.map(|t| t.0);
-    // Servers may omit either fact; a missing one is no sign of a change.
-    let size = before.size.zip(now.size).is_some_and(|(a, b)| a != b);
-    if size || differs(time(before.modified), time(now.modified)) {
-        return Err(source_changed_failure(source));
-    }
-    Ok(())
+/// Most times that a file is compared whose attributes keep changing.
+const MAX_LOOKS: u32 = 3;
+
+/// Whether a remote source is what it was at planning time. Servers may omit any fact; a missing one is no sign of a change.
+/// `has_checksum`: the bytes that arrived are known to be those of one version.
+fn is_unchanged(before: SourceFacts, now: SourceFacts, has_checksum: bool) -> bool {
+    let is_same = |before: Option<u64>, now: Option<u64>| {
+        before.zip(now).is_none_or(|(before, now)| before == now)
+    };
+    let time = |facts: SourceFacts| facts.modified.map(|time| time.0.cast_unsigned());
+    is_same(before.size, now.size)
+        && is_same(time(before), time(now))
+        && (has_checksum || is_same(before.version, now.version))
 }
 
 fn source_changed_failure(source: &Location) -> CopyFailure {
@@ -250,4 +274,40 @@ fn source_changed_failure(source: &Location) -> CopyFailure {
             source.display()
         ),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use proto::timestamp::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_remote_source_is_known_by_all_that_its_server_tells() {
+        let before = SourceFacts {
+            size: Some(5),
+            modified: Some(Timestamp(7)),
+            mode: None,
+            version: Some(1),
+        };
+        let with = |change: fn(&mut SourceFacts)| {
+            let mut now = before;
+            change(&mut now);
+            now
+        };
+        for (now, has_checksum, unchanged) in [
+            (before, false, true),
+            (SourceFacts::default(), false, true),
+            (with(|now| now.size = Some(6)), true, false),
+            (with(|now| now.modified = Some(Timestamp(8))), true, false),
+            (with(|now| now.version = Some(2)), false, false),
+            (with(|now| now.version = Some(2)), true, true),
+        ] {
+            assert_eq!(
+                is_unchanged(before, now, has_checksum),
+                unchanged,
+                "{now:?}"
+            );
+        }
+    }
 }

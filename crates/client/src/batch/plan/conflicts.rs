@@ -1,27 +1,31 @@
 //! Conflicts between the files of a plan: two sources for one destination, a destination that is
 //! the partial file or journal of another file, a destination that is also a source.
 //!
-//! Paths are compared as they are on disk: local directories by their canonical path with links to
-//! files followed, remote paths by server, account and path.
+//! Paths are compared as they are on disk: local directories by their canonical path, with links to
+//! files followed where a copy follows them, remote paths by server, account and path.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use super::copy_plan::CopyPlan;
 use super::entries::{PlannedEntry, PlannedFile};
 use super::paths::{normalized_components, trim_trailing_slashes};
 use super::reader::{NextEntry, PlanReader};
+use crate::local_trees::LocalTrees;
 use crate::location::{Location, Server};
 use crate::partial::{companion_names, is_unfinished};
 use crate::{CopyFailure, Exit};
 
 /// Refuses a plan with a conflict. The message names both files. The plan is complete; it is read from its journal several
 /// times, and only a hash of each name stands in memory.
-pub(crate) fn check_conflicts(plan: &CopyPlan) -> Result<(), CopyFailure> {
+/// `trees` says where links are followed.
+pub(crate) fn check_conflicts(plan: &CopyPlan, trees: &Arc<LocalTrees>) -> Result<(), CopyFailure> {
     let mut names = PlannedNames::default();
+    names.keys.trees = Arc::clone(trees);
     for_each_name(plan, |entry| names.add(entry))?;
     for_each_name(plan, |entry| names.check_against_all(plan, entry))
 }
@@ -209,6 +213,13 @@ pub(super) struct StreamedNames {
 }
 
 impl StreamedNames {
+    /// No names. `trees` says where links are followed.
+    pub(super) fn of(trees: &Arc<LocalTrees>) -> Self {
+        let mut names = Self::default();
+        names.keys.trees = Arc::clone(trees);
+        names
+    }
+
     /// Adds a directory to create.
     ///
     /// # Errors
@@ -359,6 +370,7 @@ struct PathKeyTable {
     hasher: RandomState,
     /// Local directories as written.
     directories: HashMap<PathBuf, LocalDirectory>,
+    trees: Arc<LocalTrees>,
 }
 
 impl PathKeyTable {
@@ -399,12 +411,9 @@ impl PathKeyTable {
                 return Some(self.directory_key(into_bytes(directory), name.as_bytes().to_vec()));
             }
         }
-        let link = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
-        let target = if link {
-            fs::canonicalize(path).ok()
-        } else {
-            None
-        };
+        let is_link = || fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
+        let follows = self.trees.follows(path) && is_link();
+        let target = follows.then(|| fs::canonicalize(path).ok()).flatten();
         let path = target.as_deref().unwrap_or(path);
         let name = match path.file_name() {
             Some(name) => name.as_bytes().to_vec(),

@@ -7,11 +7,10 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use data::store::durability::SyncPolicy;
 use tokio::sync::Notify;
 
 use super::paths::entry_path;
-use super::places::{self, EntryContent, PlanRoots, RecordedPlaces};
+use super::places::{self, EntryContent, PlanRoots, RecordedPlace, RecordedPlaces};
 use crate::answers::SourceFacts;
 use crate::batch::batch_journal::{BatchJournal, GroupPosition, MAX_TEXT, PlaceInRoot, PlanRecord};
 use crate::location::Location;
@@ -75,6 +74,8 @@ struct PlanState {
     ended: bool,
     /// The entries come from a listing of an earlier run.
     has_complete_listing: bool,
+    /// Its directories with their destinations.
+    earlier_trees: Vec<(Location, Location)>,
     /// An earlier run has copied files of this plan.
     has_done_files: bool,
     /// Hashes of what an earlier run, whose listing broke off, has done.
@@ -121,6 +122,11 @@ impl CopyPlan {
     /// Whether an earlier run has copied files, which this one does not look at.
     pub(crate) fn has_done_files(&self) -> bool {
         self.lock().has_done_files
+    }
+
+    /// The trees, and what becomes their copies, of the listing of an earlier run, if that is complete.
+    pub(crate) fn earlier_trees(&self) -> Vec<(Location, Location)> {
+        self.lock().earlier_trees.clone()
     }
 
     /// Begins a source and its destination.
@@ -259,9 +265,9 @@ impl CopyPlan {
         Ok((group, state.ended))
     }
 
-    /// The location of a root of the journal.
-    pub(super) fn root(&self, text: &[u8]) -> Option<Location> {
-        self.lock().roots.location(text)
+    /// The source and the destination of a top.
+    pub(super) fn locate(&self, here: &RecordedPlace<'_>) -> Option<(Location, Location)> {
+        here.locate(&self.lock().roots)
     }
 
     /// The first error of the journal since the last call.
@@ -410,6 +416,7 @@ impl PlanState {
         let mut recorded = RecordedPlaces::default();
         let (mut files, mut bytes, mut links) = (0, 0, 0);
         let mut all_known = true;
+        let mut trees = Vec::new();
         while let Some((records, next)) = self.journal.read_group(at)? {
             let mut number = at.entry;
             for record in records {
@@ -422,6 +429,10 @@ impl PlanState {
                 recorded.follow(&record);
                 if !record.is_entry() {
                     continue;
+                }
+                // The top of a tree comes before what is in it.
+                if matches!(&record, PlanRecord::NewDirectory { path, .. } if path.is_empty()) {
+                    trees.extend(recorded.here().and_then(|here| here.locate(&self.roots)));
                 }
                 match (self.journal.is_done(number), &record) {
                     (true, _) => {
@@ -447,6 +458,7 @@ impl PlanState {
         if self.journal.is_listed() && all_known {
             (self.files, self.bytes, self.links) = (files, bytes, links);
             (self.has_complete_listing, self.ended) = (true, true);
+            self.earlier_trees = trees;
             self.done_before = HashSet::new();
         } else {
             self.journal.append(&PlanRecord::Relist);
@@ -482,10 +494,4 @@ impl PlanState {
 
 fn read_failure(error: &io::Error) -> CopyFailure {
     CopyFailure::new(Exit::Local, format!("the batch journal: {error}"))
-}
-
-/// Whether what a run reports as done survives a power cut of this machine.
-pub(crate) fn is_durable(policy: SyncPolicy, destination: &Location) -> bool {
-    // A server reports what is stored by its own policy.
-    policy == SyncPolicy::File || matches!(destination, Location::Remote { .. })
 }

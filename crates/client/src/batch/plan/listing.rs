@@ -54,10 +54,15 @@ impl PlanFiller {
             ctx: Arc::clone(ctx),
             plan: Arc::clone(plan),
             totals: Arc::clone(totals),
-            streamed: streams.then(Mutex::default),
+            streamed: streams.then(|| Mutex::new(StreamedNames::of(&ctx.trees))),
             incomplete: AtomicBool::new(false),
             announced: Mutex::default(),
         }
+    }
+
+    /// See [`BatchContext::name_one_of_many`].
+    pub(crate) fn name_one_of_many(&self, at: &Location) {
+        self.ctx.name_one_of_many(at);
     }
 
     /// Begins a source and its destination.
@@ -248,7 +253,9 @@ pub(crate) async fn list_source(
     destination: &PlannedDestination,
 ) -> Result<(), CopyFailure> {
     let (ctx, plan) = (&filler.ctx, &filler.plan);
+    destination.name(ctx);
     if !found.is_directory {
+        ctx.name_one_of_many(&found.location);
         let target = destination.of_file(&found.location)?;
         let top = plan.add_top(&found.location, &target);
         return filler.add(&top, (b"", b""), NewEntry::File(found.facts));
@@ -259,6 +266,7 @@ pub(crate) async fn list_source(
         return Err(CopyFailure::new(Exit::Usage, message));
     }
     let top = plan.add_top(&found.location, &destination.of_tree(&found.location)?);
+    ctx.name_tree(&top.source, &top.destination);
     filler.add(&top, (b"", b""), NewEntry::Directory(found.facts))?;
     let visitor = Arc::new(TreeFiller {
         filler: Arc::clone(filler),

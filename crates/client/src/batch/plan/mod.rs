@@ -25,7 +25,7 @@ mod reader;
 mod selecting;
 
 pub(crate) use conflicts::check_conflicts;
-pub(crate) use copy_plan::{CopyPlan, NewEntry, PlanTop, is_durable};
+pub(crate) use copy_plan::{CopyPlan, NewEntry, PlanTop};
 pub(crate) use create::{make_directories, make_link, make_with_parents};
 pub(crate) use entries::{PlannedEntry, PlannedFile, PlannedHardLink, PlannedLink};
 pub(crate) use expand::{FoundSource, examine_source, is_directory};
@@ -34,7 +34,7 @@ pub(crate) use listing::{PlanFiller, list_source, list_sources, walk_tree};
 pub(crate) use name_pattern::NamePattern;
 pub(crate) use outline::{PlanOutline, PlannedDestination};
 pub(crate) use paths::{
-    is_inside, is_same_file, join_location, last_component, parents, trim_trailing_slashes,
+    is_inside, is_same_file, join_location, last_component, trim_trailing_slashes,
 };
 pub(crate) use reader::{NextEntry, PlanReader};
 pub(crate) use selecting::SelectedEntries;

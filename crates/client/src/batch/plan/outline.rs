@@ -57,6 +57,7 @@ impl PlanOutline {
                 match expand_source(ctx, source).await {
                     Ok(expanded) => {
                         for found in expanded {
+                            ctx.name_source(&found.location);
                             outline.add_source(found, source);
                         }
                     }
@@ -140,8 +141,15 @@ impl PlannedDestination {
         }
     }
 
+    /// Notes the directory that the user has named.
+    pub(crate) fn name(&self, ctx: &BatchContext) {
+        if let Self::Directory { at, .. } = self {
+            ctx.name_destination(at);
+        }
+    }
+
     /// The kind that an earlier run noted.
-    fn from_number(number: u8, at: &Location) -> Self {
+    pub(crate) fn from_number(number: u8, at: &Location) -> Self {
         let at = at.clone();
         match number {
             0 => Self::StandardOutput,

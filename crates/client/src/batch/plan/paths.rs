@@ -90,12 +90,6 @@ pub(crate) fn entry_path(directory: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The directories above a relative path.
-pub(crate) fn parents(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
-    slashes.map(|(at, _)| &path[..at])
-}
-
 /// Path components, with `.`, `..` and empty ones resolved.
 pub(super) fn normalized_components(path: &[u8]) -> Vec<&[u8]> {
     let mut parts: Vec<&[u8]> = Vec::new();

@@ -162,3 +162,14 @@ pub(super) struct RecordedPlace<'r> {
     pub(super) destination: (&'r [u8], &'r [u8]),
     pub(super) directory: &'r [u8],
 }
+
+impl RecordedPlace<'_> {
+    /// The source and the destination of the top. `None`: nothing is known of a root.
+    pub(super) fn locate(&self, roots: &PlanRoots) -> Option<(Location, Location)> {
+        let at = |(root, path): (&[u8], &[u8])| {
+            let root = roots.location(root)?;
+            Some(root.with_path(path.to_vec()))
+        };
+        Some((at(self.source)?, at(self.destination)?))
+    }
+}

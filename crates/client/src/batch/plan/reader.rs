@@ -76,7 +76,7 @@ impl PlanReader {
             };
             self.places.follow(&record);
             if matches!(record, PlanRecord::Top { .. }) {
-                self.tops = self.locate(plan);
+                self.tops = self.places.here().and_then(|here| plan.locate(&here));
             }
             if !record.is_entry() {
                 continue;
@@ -112,12 +112,6 @@ impl PlanReader {
                 NextEntry::Pending | NextEntry::End => return Ok(None),
             }
         }
-    }
-
-    fn locate(&self, plan: &CopyPlan) -> Option<(Location, Location)> {
-        let here = self.places.here()?;
-        let at = |(root, path): (&[u8], &[u8])| Some(plan.root(root)?.with_path(path.to_vec()));
-        Some((at(here.source)?, at(here.destination)?))
     }
 
     fn planned(&self, record: PlanRecord, entry: u32) -> Option<PlannedEntry> {

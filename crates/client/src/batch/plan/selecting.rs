@@ -4,9 +4,8 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 
-use super::paths::parents;
 use crate::answers::SourceFacts;
-use crate::tree::{TreeEntry, join_path};
+use crate::tree::{TreeEntry, join_path, parents};
 use crate::{CopyOptions, Selection};
 
 /// Decides about the entries of one tree.

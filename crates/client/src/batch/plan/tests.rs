@@ -43,7 +43,7 @@ async fn make_plan(
     let plan = Arc::new(CopyPlan::in_journal(BatchJournal::unnamed(), &[]).unwrap());
     let filler = Arc::new(PlanFiller::new(&ctx, &plan, &totals, false));
     list_sources(&filler, outline).await;
-    check_conflicts(&plan)?;
+    check_conflicts(&plan, &Arc::default())?;
     let mut read = ReadPlan::default();
     let mut reader = PlanReader::of(&plan);
     while let NextEntry::Entry(entry) = reader.next(&plan).unwrap() {
@@ -264,7 +264,7 @@ fn conflicts_between_remote_files_are_refused() {
         ),
         (&[("/a/x", "ftp://h/x")], &["ftp://h/x/"]),
     ] {
-        let failure = check_conflicts(&plan(items, directories)).unwrap_err();
+        let failure = check_conflicts(&plan(items, directories), &Arc::default()).unwrap_err();
         assert_eq!(failure.exit, Exit::Usage, "{items:?}");
         assert!(failure.message.contains("nothing was copied"), "{failure}");
     }
@@ -273,7 +273,7 @@ fn conflicts_between_remote_files_are_refused() {
         [("/a/x", "ftp://u@h/x"), ("/b/x", "ftp://v@h/x")],
         [("ftp://g/2", "ftp://h/1"), ("ftp://g/1", "ftp://h/2")],
     ] {
-        check_conflicts(&plan(&items, &[])).unwrap();
+        check_conflicts(&plan(&items, &[]), &Arc::default()).unwrap();
     }
 }
 
@@ -435,7 +435,7 @@ async fn a_plan_that_was_listed_but_not_checked_is_listed_again() {
         let plan = Arc::new(plan_at(&path, false));
         let filler = Arc::new(PlanFiller::new(&ctx, &plan, &Arc::default(), false));
         list_sources(&filler, outline.unwrap()).await;
-        check_conflicts(&plan).unwrap();
+        check_conflicts(&plan, &Arc::default()).unwrap();
         if accepted {
             filler.accept();
         }
@@ -460,9 +460,9 @@ fn a_file_in_conflict_with_one_that_an_earlier_run_has_copied_is_refused() {
     let plan = plan_at(&path, true);
     add(&plan, ("/from/a", "/to"), file());
     assert_eq!(plan.size().0, 0, "done");
-    check_conflicts(&plan).unwrap();
+    check_conflicts(&plan, &Arc::default()).unwrap();
     add(&plan, ("/from/b", "/to"), file());
-    let failure = check_conflicts(&plan).unwrap_err();
+    let failure = check_conflicts(&plan, &Arc::default()).unwrap_err();
     assert_eq!(failure.exit, Exit::Usage, "{failure}");
 }
 

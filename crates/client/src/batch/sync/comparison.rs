@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::index::{DestinationIndex, EntryThere};
+use super::same_tree::SameTreeWatch;
 use crate::answers::SourceFacts;
 use crate::batch::plan::{
     CopyPlan, HardLinkNames, NewEntry, PlanFiller, PlanTop, PlannedFile, SelectedEntries,
@@ -17,6 +18,8 @@ use crate::{CopyFailure, Exit};
 
 /// Adds the entries of the source that the destination lacks, or has otherwise, to a plan.
 pub(super) struct Comparison {
+    /// Sees the entries.
+    watch: Arc<SameTreeWatch>,
     filler: Arc<PlanFiller>,
     there: Arc<DestinationIndex>,
     top: PlanTop,
@@ -45,10 +48,11 @@ impl Comparison {
     pub(super) fn new(
         ctx: &Arc<BatchContext>,
         filler: &Arc<PlanFiller>,
-        there: &Arc<DestinationIndex>,
+        (there, watch): (&Arc<DestinationIndex>, &Arc<SameTreeWatch>),
         top: PlanTop,
     ) -> Self {
         Self {
+            watch: Arc::clone(watch),
             filler: Arc::clone(filler),
             there: Arc::clone(there),
             names: HardLinkNames::of(ctx, (&top.source, &top.destination)),
@@ -254,6 +258,7 @@ impl Comparison {
 
 impl TreeVisitor for Comparison {
     fn visit(&self, directory: &[u8], name: &[u8], entry: TreeEntry) -> Result<(), CopyFailure> {
+        self.watch.see_source(directory, name, &entry);
         // Also of entries that are left out of the copy: the source has them.
         let path = join_path(directory, name);
         let there = self.there.find_and_keep(&path);

@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 
-use super::index::DestinationIndex;
+use super::index::{DestinationIndex, unreadable};
 use crate::answers::SourceFacts;
-use crate::batch::plan::{CopyPlan, NextEntry, PlanReader, PlannedEntry, parents};
+use crate::batch::plan::{CopyPlan, NextEntry, PlanReader, PlannedEntry};
 use crate::location::Location;
 use crate::partial::is_unfinished;
-use crate::{CopyFailure, CopyOptions, Exit};
+use crate::tree::parents;
+use crate::{CopyFailure, CopyOptions};
 
 /// Goes through what is to be deleted. A directory stands for everything below it.
 pub(super) struct Extras<'a> {
@@ -43,10 +44,8 @@ impl<'a> Extras<'a> {
     /// `Local`: the list cannot be read.
     pub(super) fn next(&mut self) -> Result<Option<Location>, CopyFailure> {
         loop {
-            let next = self.reader.next(self.there.paths()).map_err(|error| {
-                let message = format!("the list of extra files cannot be read: {error}");
-                CopyFailure::new(Exit::Local, message)
-            })?;
+            let next = self.reader.next(self.there.paths());
+            let next = next.map_err(|error| unreadable(&error))?;
             let (at, is_extra) = match next {
                 NextEntry::Entry(PlannedEntry::Directory { at, .. }) => {
                     let is_extra = self.is_extra_directory(self.relative(&at));

@@ -3,17 +3,18 @@
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::CopyFailure;
 use proto::timestamp::Timestamp;
 
+use super::same_tree::SameTreeWatch;
 use crate::answers::SourceFacts;
 use crate::batch::lock;
-use crate::batch::plan::{CopyPlan, NewEntry, PlanTop, parents};
+use crate::batch::plan::{CopyPlan, NewEntry, NextEntry, PlanReader, PlanTop, PlannedEntry};
 use crate::location::Location;
 use crate::partial::is_unfinished;
-use crate::tree::{TreeEntry, TreeVisitor, join_path};
+use crate::tree::{TreeEntry, TreeVisitor, join_path, parents};
+use crate::{CopyFailure, Exit};
 
 /// An entry of the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,6 +108,8 @@ impl PackedEntries {
 
 /// The entries of the destination: 24 bytes of memory for each. All are added before the first is looked up.
 pub(super) struct DestinationIndex {
+    /// Sees the directories.
+    watch: Arc<SameTreeWatch>,
     entries: Mutex<PackedEntries>,
     hasher: RandomState,
     /// Their paths.
@@ -121,9 +124,15 @@ pub(super) struct DestinationIndex {
 
 impl DestinationIndex {
     /// An empty index of the tree `to`. With `keeps_paths` the paths are added to the plan `paths`.
-    pub(super) fn new(paths: CopyPlan, to: &Location, keeps_paths: bool) -> Self {
+    pub(super) fn new(
+        watch: &Arc<SameTreeWatch>,
+        paths: CopyPlan,
+        to: &Location,
+        keeps_paths: bool,
+    ) -> Self {
         let top = paths.add_top(to, to);
         Self {
+            watch: Arc::clone(watch),
             entries: Mutex::default(),
             hasher: RandomState::new(),
             paths,
@@ -156,10 +165,7 @@ impl DestinationIndex {
 
     /// Whether there is a directory at a relative path.
     pub(super) fn has_directory(&self, path: &[u8]) -> bool {
-        let mut entries = self.lock();
-        let position = entries.position(self.hasher.hash_one(path));
-        let found = position.and_then(|position| entries.entries.get(position));
-        found.is_some_and(|entry| entry.unpack() == EntryThere::Directory)
+        self.find(path) == Some(EntryThere::Directory)
     }
 
     /// Whether the source has a relative path, too, or may have it.
@@ -175,6 +181,51 @@ impl DestinationIndex {
         let mut entries = self.lock();
         let position = entries.position(self.hasher.hash_one(path));
         position.is_some_and(|position| entries.is_kept(position))
+    }
+
+    /// Visits each directory, but the top, in which all these relative paths are: files of these sizes, and directories. For
+    /// an index that keeps paths.
+    ///
+    /// # Errors
+    /// `Local`: the list cannot be read.
+    pub(super) fn visit_directories_with(
+        &self,
+        sample: &[(Vec<u8>, Option<u64>)],
+        mut visit: impl FnMut(&[u8]),
+    ) -> Result<(), CopyFailure> {
+        if sample.is_empty() {
+            return Ok(());
+        }
+        self.paths.end(true);
+        let mut reader = PlanReader::of(&self.paths);
+        let has = |path: Vec<u8>, size: Option<u64>| match (self.find(&path), size) {
+            (Some(EntryThere::Directory), None) => true,
+            (Some(EntryThere::File(there)), Some(size)) => there.size == Some(size),
+            _ => false,
+        };
+        loop {
+            match reader
+                .next(&self.paths)
+                .map_err(|error| unreadable(&error))?
+            {
+                NextEntry::Entry(PlannedEntry::Directory { at, .. }) => {
+                    let path = at.path().get(self.prefix()..).unwrap_or_default();
+                    let mut below = sample.iter();
+                    if below.all(|(name, size)| has(join_path(path, name), *size)) {
+                        visit(path);
+                    }
+                }
+                NextEntry::Entry(_) => {}
+                NextEntry::Pending | NextEntry::End => return Ok(()),
+            }
+        }
+    }
+
+    /// The entry at a relative path.
+    fn find(&self, path: &[u8]) -> Option<EntryThere> {
+        let mut entries = self.lock();
+        let position = entries.position(self.hasher.hash_one(path))?;
+        entries.entries.get(position).map(|entry| entry.unpack())
     }
 
     /// The hash by which contents of links are compared.
@@ -202,11 +253,20 @@ impl DestinationIndex {
     }
 }
 
+/// The failure of a list of extra files that cannot be read.
+pub(super) fn unreadable(error: &std::io::Error) -> CopyFailure {
+    let message = format!("the list of extra files cannot be read: {error}");
+    CopyFailure::new(Exit::Local, message)
+}
+
 impl TreeVisitor for DestinationIndex {
     fn visit(&self, directory: &[u8], name: &[u8], entry: TreeEntry) -> Result<(), CopyFailure> {
         let path = join_path(directory, name);
         let (there, new) = match entry {
-            TreeEntry::Directory(facts) => (EntryThere::Directory, NewEntry::Directory(facts)),
+            TreeEntry::Directory(facts) => {
+                self.watch.see_destination(&path, facts);
+                (EntryThere::Directory, NewEntry::Directory(facts))
+            }
             TreeEntry::File(facts) | TreeEntry::LinkedFile(facts, _) => {
                 (EntryThere::File(facts), NewEntry::File(facts))
             }

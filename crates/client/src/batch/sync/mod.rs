@@ -25,10 +25,12 @@ use crate::{
 mod comparison;
 mod extras;
 mod index;
+mod same_tree;
 
 use comparison::Comparison;
 use extras::Extras;
 use index::DestinationIndex;
+use same_tree::SameTreeWatch;
 
 /// Implementation of [`crate::sync`].
 pub(crate) async fn sync(
@@ -75,6 +77,8 @@ async fn compare_and_copy(
     (from, to): (&Location, &Location),
     totals: &Arc<Mutex<BatchTotals>>,
 ) -> Result<(), CopyFailure> {
+    ctx.name_source(from);
+    ctx.name_destination(to);
     // Both at the same time: they are usually on different machines.
     let (source, destination) =
         tokio::try_join!(directory_facts(ctx, from), directory_facts(ctx, to))?;
@@ -84,7 +88,10 @@ async fn compare_and_copy(
     };
     let plan = Arc::new(temporary_plan(&[from, to])?);
     let filler = Arc::new(PlanFiller::new(ctx, &plan, totals, false));
+    let watch = SameTreeWatch::new((from, source), (to, destination), options.delete)?;
+    let watch = Arc::new(watch);
     let there = Arc::new(DestinationIndex::new(
+        &watch,
         temporary_plan(&[to])?,
         to,
         options.delete,
@@ -100,7 +107,8 @@ async fn compare_and_copy(
     }
     let keeps_times =
         options.copy.preserve.times != PreservedTimes::None && keeps_times(ctx, to).await?;
-    let comparison = Comparison::new(ctx, &filler, &there, plan.add_top(from, to));
+    let top = plan.add_top(from, to);
+    let comparison = Comparison::new(ctx, &filler, (&there, &watch), top);
     let comparison = match options.checksum {
         true => comparison.by_checksum(temporary_plan(&[from, to])?),
         false => comparison.by_time(keeps_times),
@@ -112,16 +120,25 @@ async fn compare_and_copy(
     });
     comparison.add_top(source, destination.is_some())?;
     let visitor = Arc::clone(&comparison) as Arc<dyn TreeVisitor>;
-    walk_tree(ctx, (from, ctx.options.symlinks), visitor).await?;
+    watch.begin(ctx).await;
+    let walked = walk_tree(ctx, (from, ctx.options.symlinks), visitor).await;
+    // Also after a failure: the marker goes.
+    watch.end(ctx, &there).await?;
+    walked?;
     comparison.report_missing();
     compare_checksums(ctx, (from, to), &comparison).await?;
     filler.end();
-    check_conflicts(&plan).inspect_err(|failure| lock(totals).batch_refused(failure))?;
+    check_conflicts(&plan, &ctx.trees)
+        .inspect_err(|failure| lock(totals).batch_refused(failure))?;
     Box::pin(execute::execute(ctx, &plan, totals)).await;
     let guard = match (comparison.source_is_whole(), comparison.has_files()) {
         (false, _) => Some("a part of the source could not be listed"),
         (_, false) => Some("the source has no files; if that is right, use rm -r"),
         _ if lock(totals).has_failures() => Some("some files could not be copied"),
+        _ if !watch.is_certain() => Some(
+            "nothing shows that it is not the source itself: a test directory could not be made in it, or not be looked for \
+             in the source",
+        ),
         _ => None,
     };
     let deleted = delete_extras(ctx, (to, &there), guard, totals).await;

@@ -12,7 +12,7 @@ use crate::answers::SourceFacts;
 use crate::journal;
 use crate::location::StorageId;
 use crate::lock_file::LockFile;
-use crate::partial::{lock_remote_destination, partial_path, upload_journal_path};
+use crate::partial::{lock_remote_destination, partial_path, upload_journal};
 use crate::storage::capabilities::AvailableChecksums;
 use crate::storage::contract::Storage;
 use crate::transfer::TransferConfirmation;
@@ -270,8 +270,8 @@ impl<'a> StorageDestination<'a> {
         source: &str,
         size: Option<u64>,
     ) {
-        if let Some(path) = upload_journal_path(source, &item.destination.identity_key()) {
-            journal::remove_file_and_temporary(&path);
+        if let Some(journal) = upload_journal(source, &item.destination.identity_key()) {
+            journal::remove_file_and_temporary(&journal);
         }
         ctx.report_started(item, size, size.unwrap_or(0));
     }

@@ -11,7 +11,8 @@ use super::super::{BatchContext, PlannedFile, disk};
 use super::{MIN_RESUMABLE, StorageDestination, remote_file_facts};
 use crate::CopyFailure;
 use crate::journal::{self, CopyIdentity, StoredRanges};
-use crate::partial::upload_journal_path;
+use crate::local_name::{LocalName, own_user};
+use crate::partial::upload_journal;
 use crate::storage::capabilities::AvailableChecksums;
 use crate::storage::contract::Storage;
 use crate::transfer::TransferConfirmation;
@@ -40,20 +41,15 @@ impl StorageDestination<'_> {
             && self.partial_path.is_some()
             && self.can_resume;
         let size = identity.copy_length();
-        let journal = upload_journal_path(&identity.source, &identity.destination);
+        let name = upload_journal(&identity.source, &identity.destination);
         let mut partial_length = None;
-        let earlier = journal.as_deref().and_then(journal::load);
+        let journal = name.as_ref().map(|name| (name, own_user()));
+        let earlier = journal.and_then(|(name, owner)| journal::load(name, owner));
         self.server_refused |= resumes && earlier.is_some_and(|loaded| loaded.server_refused);
         if resumes {
             partial_length = self.partial_length(session).await?;
             self.state.safe = self
-                .usable_leftover(
-                    ctx,
-                    &identity,
-                    (partial_length, journal.as_deref()),
-                    source,
-                    session,
-                )
+                .usable_leftover(ctx, &identity, (partial_length, journal), source, session)
                 .await?;
         }
         self.state.resumed = !self.state.safe.is_empty();
@@ -65,8 +61,8 @@ impl StorageDestination<'_> {
             .resumed
             .then(|| StoredRanges::safe_only(self.state.safe.clone()));
         // Without a directory for it, the copy runs without a journal.
-        self.state.journal = match journal.filter(|_| self.can_resume) {
-            Some(path) => disk::upload_journal(path, identity, from).await?,
+        self.state.journal = match name.filter(|_| self.can_resume) {
+            Some(name) => disk::upload_journal(name, identity, from).await?,
             None => None,
         };
         if let Some(journal) = self.state.journal.as_mut().filter(|_| self.server_refused) {
@@ -212,7 +208,7 @@ impl StorageDestination<'_> {
         &self,
         ctx: &BatchContext,
         identity: &CopyIdentity,
-        (partial_length, journal): (Option<u64>, Option<&std::path::Path>),
+        (partial_length, journal): (Option<u64>, Option<(&LocalName, u32)>),
         (source, checksums): (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
         session: &mut dyn Storage,
     ) -> Result<RangeSet, CopyFailure> {

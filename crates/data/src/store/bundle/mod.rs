@@ -5,9 +5,7 @@
 //! the end.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::sync::Mutex;
 
 use proto::bundle::BundleFailure;
@@ -128,30 +126,6 @@ impl MemberFailures {
             reason: reason.clone(),
         };
         failures.iter().map(failure).collect()
-    }
-}
-
-/// Size and modification time of an open file; a write between two looks changes them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileState {
-    size: u64,
-    seconds: i64,
-    nanoseconds: i64,
-}
-
-impl FileState {
-    /// # Errors
-    /// It is no regular file.
-    fn of(file: &File) -> io::Result<Self> {
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::other("it is no regular file"));
-        }
-        Ok(Self {
-            size: metadata.len(),
-            seconds: metadata.mtime(),
-            nanoseconds: metadata.mtime_nsec(),
-        })
     }
 }
 

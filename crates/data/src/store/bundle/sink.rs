@@ -16,6 +16,7 @@ use super::{BundleLayout, BundleMember, MemberFailures};
 use crate::locks::lock;
 use crate::store::durability::SyncPolicy;
 use crate::store::modification_time::set_modified;
+use crate::store::naming::FileNode;
 use crate::store::{Sink, Source};
 
 /// From so many files on, one syncfs(2) costs less than an fsync(2) of each.
@@ -38,11 +39,11 @@ pub trait BundleTarget: Send + Sync {
     /// Those of the file system.
     fn open(&self, index: usize) -> io::Result<File>;
 
-    /// Gives a complete file its name.
+    /// Gives the complete file `created` its name, if its present name is still its own.
     ///
     /// # Errors
     /// As [`BundleTarget::create`].
-    fn put_in_place(&self, index: usize) -> io::Result<()>;
+    fn put_in_place(&self, index: usize, created: FileNode) -> io::Result<()>;
 
     /// Removes a file that gets no name. Errors are ignored: nobody could do more.
     fn remove(&self, index: usize);
@@ -68,11 +69,18 @@ enum MemberProgress {
     /// There is no file.
     Absent,
     /// The file lacks bytes.
-    Begun,
+    Begun(FileNode),
     /// The file has all bytes.
-    Written,
+    Written(FileNode),
     /// The file has its name.
     InPlace,
+}
+
+impl MemberProgress {
+    /// Whether there is a file that has no name yet.
+    fn is_unnamed(self) -> bool {
+        matches!(self, Self::Begun(_) | Self::Written(_))
+    }
 }
 
 #[derive(Debug)]
@@ -117,8 +125,7 @@ impl BundleSink {
     /// Forgets what was written of a file that is moved again from its first byte.
     pub fn begin_again(&self, index: usize) {
         lock(&self.begun).remove(&index);
-        let progress = self.progress_of(index);
-        if matches!(progress, MemberProgress::Begun | MemberProgress::Written) {
+        if self.progress_of(index).is_unnamed() {
             self.target.remove(index);
             self.set_progress(index, MemberProgress::Absent);
         }
@@ -134,9 +141,10 @@ impl BundleSink {
             if self.members[index].size == 0 {
                 return checksum_of_nothing();
             }
-            let is_written = lock(&self.progress)[index] == MemberProgress::Written;
-            let file = is_written.then(|| self.target.open(index))?;
-            checksum_of(file)
+            match self.progress_of(index) {
+                MemberProgress::Written(_) => checksum_of(self.target.open(index)),
+                _ => None,
+            }
         };
         (0..self.members.len()).map(checksum).collect()
     }
@@ -155,16 +163,15 @@ impl BundleSink {
         }
         self.sync_file_systems()?;
         for index in 0..self.members.len() {
-            let written = self.progress_of(index) == MemberProgress::Written;
             if self.failures.contains(index) {
                 continue;
             }
-            if !written {
+            let MemberProgress::Written(created) = self.progress_of(index) else {
                 let missing = io::Error::from(io::ErrorKind::UnexpectedEof);
                 self.failures.note(index, &missing);
                 continue;
-            }
-            let placed = self.target.put_in_place(index);
+            };
+            let placed = self.target.put_in_place(index, created);
             if placed.is_ok() {
                 self.set_progress(index, MemberProgress::InPlace);
             }
@@ -177,7 +184,7 @@ impl BundleSink {
 
     fn create(&self, index: usize) -> io::Result<File> {
         let file = self.target.create(index)?;
-        self.set_progress(index, MemberProgress::Begun);
+        self.set_progress(index, MemberProgress::Begun(FileNode::of(&file)?));
         // Also for few files: their names need it. Before the first byte, so that no error of the disk is missed.
         if self.policy == SyncPolicy::File {
             self.note_file_system(&file)?;
@@ -193,7 +200,7 @@ impl BundleSink {
         if self.policy == SyncPolicy::File && self.members.len() < SYNC_TOGETHER_FROM {
             file.sync_all()?;
         }
-        self.set_progress(index, MemberProgress::Written);
+        self.set_progress(index, MemberProgress::Written(FileNode::of(file)?));
         Ok(())
     }
 
@@ -279,7 +286,7 @@ impl Drop for BundleSink {
     fn drop(&mut self) {
         let progress = std::mem::take(&mut *lock(&self.progress));
         for (index, progress) in progress.into_iter().enumerate() {
-            if matches!(progress, MemberProgress::Begun | MemberProgress::Written) {
+            if progress.is_unnamed() {
                 self.target.remove(index);
             }
         }

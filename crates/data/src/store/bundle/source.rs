@@ -4,15 +4,17 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Mutex};
 
 use proto::bundle::BundleFailure;
+use proto::timestamp::Timestamp;
 
 use super::sums::checksum_of;
-use super::{BundleLayout, BundleMember, FileState, MemberFailures};
+use super::{BundleLayout, BundleMember, MemberFailures};
 use crate::locks::lock;
 use crate::store::Source;
+use crate::store::root::{FileChange, FileIdentity, file_clock};
 
 /// Opens a file of a bundle, by its position, to read it.
 type OpenMember = Box<dyn Fn(usize) -> io::Result<File> + Send + Sync>;
@@ -31,7 +33,7 @@ pub struct BundleSource {
 #[derive(Debug)]
 struct HalfRead {
     file: Arc<File>,
-    state: FileState,
+    identity: FileIdentity,
     /// Bytes not read yet.
     left: u64,
 }
@@ -84,28 +86,30 @@ impl BundleSource {
 
     /// The checksum of each file, read again ([`proto::bundle::CHECKSUM`]). `None`: it cannot be read as announced.
     pub fn checksums(&self) -> Vec<Option<String>> {
-        let checksum = |index: usize| {
-            let opened = self.open_as_announced(index);
-            checksum_of(opened.map(|(file, _)| file))
-        };
+        let checksum = |index: usize| checksum_of(self.open_as_announced(index));
         (0..self.members.len()).map(checksum).collect()
     }
 
-    fn open_as_announced(&self, index: usize) -> io::Result<(File, FileState)> {
+    fn open_as_announced(&self, index: usize) -> io::Result<File> {
         let file = (self.open)(index)?;
-        let state = FileState::of(&file)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::other("it is no regular file"));
+        }
         let member = self.members[index];
-        let same_time = member.modified.is_none_or(|time| time.0 == state.seconds);
-        if state.size != member.size || !same_time {
+        let is_same_time = |time: Timestamp| time.0 == metadata.mtime();
+        if metadata.len() != member.size || !member.modified.is_none_or(is_same_time) {
             return Err(io::Error::other("it has changed since it was listed"));
         }
-        Ok((file, state))
+        Ok(file)
     }
 
     fn read_whole(&self, index: usize, buffer: &mut [u8]) -> io::Result<()> {
-        let (file, state) = self.open_as_announced(index)?;
+        let file = self.open_as_announced(index)?;
+        let clock = file_clock();
+        let before = FileIdentity::of(&file)?;
         file.read_exact_at(buffer, 0)?;
-        require_unchanged(&file, state)
+        require_unchanged(&file, (before, before.detects_changes_since(clock)), buffer)
     }
 
     fn read_part(&self, index: usize, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
@@ -114,12 +118,11 @@ impl BundleSource {
             match begun.get(&index) {
                 Some(member) => Arc::clone(&member.file),
                 None => {
-                    let (file, state) = self.open_as_announced(index)?;
-                    let file = Arc::new(file);
+                    let file = Arc::new(self.open_as_announced(index)?);
                     let member = HalfRead {
+                        identity: FileIdentity::once_settled(&file)?,
                         file: Arc::clone(&file),
-                        state,
-                        left: state.size,
+                        left: self.members[index].size,
                     };
                     begun.insert(index, member);
                     file
@@ -135,19 +138,39 @@ impl BundleSource {
         if member.left > 0 {
             return Ok(());
         }
-        let state = member.state;
+        let before = member.identity;
         begun.remove(&index);
         drop(begun);
-        require_unchanged(&file, state)
+        match before.change_until(&FileIdentity::of(&file)?) {
+            FileChange::None => Ok(()),
+            // The bytes that were sent are gone, so that nothing can be compared. Alone, the file can.
+            FileChange::Attributes | FileChange::Content => Err(changed()),
+        }
     }
 }
 
-/// Fails if the file was written since `before`: what was read may be of two versions.
-fn require_unchanged(file: &File, before: FileState) -> io::Result<()> {
-    match FileState::of(file)? == before {
-        true => Ok(()),
-        false => Err(io::Error::other("it was changed while it was read")),
+/// Fails if `read` may be of two versions of the file, whose identity was `before`. `is_certain`: a change would show.
+fn require_unchanged(
+    file: &File,
+    (before, is_certain): (FileIdentity, bool),
+    read: &[u8],
+) -> io::Result<()> {
+    match before.change_until(&FileIdentity::of(file)?) {
+        FileChange::None if is_certain => return Ok(()),
+        FileChange::Content => return Err(changed()),
+        FileChange::None | FileChange::Attributes => {}
     }
+    // Bytes of two versions are not those that are there afterwards.
+    let mut again = vec![0; read.len()];
+    file.read_exact_at(&mut again, 0)?;
+    match again == read {
+        true => Ok(()),
+        false => Err(changed()),
+    }
+}
+
+fn changed() -> io::Error {
+    io::Error::other("it was changed while it was read")
 }
 
 impl std::fmt::Debug for BundleSource {
@@ -190,5 +213,26 @@ impl Source for BundleSource {
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_file_whose_attributes_alone_changed_while_it_was_read_is_looked_at_again() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(b"bytes", 0).unwrap();
+        let before = FileIdentity::once_settled(&file).unwrap();
+        file.set_permissions(Permissions::from_mode(0o640)).unwrap();
+        let check = |read: &[u8]| require_unchanged(&file, (before, true), read);
+        check(b"bytes").unwrap();
+        check(b"mixed").unwrap_err();
+        file.write_all_at(b"other", 0).unwrap();
+        check(b"other").unwrap_err();
     }
 }

@@ -1,9 +1,12 @@
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::store::durability::SyncPolicy;
+use crate::store::naming::FileNode;
 use crate::store::{Sink, Source};
 
 /// Files `0`, `1`, ... of a directory, written as `0.new`, ...
@@ -18,9 +21,11 @@ impl BundleTarget for Numbered {
         File::open(self.0.join(format!("{index}.new")))
     }
 
-    fn put_in_place(&self, index: usize) -> io::Result<()> {
-        let name = |suffix: &str| self.0.join(format!("{index}{suffix}"));
-        std::fs::rename(name(".new"), name(""))
+    fn put_in_place(&self, index: usize, created: FileNode) -> io::Result<()> {
+        let directory = File::open(&self.0)?;
+        let (from, to) = (format!("{index}.new"), index.to_string());
+        let renamed = created.rename(directory, from.as_bytes(), (to.as_bytes(), true));
+        Ok(renamed?)
     }
 
     fn remove(&self, index: usize) {
@@ -133,6 +138,27 @@ fn a_file_that_changes_while_it_is_read_is_named() {
     std::fs::write(from.path().join("0"), content(9, 3000)).unwrap();
     source.read_at(1500, &mut half).unwrap();
     assert_eq!(source.finish().len(), 1);
+}
+
+#[test]
+fn an_unfinished_file_that_was_swapped_gets_no_name() {
+    let to = tempfile::tempdir().unwrap();
+    let target = Numbered(to.path().to_owned());
+    let sink = BundleSink::new(members(&[10, 10, 10]), target, SyncPolicy::None);
+    sink.write_at(0, &[1; 30]).unwrap();
+    let at = |name: &str| to.path().join(name);
+    // Another file takes the place of one, and two of the bundle change places.
+    std::fs::write(at("foreign"), "0123456789").unwrap();
+    std::fs::rename(at("foreign"), at("0.new")).unwrap();
+    std::fs::rename(at("1.new"), at("kept")).unwrap();
+    std::fs::rename(at("2.new"), at("1.new")).unwrap();
+    std::fs::rename(at("kept"), at("2.new")).unwrap();
+    let failures = sink.finish().unwrap();
+    let failed: Vec<usize> = failures.iter().map(|failure| failure.index).collect();
+    assert_eq!(failed, [0, 1, 2]);
+    for name in ["0", "1", "2"] {
+        assert!(!at(name).exists(), "{name}");
+    }
 }
 
 #[test]

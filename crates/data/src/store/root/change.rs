@@ -1,16 +1,18 @@
 //! Changes of names and attributes, and forcing names to disk.
 
 use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use proto::path::VPath;
 use proto::timestamp::Timestamp;
-use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::{Root, StoreError, id_names};
+use crate::store::attributes;
 use crate::store::durability::sync_names;
 use crate::store::modification_time;
+use crate::store::naming::FileNode;
 
 impl Root {
     /// Makes a directory (mode 0777 less the umask, or as the [`super::CreationRules`] say). The root exists:
@@ -54,6 +56,30 @@ impl Root {
             .map_err(|errno| failed(from, errno))
     }
 
+    /// Gives the file `from`, whose device and inode numbers are `inode`, the permission bits of the one that it is to
+    /// replace: see [`FileNode::take_over_mode`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn take_over_mode(
+        &self,
+        inode: (u64, u64),
+        from: &VPath,
+        to: &VPath,
+    ) -> Result<(), StoreError> {
+        let taken = || {
+            let (source, target) = (self.parent_of(from)?, self.parent_of(to)?);
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let file = rustix::fs::openat(&source, from.name(), flags, Mode::empty())?;
+            let node = FileNode::of(&file)?;
+            match node.inode() == inode {
+                true => node.take_over_mode((source, from.name()), (target, to.name())),
+                false => Err(Errno::NOENT),
+            }
+        };
+        taken().map_err(|errno| StoreError::new("change mode of", from, errno))
+    }
+
     /// Renames a file to a name that nothing has; otherwise EEXIST. A file system that cannot check
     /// this in one step refuses with EINVAL (renameat2(2)).
     pub fn rename_to_new_name(&self, from: &VPath, to: &VPath) -> Result<(), StoreError> {
@@ -84,15 +110,7 @@ impl Root {
             if mode & 0o4000 != 0 || (mode & 0o2000 != 0 && kind != FileType::Directory) {
                 return Err(Errno::PERM);
             }
-            // fchmod(2) refuses a descriptor opened with O_PATH; its entry in /proc leads to the
-            // same file.
-            let entry = format!("/proc/self/fd/{}", target.as_raw_fd());
-            let mode = Mode::from_raw_mode(mode & 0o7777);
-            match rustix::fs::chmodat(CWD, entry, mode, AtFlags::empty()) {
-                // The file is open, so /proc is missing.
-                Err(Errno::NOENT) => Err(Errno::NOSYS),
-                result => result,
-            }
+            attributes::set_mode(target, mode)
         })
     }
 

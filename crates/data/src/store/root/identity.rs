@@ -1,9 +1,10 @@
 //! Detects whether a file has changed.
 
-use std::fs::File;
+use std::os::fd::AsFd;
+use std::time::Duration;
 
 use proto::path::VPath;
-use rustix::fs::{AtFlags, Stat};
+use rustix::fs::Stat;
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -23,10 +24,56 @@ pub struct FileIdentity {
     pub changed: (i64, u64),
 }
 
+/// The change of a file between two looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileChange {
+    /// Nothing, as far as the first identity shows every change.
+    None,
+    /// The change time alone: its mode, owner or names, or its content by one who has set the modification time back.
+    Attributes,
+    /// Its content, or it is another file.
+    Content,
+}
+
+/// Longest wait for the next tick of the clock of file timestamps.
+const MAX_TICK_WAIT: Duration = Duration::from_millis(20);
+
 impl FileIdentity {
     /// The identity of an open file.
-    pub fn of(file: &File) -> std::io::Result<Self> {
+    ///
+    /// # Errors
+    /// Those of fstat(2).
+    pub fn of(file: impl AsFd) -> std::io::Result<Self> {
         Ok(Self::from_stat(&rustix::fs::fstat(file)?))
+    }
+
+    /// The identity of an open file, once every later change of content changes it. Blocks for some milliseconds if the file
+    /// was changed just now; where its timestamps are those of another machine, whose clock is ahead, it may be too early.
+    ///
+    /// # Errors
+    /// Those of fstat(2).
+    pub fn once_settled(file: impl AsFd) -> std::io::Result<Self> {
+        let begin = std::time::Instant::now();
+        loop {
+            let clock = file_clock();
+            let identity = Self::of(&file)?;
+            if identity.detects_changes_since(clock) || begin.elapsed() >= MAX_TICK_WAIT {
+                return Ok(identity);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// The change of the file since this look, if `now` is a later one.
+    pub fn change_until(&self, now: &Self) -> FileChange {
+        let content = |look: &Self| (look.inode, look.size, look.modified);
+        if content(self) != content(now) {
+            FileChange::Content
+        } else if self.changed != now.changed {
+            FileChange::Attributes
+        } else {
+            FileChange::None
+        }
     }
 
     /// Whether every later change of content changes the identity, if `clock` is [`file_clock`] now
@@ -34,13 +81,6 @@ impl FileIdentity {
     /// before 6.13, and file systems without multigrain timestamps); one in a later tick cannot.
     pub fn detects_changes_since(&self, clock: (i64, u64)) -> bool {
         clock > self.changed
-    }
-
-    /// Whether both are states of one file between which no write is known: size and modification time are the same. The
-    /// time of the last change also follows changes of names and rights, which are none of the content.
-    pub fn has_content_of(&self, other: &Self) -> bool {
-        let content = |file: &Self| (file.inode, file.size, file.modified);
-        content(self) == content(other)
     }
 
     fn from_stat(stat: &Stat) -> Self {
@@ -62,22 +102,41 @@ pub fn file_clock() -> (i64, u64) {
 }
 
 impl Root {
-    /// The identity of what has the name `path` itself: a link is not followed.
-    ///
-    /// # Errors
-    /// Nothing has this name.
-    pub fn identity_of_name(&self, path: &VPath) -> Result<FileIdentity, StoreError> {
-        self.at_parent("look at", path, |parent, name| {
-            rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
-        })
-        .map(|stat| FileIdentity::from_stat(&stat))
-    }
-
     /// The identity of the file that `path` leads to, following links.
     pub fn identity(&self, path: &VPath) -> Result<FileIdentity, StoreError> {
         self.locate(path)
             .and_then(rustix::fs::fstat)
             .map(|stat| FileIdentity::from_stat(&stat))
             .map_err(|errno: Errno| StoreError::new("look at", path, errno))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File, Permissions};
+    use std::os::unix::fs::{FileExt, PermissionsExt};
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn a_rewrite_within_a_second_is_a_change_of_content_and_a_chmod_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        fs::write(&path, "one").unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        file.set_modified(time).unwrap();
+        let before = FileIdentity::once_settled(&file).unwrap();
+        let change = || before.change_until(&FileIdentity::of(&file).unwrap());
+        assert_eq!(change(), FileChange::None);
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        assert_eq!(change(), FileChange::Attributes);
+        // One who sets the time back, too, is not told from that.
+        file.write_all_at(b"two", 0).unwrap();
+        file.set_modified(time).unwrap();
+        assert_eq!(change(), FileChange::Attributes);
+        file.set_modified(time + Duration::from_nanos(1)).unwrap();
+        assert_eq!(change(), FileChange::Content);
     }
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 
 use proto::path::VPath;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::open::SAFE_FLAGS;
@@ -80,28 +80,5 @@ impl Root {
             return Err(failed(errno));
         }
         Ok(file.into())
-    }
-
-    /// Gives the file `name` of `directory` the name of `path`, whose directory it is. With `replaces`, as
-    /// [`Root::rename`], otherwise as [`Root::rename_to_new_name`].
-    ///
-    /// # Errors
-    /// As these.
-    pub fn rename_in(
-        &self,
-        directory: impl AsFd,
-        name: &[u8],
-        (path, replaces): (&VPath, bool),
-    ) -> Result<(), StoreError> {
-        let directory = directory.as_fd();
-        // The last component is never followed, so a link is renamed itself.
-        let renamed = match replaces {
-            true => rustix::fs::renameat(directory, name, directory, path.name()),
-            false => {
-                let flags = RenameFlags::NOREPLACE;
-                rustix::fs::renameat_with(directory, name, directory, path.name(), flags)
-            }
-        };
-        renamed.map_err(|errno| StoreError::new("rename", path, errno))
     }
 }

@@ -21,6 +21,17 @@ const BATCH_SIZE: usize = 1 << 20;
 pub(super) const BATCH_SIZE_BELOW: usize = BATCH_SIZE / 4;
 
 impl Root {
+    /// Opens the root itself, to read its names.
+    ///
+    /// # Errors
+    /// It may not be read.
+    pub fn open_top(&self) -> Result<OwnedFd, StoreError> {
+        let top = VPath::root();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        self.resolve(&top, flags, Mode::empty())
+            .map_err(|errno| StoreError::new("list", &top, errno))
+    }
+
     /// Checks that the directory may be entered.
     pub fn enter(&self, path: &VPath) -> Result<(), StoreError> {
         // For the final `.` the kernel checks search permission on the directory itself.

@@ -4,6 +4,9 @@
 //! RESOLVE_NO_MAGICLINKS): `..` and symbolic links cannot leave it, even if they change meanwhile.
 //! Operations on names use the descriptor of the parent directory and a last component, which is
 //! never followed.
+//!
+//! A client's own trees are roots, too ([`Root::open_tree`]): what others who may write in a tree put there meanwhile leads
+//! nowhere else.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,6 +17,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 mod change;
+mod components;
 mod creation;
 mod directory_names;
 mod entry;
@@ -32,8 +36,9 @@ mod tests;
 
 pub use creation::CreationRules;
 pub use error::StoreError;
-pub use identity::{FileIdentity, file_clock};
+pub use identity::{FileChange, FileIdentity, file_clock};
 pub use open::WritableFile;
+pub use remove::remove_tree_in;
 pub use usage::TreeUsage;
 
 /// Levels of directories that a recursive operation enters. Each level holds a descriptor.
@@ -46,6 +51,8 @@ pub struct Root {
     dir: Arc<OwnedFd>,
     path: PathBuf,
     follows_links: bool,
+    /// `false`: links are not followed, and paths are opened component by component.
+    has_openat2: bool,
     creation: CreationRules,
 }
 
@@ -103,8 +110,34 @@ impl Root {
                 dir: Arc::new(dir),
                 path: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
                 follows_links: true,
+                has_openat2: true,
                 creation: CreationRules::default(),
             }),
+        }
+    }
+
+    /// Opens the directory `path` as the root of a tree in which no symbolic link is followed. Links in `path` itself are.
+    /// Also for kernels without openat2(2).
+    ///
+    /// # Errors
+    /// Those of openat(2).
+    pub fn open_tree(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
+        Ok(Self::of_tree(dir, path))
+    }
+
+    /// The same for a directory that is open.
+    pub fn of_tree(dir: OwnedFd, path: &Path) -> Self {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let tried = rustix::fs::openat2(&dir, c".", flags, Mode::empty(), ResolveFlags::BENEATH);
+        Self {
+            dir: Arc::new(dir),
+            path: path.to_owned(),
+            follows_links: false,
+            // A seccomp filter of an older container runtime returns EPERM.
+            has_openat2: !matches!(tried, Err(Errno::NOSYS | Errno::PERM)),
+            creation: CreationRules::default(),
         }
     }
 
@@ -143,6 +176,7 @@ impl Root {
                 dir: Arc::new(dir),
                 path,
                 follows_links: true,
+                has_openat2: true,
                 creation: CreationRules::default(),
             }),
             Err(Errno::LOOP) => Err(RootError::Link { path }),
@@ -166,6 +200,7 @@ impl Root {
             dir: Arc::new(self.dir.try_clone()?),
             path: self.path.clone(),
             follows_links: false,
+            has_openat2: self.has_openat2,
             creation: self.creation,
         })
     }
@@ -177,6 +212,7 @@ impl Root {
             dir: Arc::clone(&self.dir),
             path: self.path.clone(),
             follows_links: self.follows_links,
+            has_openat2: self.has_openat2,
             creation: rules,
         }
     }

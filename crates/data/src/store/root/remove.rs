@@ -1,7 +1,7 @@
 //! Removes a tree by descriptors from the top down: a directory that is replaced by a symbolic link
 //! meanwhile is not followed.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use proto::path::VPath;
 use rustix::fs::AtFlags;
@@ -26,13 +26,20 @@ impl Root {
     /// bounded number at a time; after 20 million names, which other processes may add meanwhile:
     /// ENOTEMPTY, and another call continues.
     pub fn remove_tree(&self, path: &VPath) -> Result<(), StoreError> {
-        self.at_parent("remove", path, |parent, name| {
-            // unlink(2) of a directory is EISDIR on Linux, so one call distinguishes both kinds.
-            match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
-                Err(Errno::ISDIR) => remove_directory(parent, name, BATCH_SIZE_BELOW, MAX_NAMES),
-                result => result,
-            }
-        })
+        self.at_parent("remove", path, |parent, name| remove_tree_in(parent, name))
+    }
+}
+
+/// As [`Root::remove_tree`], of the name `name` in an open directory.
+///
+/// # Errors
+/// As there.
+pub fn remove_tree_in(parent: impl AsFd, name: &[u8]) -> Result<(), Errno> {
+    let parent = parent.as_fd();
+    // unlink(2) of a directory is EISDIR on Linux, so one call distinguishes both kinds.
+    match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
+        Err(Errno::ISDIR) => remove_directory(parent, name, BATCH_SIZE_BELOW, MAX_NAMES),
+        result => result,
     }
 }
 
@@ -48,7 +55,7 @@ struct RemovalLevel {
 }
 
 impl RemovalLevel {
-    fn open(parent: &OwnedFd, name: &[u8], batch: usize) -> Result<Self, Errno> {
+    fn open(parent: impl AsFd, name: &[u8], batch: usize) -> Result<Self, Errno> {
         let dir = subdirectory(parent, name)?;
         let names = DirectoryNames::read(&dir, batch)?;
         Ok(Self {
@@ -75,7 +82,7 @@ impl RemovalLevel {
 /// Removes the directory `name` of `parent`. `batch` is the memory for the names of one directory,
 /// bytes; `max_names` is the number of names below it to remove.
 fn remove_directory(
-    parent: &OwnedFd,
+    parent: BorrowedFd<'_>,
     name: &[u8],
     batch: usize,
     mut max_names: u64,
@@ -84,7 +91,7 @@ fn remove_directory(
     let mut level = RemovalLevel::open(parent, name, batch)?;
     loop {
         let Some(name) = level.names.next().transpose()? else {
-            let holder = parents.last().map_or(parent, |level| &level.dir);
+            let holder = parents.last().map_or(parent, |level| level.dir.as_fd());
             match rustix::fs::unlinkat(holder, &*level.name, AtFlags::REMOVEDIR) {
                 // Entries were added or skipped; another pass may find them.
                 Err(Errno::NOTEMPTY | Errno::EXIST) => {
@@ -150,8 +157,8 @@ mod tests {
                 }
                 symlink(outside.path(), path.join("link")).unwrap();
             }
-            let parent = File::open(dir.path()).unwrap().into();
-            remove_directory(&parent, b"tree", batch, MAX_NAMES).unwrap();
+            let parent = File::open(dir.path()).unwrap();
+            remove_directory(parent.as_fd(), b"tree", batch, MAX_NAMES).unwrap();
             assert!(!tree.exists());
             assert!(
                 outside.path().join("kept").exists(),
@@ -170,8 +177,9 @@ mod tests {
                 File::create(path.join(format!("{n}"))).unwrap();
             }
         }
-        let parent: OwnedFd = File::open(dir.path()).unwrap().into();
-        let remove = |max_names| remove_directory(&parent, b"tree", BATCH_SIZE_BELOW, max_names);
+        let parent = File::open(dir.path()).unwrap();
+        let remove =
+            |max_names| remove_directory(parent.as_fd(), b"tree", BATCH_SIZE_BELOW, max_names);
         assert_eq!(remove(11), Err(Errno::NOTEMPTY));
         assert_eq!(remove(8), Err(Errno::NOTEMPTY));
         remove(20).unwrap();
@@ -182,7 +190,7 @@ mod tests {
     fn skipped_names_are_found_in_another_pass() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("d")).unwrap();
-        let parent = File::open(dir.path()).unwrap().into();
+        let parent = File::open(dir.path()).unwrap();
         let mut level = RemovalLevel::open(&parent, b"d", 100).unwrap();
         File::create(dir.path().join("d/late")).unwrap();
         assert!(level.names.next().is_none());

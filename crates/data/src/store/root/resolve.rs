@@ -6,6 +6,7 @@ use proto::path::VPath;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use super::components::open_without_links;
 use super::{Root, StoreError};
 
 /// Attempts of a lookup while directories are renamed (EAGAIN, openat2(2)).
@@ -28,12 +29,31 @@ impl Root {
             path.relative()
         };
         let flags = flags | OFlags::CLOEXEC;
+        if !self.has_openat2 {
+            return open_without_links(&self.dir, relative, flags, mode);
+        }
         let resolve = match self.follows_links {
             true => RESOLVE_FLAGS,
             false => RESOLVE_FLAGS.union(ResolveFlags::NO_SYMLINKS),
         };
         // EAGAIN: a component was renamed during the lookup (openat2(2)).
         retry_lookup(|| rustix::fs::openat2(&self.dir, relative, flags, mode, resolve))
+    }
+
+    /// Whether the symbolic link content `target`, in the directory `directory`, leads to a place inside this root, as far as
+    /// it leads anywhere yet. The kernel follows what links are on the way.
+    pub fn holds_target(&self, directory: &VPath, target: &[u8]) -> bool {
+        let path = [directory.relative(), target].join(&b'/');
+        let path = path.strip_prefix(b"/").unwrap_or(&path);
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let found =
+            retry_lookup(|| rustix::fs::openat2(&self.dir, path, flags, Mode::empty(), resolve));
+        match found {
+            Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => !target.starts_with(b"/"),
+            // Only the text of the link is known then.
+            Err(_) => !self.has_openat2,
+        }
     }
 
     /// A descriptor that names the file without opening it (O_PATH).

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use data::recv::ReceivePlan;
 use data::send::SendPlan;
 use data::store::bundle::{BundleMember, BundleSink, BundleSource, BundleTarget, OpenDirectories};
-use data::store::root::{FileIdentity, Root, TreeUsage};
+use data::store::naming::{FileNode, NamingError};
+use data::store::root::{Root, StoreError, TreeUsage};
 use proto::bundle::{
     BundleFailure, BundleFile, BundleOutcome, BundleProof, CHECKSUM, partial_name,
 };
@@ -19,7 +20,6 @@ use proto::ranges::RangeSet;
 use proto::server::{FileError, FileErrorKind};
 
 use crate::files::quota::member::MemberCharge;
-use crate::files::uploads::Inode;
 use crate::files::{Access, PathRights, SessionFiles, SessionQuota};
 
 /// Largest bundle whose files are read again to find those that arrived wrong, bytes.
@@ -132,7 +132,6 @@ impl SessionFiles {
             quota: self.quota.clone(),
             sizes: files.iter().map(|file| file.size).collect(),
             charges: Mutex::default(),
-            inodes: Mutex::default(),
             rights: self.paths.clone(),
             paths: paths_of(files),
             directories: OpenDirectories::default(),
@@ -267,8 +266,6 @@ struct RootedBundle {
     sizes: Vec<u64>,
     /// Charges to the quota of the files that have no name yet.
     charges: Mutex<HashMap<usize, MemberCharge>>,
-    /// The files that were created, by which they are known under their names.
-    inodes: Mutex<HashMap<usize, Inode>>,
     paths: Vec<VPath>,
     directories: OpenDirectories,
     token: u64,
@@ -311,19 +308,6 @@ impl RootedBundle {
         Ok(())
     }
 
-    /// Fails if a name is not that of the file that was created.
-    fn require_own(&self, index: usize, name: &VPath) -> io::Result<()> {
-        let there = self.root.identity_of_name(name).ok();
-        match there.map(|there| there.inode) == self.inodes().get(&index).copied() {
-            true => Ok(()),
-            false => Err(io::Error::other("it was replaced while it was stored")),
-        }
-    }
-
-    fn inodes(&self) -> MutexGuard<'_, HashMap<usize, Inode>> {
-        self.inodes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn charges(&self) -> MutexGuard<'_, HashMap<usize, MemberCharge>> {
         self.charges.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -332,12 +316,17 @@ impl RootedBundle {
 impl BundleTarget for RootedBundle {
     fn create(&self, index: usize) -> io::Result<File> {
         let path = &self.paths[index];
+        // No command could name such a file again.
+        if path.name().iter().any(|byte| matches!(byte, b'\r' | b'\n')) {
+            return Err(io::Error::other(
+                "FTP cannot carry a name with a line break",
+            ));
+        }
         self.rights.check(Access::Create, path).map_err(refused)?;
         let partial = partial_name(self.token, index);
         let directory = self.directory(index)?;
         let created = self.root.open_new_in(directory, path, &partial);
         let file = created.map_err(|error| refused(FileError::from(error)))?;
-        self.inodes().insert(index, FileIdentity::of(&file)?.inode);
         match self.charge(index, &file) {
             Ok(()) => Ok(file),
             Err(error) => {
@@ -352,18 +341,20 @@ impl BundleTarget for RootedBundle {
         opened.map_err(|error| refused(FileError::from(error)))
     }
 
-    fn put_in_place(&self, index: usize) -> io::Result<()> {
+    fn put_in_place(&self, index: usize, created: FileNode) -> io::Result<()> {
         let (partial, path) = (partial_name(self.token, index), &self.paths[index]);
         // A token may have expired since the file was created.
         self.rights.check(Access::Create, path).map_err(refused)?;
-        let to = (path, self.rights.may_overwrite(path));
+        let to = (path.name(), self.rights.may_overwrite(path));
         let directory = self.directory(index)?;
-        // Whoever may write in the directory can put another file in the place of this one, also between these steps.
         let rename = || {
-            self.require_own(index, &self.partial(index)?)?;
-            let renamed = self.root.rename_in(directory, &partial, to);
-            renamed.map_err(|error| refused(FileError::from(error)))?;
-            self.require_own(index, path)
+            let renamed = created.rename(directory, &partial, to);
+            renamed.map_err(|error| match error {
+                NamingError::System(errno) => {
+                    refused(StoreError::from_io("rename", path, &errno.into()).into())
+                }
+                other => other.into(),
+            })
         };
         let charge = self.charges().remove(&index);
         let Some(charge) = charge else {

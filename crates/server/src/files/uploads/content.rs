@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use data::store::root::FileIdentity;
+use data::store::root::{FileChange, FileIdentity};
 
 use super::{Inode, Uploader};
 
@@ -60,7 +60,7 @@ impl StoredContents {
         let mut state = content.state();
         let left = state.left.take();
         state.stores += 1;
-        let is_intact = left.is_none_or(|left| left.has_content_of(before));
+        let is_intact = left.is_none_or(|left| left.change_until(before) != FileChange::Content);
         if keeps == KeptContent::Nothing {
             state.owner = by.cloned();
         } else if !is_intact || state.owner.as_ref() != by {
@@ -200,7 +200,9 @@ impl LastUpload {
             return false;
         }
         let state = content.state();
-        let is_as_left = state.left.is_some_and(|left| left.has_content_of(now));
+        let is_as_left = state
+            .left
+            .is_some_and(|left| left.change_until(now) != FileChange::Content);
         state.owner.as_ref() != Some(&upload.by) || !is_as_left
     }
 

@@ -1,5 +1,6 @@
 //! The copy engine over in-memory storages with injected faults.
 
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::Mutex;
 
@@ -276,7 +277,9 @@ async fn a_local_copy_is_resumed_verified_and_keeps_the_modification_time() {
     // State left by a killed run: correct bytes, then wrong ones.
     let mut leftover = bytes[..6 << 20].to_vec();
     leftover[5 << 20..].fill(0);
-    std::fs::write(dir.path().join("to.longhaul-partial"), &leftover).unwrap();
+    let partial = dir.path().join("to.longhaul-partial");
+    std::fs::write(&partial, &leftover).unwrap();
+    std::fs::set_permissions(&partial, PermissionsExt::from_mode(0o600)).unwrap();
     let resuming = CopyOptions {
         resume: true,
         ..options()

@@ -1,6 +1,7 @@
 //! Files of an open directory.
 
 use super::*;
+use crate::store::naming::{FileNode, NamingError};
 
 #[test]
 fn only_regular_files_of_a_directory_are_opened_and_links_lead_nowhere_else() {
@@ -47,11 +48,12 @@ fn a_new_file_of_a_directory_gets_a_name_that_is_taken_only_if_it_may_replace() 
     let taken = v("/d/taken");
     let directory = tree.root.open_parent(&taken).unwrap();
     let create = || tree.root.open_new_in(&directory, &taken, b"new");
-    create().unwrap().write_all(b"new").unwrap();
+    let mut new = create().unwrap();
+    new.write_all(b"new").unwrap();
     create().unwrap_err();
-    let rename = |replaces| tree.root.rename_in(&directory, b"new", (&taken, replaces));
-    let kind = rename(false).unwrap_err().kind();
-    assert_eq!(kind, FileErrorKind::Exists);
+    let node = FileNode::of(&new).unwrap();
+    let rename = |replaces| node.rename(&directory, b"new", (taken.name(), replaces));
+    assert_eq!(rename(false), Err(NamingError::System(Errno::EXIST)));
     let content = || fs::read_to_string(tree.host("jail/d/taken")).unwrap();
     assert_eq!(content(), "old");
     rename(true).unwrap();

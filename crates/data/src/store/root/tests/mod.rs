@@ -18,6 +18,7 @@ mod confinement;
 mod creation;
 mod in_directory;
 mod listing;
+mod trees;
 
 /// A root with a secret file beside it.
 struct JailTree {
@@ -291,7 +292,7 @@ fn the_identity_detects_changes_of_content() {
     tree.file("f", "123");
     let before = tree.root.identity(&v("f")).unwrap();
     assert_eq!(
-        FileIdentity::of(&tree.root.open_read(&v("f")).unwrap()).unwrap(),
+        FileIdentity::of(tree.root.open_read(&v("f")).unwrap()).unwrap(),
         before
     );
     while !before.detects_changes_since(file_clock()) {
