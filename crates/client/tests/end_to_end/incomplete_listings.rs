@@ -194,7 +194,7 @@ async fn two_entries_of_one_name_and_names_without_facts_are_unknown_entries() {
         });
     for (server, files, reason) in [
         (double, 2, "two entries have the name \"x?\""),
-        (unnamed, 1, "one entry has only a name"),
+        (unnamed, 1, "one entry is known by name alone"),
     ] {
         let to = tempfile::tempdir().unwrap();
         let (summary, recorder) =
