@@ -44,10 +44,11 @@ pub(super) fn compare_times(
                 _ => TimeComparison::Different,
             };
         }
-        // The copy is later than the source's last modification, in whatever zone a listing shows that.
+        // The copy is later than the source's last modification, in whatever zone a listing shows that. Within one second
+        // the order of both is unknown.
         (_, TimeThere::Exact(there) | TimeThere::NotBefore(there)) => source
             .modified_between()
-            .is_some_and(|(_, latest)| latest <= there),
+            .is_some_and(|(_, latest)| latest < there),
     };
     match is_same {
         true => TimeComparison::Same,
@@ -115,7 +116,7 @@ impl KeptTimes {
 
     fn explains(&self, source: Timestamp, there: Timestamp) -> bool {
         if self.keeps_any == Some(false) {
-            return source <= there;
+            return source < there;
         }
         let rounded_down = source.0 - there.0;
         self.step.is_some_and(|step| {
@@ -160,5 +161,86 @@ async fn set_and_read(
         Ok(entry) => Ok(entry.modified),
         Err(failure) if failure.transient => Err(failure),
         Err(_) => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proto::listing::CoarseTime;
+
+    use super::*;
+
+    const SOURCE: SourceFacts = SourceFacts {
+        size: Some(1),
+        modified: Some(Timestamp(1_000_000)),
+        coarse_time: None,
+        mode: None,
+    };
+
+    fn there(time: TimeThere) -> FileThere {
+        FileThere {
+            size: Some(1),
+            time,
+        }
+    }
+
+    #[test]
+    fn times_of_destinations_that_keep_them_are_equal_or_may_be_rounded() {
+        for (seconds, compared) in [
+            (1_000_000, TimeComparison::Same),
+            (999_941, TimeComparison::SameIfRounded),
+            (999_940, TimeComparison::Different),
+            (1_000_001, TimeComparison::SameIfRounded),
+            (9_000_000, TimeComparison::SameIfRounded),
+        ] {
+            let there = there(TimeThere::Exact(Timestamp(seconds)));
+            assert_eq!(compare_times(SOURCE, there, true), compared, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn a_copy_is_the_same_if_it_is_surely_later_than_its_source() {
+        let coarse = SourceFacts {
+            modified: None,
+            coarse_time: Some(CoarseTime {
+                start: Timestamp(1_000_000),
+                span: 60,
+            }),
+            ..SOURCE
+        };
+        let unknown = SourceFacts {
+            modified: None,
+            ..SOURCE
+        };
+        let half_a_day = 12 * 3600 + 59;
+        for (source, seconds, is_same) in [
+            (SOURCE, 1_000_000, false),
+            (SOURCE, 1_000_001, true),
+            (coarse, 1_000_000 + half_a_day, false),
+            (coarse, 1_000_001 + half_a_day, true),
+            (unknown, 9_000_000, false),
+        ] {
+            let expected = match is_same {
+                true => TimeComparison::Same,
+                false => TimeComparison::Different,
+            };
+            for time in [
+                TimeThere::Exact(Timestamp(seconds)),
+                TimeThere::NotBefore(Timestamp(seconds)),
+            ] {
+                assert_eq!(compare_times(source, there(time), false), expected);
+            }
+            let nothing = there(TimeThere::Unknown);
+            assert_eq!(
+                compare_times(source, nothing, false),
+                TimeComparison::Different
+            );
+        }
+        // Coarse times are never equal to exact ones.
+        let equal = there(TimeThere::Exact(Timestamp(1_000_000)));
+        assert_eq!(
+            compare_times(coarse, equal, true),
+            TimeComparison::Different
+        );
     }
 }
