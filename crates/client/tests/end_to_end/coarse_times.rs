@@ -2,31 +2,14 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use client::{CopyOptions, CopySummary, Exit, Preserve, PreservedTimes, Selection, SyncOptions};
+use client::{CopyOptions, Exit, Preserve, PreservedTimes, Selection, SyncOptions};
 use proto::timestamp::Timestamp;
 
 use crate::listing_server::ListingServer;
-use crate::support::{EventRecorder, file_names, options};
-
-fn syncing() -> SyncOptions {
-    SyncOptions {
-        copy: CopyOptions {
-            recursive: true,
-            ..options()
-        },
-        delete: false,
-        checksum: false,
-    }
-}
-
-async fn sync(from: &str, to: &str, options: &SyncOptions) -> (CopySummary, Arc<EventRecorder>) {
-    let recorder = Arc::new(EventRecorder::default());
-    let summary = client::sync(from, to, options, recorder.clone()).await;
-    (summary, recorder)
-}
+use crate::support::{file_names, options};
+use crate::sync::{sync, syncing};
 
 fn seconds(digits: &str) -> u64 {
     u64::try_from(Timestamp::parse(digits).unwrap().0).unwrap()
