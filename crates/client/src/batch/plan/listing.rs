@@ -373,7 +373,7 @@ impl TreeVisitor for TreeFiller {
 /// retried.
 ///
 /// # Errors
-/// The storage is lost after all retries; the visitor's failure.
+/// Nothing of the top can be listed, or the storage is lost after all retries; the visitor's failure.
 pub(crate) async fn walk_tree(
     ctx: &Arc<BatchContext>,
     (top, links): (&Location, SymlinkPolicy),

@@ -291,10 +291,6 @@ impl TreeVisitor for DestinationIndex {
             // Nothing is known of it, so nothing is done with it.
             TreeEntry::Skipped(_) => return Ok(()),
             TreeEntry::Failed(failure) | TreeEntry::Unlisted(failure) => {
-                // Nothing at all is known of the destination.
-                if path.is_empty() && self.lock().entries.is_empty() {
-                    return Err(failure);
-                }
                 lock(&self.unlisted).push((path, failure));
                 return Ok(());
             }

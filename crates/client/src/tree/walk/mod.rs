@@ -93,7 +93,8 @@ impl TreeWalk {
     /// known to be complete, is visited as [`TreeEntry::Unlisted`] after the entries that are known; the top is too.
     ///
     /// # Errors
-    /// Transient: the session is lost; the walk can go on with another one. Otherwise the walk is over: the visitor failed.
+    /// Transient: the session is lost; the walk can go on with another one. Otherwise the walk is over: nothing of the top can
+    /// be listed, or the visitor failed.
     pub(crate) async fn run(&self, storage: &mut dyn Storage) -> Result<(), CopyFailure> {
         while let Some(mut directory) = self.pending.next().await? {
             let listed = self.list_directory(storage, &mut directory).await;
@@ -151,8 +152,11 @@ impl TreeWalk {
         }
         self.ask_times(storage, directory).await?;
         self.follow_links(storage, directory).await?;
+        let is_nothing_known =
+            directory.path.is_empty() && self.entries.load(Ordering::Relaxed) == 0;
         match listed {
             Ok(()) => Ok(()),
+            Err(failure) if is_nothing_known => Err(failure),
             Err(failure) => self.visit_path(&directory.path, TreeEntry::Unlisted(failure)),
         }
     }
