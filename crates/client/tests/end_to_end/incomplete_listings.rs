@@ -234,6 +234,35 @@ async fn a_listing_that_fails_in_the_middle_is_used_as_far_as_it_came() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn directories_that_are_refused_for_the_moment_for_ever_do_not_end_the_walk() {
+    let server = ListingServer::with(&["/d/a", "/d/s1/x", "/d/s2/x", "/d/s3/x", "/d/t/b"]).failing(
+        |_, directory, listing| match directory.contains("/s") {
+            true => (Vec::new(), "451 Input/output error".to_owned()),
+            false => listing,
+        },
+    );
+    let to = tempfile::tempdir().unwrap();
+    let at = to.path().join("t");
+    let options = CopyOptions {
+        retries: 1,
+        concurrency: Some(1),
+        ..recursive()
+    };
+    let from = format!("{}/d", server.start());
+    let (summary, recorder) = crate::support::copy(&[&from], at.to_str().unwrap(), &options).await;
+    let messages = failures(&recorder);
+    assert_eq!(
+        (summary.exit, summary.files),
+        (Exit::Partial, 2),
+        "{messages:?}"
+    );
+    assert_eq!(messages.len(), 3, "{messages:?}");
+    // One further attempt for each.
+    let attempts = server.commands("CWD /d/s1");
+    assert_eq!(attempts.len(), 2, "{attempts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_incomplete_listing_of_the_destination_deletes_nothing() {
     let server = ListingServer::with(&["/t/old", "/t/sub/old", "/t/sub/b"]).failing(
         |command, directory, listing| match directory {

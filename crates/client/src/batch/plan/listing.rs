@@ -381,7 +381,9 @@ pub(crate) async fn walk_tree(
 ) -> Result<(), CopyFailure> {
     let (id, path) = (top.storage_id(), trim_trailing_slashes(top.path()));
     let may_go_ahead = ctx.pool.series_lead(&id) > CommandLead::Lockstep;
-    let walk = TreeWalk::new(path, links, visitor).going_ahead(may_go_ahead);
+    let walk = TreeWalk::new(path, links, visitor)
+        .going_ahead(may_go_ahead)
+        .retrying(ctx.options.retries);
     let walk = Arc::new(begin_with_retries(ctx, &id, walk).await?);
     let mut most = ctx
         .options
@@ -441,10 +443,16 @@ async fn list_with_retries(
     id: &StorageId,
     walk: &TreeWalk,
 ) -> Result<(), CopyFailure> {
-    let mut retries = RetryBudget::new(ctx.options.retries, ctx.seed);
+    let new_budget = || RetryBudget::new(ctx.options.retries, ctx.seed);
+    let mut retries = new_budget();
+    let mut progress = walk.progress();
     loop {
         let mut session = ctx.session(id).await?;
         let result = walk.run(&mut *session).await;
+        let now = walk.progress();
+        if now > progress {
+            (retries, progress) = (new_budget(), now);
+        }
         ctx.return_session(id, session, &result);
         match result {
             Ok(()) => return Ok(()),

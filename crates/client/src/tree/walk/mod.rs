@@ -18,6 +18,9 @@ use crate::{CopyFailure, Exit, SymlinkPolicy};
 
 mod times;
 
+/// Most further attempts to list one directory: a server that refuses it for the moment may do so for ever.
+const MAX_ATTEMPTS: u32 = 2;
+
 /// Most entries of a tree: a server could list without end. Each takes some bytes of memory and some ten of the disk.
 const MAX_ENTRIES: u64 = 50_000_000;
 
@@ -37,6 +40,10 @@ pub(crate) struct TreeWalk {
     visited_at_once: HashSet<u64>,
     /// Questions may be sent ahead of answers, also to servers that do not announce it.
     may_go_ahead: AtomicBool,
+    /// Most further attempts to list a directory that is refused for the moment.
+    max_attempts: u32,
+    /// Directories that need no further attempt.
+    done: AtomicU64,
 }
 
 impl TreeWalk {
@@ -52,6 +59,8 @@ impl TreeWalk {
             hasher: RandomState::new(),
             visited_at_once: HashSet::new(),
             may_go_ahead: AtomicBool::new(false),
+            max_attempts: 0,
+            done: AtomicU64::new(0),
         }
     }
 
@@ -61,6 +70,19 @@ impl TreeWalk {
             may_go_ahead: AtomicBool::new(may_go_ahead),
             ..self
         }
+    }
+
+    /// With further attempts to list a directory that is refused for the moment.
+    pub(crate) fn retrying(self, retries: u32) -> Self {
+        Self {
+            max_attempts: retries.min(MAX_ATTEMPTS),
+            ..self
+        }
+    }
+
+    /// Number of directories that are listed, or given up: the walk gets on.
+    pub(crate) fn progress(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
     }
 
     /// Whether that did no harm.
@@ -97,9 +119,18 @@ impl TreeWalk {
     /// be listed, or the visitor failed.
     pub(crate) async fn run(&self, storage: &mut dyn Storage) -> Result<(), CopyFailure> {
         while let Some(mut directory) = self.pending.next().await? {
-            let listed = self.list_directory(storage, &mut directory).await;
+            let listed = match self.list_directory(storage, &mut directory).await {
+                Err(failure) if failure.transient && storage.is_usable() => {
+                    directory.refusals += 1;
+                    self.give_up_after(failure, &directory)
+                }
+                listed => listed,
+            };
             match listed {
-                Ok(()) => self.pending.listed(),
+                Ok(()) => {
+                    self.done.fetch_add(1, Ordering::Relaxed);
+                    self.pending.listed();
+                }
                 Err(failure) => {
                     let is_over = !failure.transient;
                     if is_over {
@@ -111,6 +142,30 @@ impl TreeWalk {
             }
         }
         Ok(())
+    }
+
+    /// Visits a directory as not listed if it was refused too often; one that is refused for ever does not end the walk.
+    ///
+    /// # Errors
+    /// The failure, if another attempt follows.
+    fn give_up_after(
+        &self,
+        failure: CopyFailure,
+        directory: &PendingDirectory,
+    ) -> Result<(), CopyFailure> {
+        if directory.refusals <= self.max_attempts || self.knows_nothing(directory) {
+            return Err(failure);
+        }
+        let failure = CopyFailure {
+            transient: false,
+            ..failure
+        };
+        self.visit_path(&directory.path, TreeEntry::Unlisted(failure))
+    }
+
+    /// Whether this is the top, and nothing of it is known.
+    fn knows_nothing(&self, directory: &PendingDirectory) -> bool {
+        directory.path.is_empty() && self.entries.load(Ordering::Relaxed) == 0
     }
 
     /// Waits until one more session could list something.
@@ -152,11 +207,9 @@ impl TreeWalk {
         }
         self.ask_times(storage, directory).await?;
         self.follow_links(storage, directory).await?;
-        let is_nothing_known =
-            directory.path.is_empty() && self.entries.load(Ordering::Relaxed) == 0;
         match listed {
             Ok(()) => Ok(()),
-            Err(failure) if is_nothing_known => Err(failure),
+            Err(failure) if self.knows_nothing(directory) => Err(failure),
             Err(failure) => self.visit_path(&directory.path, TreeEntry::Unlisted(failure)),
         }
     }
