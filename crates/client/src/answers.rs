@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 
-use proto::listing::ListedEntry;
+use proto::listing::{CoarseTime, ListedEntry};
 use proto::timestamp::Timestamp;
 use rustix::fs::Stat;
 
@@ -16,6 +16,8 @@ pub(crate) struct SourceFacts {
     pub(crate) size: Option<u64>,
     /// Modification time.
     pub(crate) modified: Option<Timestamp>,
+    /// Modification time as far as a listing shows it, if `modified` is unknown.
+    pub(crate) coarse_time: Option<CoarseTime>,
     /// Permission bits.
     pub(crate) mode: Option<u32>,
     /// A hash of what else tells this version of the file from others: the `Unique` fact, the fraction of the time. It changes
@@ -38,6 +40,7 @@ impl SourceFacts {
         Self {
             size: entry.size,
             modified: entry.modified,
+            coarse_time: entry.coarse_time,
             mode: entry.mode,
             version: version_of(entry),
         }
@@ -48,9 +51,19 @@ impl SourceFacts {
         Self {
             size: u64::try_from(stat.st_size).ok(),
             modified: modification_time(stat),
+            coarse_time: None,
             mode: Some(stat.st_mode & 0o7777),
             version: None,
         }
+    }
+
+    /// The earliest and the latest moment of the modification; `None` if nothing is known of it.
+    pub(crate) fn modified_between(&self) -> Option<(Timestamp, Timestamp)> {
+        let exact = self.modified.map(|time| (time, time));
+        exact.or_else(|| {
+            self.coarse_time
+                .map(|time| (time.earliest(), time.latest()))
+        })
     }
 }
 
@@ -93,6 +106,17 @@ pub(crate) fn modification_time(stat: &Stat) -> Option<Timestamp> {
     (stat.st_mtime >= 0).then_some(Timestamp(stat.st_mtime))
 }
 
+/// Which entries of a listing must be told from symbolic links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SymlinkCheckScope {
+    /// None, for a listing that is only shown.
+    Nothing,
+    /// Directories, for a copy: a link to a directory could lead out of the tree.
+    Directories,
+    /// Every entry, for a removal: also dangling links, which MLSD may not list.
+    Everything,
+}
+
 /// A directory entry, and whether the storage says if it is a symbolic link.
 #[derive(Debug, Clone)]
 pub(crate) struct SymlinkCheckedEntry {
@@ -100,6 +124,16 @@ pub(crate) struct SymlinkCheckedEntry {
     /// `false` for a directory that may really be a link to one: the server does not tell them
     /// apart.
     pub(crate) is_certain: bool,
+}
+
+impl SymlinkCheckedEntry {
+    /// An entry of a storage that tells links.
+    pub(crate) fn certain(entry: ListedEntry) -> Self {
+        Self {
+            entry,
+            is_certain: true,
+        }
+    }
 }
 
 /// The failure of a rename, and the step that failed.
@@ -135,6 +169,8 @@ pub(crate) type RemovalReport<'r> = dyn FnMut(Result<(), CopyFailure>) + Send + 
 /// Callback that receives entries one by one and breaks when it needs no more.
 pub(crate) type EntryVisitor<'v> = dyn FnMut(ListedEntry) -> ControlFlow<()> + Send + 'v;
 
+/// Callback that receives the entries of a directory.
+pub(crate) type ListingVisitor<'v> = dyn FnMut(SymlinkCheckedEntry) -> ControlFlow<()> + Send + 'v;
 #[cfg(test)]
 mod tests {
     use proto::listing::EntryKind;

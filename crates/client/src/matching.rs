@@ -4,9 +4,10 @@ use std::ops::ControlFlow;
 
 use proto::listing::{EntryKind, ListedEntry};
 
-use crate::answers::EntryVisitor;
+use crate::answers::{EntryVisitor, SymlinkCheckScope};
 use crate::batch::plan::{NamePattern, trim_trailing_slashes};
 use crate::location::Location;
+use crate::storage::collected::CollectedEntries;
 use crate::storage::contract::Storage;
 use crate::tree::{MAX_DEPTH, check_name, join_path};
 use crate::{CopyFailure, Exit};
@@ -18,12 +19,14 @@ pub(crate) struct MatchedEntries {
     pub(crate) parent: Vec<u8>,
     /// At least one, in the order of their names. Links are entries of their own.
     pub(crate) entries: Vec<ListedEntry>,
+    /// Why there may be more.
+    pub(crate) incomplete: Option<CopyFailure>,
 }
 
 /// The entries that a location stands for; `None` if it has no pattern, or something has exactly this name.
 ///
 /// # Errors
-/// `NotFound`: nothing matches, or a name in braces does not exist. Otherwise as [`Storage::list`].
+/// `NotFound`: nothing matches, or a name in braces does not exist. As [`Storage::list`], also if that is unknown.
 pub(crate) async fn expand(
     storage: &mut dyn Storage,
     at: &Location,
@@ -34,25 +37,26 @@ pub(crate) async fn expand(
     let path = trim_trailing_slashes(at.path());
     let start = path.iter().rposition(|b| *b == b'/').map_or(0, |i| i + 1);
     let parent = trim_trailing_slashes(&path[..start]).to_vec();
-    let listing = storage.list_everything(&parent).await?;
-    let mut entries: Vec<ListedEntry> = listing.into_iter().map(|checked| checked.entry).collect();
-    // Names in a listing are untrusted, and these become paths.
-    entries.retain(|entry| check_name(&entry.name).is_ok());
+    let listed = CollectedEntries::of(storage, &parent, SymlinkCheckScope::Everything).await?;
+    let (mut entries, incomplete) = listed.into_usable_parts();
     if pattern.select(&mut entries) {
         return Ok(None);
     }
     if let Some(name) = pattern.missing_name(&entries) {
         let name = at.with_path(join_path(&parent, name)).display();
         let message = format!("{name}: no such file or directory");
-        return Err(CopyFailure::new(Exit::NotFound, message));
+        return Err(incomplete.unwrap_or(CopyFailure::new(Exit::NotFound, message)));
     }
     if entries.is_empty() {
         let message = format!("{}: nothing matches", at.display());
-        return Err(CopyFailure::new(Exit::NotFound, message));
+        return Err(incomplete.unwrap_or(CopyFailure::new(Exit::NotFound, message)));
     }
     entries.sort_by(|a, b| a.name.cmp(&b.name));
-    entries.dedup_by(|a, b| a.name == b.name);
-    Ok(Some(MatchedEntries { parent, entries }))
+    Ok(Some(MatchedEntries {
+        parent,
+        entries,
+        incomplete,
+    }))
 }
 
 /// A tree whose entries are shown.
@@ -64,7 +68,7 @@ pub(crate) struct ShownTree<'a> {
     pub(crate) prefix: &'a [u8],
 }
 
-/// Directories that could not be listed.
+/// Directories that could not be listed, or not completely.
 #[derive(Debug, Default)]
 pub(crate) struct UnlistedDirectories {
     first: Option<CopyFailure>,
@@ -72,7 +76,8 @@ pub(crate) struct UnlistedDirectories {
 }
 
 impl UnlistedDirectories {
-    fn add(&mut self, failure: CopyFailure) {
+    /// Adds one.
+    pub(crate) fn add(&mut self, failure: CopyFailure) {
         match self.first {
             None => self.first = Some(failure),
             Some(_) => self.further += 1,
@@ -99,7 +104,8 @@ impl UnlistedDirectories {
 /// Memory is bounded by the largest directory and the number of directories that wait.
 ///
 /// # Errors
-/// The top cannot be listed, or the session is lost. Directories below that cannot be listed go to `unlisted`.
+/// Nothing of the top can be listed, or the session is lost. Other directories that are not known to be listed completely go
+/// to `unlisted`.
 pub(crate) async fn visit_tree(
     storage: &mut dyn Storage,
     tree: ShownTree<'_>,
@@ -108,27 +114,32 @@ pub(crate) async fn visit_tree(
 ) -> Result<ControlFlow<()>, CopyFailure> {
     let mut pending: Vec<(Vec<u8>, usize)> = Vec::new();
     let mut flow = ControlFlow::Continue(());
+    let mut is_shown = false;
     let mut show = |entry| {
+        is_shown = true;
         flow = show_listed(tree, entry, &mut pending, visit);
         flow
     };
-    if !storage.list_tree(tree.top, &mut show).await? {
-        pending = vec![(Vec::new(), 0)];
+    match storage.list_tree(tree.top, &mut show).await {
+        Ok(true) => {}
+        Ok(false) => pending = vec![(Vec::new(), 0)],
+        Err(failure) if failure.transient || !is_shown => return Err(failure),
+        Err(failure) => unlisted.add(failure),
     }
     while let Some((directory, depth)) = pending.pop() {
         if flow.is_break() {
             return Ok(flow);
         }
-        let listed = match storage.list(&join_below(tree.top, &directory)).await {
-            Ok(listed) => listed,
+        let path = join_below(tree.top, &directory);
+        let scope = SymlinkCheckScope::Directories;
+        let (mut entries, incomplete) = match CollectedEntries::of(storage, &path, scope).await {
+            Ok(listed) => listed.into_usable_parts(),
             Err(failure) if failure.transient || directory.is_empty() => return Err(failure),
-            Err(failure) => {
-                unlisted.add(failure);
-                continue;
-            }
+            Err(failure) => (Vec::new(), Some(failure)),
         };
-        let mut entries: Vec<ListedEntry> = listed.into_iter().map(|c| c.entry).collect();
-        entries.retain(|entry| check_name(&entry.name).is_ok());
+        if let Some(failure) = incomplete {
+            unlisted.add(failure);
+        }
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         let mut below = Vec::new();
         for mut entry in entries {

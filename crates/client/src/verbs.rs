@@ -1,13 +1,12 @@
 //! The single-file commands (ls, stat, rm, mkdir, mv, cksum): one session each, no retries.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use data::store::durability::SyncPolicy;
 use proto::checksum::ChecksumAlgorithm;
 use proto::listing::EntryKind;
 
-use crate::answers::{EntryVisitor, RemovalReport};
+use crate::answers::{EntryVisitor, RemovalReport, SymlinkCheckScope, SymlinkCheckedEntry};
 use crate::batch::plan::make_with_parents;
 use crate::location::{Location, Server, StorageId};
 use crate::matching::{self, ShownTree, UnlistedDirectories, visit_tree};
@@ -15,6 +14,7 @@ use crate::partial::hashed_partial_path;
 use crate::removal_preview::{self, directory_failure};
 use crate::session::{SessionOpening, display_path};
 use crate::storage::StorageAccess;
+use crate::storage::collected::CollectedEntries;
 use crate::storage::contract::Storage;
 use crate::tree::join_path;
 use crate::{CopyFailure, Exit, RemoteEntry, RemoteOptions};
@@ -104,6 +104,9 @@ async fn list_location(
     let path = without_trailing_slash(at.path());
     let mut unlisted = UnlistedDirectories::default();
     if let Some(matched) = matching::expand(storage, at).await? {
+        if let Some(failure) = matched.incomplete {
+            unlisted.add(failure);
+        }
         for entry in matched.entries {
             let is_directory = entry.kind == EntryKind::Dir && !entry.is_symlink();
             let name = entry.name.clone();
@@ -133,7 +136,9 @@ async fn list_location(
         return Ok(());
     }
     if !recursive {
-        return storage.list_each(path, visit).await;
+        let mut visit = |checked: SymlinkCheckedEntry| visit(checked.entry);
+        let scope = SymlinkCheckScope::Nothing;
+        return storage.list(path, scope, &mut visit).await;
     }
     let tree = ShownTree {
         top: path,
@@ -143,31 +148,14 @@ async fn list_location(
     unlisted.result()
 }
 
-/// Most entries of a directory that is kept in memory.
-const MAX_LISTED_ENTRIES: usize = 2_000_000;
-
+/// All entries of a directory.
 async fn collect_entries(
     storage: &mut dyn Storage,
     path: &[u8],
 ) -> Result<Vec<RemoteEntry>, CopyFailure> {
-    let mut entries = Vec::new();
-    let mut collect = |entry| {
-        entries.push(entry);
-        // One more than the limit, so that exceeding it is noticed.
-        match entries.len() > MAX_LISTED_ENTRIES {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
-    };
-    storage.list_each(path, &mut collect).await?;
-    if entries.len() > MAX_LISTED_ENTRIES {
-        let message = format!(
-            "{} has more than {MAX_LISTED_ENTRIES} entries",
-            display_path(path)
-        );
-        return Err(CopyFailure::new(Exit::Protocol, message));
-    }
-    Ok(entries)
+    let listed = CollectedEntries::of(storage, path, SymlinkCheckScope::Nothing).await?;
+    let entries = listed.complete()?.into_iter().map(|checked| checked.entry);
+    Ok(entries.collect())
 }
 
 /// The entries of a directory, or the entry of a file under its last component.
@@ -262,6 +250,11 @@ async fn removed_paths(
     let Some(matched) = matching::expand(storage, at).await? else {
         return Ok(vec![path.to_vec()]);
     };
+    // Not even the names of those that match are beyond doubt.
+    if let Some(failure) = matched.incomplete {
+        let message = format!("nothing was deleted: {}", failure.message);
+        return Err(CopyFailure { message, ..failure });
+    }
     let names = matched.entries.iter().map(|entry| &entry.name);
     Ok(names.map(|name| join_path(&matched.parent, name)).collect())
 }

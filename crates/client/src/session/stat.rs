@@ -1,13 +1,24 @@
 //! Facts of one path.
 
+use std::ops::ControlFlow;
+
 use proto::command::Command;
 use proto::listing::{EntryKind, ListedEntry, parse_mlsx};
 use proto::reply::Reply;
 use proto::timestamp::Timestamp;
 
+use super::list::STREAMING_LIMITS;
 use super::replies::{self, RefusalCause, refusal_cause};
 use super::{ClientSession, display_path, mlst_command};
+use crate::answers::SymlinkCheckedEntry;
 use crate::{CopyFailure, Exit};
+
+/// Facts of a path by CWD, SIZE and MDTM.
+enum PlainFacts {
+    Known(ListedEntry),
+    /// The server has neither SIZE nor MDTM, and it refused CWD with this.
+    Unknown(Reply),
+}
 
 impl ClientSession {
     /// Facts of a path by MLST, or by CWD, SIZE and MDTM on plain servers. The entry's name is the
@@ -17,21 +28,34 @@ impl ClientSession {
     /// # Errors
     /// `NotFound` when nothing is there; otherwise the refusal by its class.
     pub async fn stat(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
-        self.check_path(path)?;
-        if self.features().mlst {
-            let reply = self.control.call(&mlst_command(path)).await?;
-            if reply.is_success() {
-                let entry = self.parse_mlst_reply(path, &reply)?;
-                return match entry.kind {
-                    EntryKind::SymLink => self.resolve_symlink(path, entry).await,
-                    _ => Ok(entry),
-                };
-            }
-            if !replies::is_unsupported(&reply) {
-                return Err(self.stat_failure(path, &reply));
-            }
+        match self.own_facts(path).await? {
+            Some(link) if link.kind == EntryKind::SymLink => self.resolve_symlink(path, link).await,
+            Some(entry) => Ok(entry),
+            None => self.stat_without_mlst(path).await,
         }
-        self.stat_without_mlst(path).await
+    }
+
+    /// Facts of a path by MLST, of a symbolic link itself where the server shows it. `None`: the server has no MLST, or does
+    /// not say what the path is.
+    ///
+    /// # Errors
+    /// As [`ClientSession::stat`].
+    pub(super) async fn own_facts(
+        &mut self,
+        path: &[u8],
+    ) -> Result<Option<ListedEntry>, CopyFailure> {
+        self.check_path(path)?;
+        if !self.features().mlst {
+            return Ok(None);
+        }
+        let reply = self.control.call(&mlst_command(path)).await?;
+        if reply.is_success() {
+            return Ok(parse_mlst_reply(path, &reply));
+        }
+        match replies::is_unsupported(&reply) {
+            true => Ok(None),
+            false => Err(self.stat_failure(path, &reply)),
+        }
     }
 
     /// The commands that [`ClientSession::stat`] will send for `path`, for sending them ahead.
@@ -43,61 +67,61 @@ impl ClientSession {
         }
     }
 
-    fn parse_mlst_reply(&self, path: &[u8], reply: &Reply) -> Result<ListedEntry, CopyFailure> {
-        // RFC 3659 §7.2: the facts are on the second line of the reply, after a blank.
-        let inner = reply.lines.iter().skip(1);
-        let entry = inner.filter_map(|line| parse_mlsx(line)).next();
-        let mut entry = entry.ok_or_else(|| CopyFailure {
-            exit: Exit::Protocol,
-            message: format!(
-                "{} sent no readable facts of {}: {}; report this to its administrator",
-                self.name(),
-                display_path(path),
-                replies::display_reply(reply)
-            ),
-            transient: false,
-            no_room: false,
-        })?;
-        entry.name = file_name(path);
-        if matches!(entry.kind, EntryKind::CurrentDir | EntryKind::ParentDir) {
-            entry.kind = EntryKind::Dir;
+    /// Facts of a name that a directory lists. Where the server has neither MLST nor SIZE nor MDTM, what cannot be entered
+    /// is a file.
+    ///
+    /// # Errors
+    /// As [`ClientSession::stat`].
+    pub(super) async fn facts_of_listed_name(
+        &mut self,
+        path: &[u8],
+    ) -> Result<ListedEntry, CopyFailure> {
+        if self.features().mlst {
+            return self.stat(path).await;
         }
-        Ok(entry)
+        match self.plain_facts(path).await? {
+            PlainFacts::Known(entry) => Ok(entry),
+            PlainFacts::Unknown(refused) if refusal_cause(&refused) == RefusalCause::Denied => {
+                Err(self.stat_failure(path, &refused))
+            }
+            PlainFacts::Unknown(_) => Ok(listed_entry(path, EntryKind::File, None, None)),
+        }
     }
 
-    /// Facts of a path without MLST. CWD comes first, since some servers report a SIZE for
-    /// directories too.
+    /// Facts of a path without MLST.
     pub(super) async fn stat_without_mlst(
         &mut self,
         path: &[u8],
     ) -> Result<ListedEntry, CopyFailure> {
-        if self.change_directory(path).await?.is_none() {
-            return Ok(listed_entry(
-                path,
-                EntryKind::Dir,
-                None,
-                self.modification_time(path).await?,
-            ));
+        match self.plain_facts(path).await? {
+            PlainFacts::Known(entry) => Ok(entry),
+            PlainFacts::Unknown(_) => self.stat_by_parent_listing(path).await,
         }
+    }
+
+    /// Facts of a path by CWD, SIZE and MDTM. CWD comes first, since some servers report a SIZE for directories too.
+    async fn plain_facts(&mut self, path: &[u8]) -> Result<PlainFacts, CopyFailure> {
+        let Some(refused) = self.change_directory(path).await? else {
+            let modified = self.modification_time(path).await?;
+            let entry = listed_entry(path, EntryKind::Dir, None, modified);
+            return Ok(PlainFacts::Known(entry));
+        };
         let reply = self.control.call(&Command::Size(path.to_vec())).await?;
         if reply.is_success() {
             let size = reply.text().trim().parse().ok();
-            return Ok(listed_entry(
-                path,
-                EntryKind::File,
-                size,
-                self.modification_time(path).await?,
-            ));
+            let modified = self.modification_time(path).await?;
+            let entry = listed_entry(path, EntryKind::File, size, modified);
+            return Ok(PlainFacts::Known(entry));
         }
         if !replies::is_unsupported(&reply) {
             return Err(self.stat_failure(path, &reply));
         }
         // CWD failed above, so a reply to MDTM shows that the path is a file (RFC 3659 §3).
         let modified = self.modification_time(path).await?;
-        if modified.is_some() {
-            return Ok(listed_entry(path, EntryKind::File, None, modified));
-        }
-        self.stat_by_parent_listing(path).await
+        Ok(match modified {
+            Some(_) => PlainFacts::Known(listed_entry(path, EntryKind::File, None, modified)),
+            None => PlainFacts::Unknown(refused),
+        })
     }
 
     /// Last resort on servers without MLST, SIZE and MDTM: the listing of the parent directory.
@@ -107,21 +131,27 @@ impl ClientSession {
             Some(0) | None => &b"/"[..],
             Some(at) => &path[..at],
         };
+        let mut found = None;
+        let mut find = |checked: SymlinkCheckedEntry| {
+            if checked.entry.name == name {
+                found = Some(checked.entry);
+            }
+            // To the end: a session whose listing is broken off may be lost.
+            ControlFlow::Continue(())
+        };
         // Boxed: listing by names calls stat.
-        let entries = Box::pin(self.list(parent)).await?;
-        entries
-            .into_iter()
-            .find(|e| e.name == name)
-            .ok_or_else(|| CopyFailure {
-                exit: Exit::NotFound,
-                message: format!(
-                    "{} has no {}: its directory does not list it; check the path",
-                    self.name(),
-                    display_path(path)
-                ),
-                transient: false,
-                no_room: false,
-            })
+        let listed = Box::pin(self.list_entries(parent, STREAMING_LIMITS, &mut find)).await;
+        match (found, listed) {
+            (Some(entry), _) => Ok(entry),
+            (None, Err(failure)) => Err(failure),
+            (None, Ok(())) => {
+                let (server, path) = (self.name(), display_path(path));
+                let message = format!(
+                    "{server} has no {path}: its directory does not list it; check the path"
+                );
+                Err(CopyFailure::new(Exit::NotFound, message))
+            }
+        }
     }
 
     /// The failure for refused facts of a path (MLST, or SIZE of something that is no directory).
@@ -137,19 +167,6 @@ impl ClientSession {
             &format!("read the facts of {}", display_path(path)),
             reply,
         )
-    }
-
-    async fn modification_time(&mut self, path: &[u8]) -> Result<Option<Timestamp>, CopyFailure> {
-        let features = self.features();
-        // FEAT without MDTM saves a round trip per file.
-        if features.feat_answered && !features.mdtm {
-            return Ok(None);
-        }
-        let reply = self.control.call(&Command::Mdtm(path.to_vec())).await?;
-        Ok(reply
-            .is_success()
-            .then(|| Timestamp::parse(reply.text().trim()))
-            .flatten())
     }
 
     /// Sends CWD; returns the refusal, if any. All other commands use absolute paths, so the
@@ -170,6 +187,17 @@ impl ClientSession {
     pub(super) async fn is_directory(&mut self, path: &[u8]) -> Result<bool, CopyFailure> {
         Ok(self.change_directory(path).await?.is_none())
     }
+}
+
+fn parse_mlst_reply(path: &[u8], reply: &Reply) -> Option<ListedEntry> {
+    // RFC 3659 §7.2: the facts are on the second line of the reply, after a blank.
+    let mut inner = reply.lines.iter().skip(1);
+    let mut entry = inner.find_map(|line| parse_mlsx(line))?;
+    entry.name = file_name(path);
+    if matches!(entry.kind, EntryKind::CurrentDir | EntryKind::ParentDir) {
+        entry.kind = EntryKind::Dir;
+    }
+    Some(entry)
 }
 
 fn listed_entry(

@@ -29,7 +29,9 @@ use super::local_calls::{
 use super::local_copy;
 use super::local_source::{checksum_of, open_source};
 use super::open_source::OpenSource;
-use crate::answers::{EntryVisitor, MetadataChange, RenameFailure, SymlinkCheckedEntry};
+use crate::answers::{
+    ListingVisitor, MetadataChange, RenameFailure, SymlinkCheckScope, SymlinkCheckedEntry,
+};
 use crate::local_name::LocalName;
 use crate::local_trees::LocalTrees;
 use crate::partial::{WriteTarget, local_failure, missing_directory};
@@ -130,23 +132,11 @@ impl Storage for LocalFiles {
         self.with_name(path, stat_name).await
     }
 
-    async fn list(&mut self, path: &[u8]) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
-        let mut found = Vec::new();
-        let mut visit = |entry| {
-            found.push(SymlinkCheckedEntry {
-                entry,
-                is_certain: true,
-            });
-            ControlFlow::Continue(())
-        };
-        self.list_each(path, &mut visit).await?;
-        Ok(found)
-    }
-
-    async fn list_each(
+    async fn list(
         &mut self,
         path: &[u8],
-        visit: &mut EntryVisitor<'_>,
+        _scope: SymlinkCheckScope,
+        visit: &mut ListingVisitor<'_>,
     ) -> Result<(), CopyFailure> {
         let (path, trees) = (to_path(path), Arc::clone(&self.trees));
         // A bounded queue: a slow visitor slows the reading down.
@@ -164,7 +154,8 @@ impl Storage for LocalFiles {
         });
         let visiting = async {
             while let Some(entries) = batches.recv().await {
-                if entries.into_iter().try_for_each(&mut *visit).is_break() {
+                let mut entries = entries.into_iter().map(SymlinkCheckedEntry::certain);
+                if entries.try_for_each(&mut *visit).is_break() {
                     batches.close();
                     return;
                 }
@@ -172,10 +163,6 @@ impl Storage for LocalFiles {
         };
         let (read, ()) = tokio::join!(reading, visiting);
         read
-    }
-
-    fn lists_links(&self) -> bool {
-        true
     }
 
     async fn available_checksums(
@@ -400,8 +387,16 @@ mod tests {
         symlink("nowhere", dir.path().join("dead")).unwrap();
         let mut files = LocalFiles::new(SyncPolicy::None, Arc::default());
         let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
-        let found = files.list(&bytes(dir.path())).await.unwrap();
-        let missing = files.list(&bytes(&dir.path().join("none"))).await;
+        let mut found = Vec::new();
+        let mut visit = |entry| {
+            found.push(entry);
+            ControlFlow::Continue(())
+        };
+        let scope = SymlinkCheckScope::Everything;
+        let listed = files.list(&bytes(dir.path()), scope, &mut visit).await;
+        listed.unwrap();
+        let none = bytes(&dir.path().join("none"));
+        let missing = files.list(&none, scope, &mut visit).await;
         assert_eq!(found[0].entry.kind, EntryKind::SymLink);
         assert_eq!(found[0].entry.link_target.as_deref(), Some(&b"nowhere"[..]));
         assert_eq!(missing.unwrap_err().exit, Exit::NotFound);

@@ -11,7 +11,7 @@ use data::store::attributes;
 use data::store::durability::SyncPolicy;
 use proto::listing::{EntryKind, ListedEntry};
 use proto::timestamp::Timestamp;
-use rustix::fs::{AtFlags, Dir, FileType, Stat};
+use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Stat};
 use rustix::io::Errno;
 
 use crate::answers::{KeptMetadata, modification_time};
@@ -76,43 +76,57 @@ pub(super) fn stat_name(name: &LocalName) -> Result<ListedEntry, CopyFailure> {
 
 /// Reads an open directory; `visit` receives the entries as they are read, some at a time. Links are not followed. `path` is
 /// for messages.
+///
+/// # Errors
+/// It, or the facts of some entries, cannot be read; `visit` has received all others.
 pub(super) fn read_directory(
     (directory, path): (&File, &Path),
     mut visit: impl FnMut(Vec<ListedEntry>) -> ControlFlow<()>,
 ) -> Result<(), CopyFailure> {
     let failed = |errno: Errno| path_failure(path, &errno.into());
     let mut entries = Vec::new();
+    let mut read = Ok(());
     for item in Dir::read_from(directory).map_err(failed)? {
-        let item = item.map_err(failed)?;
-        let name = item.file_name();
-        if matches!(name.to_bytes(), b"." | b"..") {
-            continue;
+        match item
+            .map_err(failed)
+            .and_then(|item| entry_of(directory, path, &item))
+        {
+            Ok(entry) => entries.extend(entry),
+            Err(failure) => read = read.and(Err(failure)),
         }
-        let stat = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => stat,
-            // Removed since the directory was read.
-            Err(Errno::NOENT) => continue,
-            Err(errno) => {
-                let path = path.join(std::ffi::OsStr::from_bytes(name.to_bytes()));
-                return Err(path_failure(&path, &errno.into()));
-            }
-        };
-        let mut entry = listed_entry(name.to_bytes(), &stat);
-        if entry.kind == EntryKind::SymLink {
-            let target = rustix::fs::readlinkat(directory, name, Vec::new());
-            entry.link_target = Some(
-                target
-                    .map(std::ffi::CString::into_bytes)
-                    .unwrap_or_default(),
-            );
-        }
-        entries.push(entry);
         if entries.len() >= ENTRIES_AT_A_TIME && visit(std::mem::take(&mut entries)).is_break() {
             return Ok(());
         }
     }
     let _ = visit(entries);
-    Ok(())
+    read
+}
+
+/// An entry of the open directory `path`; `None` if it was removed since the directory was read. A link is not followed.
+fn entry_of(
+    directory: &File,
+    path: &Path,
+    item: &DirEntry,
+) -> Result<Option<ListedEntry>, CopyFailure> {
+    let name = item.file_name();
+    if matches!(name.to_bytes(), b"." | b"..") {
+        return Ok(None);
+    }
+    let stat = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => {
+            let path = path.join(std::ffi::OsStr::from_bytes(name.to_bytes()));
+            return Err(path_failure(&path, &errno.into()));
+        }
+    };
+    let mut entry = listed_entry(name.to_bytes(), &stat);
+    if entry.kind == EntryKind::SymLink {
+        let target = rustix::fs::readlinkat(directory, name, Vec::new());
+        let target = target.map(std::ffi::CString::into_bytes);
+        entry.link_target = Some(target.unwrap_or_default());
+    }
+    Ok(Some(entry))
 }
 
 /// Creates a directory and syncs its name, because a power cut could otherwise remove it with the

@@ -18,7 +18,9 @@ use proto::timestamp::Timestamp;
 use super::capabilities::{AvailableChecksums, Capabilities};
 use super::contract::Storage;
 use super::local_copy;
-use crate::answers::{RefusedRenameStep, RenameFailure, SymlinkCheckedEntry};
+use crate::answers::{
+    ListingVisitor, RefusedRenameStep, RenameFailure, SymlinkCheckScope, SymlinkCheckedEntry,
+};
 use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::{CopyFailure, Exit};
 
@@ -343,26 +345,23 @@ impl Storage for MemoryStorage {
         self.stored(path).map(|stored| listed_entry(path, &stored))
     }
 
-    async fn list(&mut self, path: &[u8]) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
+    async fn list(
+        &mut self,
+        path: &[u8],
+        _scope: SymlinkCheckScope,
+        visit: &mut ListingVisitor<'_>,
+    ) -> Result<(), CopyFailure> {
         if self.stat(path).await?.kind != EntryKind::Dir {
             return Err(CopyFailure::new(Exit::Protocol, "not a directory"));
         }
         let state = self.store.state();
-        let files = state
-            .files
-            .iter()
-            .map(|(at, stored)| (at, listed_entry(at, stored)));
-        let directories = state.directories.iter();
-        let directories =
-            directories.map(|at| (at, ListedEntry::new(file_name(at), EntryKind::Dir)));
-        let inside = files
-            .chain(directories)
-            .filter(|(at, _)| parent(at) == path);
-        let marked = inside.map(|(_, entry)| SymlinkCheckedEntry {
-            entry,
-            is_certain: true,
-        });
-        Ok(marked.collect())
+        let files = state.files.iter().filter(|(at, _)| parent(at) == path);
+        let files = files.map(|(at, stored)| listed_entry(at, stored));
+        let directories = state.directories.iter().filter(|at| parent(at) == path);
+        let directories = directories.map(|at| ListedEntry::new(file_name(at), EntryKind::Dir));
+        let mut all = files.chain(directories).map(SymlinkCheckedEntry::certain);
+        let _ = all.try_for_each(visit);
+        Ok(())
     }
 
     async fn available_checksums(

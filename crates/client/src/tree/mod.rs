@@ -10,7 +10,11 @@ mod links;
 mod pending;
 mod walk;
 
+pub(crate) use links::DANGLING_LINK;
 pub(crate) use walk::TreeWalk;
+
+/// Reason for skipping a pipe, a socket or a device.
+pub(crate) const NO_REGULAR_FILE: &str = "not a regular file";
 
 /// Greatest depth that is walked. A server that follows links may list a loop endlessly.
 pub(crate) const MAX_DEPTH: usize = 128;
@@ -30,7 +34,7 @@ pub(crate) enum TreeEntry {
     Skipped(String),
     /// An entry that was refused or could not be read.
     Failed(CopyFailure),
-    /// A directory whose content could not be listed.
+    /// A directory that may have more entries than those that were visited. Without path and name it is the top.
     Unlisted(CopyFailure),
 }
 
@@ -41,6 +45,11 @@ pub(crate) trait TreeVisitor: Send + Sync {
     /// # Errors
     /// The walk ends with this failure.
     fn visit(&self, directory: &[u8], name: &[u8], entry: TreeEntry) -> Result<(), CopyFailure>;
+
+    /// Whether the exact modification time of a file matters, so that it is asked for if its listing does not show it.
+    fn needs_time(&self, _directory: &[u8], _name: &[u8], _facts: SourceFacts) -> bool {
+        false
+    }
 }
 
 /// Checks that a name may be created below a destination: not empty, not `.` or `..`, without `/`

@@ -20,6 +20,10 @@ pub(super) struct PendingDirectory {
     pub(super) seen: HashSet<u64>,
     /// Links that will be followed after the listing.
     pub(super) links: Vec<ListedEntry>,
+    /// Attempts that were refused, although the session was not lost.
+    pub(super) refusals: u32,
+    /// Files whose times will be asked for after the listing.
+    pub(super) timeless: Vec<ListedEntry>,
 }
 
 impl PendingDirectory {

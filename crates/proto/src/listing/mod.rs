@@ -1,12 +1,20 @@
 //! Directory entries and their forms in listings: MLSx facts (RFC 3659 §7) and `ls -l` lines.
 
+mod coarse_time;
+mod dos;
+mod eplf;
 mod facts;
 mod ls;
 mod mlsx;
+mod months;
+mod reader;
+mod row_date;
 
+pub use coarse_time::CoarseTime;
 pub use facts::{Fact, FactSet};
 pub use ls::{format_ls, parse_ls};
 pub use mlsx::{format_mlsx, parse_mlsx};
+pub use reader::{ListingFormat, ListingReader};
 
 use crate::timestamp::Timestamp;
 
@@ -80,10 +88,12 @@ pub struct ListedEntry {
     pub kind: EntryKind,
     /// Size, bytes, if listed.
     pub size: Option<u64>,
-    /// Modification time, if listed. `None` for LIST, whose times are too coarse.
+    /// Modification time, if listed to the second and in UTC.
     pub modified: Option<Timestamp>,
     /// Its fraction of a second, nanoseconds, if listed.
     pub modified_fraction: Option<u32>,
+    /// Modification time as far as LIST shows it, if `modified` is unknown.
+    pub coarse_time: Option<CoarseTime>,
     /// Permission bits, if listed.
     pub mode: Option<u32>,
     /// Owner, if listed.
@@ -109,6 +119,7 @@ impl ListedEntry {
             size: None,
             modified: None,
             modified_fraction: None,
+            coarse_time: None,
             mode: None,
             owner: None,
             group: None,

@@ -3,8 +3,8 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proto::listing::{
-    DirectoryEntry, EntryKind, EntryPermissions, Fact, FactSet, format_ls, format_mlsx, parse_ls,
-    parse_mlsx,
+    DirectoryEntry, EntryKind, EntryPermissions, Fact, FactSet, ListingFormat, ListingReader,
+    format_ls, format_mlsx, parse_ls, parse_mlsx,
 };
 use proto::timestamp::Timestamp;
 
@@ -127,7 +127,7 @@ proptest! {
         let link = entry.link_target.as_ref();
         prop_assume!((entry.kind != EntryKind::SymLink && link.is_none()) || !arrow(&entry.name));
         let line = format_ls(&entry, Timestamp(now));
-        let back = parse_ls(&line);
+        let back = parse_ls(&line, Timestamp(now));
         let back = back.as_ref();
         prop_assert_eq!(back.map(|b| &b.name), Some(&entry.name));
         let (kind, size, mode) = match link {
@@ -174,8 +174,22 @@ proptest! {
     }
 
     #[test]
+    fn each_line_is_an_entry_or_none_or_not_understood(lines in vec(listing_like(), 0..8)) {
+        for format in [ListingFormat::Facts, ListingFormat::Rows, ListingFormat::Names] {
+            let mut reader = ListingReader::new(format, Timestamp(0));
+            let mut found = Vec::new();
+            for line in &lines {
+                reader.read(line, &mut found);
+            }
+            reader.finish();
+            prop_assert_eq!(reader.entries(), found.len() as u64);
+            prop_assert!(reader.entries() + reader.not_understood().0 <= reader.lines());
+        }
+    }
+
+    #[test]
     fn arbitrary_lines_never_panic(line in listing_like()) {
-        for entry in [parse_ls(&line), parse_mlsx(&line)].into_iter().flatten() {
+        for entry in [parse_ls(&line, Timestamp(0)), parse_mlsx(&line)].into_iter().flatten() {
             prop_assert!(!entry.name.is_empty());
         }
     }

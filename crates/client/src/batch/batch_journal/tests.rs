@@ -16,7 +16,7 @@ fn file(name: &str) -> PlanRecord {
             size: Some(300),
             modified: Some(Timestamp(1_700_000_000)),
             mode: Some(0o640),
-            version: None,
+            ..SourceFacts::default()
         },
     }
 }
@@ -270,8 +270,8 @@ fn directories_and_hard_links_keep_the_facts_of_their_sources() {
     let facts = SourceFacts {
         mode: Some(0o7750),
         modified: Some(Timestamp(-5)),
-        size: None,
         version: Some(u64::MAX - 3),
+        ..SourceFacts::default()
     };
     let records = [
         PlanRecord::NewDirectory {

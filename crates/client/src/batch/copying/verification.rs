@@ -287,8 +287,8 @@ mod tests {
         let before = SourceFacts {
             size: Some(5),
             modified: Some(Timestamp(7)),
-            mode: None,
             version: Some(1),
+            ..SourceFacts::default()
         };
         let with = |change: fn(&mut SourceFacts)| {
             let mut now = before;

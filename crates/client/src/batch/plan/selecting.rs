@@ -5,8 +5,10 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 
 use crate::answers::SourceFacts;
+use crate::selection::SelectionVerdict;
+use crate::session::display_path;
 use crate::tree::{TreeEntry, join_path, parents};
-use crate::{CopyOptions, Selection};
+use crate::{CopyFailure, CopyOptions, Exit, Selection};
 
 /// Decides about the entries of one tree.
 #[derive(Debug)]
@@ -15,6 +17,10 @@ pub(crate) struct SelectedEntries {
     /// `--files-from`: the listed paths, and whether each was found.
     listed: Option<HashMap<Vec<u8>, bool>>,
     selects_all: bool,
+    /// A directory may have more entries than were listed.
+    is_incomplete: bool,
+    /// Files that may be selected or not: how many, and the first one.
+    undecided: Option<(u64, Vec<u8>)>,
     /// Hashes of the directories that were admitted.
     directories: HashSet<u64>,
     /// Facts of other directories, by their hashes.
@@ -31,6 +37,8 @@ impl SelectedEntries {
             selects_all: options.selection.selects_all() && listed.is_none(),
             selection: options.selection.clone(),
             listed,
+            is_incomplete: false,
+            undecided: None,
             directories: HashSet::new(),
             others: HashMap::new(),
             hasher: RandomState::new(),
@@ -44,23 +52,38 @@ impl SelectedEntries {
         name: &[u8],
         entry: &TreeEntry,
     ) -> Option<Vec<(Vec<u8>, SourceFacts)>> {
+        self.is_incomplete |= matches!(entry, TreeEntry::Unlisted(_));
         if self.selects_all {
             return Some(Vec::new());
         }
         let path = join_path(directory, name);
         let is_wanted = self.is_wanted(&path);
-        let facts = match entry {
+        let verdict = match entry {
             // Its content decides.
             TreeEntry::Directory(facts) => {
                 self.others.insert(self.hasher.hash_one(&path), *facts);
                 return None;
             }
             TreeEntry::Failed(_) | TreeEntry::Unlisted(_) => return Some(Vec::new()),
-            TreeEntry::File(facts) | TreeEntry::LinkedFile(facts, _) => *facts,
-            TreeEntry::Link(_) | TreeEntry::Skipped(_) => SourceFacts::default(),
+            TreeEntry::File(facts) | TreeEntry::LinkedFile(facts, _) => {
+                self.selection.judge(&path, *facts)
+            }
+            TreeEntry::Link(_) | TreeEntry::Skipped(_) => {
+                match self.selection.selects_path(&path) {
+                    true => SelectionVerdict::Selected,
+                    false => SelectionVerdict::LeftOut,
+                }
+            }
         };
-        if !(is_wanted && self.selection.selects(&path, facts)) {
-            return None;
+        match verdict {
+            _ if !is_wanted => return None,
+            SelectionVerdict::Selected => {}
+            SelectionVerdict::LeftOut => return None,
+            SelectionVerdict::Unknown => {
+                let (count, _) = self.undecided.get_or_insert((0, path));
+                *count += 1;
+                return None;
+            }
         }
         if matches!(entry, TreeEntry::Skipped(_)) {
             return Some(Vec::new());
@@ -76,6 +99,33 @@ impl SelectedEntries {
         Some(needed)
     }
 
+    /// Whether the exact time of a file matters: for the selection, or, if it is selected, for the copy (`for_copy`).
+    pub(crate) fn needs_time(&self, path: &[u8], facts: SourceFacts, for_copy: bool) -> bool {
+        let is_listed = self.listed.as_ref().is_none_or(|listed| {
+            listed.contains_key(path) || parents(path).any(|parent| listed.contains_key(parent))
+        });
+        is_listed
+            && match self.selection.judge(path, facts) {
+                SelectionVerdict::Selected => for_copy,
+                SelectionVerdict::LeftOut => false,
+                SelectionVerdict::Unknown => true,
+            }
+    }
+
+    /// The first of the files that may be selected or not, which are left out, with the failure for all of them.
+    pub(crate) fn undecided(&self) -> Option<(Vec<u8>, CopyFailure)> {
+        let (count, first) = self.undecided.as_ref()?;
+        let others = match count {
+            1 => String::new(),
+            count => format!(" and {} other files", count - 1),
+        };
+        let message = format!(
+            "{}{others}: left out, because the server does not tell sizes or times as exactly as the selection needs",
+            display_path(first)
+        );
+        Some((first.clone(), CopyFailure::new(Exit::Protocol, message)))
+    }
+
     /// Whether `--files-from` lists a path, or a directory above it.
     fn is_wanted(&mut self, path: &[u8]) -> bool {
         let Some(listed) = &mut self.listed else {
@@ -88,13 +138,26 @@ impl SelectedEntries {
         parents(path).any(|parent| listed.contains_key(parent))
     }
 
-    /// Paths of `--files-from` that were not found, in order.
-    pub(crate) fn missing(&self) -> Vec<Vec<u8>> {
+    /// Paths of `--files-from` that were not found, in order, each with its failure.
+    pub(crate) fn missing(&self) -> Vec<(Vec<u8>, CopyFailure)> {
         let listed = self.listed.iter().flatten();
         let missing = listed.filter(|(_, is_found)| !**is_found);
         let mut missing: Vec<_> = missing.map(|(path, _)| path.clone()).collect();
         missing.sort();
-        missing
+        let (exit, reason) = match self.is_incomplete {
+            true => (
+                Exit::Protocol,
+                "not among what could be listed of the source",
+            ),
+            false => (Exit::NotFound, "no such file in the source"),
+        };
+        let failure =
+            |path: &[u8]| CopyFailure::new(exit, format!("{}: {reason}", display_path(path)));
+        let with_failures = missing.into_iter().map(|path| {
+            let failure = failure(&path);
+            (path, failure)
+        });
+        with_failures.collect()
     }
 }
 
@@ -137,6 +200,16 @@ mod tests {
         let needed = Some(vec![(b"d".to_vec(), SourceFacts::default())]);
         assert_eq!(selected.admit(b"d", b"x", &file), needed);
         assert_eq!(selected.admit(b"", b"other", &file), None);
-        assert_eq!(selected.missing(), [b"none"]);
+        let missing = selected.missing();
+        let [(path, failure)] = missing.as_slice() else {
+            panic!("{missing:?}");
+        };
+        assert_eq!(
+            (path.as_slice(), failure.exit),
+            (&b"none"[..], Exit::NotFound)
+        );
+        let unlisted = CopyFailure::new(Exit::Protocol, "not known to be complete");
+        selected.admit(b"", b"", &TreeEntry::Unlisted(unlisted));
+        assert_eq!(selected.missing()[0].1.exit, Exit::Protocol);
     }
 }

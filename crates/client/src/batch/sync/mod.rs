@@ -26,11 +26,13 @@ mod comparison;
 mod extras;
 mod index;
 mod same_tree;
+mod times;
 
 use comparison::Comparison;
 use extras::Extras;
 use index::DestinationIndex;
 use same_tree::SameTreeWatch;
+use times::KeptTimes;
 
 /// Implementation of [`crate::sync`].
 pub(crate) async fn sync(
@@ -94,7 +96,7 @@ async fn compare_and_copy(
         &watch,
         temporary_plan(&[to])?,
         to,
-        options.delete,
+        (options.delete, !options.checksum),
     ));
     if destination.is_some() {
         let links = match ctx.options.symlinks {
@@ -105,12 +107,21 @@ async fn compare_and_copy(
         let visitor = Arc::clone(&there) as Arc<dyn TreeVisitor>;
         walk_tree(ctx, (to, links), visitor).await?;
     }
+    let unlisted = there.take_unlisted();
+    let destination_is_whole = unlisted.is_empty();
+    for (at, failure) in unlisted {
+        match options.delete {
+            true => filler.report(at.display(), failure),
+            // Its files are copied, whatever is there.
+            false => ctx.warn(failure.message),
+        }
+    }
     let keeps_times =
         options.copy.preserve.times != PreservedTimes::None && keeps_times(ctx, to).await?;
-    let top = plan.add_top(from, to);
-    let comparison = Comparison::new(ctx, &filler, (&there, &watch), top);
+    let plans = (plan.add_top(from, to), temporary_plan(&[from, to])?);
+    let comparison = Comparison::new(ctx, &filler, (&there, &watch), plans);
     let comparison = match options.checksum {
-        true => comparison.by_checksum(temporary_plan(&[from, to])?),
+        true => comparison,
         false => comparison.by_time(keeps_times),
     };
     let earlier_sums = sums::earlier(ctx)?;
@@ -126,7 +137,10 @@ async fn compare_and_copy(
     watch.end(ctx, &there).await?;
     walked?;
     comparison.report_missing();
-    compare_checksums(ctx, (from, to), &comparison).await?;
+    match options.checksum {
+        true => compare_checksums(ctx, (from, to), &comparison).await?,
+        false => compare_kept_times(ctx, to, &comparison).await?,
+    }
     filler.end();
     check_conflicts(&plan, &ctx.trees)
         .inspect_err(|failure| lock(totals).batch_refused(failure))?;
@@ -134,6 +148,7 @@ async fn compare_and_copy(
     let guard = match (comparison.source_is_whole(), comparison.has_files()) {
         (false, _) => Some("a part of the source could not be listed"),
         (_, false) => Some("the source has no files; if that is right, use rm -r"),
+        _ if !destination_is_whole => Some("a part of it could not be listed"),
         _ if lock(totals).has_failures() => Some("some files could not be copied"),
         _ if !watch.is_certain() => Some(
             "nothing shows that it is not the source itself: a test directory could not be made in it, or not be looked for \
@@ -194,9 +209,7 @@ async fn compare_checksums(
     (from, to): (&Location, &Location),
     comparison: &Comparison,
 ) -> Result<(), CopyFailure> {
-    let Some(undecided) = comparison.undecided() else {
-        return Ok(());
-    };
+    let undecided = comparison.undecided();
     undecided.end(true);
     let mut reader = PlanReader::of(undecided);
     let (from_id, to_id) = (from.storage_id(), to.storage_id());
@@ -224,6 +237,50 @@ async fn compare_checksums(
     if let Some((source, destination, _)) = sessions {
         ctx.pool.release(&from_id, source);
         ctx.pool.release(&to_id, destination);
+    }
+    Ok(())
+}
+
+/// Adds the files of equal size whose times differ, unless that is for the way in which the destination keeps times.
+async fn compare_kept_times(
+    ctx: &BatchContext,
+    to: &Location,
+    comparison: &Comparison,
+) -> Result<(), CopyFailure> {
+    let undecided = comparison.undecided();
+    undecided.end(true);
+    let mut reader = PlanReader::of(undecided);
+    let id = to.storage_id();
+    let mut kept_times = KeptTimes::unknown(id.is_server());
+    // Files that are left alone keep their times, too.
+    let may_try = !ctx.options.dry_run && !ctx.options.keep_existing;
+    let mut session = None;
+    while let Some(item) = reader.next_file(undecided)? {
+        let times = item.facts.modified.zip(comparison.time_there(&item));
+        let is_same = match times.filter(|_| may_try) {
+            None => false,
+            Some(times) => {
+                let storage = match &mut session {
+                    Some(session) => session,
+                    none => none.insert(ctx.session(&id).await?),
+                };
+                let path = item.destination.path();
+                kept_times.is_same(&mut **storage, path, times).await?
+            }
+        };
+        match is_same {
+            true => comparison.keep(&item)?,
+            false => comparison.copy(&item),
+        }
+    }
+    if let Some(session) = session {
+        ctx.pool.release(&id, session);
+    }
+    if comparison.has_unknown_times() {
+        ctx.warn(
+            "files of equal size were copied again, since too little is known of their times; --checksum compares contents"
+                .to_owned(),
+        );
     }
     Ok(())
 }
