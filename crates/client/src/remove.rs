@@ -6,6 +6,7 @@ use proto::listing::EntryKind;
 use crate::answers::SymlinkCheckScope;
 use crate::session::ClientSession;
 use crate::session::links::{UnlinkResult, ambiguous_link_failure};
+use crate::storage::collected::CollectedEntries;
 use crate::tree::{MAX_DEPTH, check_name, join_path};
 use crate::{CopyFailure, Exit};
 
@@ -122,16 +123,13 @@ async fn collect_content(
 ) -> Result<(), CopyFailure> {
     let mut pending = vec![(top.to_vec(), 0)];
     while let Some((directory, depth)) = pending.pop() {
-        let mut listed = session
-            .list_with_symlinks(&directory, SymlinkCheckScope::Everything)
-            .await?;
-        // Duplicate names of a faulty listing would fail the second DELE.
-        listed.sort_by(|a, b| a.entry.name.cmp(&b.entry.name));
-        listed.dedup_by(|a, b| a.entry.name == b.entry.name);
-        for checked in listed {
+        let scope = SymlinkCheckScope::Everything;
+        let listed = CollectedEntries::of(session, &directory, scope).await?;
+        let mut names = listed.entries.iter().map(|checked| &checked.entry.name);
+        tree.has_masked_names |= names.any(|name| name.contains(&b'?'));
+        for checked in listed.complete()? {
             // A name with `/` or `..` would lead outside the tree.
             check_name(&checked.entry.name)?;
-            tree.has_masked_names |= checked.entry.name.contains(&b'?');
             let path = join_path(&directory, &checked.entry.name);
             if checked.entry.kind != EntryKind::Dir || checked.entry.is_symlink() {
                 tree.files.push(path);
