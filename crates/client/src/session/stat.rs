@@ -46,7 +46,9 @@ impl ClientSession {
     fn parse_mlst_reply(&self, path: &[u8], reply: &Reply) -> Result<ListedEntry, CopyFailure> {
         // RFC 3659 §7.2: the facts are on the second line of the reply, after a blank.
         let inner = reply.lines.iter().skip(1);
-        let entry = inner.filter_map(|line| parse_mlsx(line)).next();
+        // Some servers send one line only.
+        let mut lines = inner.chain(reply.lines.first());
+        let entry = lines.find_map(|line| parse_mlsx(line));
         let mut entry = entry.ok_or_else(|| CopyFailure {
             exit: Exit::Protocol,
             message: format!(
@@ -81,7 +83,7 @@ impl ClientSession {
         }
         let reply = self.control.call(&Command::Size(path.to_vec())).await?;
         if reply.is_success() {
-            let size = reply.text().trim().parse().ok();
+            let size = replies::number_in_reply(&reply);
             return Ok(listed_entry(
                 path,
                 EntryKind::File,
@@ -146,9 +148,10 @@ impl ClientSession {
             return Ok(None);
         }
         let reply = self.control.call(&Command::Mdtm(path.to_vec())).await?;
+        let mut lines = reply.lines.iter().map(|line| String::from_utf8_lossy(line));
         Ok(reply
             .is_success()
-            .then(|| Timestamp::parse(reply.text().trim()))
+            .then(|| lines.find_map(|line| Timestamp::parse(line.trim())))
             .flatten())
     }
 

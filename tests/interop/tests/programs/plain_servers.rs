@@ -53,6 +53,29 @@ fn cp_works_with_pyftpdlib() {
 }
 
 #[test]
+fn the_checksums_of_proftpd_verify_copies() {
+    require!(proftpd::find());
+    let store = TestStore::new().unwrap();
+    let server = proftpd::start_with_checksums(&store).unwrap();
+    let target = ServerUnderTest::new(&store, &server);
+    // A reply has two lines, and words of this name look like checksums.
+    for name in ["plain", "cafe 1 b"] {
+        let original = store.path("src").join(name);
+        test_files::write(&original, 300_000, 7).unwrap();
+        let local = store.local();
+        let url = |folder: &str| target.url(&format!("{folder}/{}", name.replace(' ', "%20")));
+        for (from, to) in [
+            (url("src"), path_argument(&local)),
+            (path_argument(&local), url("up")),
+        ] {
+            let summary = copy::cp(&[from, to]).unwrap();
+            assert_eq!(summary.verified, "crc32", "{name}");
+        }
+        test_files::ensure_same(&original, &store.path("up").join(name)).unwrap();
+    }
+}
+
+#[test]
 fn a_server_that_allows_three_sessions_is_obeyed() {
     require!(vsftpd::find());
     let store = TestStore::new().unwrap();

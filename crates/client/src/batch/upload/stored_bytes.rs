@@ -155,7 +155,11 @@ impl StorageDestination<'_> {
         };
         let matches = match common_range_algorithm(&[checksums, &destination_checksums]) {
             Some(algorithm) => {
-                range_ends_agree(source, &mut destination, algorithm, &stored).await?
+                match range_ends_agree(source, &mut destination, algorithm, &stored).await {
+                    Err(failure) if failure.transient => return Err(failure),
+                    // A checksum that cannot be had proves nothing.
+                    agree => agree.unwrap_or(false),
+                }
             }
             None => true,
         };
