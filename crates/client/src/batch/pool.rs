@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use proto::client::CommandLead;
 
 use crate::location::StorageId;
-use crate::session::SessionOpening;
+use crate::session::{ServerHabits, SessionOpening};
 use crate::storage::StorageAccess;
 use crate::storage::contract::Storage;
 use crate::{CopyFailure, Exit};
@@ -33,8 +33,8 @@ pub(crate) struct StorageSessionPool {
     returned: Notify,
     /// Sessions that are being opened ahead of their use, by storage.
     coming: Mutex<HashMap<StorageId, usize>>,
-    /// Servers that announce pipelining but failed at it. They are sent one command at a time.
-    no_pipelining: Mutex<HashSet<StorageId>>,
+    /// What sessions have found out about servers.
+    habits: Mutex<HashMap<StorageId, ServerHabits>>,
     /// How far commands may go ahead of replies in a series, where that is less than the most.
     series_leads: Mutex<HashMap<StorageId, CommandLead>>,
 }
@@ -50,7 +50,7 @@ impl StorageSessionPool {
             leases: Mutex::default(),
             returned: Notify::new(),
             coming: Mutex::default(),
-            no_pipelining: Mutex::default(),
+            habits: Mutex::default(),
             series_leads: Mutex::default(),
         }
     }
@@ -158,6 +158,10 @@ impl StorageSessionPool {
         leases.len() > idle
     }
 
+    fn habits(&self, id: &StorageId) -> ServerHabits {
+        lock(&self.habits).get(id).copied().unwrap_or_default()
+    }
+
     fn was_reached(&self, id: &StorageId) -> bool {
         lock(&self.reached).contains(id)
     }
@@ -168,7 +172,7 @@ impl StorageSessionPool {
         first_path: Option<&[u8]>,
     ) -> Result<Box<dyn Storage>, CopyFailure> {
         let opening = SessionOpening {
-            avoid_pipelining: lock(&self.no_pipelining).contains(id),
+            habits: self.habits(id),
             first_path,
         };
         match self.access.open(id, opening).await {
@@ -193,8 +197,11 @@ impl StorageSessionPool {
 
     /// Returns a session to the pool. A session with an unanswered command is dropped.
     pub(crate) fn release(&self, id: &StorageId, mut session: Box<dyn Storage>) {
-        if session.needs_lockstep() {
-            lock(&self.no_pipelining).insert(id.clone());
+        let found = session.habits();
+        if found != ServerHabits::default() {
+            let mut habits = lock(&self.habits);
+            let known = habits.entry(id.clone()).or_default();
+            *known = known.or(found);
         }
         if !session.is_usable() {
             return;
@@ -231,7 +238,7 @@ impl StorageSessionPool {
 
     /// How far commands may go ahead of replies in a series with a server.
     pub(crate) fn series_lead(&self, id: &StorageId) -> CommandLead {
-        match lock(&self.no_pipelining).contains(id) {
+        match self.habits(id).lockstep {
             true => CommandLead::Lockstep,
             false => lock(&self.series_leads)
                 .get(id)

@@ -29,7 +29,8 @@ impl ClientSession {
         path: &[u8],
     ) -> Result<String, CopyFailure> {
         self.check_path(path)?;
-        let lines = self.checksum_command_lines(algorithm, offset, length, path)?;
+        let spelled = self.spell(path).await?;
+        let lines = self.checksum_command_lines(algorithm, offset, length, &spelled)?;
         // Plain servers' XCRC and XMD5 send no markers, and OPTS CKSM would be an error there.
         if self.features().checksum_algorithms.contains(&algorithm) {
             self.request_checksum_markers().await?;

@@ -4,6 +4,7 @@ use proto::command::{Command, SiteCommand};
 use proto::reply::Reply;
 use proto::timestamp::Timestamp;
 
+use super::path_names::split_path;
 use super::replies::{self, RefusalCause, refusal_cause};
 use super::{ClientSession, MAX_SILENCE, display_path};
 use crate::answers::{RefusedRenameStep, RenameFailure};
@@ -19,7 +20,7 @@ impl ClientSession {
     /// The server's refusal by its class; `Usage` for a path that FTP cannot express.
     pub async fn make_dir(&mut self, path: &[u8]) -> Result<bool, CopyFailure> {
         self.check_path(path)?;
-        let reply = self.control.call(&Command::Mkd(path.to_vec())).await?;
+        let reply = self.call_about(path, Command::Mkd).await?;
         if reply.is_success() {
             return Ok(true);
         }
@@ -105,7 +106,7 @@ impl ClientSession {
     pub async fn delete(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
         self.check_path(path)?;
         let operation = format!("delete {}", display_path(path));
-        let reply = self.control.call(&Command::Dele(path.to_vec())).await?;
+        let reply = self.call_about(path, Command::Dele).await?;
         self.check_reply(path, &operation, &reply).await
     }
 
@@ -116,7 +117,7 @@ impl ClientSession {
     pub async fn remove_dir(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
         self.check_path(path)?;
         let operation = format!("remove directory {}", display_path(path));
-        let reply = self.control.call(&Command::Rmd(path.to_vec())).await?;
+        let reply = self.call_about(path, Command::Rmd).await?;
         self.check_reply(path, &operation, &reply).await
     }
 
@@ -132,13 +133,19 @@ impl ClientSession {
     async fn rename_step_by_step(&mut self, from: &[u8], to: &[u8]) -> Result<(), RenameFailure> {
         self.check_path(from)?;
         self.check_path(to)?;
-        let rnfr_reply = self.control.call(&Command::Rnfr(from.to_vec())).await?;
+        let rnfr_reply = self.call_about(from, Command::Rnfr).await?;
         if !rnfr_reply.is_intermediate() {
             return self
                 .check_rename_replies((from, to), &rnfr_reply, None)
                 .await;
         }
-        let rnto_reply = self.control.call(&Command::Rnto(to.to_vec())).await?;
+        // No CWD may come between RNFR and RNTO.
+        let to_name = match self.habits.names_only && split_path(from).0 == split_path(to).0 {
+            true => split_path(to).1,
+            false => to,
+        };
+        let rnto = Command::Rnto(to_name.to_vec());
+        let rnto_reply = self.control.call(&rnto).await?;
         self.check_rename_replies((from, to), &rnfr_reply, Some(&rnto_reply))
             .await
     }
@@ -239,26 +246,28 @@ impl ClientSession {
         time: Timestamp,
     ) -> Result<bool, CopyFailure> {
         self.check_path(path)?;
+        let refused = |session: &Self, reply: &Reply| {
+            let operation = format!("set the time of {}", display_path(path));
+            Err(replies::refusal_failure(session.name(), &operation, reply))
+        };
         let features = self.features();
-        let mut commands = Vec::new();
         // Servers without FEAT may still support MFMT.
         if features.mfmt || !features.feat_answered {
-            commands.push(Command::Mfmt(time, path.to_vec()));
-        }
-        commands.push(Command::Site(SiteCommand::Utime(time, path.to_vec())));
-        for command in commands {
-            let reply = self.control.call(&command).await?;
+            let mfmt = |path| Command::Mfmt(time, path);
+            let reply = self.call_about(path, mfmt).await?;
             if reply.is_success() {
                 return Ok(true);
             }
-            // vsftpd refuses every SITE with 550 "Permission denied". SITE UTIME is the last form,
-            // so its refusal counts as a missing feature.
-            let is_site = matches!(command, Command::Site(_));
-            if !is_site && !replies::is_unsupported(&reply) || reply.code == 421 {
-                let operation = format!("set the time of {}", display_path(path));
-                return Err(replies::refusal_failure(self.name(), &operation, &reply));
+            if !replies::is_unsupported(&reply) {
+                return refused(self, &reply);
             }
         }
-        Ok(false)
+        let utime = SiteCommand::Utime(time, self.spell(path).await?);
+        let reply = self.control.call(&Command::Site(utime)).await?;
+        // vsftpd refuses every SITE with 550 "Permission denied", so any refusal counts as a missing feature.
+        match reply.code {
+            421 => refused(self, &reply),
+            _ => Ok(reply.is_success()),
+        }
     }
 }

@@ -21,6 +21,7 @@ use crate::{CopyFailure, Credential, Exit};
 pub(crate) mod checksum;
 pub(crate) mod control;
 mod data_protection;
+mod directories;
 mod explain;
 pub(crate) mod files;
 mod greeting;
@@ -29,6 +30,7 @@ mod list;
 mod login;
 mod metadata;
 pub(crate) mod passive;
+mod path_names;
 pub(crate) mod replies;
 mod right_sizing;
 #[cfg(test)]
@@ -40,6 +42,7 @@ use control::ClientControlConnection;
 pub use control::dialogue::DIALOGUE;
 pub(crate) use control::dialogue::log_dialogue;
 use data_protection::AgreedDataProtection;
+use directories::CwdMeaning;
 use secure::ClientSessionSecurity;
 
 /// Longest wait for the reply to QUIT.
@@ -80,19 +83,54 @@ pub struct ClientSession {
     allow_foreign_data: bool,
     /// The other host last announced to the server by SITE DATAPEER.
     data_peer: Option<IpAddr>,
-    /// The server refused a pipelined command, or the connection was lost during a pipelined login.
-    avoids_pipelining: bool,
+    /// What this session has found out about the server.
+    habits: ServerHabits,
+    /// The directory of the last CWD, if that was accepted.
+    current_directory: Option<Vec<u8>>,
+    cwd_meaning: CwdMeaning,
+    /// A path is looked for in the listing of its directory.
+    looks_in_parent: bool,
+    /// Commands that were refused with a path in full.
+    refused_in_full: HashSet<&'static str>,
     /// Protection of the control connection.
     security: ClientSessionSecurity,
     /// Protection of the data connections, once it is agreed.
     data_protection: Option<AgreedDataProtection>,
 }
 
+/// What sessions find out about a server, so that further ones need not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ServerHabits {
+    /// It refused a pipelined command, or the connection was lost during a pipelined login: one command is sent at a
+    /// time, whatever the greeting says.
+    pub(crate) lockstep: bool,
+    /// It refuses paths in full: commands name files in the current directory.
+    pub(crate) names_only: bool,
+}
+
+impl ServerHabits {
+    /// These, with one command at a time.
+    fn in_lockstep(self) -> Self {
+        Self {
+            lockstep: true,
+            ..self
+        }
+    }
+
+    /// What either knows.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            lockstep: self.lockstep || other.lockstep,
+            names_only: self.names_only || other.names_only,
+        }
+    }
+}
+
 /// How a session is opened.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SessionOpening<'a> {
-    /// Send one command at a time, whatever the greeting says.
-    pub(crate) avoid_pipelining: bool,
+    /// What is known of the server.
+    pub(crate) habits: ServerHabits,
     /// The path whose facts will be needed first; MLST for it is pipelined behind the login.
     pub(crate) first_path: Option<&'a [u8]>,
 }
@@ -102,7 +140,7 @@ pub(crate) struct SessionOpening<'a> {
 pub(crate) struct SessionOpener {
     server: Server,
     reply_timeout: Duration,
-    avoid_pipelining: bool,
+    habits: ServerHabits,
     allow_foreign_data: bool,
 }
 
@@ -110,7 +148,7 @@ impl SessionOpener {
     /// As [`ClientSession::open_another`].
     pub(crate) async fn open(self) -> Result<ClientSession, CopyFailure> {
         let opening = SessionOpening {
-            avoid_pipelining: self.avoid_pipelining,
+            habits: self.habits,
             first_path: None,
         };
         let mut session =
@@ -159,9 +197,9 @@ impl ClientSession {
         // The path of the first MLST is part of the pipeline, so it must fit on a line.
         let first_path = opening.first_path.filter(|path| check_path(path).is_ok());
         let prefetch: Vec<Command> = first_path.map(mlst_command).into_iter().collect();
-        let avoids_pipelining = opening.avoid_pipelining;
+        let habits = opening.habits;
         let planner = match () {
-            () if avoids_pipelining => login::log_in(&mut control, &login).await,
+            () if habits.lockstep => login::log_in(&mut control, &login).await,
             () if supports_pipelining(&greeting) => {
                 login::log_in_pipelined(&mut control, &login, &prefetch).await
             }
@@ -173,9 +211,9 @@ impl ClientSession {
         };
         let planner = match planner {
             Ok(planner) => planner,
-            Err(_) if control.connection_was_lost() && !avoids_pipelining => {
+            Err(_) if control.connection_was_lost() && !habits.lockstep => {
                 let without_pipelining = SessionOpening {
-                    avoid_pipelining: true,
+                    habits: habits.in_lockstep(),
                     ..opening
                 };
                 // Boxed: an async function cannot contain itself.
@@ -183,13 +221,13 @@ impl ClientSession {
             }
             Err(failure) => return Err(failure),
         };
-        let planner = match avoids_pipelining {
+        let planner = match habits.lockstep {
             true => planner,
             false => planner.with_commands_ahead(),
         };
         let connection = (control, security);
         let mut session = Self::from_connection(connection, planner, server, handshake_rtt);
-        session.avoids_pipelining = avoids_pipelining;
+        session.habits = habits;
         Ok(session)
     }
 
@@ -221,7 +259,11 @@ impl ClientSession {
             lease: None,
             allow_foreign_data: false,
             data_peer: None,
-            avoids_pipelining: false,
+            habits: ServerHabits::default(),
+            current_directory: None,
+            cwd_meaning: CwdMeaning::default(),
+            looks_in_parent: false,
+            refused_in_full: HashSet::new(),
             security,
             data_protection: None,
         }
@@ -236,7 +278,7 @@ impl ClientSession {
         // closed with QUIT.
         self.control.abandon();
         let without_pipelining = SessionOpening {
-            avoid_pipelining: true,
+            habits: self.habits.in_lockstep(),
             first_path: None,
         };
         let reopened = Self::open_with(
@@ -252,9 +294,9 @@ impl ClientSession {
         Ok(())
     }
 
-    /// Whether commands are sent one at a time, whatever the server's greeting says.
-    pub(crate) fn avoids_pipelining(&self) -> bool {
-        self.avoids_pipelining
+    /// What this session has found out about the server.
+    pub(crate) fn habits(&self) -> ServerHabits {
+        self.habits
     }
 
     /// Opens another session with the same server, as the same user.
@@ -270,7 +312,7 @@ impl ClientSession {
         SessionOpener {
             server: self.server.clone(),
             reply_timeout: self.control.reply_timeout(),
-            avoid_pipelining: self.avoids_pipelining,
+            habits: self.habits,
             allow_foreign_data: self.allow_foreign_data,
         }
     }

@@ -5,6 +5,7 @@ use proto::listing::{EntryKind, ListedEntry, parse_mlsx};
 use proto::reply::Reply;
 use proto::timestamp::Timestamp;
 
+use super::path_names::split_path;
 use super::replies::{self, RefusalCause, refusal_cause};
 use super::{ClientSession, display_path, mlst_command};
 use crate::{CopyFailure, Exit};
@@ -19,7 +20,9 @@ impl ClientSession {
     pub async fn stat(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
         self.check_path(path)?;
         if self.features().mlst {
-            let reply = self.control.call(&mlst_command(path)).await?;
+            let reply = self
+                .call_about(path, |path| Command::Mlst(Some(path)))
+                .await?;
             if reply.is_success() {
                 let entry = self.parse_mlst_reply(path, &reply)?;
                 return match entry.kind {
@@ -27,11 +30,30 @@ impl ClientSession {
                     _ => Ok(entry),
                 };
             }
-            if !replies::is_unsupported(&reply) {
-                return Err(self.stat_failure(path, &reply));
+            if let Some(failure) = self.stat_failure(path, &reply) {
+                return Err(failure);
             }
         }
         self.stat_without_mlst(path).await
+    }
+
+    /// As [`ClientSession::stat`], of a path that is to be read. Where the server tells nothing about it, it is taken for
+    /// a file of unknown size: only the attempt to read it shows whether there is one.
+    ///
+    /// # Errors
+    /// `NotFound` when nothing is there; `Usage` for a path that FTP cannot express; a lost session.
+    pub(crate) async fn stat_to_read(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
+        self.check_path(path)?;
+        match self.stat(path).await {
+            Err(failure)
+                if !failure.transient
+                    && failure.exit != Exit::NotFound
+                    && !self.planner.takes_commands_ahead() =>
+            {
+                Ok(listed_entry(path, EntryKind::File, None, None))
+            }
+            told => told,
+        }
     }
 
     /// The commands that [`ClientSession::stat`] will send for `path`, for sending them ahead.
@@ -68,12 +90,12 @@ impl ClientSession {
     }
 
     /// Facts of a path without MLST. CWD comes first, since some servers report a SIZE for
-    /// directories too.
+    /// directories too. Where neither decides, the listing of the parent does.
     pub(super) async fn stat_without_mlst(
         &mut self,
         path: &[u8],
     ) -> Result<ListedEntry, CopyFailure> {
-        if self.change_directory(path).await?.is_none() {
+        if self.is_directory(path).await? {
             return Ok(listed_entry(
                 path,
                 EntryKind::Dir,
@@ -81,7 +103,7 @@ impl ClientSession {
                 self.modification_time(path).await?,
             ));
         }
-        let reply = self.control.call(&Command::Size(path.to_vec())).await?;
+        let reply = self.call_about(path, Command::Size).await?;
         if reply.is_success() {
             let size = replies::number_in_reply(&reply);
             return Ok(listed_entry(
@@ -91,27 +113,48 @@ impl ClientSession {
                 self.modification_time(path).await?,
             ));
         }
-        if !replies::is_unsupported(&reply) {
-            return Err(self.stat_failure(path, &reply));
+        if let Some(failure) = self.stat_failure(path, &reply) {
+            return Err(failure);
         }
-        // CWD failed above, so a reply to MDTM shows that the path is a file (RFC 3659 §3).
-        let modified = self.modification_time(path).await?;
+        // It is no directory, so a reply to MDTM shows that it is a file (RFC 3659 §3). Of what is not a plain file, MDTM
+        // tells no kind.
+        let may_be_file = refusal_cause(&reply) != RefusalCause::NoFile;
+        let modified = match may_be_file {
+            true => self.modification_time(path).await?,
+            false => None,
+        };
         if modified.is_some() {
             return Ok(listed_entry(path, EntryKind::File, None, modified));
         }
-        self.stat_by_parent_listing(path).await
+        match self.find_in_parent(path).await {
+            // A 550 without a reason most often means a missing file; a listing would know better.
+            Err(failure) if gives_no_reason(&reply) && !failure.transient => Err(
+                replies::not_found_failure(self.name(), &display_path(path), &reply),
+            ),
+            found => found,
+        }
     }
 
-    /// Last resort on servers without MLST, SIZE and MDTM: the listing of the parent directory.
-    async fn stat_by_parent_listing(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
+    /// The entry of a path in the listing of its directory.
+    ///
+    /// # Errors
+    /// As [`ClientSession::list`]; `NotFound` when the listing does not have it.
+    pub(super) async fn find_in_parent(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
         let name = file_name(path);
-        let parent = match path.iter().rposition(|b| *b == b'/') {
-            Some(0) | None => &b"/"[..],
-            Some(at) => &path[..at],
-        };
+        let (parent, _) = split_path(path);
+        // A listing by names asks for the facts of each, which must not lead here again.
+        if std::mem::replace(&mut self.looks_in_parent, true) {
+            let message = format!(
+                "{} tells nothing about {}; name the files one by one",
+                self.name(),
+                display_path(path)
+            );
+            return Err(CopyFailure::new(Exit::Protocol, message));
+        }
         // Boxed: listing by names calls stat.
-        let entries = Box::pin(self.list(parent)).await?;
-        entries
+        let entries = Box::pin(self.list(parent)).await;
+        self.looks_in_parent = false;
+        entries?
             .into_iter()
             .find(|e| e.name == name)
             .ok_or_else(|| CopyFailure {
@@ -126,19 +169,24 @@ impl ClientSession {
             })
     }
 
-    /// The failure for refused facts of a path (MLST, or SIZE of something that is no directory).
-    /// Without another reason, the file does not exist.
-    fn stat_failure(&self, path: &[u8], reply: &Reply) -> CopyFailure {
-        // 550 without a reason on MLST or SIZE most often means a missing file.
-        let unexplained = reply.code == 550 && refusal_cause(reply) == RefusalCause::Other;
-        if unexplained || refusal_cause(reply) == RefusalCause::Missing {
-            return replies::not_found_failure(self.name(), &display_path(path), reply);
+    /// The failure for refused facts of a path (MLST, or SIZE of something that is no directory). `None`: the refusal
+    /// tells neither that it is missing nor why it is refused, so that another question is due.
+    fn stat_failure(&self, path: &[u8], reply: &Reply) -> Option<CopyFailure> {
+        match refusal_cause(reply) {
+            RefusalCause::Missing => Some(replies::not_found_failure(
+                self.name(),
+                &display_path(path),
+                reply,
+            )),
+            RefusalCause::Unsupported
+            | RefusalCause::NoFile
+            | RefusalCause::Directory
+            | RefusalCause::Other => None,
+            _ => {
+                let operation = format!("read the facts of {}", display_path(path));
+                Some(replies::refusal_failure(self.name(), &operation, reply))
+            }
         }
-        replies::refusal_failure(
-            self.name(),
-            &format!("read the facts of {}", display_path(path)),
-            reply,
-        )
     }
 
     async fn modification_time(&mut self, path: &[u8]) -> Result<Option<Timestamp>, CopyFailure> {
@@ -147,32 +195,18 @@ impl ClientSession {
         if features.feat_answered && !features.mdtm {
             return Ok(None);
         }
-        let reply = self.control.call(&Command::Mdtm(path.to_vec())).await?;
+        let reply = self.call_about(path, Command::Mdtm).await?;
         let mut lines = reply.lines.iter().map(|line| String::from_utf8_lossy(line));
         Ok(reply
             .is_success()
             .then(|| lines.find_map(|line| Timestamp::parse(line.trim())))
             .flatten())
     }
+}
 
-    /// Sends CWD; returns the refusal, if any. All other commands use absolute paths, so the
-    /// current directory does not affect them.
-    pub(super) async fn change_directory(
-        &mut self,
-        path: &[u8],
-    ) -> Result<Option<Reply>, CopyFailure> {
-        let reply = self.control.call(&Command::Cwd(path.to_vec())).await?;
-        if reply.code == 421 {
-            let operation = format!("enter {}", display_path(path));
-            return Err(replies::refusal_failure(self.name(), &operation, &reply));
-        }
-        Ok((!reply.is_success()).then_some(reply))
-    }
-
-    /// Whether `path` is a directory that the user may enter.
-    pub(super) async fn is_directory(&mut self, path: &[u8]) -> Result<bool, CopyFailure> {
-        Ok(self.change_directory(path).await?.is_none())
-    }
+/// Whether a refusal says no more than that the file is not to be had.
+fn gives_no_reason(reply: &Reply) -> bool {
+    reply.code == 550 && refusal_cause(reply) == RefusalCause::Other
 }
 
 fn listed_entry(

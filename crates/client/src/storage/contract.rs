@@ -19,6 +19,7 @@ use crate::answers::{
     EntryVisitor, MetadataChange, RenameFailure, SourceFacts, SymlinkCheckedEntry,
 };
 use crate::partial::WriteTarget;
+use crate::session::ServerHabits;
 use crate::transfer::series::files::{FileSeries, SeriesReport};
 use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::{CopyFailure, Exit};
@@ -84,9 +85,9 @@ pub(crate) trait Storage: Send + Debug + Any {
     /// Keeps `lease` for as long as the session lives.
     fn keep(&mut self, _lease: Arc<()>) {}
 
-    /// Whether the storage announced pipelining but should be sent one command at a time.
-    fn needs_lockstep(&self) -> bool {
-        false
+    /// What the session has found out about its server.
+    fn habits(&self) -> ServerHabits {
+        ServerHabits::default()
     }
 
     /// Whether [`Storage::stat`] tells a link to a directory from a directory.
@@ -112,6 +113,15 @@ pub(crate) trait Storage: Send + Debug + Any {
     /// # Errors
     /// `NotFound` if nothing exists there. Otherwise the refusal by its class.
     async fn stat(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure>;
+
+    /// As [`Storage::stat`], of a path that is to be read. A storage that tells nothing about it may take it for a file of
+    /// unknown size.
+    ///
+    /// # Errors
+    /// As [`Storage::stat`].
+    async fn stat_to_read(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
+        self.stat(path).await
+    }
 
     /// The entries of a directory, without `.` and `..`, in any order.
     ///

@@ -18,8 +18,8 @@ use super::capabilities::{AvailableChecksums, Capabilities};
 use super::contract::{FollowUpQuery, Storage};
 use crate::answers::{EntryVisitor, MetadataChange, RenameFailure, SymlinkCheckedEntry};
 use crate::remove::remove_tree;
-use crate::session::ClientSession;
 use crate::session::links::SymlinkCheckScope;
+use crate::session::{ClientSession, ServerHabits};
 use crate::transfer::series::files::{FileSeries, SeriesReport};
 use crate::transfer::{self, TransferAttempt, TransferSpec, bundle, series};
 use crate::{CopyFailure, Exit};
@@ -52,7 +52,8 @@ impl Storage for ClientSession {
             third_party: self.third_party_protocol(),
             bundles: features.bundles,
             // A stored file is compared by size or checksum.
-            series: features.size || !features.checksum_algorithms.is_empty(),
+            series: (features.size || !features.checksum_algorithms.is_empty())
+                && !self.habits().names_only,
             max_queries: match self.supports_pipelining() {
                 true => MAX_PIPELINED_CHECKSUMS,
                 false => MAX_SEQUENTIAL_CHECKSUMS,
@@ -81,8 +82,8 @@ impl Storage for ClientSession {
         self.lease = Some(lease);
     }
 
-    fn needs_lockstep(&self) -> bool {
-        self.avoids_pipelining()
+    fn habits(&self) -> ServerHabits {
+        self.habits()
     }
 
     fn tells_links(&self) -> bool {
@@ -95,6 +96,10 @@ impl Storage for ClientSession {
 
     async fn stat(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
         self.stat(path).await
+    }
+
+    async fn stat_to_read(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
+        self.stat_to_read(path).await
     }
 
     async fn list(&mut self, path: &[u8]) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {

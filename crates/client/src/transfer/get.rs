@@ -89,7 +89,8 @@ async fn try_get(
     warnings: &mut Vec<String>,
 ) -> Result<TransferAttempt, FailedTransfer> {
     let operation = format!("read {}", display_path(path));
-    let agreement = agree_on_get(session, path, spec, &operation, warnings).await?;
+    let spelled = session.spell(path).await?;
+    let agreement = agree_on_get(session, &spelled, spec, &operation, warnings).await?;
     let size = spec.size.or(spec.part.map(|(_, length)| length));
     let local_end = LocalTransfer::Receive {
         sink: Arc::clone(sink),
