@@ -24,6 +24,7 @@ mod integrity;
 mod interrupts;
 mod limiters;
 mod memory;
+mod names;
 mod patterns;
 mod pipelining;
 mod preserve;
