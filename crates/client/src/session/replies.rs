@@ -246,12 +246,6 @@ pub(crate) fn is_unsupported(reply: &Reply) -> bool {
         && refusal_cause(reply) == RefusalCause::Unsupported
 }
 
-/// The number that is all the text of one line of a reply, as SIZE sends it (RFC 3659 §4).
-pub(crate) fn number_in_reply(reply: &Reply) -> Option<u64> {
-    let mut lines = reply.lines.iter();
-    lines.find_map(|line| String::from_utf8_lossy(line).trim().parse().ok())
-}
-
 /// Code and text in one line, without a full stop at its end: it stands inside a sentence.
 pub(crate) fn display_reply(reply: &Reply) -> String {
     let text = reply.summary();

@@ -105,7 +105,7 @@ impl ClientSession {
         }
         let reply = self.call_about(path, Command::Size).await?;
         if reply.is_success() {
-            let size = replies::number_in_reply(&reply);
+            let size = reply.number();
             return Ok(listed_entry(
                 path,
                 EntryKind::File,

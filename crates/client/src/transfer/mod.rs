@@ -26,6 +26,7 @@ pub(crate) mod bundle;
 mod chunked;
 mod confirmation;
 pub(crate) mod control_messages;
+mod data_side;
 pub(crate) mod exchange;
 mod get;
 mod negotiation;

@@ -132,12 +132,21 @@ impl ClientSession {
             true => std::mem::take(&mut self.followup_commands),
             false => Vec::new(),
         };
-        self.control
-            .send_pipelined_with_prefetch(&commands, &followups)
-            .await?;
-        // The transfer command's replies are read with the data, by the exchange.
-        let answered = commands.len() - usize::from(has_transfer);
-        let replies = self.read_final_replies(answered, operation).await?;
+        let replies = match &commands[..] {
+            // Its reply is told from one to an earlier command.
+            [only] if !has_transfer => vec![self.control.call(only).await?],
+            _ => {
+                self.control
+                    .send_pipelined_with_prefetch(&commands, &followups)
+                    .await?;
+                // The transfer command's replies are read with the data, by the exchange.
+                let answered = commands.len() - usize::from(has_transfer);
+                self.read_final_replies(answered).await?
+            }
+        };
+        if let Some(ended) = replies.iter().find(|reply| reply.code == 421) {
+            return Err(replies::refusal_failure(self.name(), operation, ended));
+        }
         let answers: Vec<(&PlanStep, Reply)> = steps.into_iter().zip(replies).collect();
         let result = match has_transfer {
             true if has_fatal_refusal(&answers) => self.abandon_transfer(&answers, operation),
@@ -176,19 +185,11 @@ impl ClientSession {
         }
     }
 
-    /// Reads this many final replies; after 421 no more follow.
-    async fn read_final_replies(
-        &mut self,
-        count: usize,
-        operation: &str,
-    ) -> Result<Vec<Reply>, CopyFailure> {
-        let mut replies = Vec::with_capacity(count);
-        while replies.len() < count {
-            let reply = self.control.final_reply().await?;
-            if reply.code == 421 {
-                return Err(replies::refusal_failure(self.name(), operation, &reply));
-            }
-            replies.push(reply);
+    /// Reads this many final replies; 421 is the last one.
+    async fn read_final_replies(&mut self, count: usize) -> Result<Vec<Reply>, CopyFailure> {
+        let mut replies: Vec<Reply> = Vec::with_capacity(count);
+        while replies.len() < count && replies.last().is_none_or(|last| last.code != 421) {
+            replies.push(self.control.final_reply().await?);
         }
         Ok(replies)
     }

@@ -24,6 +24,7 @@ mod failures;
 mod partial_transfers;
 mod pipelining;
 mod right_sizing;
+mod surplus_replies;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 const GRIDFTP: &str = "211-x\n PARALLEL\n SIZE\n ERET\n REST STREAM\n211 End.";

@@ -297,7 +297,7 @@ impl<'a> SeriesDialogue<'a> {
             ),
             None => (
                 Some(file.size.to_string()),
-                replies::number_in_reply(reply).map(|size| size.to_string()),
+                reply.number().map(|size| size.to_string()),
             ),
         };
         match (expected, found) {

@@ -1,0 +1,77 @@
+//! Which replies can answer which commands. Some servers answer a command twice, or late, and what they send then must not
+//! be taken for the answer to the next command.
+
+use crate::command::Command;
+use crate::reply::Reply;
+
+/// Whether a final reply can be one to this command, by its code and where that is general by its text. Servers differ in
+/// codes, so only those are excluded that belong to other commands (RFC 959 §5.4, RFC 3659), or say nothing that the
+/// command asks for.
+pub fn can_answer(command: &Command, reply: &Reply) -> bool {
+    match reply.code {
+        // A data connection that cannot be opened, or is closed.
+        225 | 226 | 425 | 426 => is_transfer(command) || *command == Command::Abor,
+        227 => matches!(command, Command::Pasv | Command::Epsv(_)),
+        229 => matches!(
+            command,
+            Command::Pasv | Command::Epsv(_) | Command::Spas(_) | Command::Dpsv
+        ),
+        257 => matches!(command, Command::Mkd(_) | Command::Pwd),
+        200..=399 => match command {
+            Command::Pasv | Command::Epsv(_) => false,
+            Command::Size(_) => reply.number().is_some(),
+            Command::Rnfr(_) => reply.is_intermediate(),
+            _ => true,
+        },
+        _ => true,
+    }
+}
+
+/// Whether a command moves data over a data connection.
+fn is_transfer(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Retr(_)
+            | Command::Stor(_)
+            | Command::Appe(_)
+            | Command::Stou(_)
+            | Command::Eret(..)
+            | Command::Esto(..)
+            | Command::List(_)
+            | Command::Nlst(_)
+            | Command::Mlsd(_)
+            | Command::Mlsr(_)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_of_other_commands_are_told_by_their_codes() {
+        let path = || b"/f".to_vec();
+        for (command, code, text, fits) in [
+            (Command::Pasv, 227, "(127,0,0,1,7,208)", true),
+            (Command::Pasv, 229, "(|||2000|)", true),
+            (Command::Pasv, 250, "Directory changed.", false),
+            (Command::Pasv, 500, "Unknown command.", true),
+            (Command::Pasv, 426, "Transfer aborted.", false),
+            (Command::Size(path()), 213, "42", true),
+            (Command::Size(path()), 250, "42", true),
+            (Command::Size(path()), 250, "Directory changed.", false),
+            (Command::Size(path()), 226, "Done.", false),
+            (Command::Cwd(path()), 200, "OK", true),
+            (Command::Cwd(path()), 257, "\"/\"", false),
+            (Command::Mkd(path()), 257, "\"/f\" created", true),
+            (Command::Rnfr(path()), 350, "Go on.", true),
+            (Command::Rnfr(path()), 250, "Done.", false),
+            (Command::Retr(path()), 426, "Aborted.", true),
+            (Command::Retr(path()), 250, "Completed.", true),
+            (Command::Noop, 421, "Idle.", true),
+        ] {
+            let reply = Reply::new(code, text);
+            assert_eq!(can_answer(&command, &reply), fits, "{command:?} {code}");
+        }
+    }
+}
