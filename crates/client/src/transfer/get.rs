@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use data::job::{TransferControl, TransferReport};
-use data::options::CongestionChoice;
+use data::options::{CongestionChoice, TransferOptions};
 use data::recv::ReceivePlan;
 use data::store::Sink;
 use proto::client::{
@@ -148,7 +148,11 @@ async fn agree_on_get(
     negotiation::warn_of_ignored_congestion_control(session, spec, warnings);
     let data_end = LocalDataEnd {
         ports: spec.data_ports,
-        buffers: spec.options.buffers,
+        options: TransferOptions {
+            // It acts on sending.
+            congestion: CongestionChoice::System,
+            ..spec.options.clone()
+        },
     };
     loop {
         let retrieval = plan_retrieval(session.features(), mode, path, spec.part, &kept_ranges)

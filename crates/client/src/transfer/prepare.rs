@@ -1,11 +1,11 @@
 //! Carries out the steps before a transfer with one server, as the planner orders them, one
 //! pipeline after the other.
 
+use data::options::TransferOptions;
 use proto::client::{PlanStep, RefusalEffect, TransferRequirements};
-use proto::command::{Command, OptsCommand};
+use proto::command::{Command, OptsCommand, TransferMode};
 use proto::reply::Reply;
 use proto::sizing::BufferSizing;
-use proto::sizing::SocketBuffers;
 use proto::stripes::StripeAddresses;
 
 use super::TransferSpec;
@@ -15,12 +15,22 @@ use crate::session::passive::port_command;
 use crate::session::replies::{self, RefusalCause, refusal_cause};
 
 /// This end's part in agreeing on data addresses.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct LocalDataEnd {
     /// Ports to listen on.
     pub(crate) ports: Option<(u16, u16)>,
-    /// Socket buffers of the data connections.
-    pub(crate) buffers: SocketBuffers,
+    /// Options of the data connections' sockets.
+    pub(crate) options: TransferOptions,
+}
+
+impl LocalDataEnd {
+    /// The options after agreement with the server.
+    fn agreed_options(&self, sizing: BufferSizing) -> TransferOptions {
+        TransferOptions {
+            buffers: self.options.buffers.with_sizing(sizing),
+            ..self.options.clone()
+        }
+    }
 }
 
 /// Result of the steps before a transfer.
@@ -85,14 +95,11 @@ impl ClientSession {
         };
         for pipeline in self.planner.pipelined_plan(requirements) {
             let mut local_addresses = None;
+            let sizing = requirements.buffer_sizing.unwrap_or_default();
             // The listener must exist before PORT names its address.
             if pipeline.contains(&PlanStep::Connect) {
-                let sizing = self
-                    .planner
-                    .agreed_sizing(requirements.buffer_sizing.unwrap_or_default());
-                local_addresses = Some(
-                    self.listen_for_data(local_end.ports, local_end.buffers.with_sizing(sizing))?,
-                );
+                let options = local_end.agreed_options(self.planner.agreed_sizing(sizing));
+                local_addresses = Some(self.listen_for_data(local_end.ports, options.buffers)?);
             }
             let result = self
                 .send_pipeline(&pipeline, local_addresses.as_ref(), operation, warnings)
@@ -102,6 +109,14 @@ impl ClientSession {
             }
             if let Some(announced) = &result.passive_addresses {
                 alternative = self.prepare_data_connections(announced, warnings);
+                // Commands may follow that wait for their replies, and some servers accept the connection before they
+                // read a command.
+                if requirements.mode == TransferMode::Stream
+                    && let Some(channel) = &mut self.data_channel
+                {
+                    let sizing = self.planner.agreed_sizing(sizing);
+                    channel.begin_connection(&local_end.agreed_options(sizing));
+                }
             }
             if local_addresses.or(result.passive_addresses).is_some() {
                 self.planner.on_address_given(requirements);

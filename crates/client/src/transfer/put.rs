@@ -166,7 +166,10 @@ async fn agree_on_put(
         };
         requirements.connections_reusable =
             negotiation::has_reusable_connections(session, &requirements, true);
-        let data_end = LocalDataEnd::default();
+        let data_end = LocalDataEnd {
+            ports: None,
+            options: spec.options.clone(),
+        };
         match session
             .prepare_transfer(&requirements, &data_end, operation, warnings)
             .await?

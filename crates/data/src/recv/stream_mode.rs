@@ -11,7 +11,7 @@ use super::pending_connections::{
 };
 use super::stream_receiver::StreamReceiver;
 use crate::budget::StreamPermit;
-use crate::channel::{ChannelEndpoint, SessionDataChannel, open_first};
+use crate::channel::{ChannelEndpoint, SessionDataChannel, open_taken};
 use crate::error::DataError;
 use crate::os::wake;
 use crate::stream::DataStream;
@@ -37,7 +37,7 @@ pub(super) fn receive(
             task,
             permit,
         )?,
-        other => open_first(&other, task.transfer, task.settings, permit)?,
+        other => open_taken(other, task.transfer, task.settings, permit)?,
     };
     let go_on = || task.transfer.check().is_ok();
     checksum.run_with_follower(go_on, || receive_file(stream, task, &checksum))?;

@@ -195,6 +195,27 @@ async fn puts_in_stream_mode_start_and_restart() {
 }
 
 #[tokio::test]
+async fn a_server_that_waits_for_the_data_connection_behind_its_address_gets_it() {
+    let (mut session, peer) = open_session(vec![
+        login_script_with_feat("211-x\n REST STREAM\n211 End."),
+        vec![ExpectPassiveAndReply("PASV"), ScriptedAction::AcceptAhead],
+        command_and_reply("REST 2", "350 ok"),
+        vec![ExpectLine("RETR /f"), SendLine("150 go")],
+        vec![SendData(b"llo".to_vec()), SendLine("226 done")],
+        vec![ExpectPassiveAndReply("PASV"), ScriptedAction::AcceptAhead],
+        command_and_reply("ALLO 5", "200 ok"),
+        vec![ExpectLine("STOR /f"), SendLine("150 go")],
+        vec![ReceiveData, SendLine("226 done")],
+    ])
+    .await;
+    let mut rest = spec();
+    rest.completed_ranges.insert(0, 2);
+    fetch(&mut session, &sink(), &rest).await.unwrap();
+    store(&mut session, b"hello", &spec()).await.unwrap();
+    assert_eq!(peer.finish().await, b"hello");
+}
+
+#[tokio::test]
 async fn a_full_disk_at_the_server_is_reported() {
     let (mut session, _peer) = open_session(vec![
         login_script(),

@@ -9,7 +9,10 @@ async fn a_late_reply_does_not_confirm_a_store() {
         vec![ExpectPassiveAndReply("PASV"), ExpectLine("ALLO 5")],
         vec![SendLine("200 ok"), ExpectLine("STOR /f")],
         vec![SendLine("250 Directory changed"), ReceiveData],
-        vec![SendLine("150 go"), SendLine("452 Insufficient storage space")],
+        vec![
+            SendLine("150 go"),
+            SendLine("452 Insufficient storage space"),
+        ],
     ])
     .await;
     let failure = store(&mut session, b"hello", &spec()).await.unwrap_err();
