@@ -20,7 +20,7 @@ use crate::{CopyFailure, Credential, Exit};
 
 pub(crate) mod checksum;
 pub(crate) mod control;
-mod data_protection;
+pub(crate) mod data_protection;
 mod directories;
 mod explain;
 pub(crate) mod files;

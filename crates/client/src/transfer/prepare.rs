@@ -11,6 +11,7 @@ use proto::stripes::StripeAddresses;
 use super::TransferSpec;
 use crate::CopyFailure;
 use crate::session::ClientSession;
+use crate::session::data_protection::is_in_force;
 use crate::session::passive::port_command;
 use crate::session::replies::{self, RefusalCause, refusal_cause};
 
@@ -272,7 +273,7 @@ impl ClientSession {
         operation: &str,
         warnings: &mut Vec<String>,
     ) -> Result<Option<PreparationResult>, CopyFailure> {
-        if !is_refused(reply) {
+        if is_in_force(command, reply) {
             self.planner.on_accepted(command);
             return Ok(None);
         }
