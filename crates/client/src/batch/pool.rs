@@ -149,10 +149,19 @@ impl StorageSessionPool {
     /// Whether somebody has a session with the storage.
     fn has_lent(&self, id: &StorageId) -> bool {
         let idle = lock(&self.idle).get(id).map_or(0, Vec::len);
+        self.living(id) > idle
+    }
+
+    /// Whether there is a session with the storage, used or idle.
+    fn has_any(&self, id: &StorageId) -> bool {
+        self.living(id) > 0
+    }
+
+    fn living(&self, id: &StorageId) -> usize {
         let mut leases = lock(&self.leases);
         let leases = leases.entry(id.clone()).or_default();
         leases.retain(|lease| lease.strong_count() > 0);
-        leases.len() > idle
+        leases.len()
     }
 
     fn habits(&self, id: &StorageId) -> ServerHabits {
@@ -170,6 +179,7 @@ impl StorageSessionPool {
     ) -> Result<Box<dyn Storage>, CopyFailure> {
         let opening = SessionOpening {
             habits: self.habits(id),
+            is_further: self.has_any(id),
             first_path,
         };
         match self.access.open(id, opening).await {
@@ -351,6 +361,24 @@ mod tests {
         let id = StorageId::Server(fake.server.clone());
         let (_, session) = tokio::join!(pool.open_ahead(&id), pool.acquire(&id));
         session.unwrap();
+        fake.finish().await;
+    }
+
+    #[tokio::test]
+    async fn a_server_that_leaves_a_further_session_without_a_greeting_is_at_its_limit() {
+        // It serves one session after the other.
+        let sessions = vec![[login_script(), vec![ScriptedAction::ExpectEof]].concat()];
+        let fake = ScriptedFtpServer::start_sessions(sessions).await;
+        let pool = StorageSessionPool::new(StorageAccess {
+            timeout: Duration::from_secs(2),
+            foreign_data: false,
+            sync_policy: SyncPolicy::default(),
+        });
+        let id = StorageId::Server(fake.server.clone());
+        let first = pool.acquire(&id).await.unwrap();
+        let failure = pool.acquire_further(&id).await.unwrap_err();
+        assert!(names_limit(&failure) && failure.transient, "{failure}");
+        drop(first);
         fake.finish().await;
     }
 

@@ -106,6 +106,8 @@ pub(crate) struct ServerHabits {
     pub(crate) lockstep: bool,
     /// It refuses paths in full: commands name files in the current directory.
     pub(crate) names_only: bool,
+    /// Longest time to a greeting.
+    pub(crate) greeting: Duration,
 }
 
 impl ServerHabits {
@@ -122,6 +124,7 @@ impl ServerHabits {
         Self {
             lockstep: self.lockstep || other.lockstep,
             names_only: self.names_only || other.names_only,
+            greeting: self.greeting.max(other.greeting),
         }
     }
 }
@@ -131,6 +134,8 @@ impl ServerHabits {
 pub(crate) struct SessionOpening<'a> {
     /// What is known of the server.
     pub(crate) habits: ServerHabits,
+    /// There is another session with the server, so that this one can be given up soon if it is not greeted.
+    pub(crate) is_further: bool,
     /// The path whose facts will be needed first; MLST for it is pipelined behind the login.
     pub(crate) first_path: Option<&'a [u8]>,
 }
@@ -149,6 +154,7 @@ impl SessionOpener {
     pub(crate) async fn open(self) -> Result<ClientSession, CopyFailure> {
         let opening = SessionOpening {
             habits: self.habits,
+            is_further: true,
             first_path: None,
         };
         let mut session =
@@ -180,15 +186,15 @@ impl ClientSession {
     ) -> Result<Self, CopyFailure> {
         // Checked before connecting, so that a bad login costs no connection.
         check_credential(server)?;
-        let (mut control, handshake_rtt) =
-            ClientControlConnection::connect(server, timeout).await?;
-        let mut security = match server.begins_with_tls() {
-            true => Some(secure::start_implicit_tls(&mut control, server).await?),
-            false => None,
-        };
-        let greeting = greeting::read_greeting(&mut control, server).await?;
+        let greeting::GreetedConnection {
+            mut control,
+            handshake_rtt,
+            security,
+            greeting,
+            after,
+        } = greeting::connect(server, timeout, &opening).await?;
         control.set_iac_handling(IacHandling::from_greeting(&greeting));
-        let security = match security.take() {
+        let security = match security {
             Some(security) => security,
             None => secure::secure(&mut control, server).await?,
         };
@@ -227,7 +233,10 @@ impl ClientSession {
         };
         let connection = (control, security);
         let mut session = Self::from_connection(connection, planner, server, handshake_rtt);
-        session.habits = habits;
+        session.habits = ServerHabits {
+            greeting: habits.greeting.max(after),
+            ..habits
+        };
         Ok(session)
     }
 
@@ -279,6 +288,7 @@ impl ClientSession {
         self.control.abandon();
         let without_pipelining = SessionOpening {
             habits: self.habits.in_lockstep(),
+            is_further: false,
             first_path: None,
         };
         let reopened = Self::open_with(

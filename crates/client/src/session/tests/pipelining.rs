@@ -18,6 +18,7 @@ async fn open_with_first_path(
     let peer = ScriptedFtpServer::start_session(actions).await;
     let opening = SessionOpening {
         habits: ServerHabits::default(),
+        is_further: false,
         first_path: Some(b"/f"),
     };
     let session = ClientSession::open_with(&peer.server, TIMEOUT, opening).await;
@@ -112,6 +113,7 @@ async fn a_path_with_a_line_break_is_not_prefetched() {
     let peer = ScriptedFtpServer::start_session(pipelined_login_script(FEAT, &[])).await;
     let opening = SessionOpening {
         habits: ServerHabits::default(),
+        is_further: false,
         first_path: Some(b"/f\r\nDELE /g"),
     };
     ClientSession::open_with(&peer.server, TIMEOUT, opening)
@@ -213,6 +215,7 @@ async fn a_toolkit_server_that_is_lost_behind_the_login_gets_one_command_at_a_ti
     let peer = ScriptedFtpServer::start_sessions(vec![lost, careful]).await;
     let opening = SessionOpening {
         habits: ServerHabits::default(),
+        is_further: false,
         first_path: Some(b"/f"),
     };
     let session = ClientSession::open_with(&peer.server, TIMEOUT, opening).await;
