@@ -258,6 +258,7 @@ impl BatchContext {
         let is_usable = result.as_ref().err().is_none_or(|failure| {
             !failure.transient && matches!(failure.exit, Exit::NotFound | Exit::Refused)
         });
+        self.pool.learn(id, &*session);
         if is_usable {
             self.pool.release(id, session);
         } else if result

@@ -204,12 +204,7 @@ impl StorageSessionPool {
 
     /// Returns a session to the pool. A session with an unanswered command is dropped.
     pub(crate) fn release(&self, id: &StorageId, mut session: Box<dyn Storage>) {
-        let found = session.habits();
-        if found != ServerHabits::default() {
-            let mut habits = lock(&self.habits);
-            let known = habits.entry(id.clone()).or_default();
-            *known = known.or(found);
-        }
+        self.learn(id, &*session);
         if !session.is_usable() {
             return;
         }
@@ -220,6 +215,13 @@ impl StorageSessionPool {
             .or_default()
             .push(session);
         self.returned.notify_waiters();
+    }
+
+    /// Remembers what a session has found out about its server.
+    pub(crate) fn learn(&self, id: &StorageId, session: &dyn Storage) {
+        let mut habits = lock(&self.habits);
+        let known = habits.entry(id.clone()).or_default();
+        *known = known.or(session.habits());
     }
 
     /// Drops the idle sessions with a storage.

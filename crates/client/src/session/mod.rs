@@ -25,6 +25,7 @@ mod directories;
 mod explain;
 pub(crate) mod files;
 mod greeting;
+mod habits;
 pub(crate) mod links;
 mod list;
 mod login;
@@ -43,6 +44,7 @@ pub use control::dialogue::DIALOGUE;
 pub(crate) use control::dialogue::log_dialogue;
 use data_protection::AgreedDataProtection;
 use directories::CwdMeaning;
+pub(crate) use habits::{RestartEffect, ServerHabits};
 use secure::ClientSessionSecurity;
 
 /// Longest wait for the reply to QUIT.
@@ -96,37 +98,6 @@ pub struct ClientSession {
     security: ClientSessionSecurity,
     /// Protection of the data connections, once it is agreed.
     data_protection: Option<AgreedDataProtection>,
-}
-
-/// What sessions find out about a server, so that further ones need not.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct ServerHabits {
-    /// It refused a pipelined command, or the connection was lost during a pipelined login: one command is sent at a
-    /// time, whatever the greeting says.
-    pub(crate) lockstep: bool,
-    /// It refuses paths in full: commands name files in the current directory.
-    pub(crate) names_only: bool,
-    /// Longest time to a greeting.
-    pub(crate) greeting: Duration,
-}
-
-impl ServerHabits {
-    /// These, with one command at a time.
-    fn in_lockstep(self) -> Self {
-        Self {
-            lockstep: true,
-            ..self
-        }
-    }
-
-    /// What either knows.
-    pub(crate) fn or(self, other: Self) -> Self {
-        Self {
-            lockstep: self.lockstep || other.lockstep,
-            names_only: self.names_only || other.names_only,
-            greeting: self.greeting.max(other.greeting),
-        }
-    }
 }
 
 /// How a session is opened.
@@ -237,6 +208,7 @@ impl ClientSession {
             greeting: habits.greeting.max(after),
             ..habits
         };
+        session.note_restart(habits.restart);
         Ok(session)
     }
 
@@ -302,11 +274,6 @@ impl ClientSession {
         self.server_can_connect = before.server_can_connect;
         self.allow_foreign_data = before.allow_foreign_data;
         Ok(())
-    }
-
-    /// What this session has found out about the server.
-    pub(crate) fn habits(&self) -> ServerHabits {
-        self.habits
     }
 
     /// Opens another session with the same server, as the same user.

@@ -13,7 +13,7 @@ use proto::ranges::RangeSet;
 use proto::timestamp::Timestamp;
 
 use super::contract::Storage;
-use crate::transfer::TransferSpec;
+use crate::transfer::{RestartProof, TransferSpec};
 use crate::tree::join_path;
 use crate::{Exit, ModeChoice};
 
@@ -31,6 +31,7 @@ pub(crate) fn spec(size: Option<usize>) -> TransferSpec {
     TransferSpec {
         size: size.map(|size| size as u64),
         part: None,
+        restart_proof: RestartProof::default(),
         destination_offset: None,
         chunks: None,
         completed_ranges: RangeSet::new(),

@@ -39,7 +39,7 @@ impl Storage for ClientSession {
         let features = self.features();
         Capabilities {
             ranges: features.eret,
-            several_sessions: features.eret || features.rest_stream,
+            several_sessions: features.eret || features.rest_stream && !features.ignores_rest,
             connects_here: self.server_can_connect(),
             partial_writes: features.esto,
             resumes_uploads: true,

@@ -19,7 +19,7 @@ use super::exchange::{CompletedExchange, LocalTransfer, TransferExchange};
 use super::negotiation;
 use super::outcome::FailedTransfer;
 use super::prepare::{LocalDataEnd, PreparationResult};
-use super::{TransferAttempt, TransferSpec};
+use super::{RestartProof, TransferAttempt, TransferSpec, restart};
 use crate::session::replies::{RefusalCause, refusal_cause};
 use crate::session::{ClientSession, display_path};
 use crate::{CopyFailure, Exit};
@@ -89,8 +89,7 @@ async fn try_get(
     warnings: &mut Vec<String>,
 ) -> Result<TransferAttempt, FailedTransfer> {
     let operation = format!("read {}", display_path(path));
-    let spelled = session.spell(path).await?;
-    let agreement = agree_on_get(session, &spelled, spec, &operation, warnings).await?;
+    let agreement = agree_on_get(session, path, spec, &operation, warnings).await?;
     let size = spec.size.or(spec.part.map(|(_, length)| length));
     let local_end = LocalTransfer::Receive {
         sink: Arc::clone(sink),
@@ -118,8 +117,13 @@ async fn try_get(
         when_sent: None,
     };
     let result = session.exchange(exchange).await;
-    let CompletedExchange { report, remarks } =
-        result.inspect_err(|failed| spec.confirmation.record_failure(failed))?;
+    let CompletedExchange { report, remarks } = result
+        .map_err(|failed| restart::note_failure(session, &agreement.retrieval, &operation, failed))
+        .inspect_err(|failed| spec.confirmation.record_failure(failed))?;
+    let awaited_end = size.is_some() && !report.ended_early;
+    if agreement.mode == TransferMode::Stream {
+        restart::note_success(session, &agreement.retrieval, awaited_end);
+    }
     // Everything before an early end is stored. The end may have moved since then, and tells nothing.
     if !report.ended_early {
         let size = size.map(|size| size.min(control.early_end().unwrap_or(size)));
@@ -143,7 +147,24 @@ async fn agree_on_get(
     warnings: &mut Vec<String>,
 ) -> Result<GetAgreement, CopyFailure> {
     let mut mode = negotiation::get_mode(session, spec, warnings);
+    if spec
+        .part
+        .is_some_and(|(offset, length)| offset > 0 && length > 0)
+        && spec.restart_proof == RestartProof::Before
+        && restart::needs_proof(session, mode)
+    {
+        let proved = restart::prove(session, path, spec).await;
+        // Without REST there is no way to send a part, which the plan says.
+        if !session.features().ignores_rest {
+            proved?;
+        }
+    }
+    let path = &session.spell(path).await?;
     let mut kept_ranges = negotiation::usable_restart_ranges(mode, &spec.completed_ranges);
+    if spec.size.is_none() && restart::needs_proof(session, mode) {
+        // Without a size no end shows where the server began.
+        kept_ranges = RangeSet::new();
+    }
     let sizing = session.negotiate_sizing(spec.options.buffers.sizing, warnings);
     negotiation::warn_of_ignored_congestion_control(session, spec, warnings);
     let data_end = LocalDataEnd {
@@ -155,7 +176,8 @@ async fn agree_on_get(
         },
     };
     loop {
-        let retrieval = plan_retrieval(session.features(), mode, path, spec.part, &kept_ranges)
+        let part = (spec.part, spec.restart_proof == RestartProof::EndOfFile);
+        let retrieval = plan_retrieval(session.features(), mode, path, part, &kept_ranges)
             .map_err(|error| no_partial_failure(session.name(), operation, &error))?;
         let mut requirements = TransferRequirements {
             protection: None,

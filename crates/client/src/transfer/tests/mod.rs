@@ -9,7 +9,7 @@ use data::store::memory::{MemorySink, MemorySource};
 use proto::ranges::RangeSet;
 use proto::sizing::SocketBuffers;
 
-use super::{TransferAttempt, TransferSpec, get, put, third_party};
+use super::{RestartProof, TransferAttempt, TransferSpec, get, put, third_party};
 use crate::session::ClientSession;
 use crate::session::scripted_server::{
     ScriptedAction, ScriptedFtpServer, command_and_reply, login_script, login_script_with_feat,
@@ -33,6 +33,7 @@ pub(crate) fn spec() -> TransferSpec {
     TransferSpec {
         size: None,
         part: None,
+        restart_proof: RestartProof::default(),
         destination_offset: None,
         chunks: None,
         completed_ranges: RangeSet::new(),
@@ -209,6 +210,7 @@ async fn a_server_that_waits_for_the_data_connection_behind_its_address_gets_it(
     ])
     .await;
     let mut rest = spec();
+    rest.size = Some(5);
     rest.completed_ranges.insert(0, 2);
     fetch(&mut session, &sink(), &rest).await.unwrap();
     store(&mut session, b"hello", &spec()).await.unwrap();

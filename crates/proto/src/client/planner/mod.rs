@@ -112,6 +112,11 @@ impl CommandPlanner {
             .retain(|announced| *announced != algorithm);
     }
 
+    /// Records that REST has no effect, so that it is not used again.
+    pub fn on_restart_ignored(&mut self) {
+        self.features.ignores_rest = true;
+    }
+
     /// Whether the client may try MODE E: the server announced `PARALLEL` or did not answer FEAT, and
     /// has not refused MODE E.
     pub fn may_use_extended_mode(&self) -> bool {
