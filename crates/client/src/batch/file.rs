@@ -107,7 +107,7 @@ async fn keep_existing(
             _ => id.is_server().then(SourceFacts::default),
         },
         Err(failure) if failure.exit == Exit::NotFound => None,
-        // What may exist is not replaced.
+        // A file that may exist is not replaced.
         Err(failure) => return Err(failure),
     };
     let Some(existing) = existing else {

@@ -31,7 +31,7 @@ pub(crate) struct StorageSessionPool {
     returned: Notify,
     /// Sessions that are being opened ahead of their use, by storage.
     coming: Mutex<HashMap<StorageId, usize>>,
-    /// What sessions have found out about servers.
+    /// Habits of servers that sessions have found out.
     habits: Mutex<HashMap<StorageId, ServerHabits>>,
     /// How far commands may go ahead of replies in a series, where that is less than the most.
     series_leads: Mutex<HashMap<StorageId, CommandLead>>,

@@ -10,7 +10,7 @@ use crate::CopyFailure;
 /// A name that no directory has.
 const NO_SUCH_NAME: &[u8] = b".longhaul-no-such-name";
 
-/// What a server's consent to CWD says about the path.
+/// Meaning of a server's consent to CWD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum CwdMeaning {
     /// Nothing has been refused yet.

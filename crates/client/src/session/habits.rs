@@ -1,10 +1,10 @@
-//! What sessions find out about a server, and tell to the ones after them.
+//! Habits of a server that sessions find out, and tell to the ones after them.
 
 use std::time::Duration;
 
 use super::ClientSession;
 
-/// What sessions find out about a server, so that further ones need not.
+/// Habits of a server that a session finds out, so that further ones need not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ServerHabits {
     /// It refused a pipelined command, or the connection was lost during a pipelined login: one command is sent at a
@@ -38,7 +38,7 @@ impl ServerHabits {
         }
     }
 
-    /// What either knows.
+    /// The knowledge of both.
     pub(crate) fn or(self, other: Self) -> Self {
         Self {
             lockstep: self.lockstep || other.lockstep,
@@ -58,7 +58,7 @@ impl ClientSession {
         }
     }
 
-    /// What this session has found out about the server.
+    /// The habits that this session knows.
     pub(crate) fn habits(&self) -> ServerHabits {
         self.habits
     }

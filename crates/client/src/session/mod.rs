@@ -85,7 +85,7 @@ pub struct ClientSession {
     allow_foreign_data: bool,
     /// The other host last announced to the server by SITE DATAPEER.
     data_peer: Option<IpAddr>,
-    /// What this session has found out about the server.
+    /// Habits of the server, as far as they are known.
     habits: ServerHabits,
     /// The directory of the last CWD, if that was accepted.
     current_directory: Option<Vec<u8>>,
@@ -103,7 +103,7 @@ pub struct ClientSession {
 /// How a session is opened.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SessionOpening<'a> {
-    /// What is known of the server.
+    /// Habits of the server that are known.
     pub(crate) habits: ServerHabits,
     /// There is another session with the server, so that this one can be given up soon if it is not greeted.
     pub(crate) is_further: bool,

@@ -85,7 +85,7 @@ pub(crate) trait Storage: Send + Debug + Any {
     /// Keeps `lease` for as long as the session lives.
     fn keep(&mut self, _lease: Arc<()>) {}
 
-    /// What the session has found out about its server.
+    /// Habits of the server that the session has found out.
     fn habits(&self) -> ServerHabits {
         ServerHabits::default()
     }

@@ -46,7 +46,7 @@ pub struct TransferSpec {
     /// Part of the source: offset and length in the source file. Its bytes become the destination's
     /// bytes from 0 on.
     pub part: Option<(u64, u64)>,
-    /// What proves that a part begins where REST says, if a server sends it so.
+    /// Proof that a part begins where REST says, if a server sends it so.
     pub restart_proof: RestartProof,
     /// Offset of the first byte in a destination that keeps its other bytes. `None`: the transfer
     /// begins at 0 and a destination server truncates the file. `completed_ranges` and
@@ -84,7 +84,7 @@ pub struct TransferSpec {
     pub data_ports: Option<(u16, u16)>,
 }
 
-/// What proves that a server which accepts REST obeys it.
+/// Proof that a server which accepts REST obeys it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RestartProof {
     /// Nothing in the transfer: it is proved before.

@@ -295,24 +295,6 @@ impl<'a> FileCopy<'a> {
         }
     }
 
-    /// After a refused store: whether the destination takes its final name, so that the store can be tried again.
-    async fn takes_final_name(
-        &self,
-        state: &mut CopyState<'_>,
-        sessions: &mut StorageSessions,
-        refusal: &CopyFailure,
-    ) -> Result<bool, CopyFailure> {
-        let to = &mut *sessions.to;
-        match &mut state.destination {
-            CopyDestination::Storage(upload)
-                if !self.store_began && !self.pipe_consumed && to.is_usable() =>
-            {
-                upload.may_use_final_name(self.ctx, to, refusal).await
-            }
-            _ => Ok(false),
-        }
-    }
-
     /// Chooses the verification that both ends support.
     async fn choose_verification(
         &self,
