@@ -7,8 +7,8 @@ use proto::reply::Reply;
 use super::{ClientSession, display_path, replies};
 use crate::CopyFailure;
 
-/// A name that no directory has.
-const NO_SUCH_NAME: &[u8] = b".longhaul-no-such-name";
+/// A name that no file or directory has.
+pub(super) const NO_SUCH_NAME: &[u8] = b".longhaul-no-such-name";
 
 /// Meaning of a server's consent to CWD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,9 +1,11 @@
 //! Commands on files and directories that use no data connection.
 
 use proto::command::{Command, SiteCommand};
+use proto::path::PARTIAL_SUFFIX;
 use proto::reply::Reply;
 use proto::timestamp::Timestamp;
 
+use super::directories::NO_SUCH_NAME;
 use super::path_names::split_path;
 use super::replies::{self, RefusalCause, refusal_cause};
 use super::{ClientSession, MAX_SILENCE, display_path};
@@ -189,7 +191,7 @@ impl ClientSession {
         })
     }
 
-    /// Why the server would not rename `path`, whether or not there is such a file; `None`: nothing speaks against it.
+    /// Why the server would not rename files beside `path`; `None`: nothing speaks against it.
     ///
     /// # Errors
     /// The session is lost.
@@ -201,9 +203,13 @@ impl ClientSession {
         if self.planner.takes_commands_ahead() {
             return Ok(None);
         }
+        // After RNFR of a file that exists, servers want RNTO (ProFTPD: 501 to anything else).
+        let (directory, _) = split_path(path);
+        let slash: &[u8] = if directory == b"/" { b"" } else { b"/" };
+        let path = &[directory, slash, NO_SUCH_NAME, PARTIAL_SUFFIX].concat();
         self.check_path(path)?;
         let reply = self.call_about(path, Command::Rnfr).await?;
-        let operation = format!("rename {}", display_path(path));
+        let operation = format!("rename files in {}", display_path(directory));
         if replies::is_unsupported(&reply) {
             return Ok(Some(self.no_rename_failure(&operation, &reply)));
         }

@@ -445,8 +445,8 @@ pub(crate) trait Storage: Send + Debug + Any {
         modified: Option<Timestamp>,
     ) -> Result<(), RenameFailure>;
 
-    /// Why the storage would not rename `path`, whether or not there is such a file: it has no rename, or this user may
-    /// rename nothing there. `None`: nothing speaks against it.
+    /// Why the storage would not rename files beside `path`: it has no rename, or this user may rename nothing there.
+    /// `None`: nothing speaks against it.
     ///
     /// # Errors
     /// The storage is lost.

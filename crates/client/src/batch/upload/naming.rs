@@ -30,11 +30,11 @@ impl StorageDestination<'_> {
         ctx: &BatchContext,
         session: &mut dyn Storage,
     ) -> Result<(), CopyFailure> {
-        let Some(partial) = self.partial_path.clone() else {
+        if self.partial_path.is_none() {
             return Ok(());
-        };
-        let names = (partial.as_slice(), self.path);
-        match ctx.renames.find_refusal(&self.id, session, names).await? {
+        }
+        let refusal = ctx.renames.find_refusal(&self.id, session, self.path);
+        match refusal.await? {
             Some(refusal) => self.use_final_name(ctx, session, &refusal).await,
             None => Ok(()),
         }
