@@ -6,7 +6,7 @@ use anyhow::Result;
 use interop::cells::MatrixRow;
 use interop::longhaul::copy;
 use interop::longhaul::rows::{self, ServerUnderTest, path_argument};
-use interop::matrix::TestStore;
+use interop::matrix::{self, TestStore};
 use interop::peer::{PeerServer, proftpd, pure_ftpd, pyftpdlib, vsftpd};
 use interop::require;
 use interop::test_files;
@@ -73,6 +73,28 @@ fn the_checksums_of_proftpd_verify_copies() {
         }
         test_files::ensure_same(&original, &store.path("up").join(name)).unwrap();
     }
+}
+
+#[test]
+fn a_drop_box_gets_each_file_once_under_its_own_name() {
+    require!(vsftpd::find());
+    let store = TestStore::new().unwrap();
+    let server = vsftpd::start_as_drop_box(&store).unwrap();
+    let target = ServerUnderTest::new(&store, &server);
+    let original = store.local();
+    test_files::write(&original, 300_000, 7).unwrap();
+    let put = [path_argument(&original), target.url("up/new")];
+    let finished = copy::run(&put).unwrap().expect_success().unwrap();
+    let warnings = copy::warnings(&finished);
+    let warned = |warning: &String| warning.contains("stored under their final names");
+    assert!(warnings.iter().any(warned), "{warnings:?}");
+    matrix::ensure_only(&store.path("up"), &["new"]).unwrap();
+    test_files::ensure_same(&original, &store.path("up/new")).unwrap();
+    // What is there stays.
+    let refused = copy::run(&put).unwrap().expect_code(3).unwrap();
+    let message = copy::failure_message(&refused).unwrap();
+    assert!(message.contains("--in-place"), "{message}");
+    matrix::ensure_only(&store.path("up"), &["new"]).unwrap();
 }
 
 #[test]
