@@ -126,7 +126,7 @@ fn receive_file(
             receiver.receive_step(offset, remaining)?
         } else {
             // The limit is reached: the next event must be FIN.
-            let excess = receiver.skip(1)?;
+            let excess = receiver.take_end()?;
             task.check_limit(offset, excess)?;
             excess
         };
