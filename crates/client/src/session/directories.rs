@@ -47,33 +47,46 @@ impl ClientSession {
         Ok(Some(reply))
     }
 
+    /// Enters a directory; `None`: it is refused. Otherwise the meaning of consent at this server, which is asked for a
+    /// directory that does not exist if nothing is known of it.
+    ///
+    /// # Errors
+    /// The session is lost.
+    pub(super) async fn enter(&mut self, path: &[u8]) -> Result<Option<CwdMeaning>, CopyFailure> {
+        if self.change_directory(path).await?.is_some() {
+            return Ok(None);
+        }
+        if self.cwd_meaning == CwdMeaning::Unknown {
+            let slash: &[u8] = if path.ends_with(b"/") { b"" } else { b"/" };
+            let below = [path, slash, NO_SUCH_NAME].concat();
+            self.cwd_meaning = match self.change_directory(&below).await? {
+                Some(_) => {
+                    self.current_directory = Some(path.to_vec());
+                    CwdMeaning::Directory
+                }
+                None => CwdMeaning::Nothing,
+            };
+        }
+        Ok(Some(self.cwd_meaning))
+    }
+
     /// Whether `path` is a directory that the user may enter. A server that accepts CWD to any path is asked for the
     /// listing of the parent instead.
     ///
     /// # Errors
     /// The session is lost.
     pub(super) async fn is_directory(&mut self, path: &[u8]) -> Result<bool, CopyFailure> {
-        if self.change_directory(path).await?.is_some() {
-            return Ok(false);
-        }
         if path.iter().all(|byte| *byte == b'/') {
-            return Ok(true);
+            return Ok(self.change_directory(path).await?.is_none());
         }
-        if self.cwd_meaning == CwdMeaning::Unknown {
-            let below = [path, b"/", NO_SUCH_NAME].concat();
-            let refused = self.change_directory(&below).await?;
-            self.cwd_meaning = match refused {
-                Some(_) => CwdMeaning::Directory,
-                None => CwdMeaning::Nothing,
-            };
-        }
-        if self.cwd_meaning == CwdMeaning::Directory {
-            return Ok(true);
-        }
-        match self.find_in_parent(path).await {
-            Ok(entry) => Ok(entry.kind == EntryKind::Dir),
-            Err(lost) if lost.transient => Err(lost),
-            Err(_) => Ok(false),
+        match self.enter(path).await? {
+            None => Ok(false),
+            Some(CwdMeaning::Nothing) => match self.find_in_parent(path).await {
+                Ok(entry) => Ok(entry.kind == EntryKind::Dir),
+                Err(lost) if lost.transient => Err(lost),
+                Err(_) => Ok(false),
+            },
+            Some(_) => Ok(true),
         }
     }
 }

@@ -4,6 +4,7 @@
 use proto::command::Command;
 use proto::reply::Reply;
 
+use super::directories::CwdMeaning;
 use super::replies::{self, RefusalCause, refusal_cause};
 use super::{ClientSession, display_path};
 use crate::CopyFailure;
@@ -56,7 +57,8 @@ impl ClientSession {
             return Ok(reply);
         }
         let (directory, name) = split_path(path);
-        if name.is_empty() || self.change_directory(directory).await?.is_some() {
+        // Where consent means nothing, the name could be that of a file elsewhere.
+        if name.is_empty() || self.enter(directory).await? != Some(CwdMeaning::Directory) {
             return Ok(reply);
         }
         let second = self.control.call(&command(name.to_vec())).await?;

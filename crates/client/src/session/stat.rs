@@ -127,10 +127,14 @@ impl ClientSession {
             return Ok(listed_entry(path, EntryKind::File, None, modified));
         }
         match self.find_in_parent(path).await {
-            // A 550 without a reason most often means a missing file; a listing would know better.
-            Err(failure) if gives_no_reason(&reply) && !failure.transient => Err(
-                replies::not_found_failure(self.name(), &display_path(path), &reply),
-            ),
+            // Without a listing it is unknown, not missing.
+            Err(failure)
+                if gives_no_reason(&reply)
+                    && !failure.transient
+                    && failure.exit != Exit::NotFound =>
+            {
+                Err(self.facts_refused_failure(path, &reply))
+            }
             found => found,
         }
     }
@@ -182,11 +186,13 @@ impl ClientSession {
             | RefusalCause::NoFile
             | RefusalCause::Directory
             | RefusalCause::Other => None,
-            _ => {
-                let operation = format!("read the facts of {}", display_path(path));
-                Some(replies::refusal_failure(self.name(), &operation, reply))
-            }
+            _ => Some(self.facts_refused_failure(path, reply)),
         }
+    }
+
+    fn facts_refused_failure(&self, path: &[u8], reply: &Reply) -> CopyFailure {
+        let operation = format!("read the facts of {}", display_path(path));
+        replies::refusal_failure(self.name(), &operation, reply)
     }
 
     async fn modification_time(&mut self, path: &[u8]) -> Result<Option<Timestamp>, CopyFailure> {

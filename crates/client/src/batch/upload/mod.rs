@@ -255,12 +255,15 @@ impl<'a> StorageDestination<'a> {
             return Ok(None);
         };
         // A partial file beside it means that a later copy of the same name did not finish.
-        if let Some(aside) = &self.partial_path
-            && remote_file_facts(session, aside).await?.is_some()
-        {
-            return Ok(None);
+        match &self.partial_path {
+            Some(aside) => match session.stat(aside).await {
+                Err(failure) if failure.transient => Err(failure),
+                Err(failure) if failure.exit == Exit::NotFound => Ok(Some(existing)),
+                // There is one, or there may be.
+                _ => Ok(None),
+            },
+            None => Ok(Some(existing)),
         }
-        Ok(Some(existing))
     }
 
     /// The final path.

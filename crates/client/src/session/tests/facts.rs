@@ -78,6 +78,39 @@ async fn an_unknown_command_is_no_missing_file_whatever_its_words() {
 }
 
 #[tokio::test]
+async fn a_path_that_no_answer_tells_of_is_unknown_and_read_all_the_same() {
+    for refusal in ["500 what?", "550 No.", "550 Permission denied."] {
+        let asked = || {
+            let mut asked = script([
+                command_and_reply("CWD /d/f", "550 No."),
+                command_and_reply("SIZE /d/f", refusal),
+            ]);
+            if refusal.contains("Permission") {
+                return asked;
+            }
+            asked.extend(command_and_reply("CWD /d\r\n", "250 ok"));
+            for verb in ["LIST -a", "LIST\r\n", "NLST"] {
+                asked.push(ExpectPassiveAndReply("PASV"));
+                asked.extend(command_and_reply(verb, "502 no"));
+            }
+            asked
+        };
+        let feat = "211-x\n SIZE\n211 End";
+        let mut actions = script([login_script_with_feat(feat), asked()]);
+        if refusal.contains("Permission") {
+            actions.extend(command_and_reply("CWD /d\r\n", "550 No."));
+        }
+        actions.extend(asked());
+        let (mut session, peer) = open_session(actions).await;
+        let unknown = session.stat(b"/d/f").await.unwrap_err();
+        assert_ne!(unknown.exit, Exit::NotFound, "{refusal}");
+        let file = session.stat_to_read(b"/d/f").await.unwrap();
+        assert_eq!((file.kind, file.size), (EntryKind::File, None));
+        peer.finish().await;
+    }
+}
+
+#[tokio::test]
 async fn what_is_not_a_plain_file_need_not_be_a_directory() {
     let actions = script([
         login_script_with_feat("211-x\n SIZE\n211 End"),
@@ -137,6 +170,7 @@ async fn a_user_without_permission_is_told_so_and_paths_stay_as_they_are() {
         login_script(),
         command_and_reply("DELE /a/f", "550 Permission denied."),
         command_and_reply("CWD /a\r\n", "250 ok"),
+        command_and_reply("CWD /a/.longhaul-no-such-name", "550 no"),
         command_and_reply("DELE f", "550 Permission denied."),
         command_and_reply("DELE /a/g", "550 Permission denied."),
     ]);
@@ -146,5 +180,21 @@ async fn a_user_without_permission_is_told_so_and_paths_stay_as_they_are() {
         assert_eq!(refused.exit, Exit::Refused);
     }
     assert!(!session.habits().names_only);
+    peer.finish().await;
+}
+
+#[tokio::test]
+async fn no_name_alone_is_deleted_where_consent_to_cwd_means_nothing() {
+    let actions = script([
+        login_script(),
+        command_and_reply("DELE /a/f", "550 Permission denied."),
+        command_and_reply("CWD /a\r\n", "250 ok"),
+        command_and_reply("CWD /a/.longhaul-no-such-name", "250 ok"),
+        vec![ScriptedAction::ExpectEof],
+    ]);
+    let (mut session, peer) = open_session(actions).await;
+    let refused = session.delete(b"/a/f").await.unwrap_err();
+    assert_eq!(refused.exit, Exit::Refused);
+    drop(session);
     peer.finish().await;
 }

@@ -250,6 +250,7 @@ async fn mkdir_reports_an_existing_directory() {
         command_and_reply("MKD /e", "550 Permission denied."),
         // Perhaps the server wants the name alone.
         command_and_reply("CWD /\r\n", "250 ok"),
+        command_and_reply("CWD /.longhaul-no-such-name", "550 no"),
         command_and_reply("MKD e", "550 Permission denied."),
         command_and_reply("CWD /e", "550 Failed to change directory."),
         command_and_reply("MKD /d", "550 Create directory operation failed."),
