@@ -10,7 +10,7 @@ use crate::reply::Reply;
 pub fn can_answer(command: &Command, reply: &Reply) -> bool {
     match reply.code {
         // A data connection that cannot be opened, or is closed.
-        225 | 226 | 425 | 426 => is_transfer(command) || *command == Command::Abor,
+        225 | 226 | 425 | 426 => command.needs_data_connection() || *command == Command::Abor,
         227 => matches!(command, Command::Pasv | Command::Epsv(_)),
         229 => matches!(
             command,
@@ -25,23 +25,6 @@ pub fn can_answer(command: &Command, reply: &Reply) -> bool {
         },
         _ => true,
     }
-}
-
-/// Whether a command moves data over a data connection.
-fn is_transfer(command: &Command) -> bool {
-    matches!(
-        command,
-        Command::Retr(_)
-            | Command::Stor(_)
-            | Command::Appe(_)
-            | Command::Stou(_)
-            | Command::Eret(..)
-            | Command::Esto(..)
-            | Command::List(_)
-            | Command::Nlst(_)
-            | Command::Mlsd(_)
-            | Command::Mlsr(_)
-    )
 }
 
 #[cfg(test)]
