@@ -147,24 +147,7 @@ async fn agree_on_get(
     warnings: &mut Vec<String>,
 ) -> Result<GetAgreement, CopyFailure> {
     let mut mode = negotiation::get_mode(session, spec, warnings);
-    if spec
-        .part
-        .is_some_and(|(offset, length)| offset > 0 && length > 0)
-        && spec.restart_proof == RestartProof::Before
-        && restart::needs_proof(session, mode)
-    {
-        let proved = restart::prove(session, path, spec).await;
-        // Without REST there is no way to send a part, which the plan says.
-        if !session.features().ignores_rest {
-            proved?;
-        }
-    }
-    let path = &session.spell(path).await?;
     let mut kept_ranges = negotiation::usable_restart_ranges(mode, &spec.completed_ranges);
-    if spec.size.is_none() && restart::needs_proof(session, mode) {
-        // Without a size no end shows where the server began.
-        kept_ranges = RangeSet::new();
-    }
     let sizing = session.negotiate_sizing(spec.options.buffers.sizing, warnings);
     negotiation::warn_of_ignored_congestion_control(session, spec, warnings);
     let data_end = LocalDataEnd {
@@ -176,8 +159,9 @@ async fn agree_on_get(
         },
     };
     loop {
+        let spelled = prove_restart(session, path, (spec, mode), &mut kept_ranges).await?;
         let part = (spec.part, spec.restart_proof == RestartProof::EndOfFile);
-        let retrieval = plan_retrieval(session.features(), mode, path, part, &kept_ranges)
+        let retrieval = plan_retrieval(session.features(), mode, &spelled, part, &kept_ranges)
             .map_err(|error| no_partial_failure(session.name(), operation, &error))?;
         let mut requirements = TransferRequirements {
             protection: None,
@@ -235,6 +219,34 @@ async fn agree_on_get(
             }
         }
     }
+}
+
+/// Sees to it that nothing is asked for by REST without proof that the server obeys it. Returns the path as the transfer
+/// command has to name it.
+async fn prove_restart(
+    session: &mut ClientSession,
+    path: &[u8],
+    (spec, mode): (&TransferSpec, TransferMode),
+    kept_ranges: &mut RangeSet,
+) -> Result<Vec<u8>, CopyFailure> {
+    let is_inside = spec
+        .part
+        .is_some_and(|(offset, length)| offset > 0 && length > 0);
+    if is_inside
+        && spec.restart_proof == RestartProof::Before
+        && restart::needs_proof(session, mode)
+    {
+        let proved = restart::prove(session, path, spec).await;
+        // Without REST there is no way to send a part, which the plan says.
+        if !session.features().ignores_rest {
+            proved?;
+        }
+    }
+    if spec.size.is_none() && restart::needs_proof(session, mode) {
+        // Without a size no end shows where the server began.
+        *kept_ranges = RangeSet::new();
+    }
+    session.spell(path).await
 }
 
 fn no_partial_failure(

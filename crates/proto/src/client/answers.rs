@@ -9,8 +9,12 @@ use crate::reply::Reply;
 /// command asks for.
 pub fn can_answer(command: &Command, reply: &Reply) -> bool {
     match reply.code {
-        // A data connection that cannot be opened, or is closed.
-        225 | 226 | 425 | 426 => command.needs_data_connection() || *command == Command::Abor,
+        // About data connections.
+        225 | 226 | 426 => command.needs_data_connection() || *command == Command::Abor,
+        // Also of servers that have no port (Pure-FTPd).
+        425 => {
+            command.needs_data_connection() || matches!(command, Command::Pasv | Command::Epsv(_))
+        }
         227 => matches!(command, Command::Pasv | Command::Epsv(_)),
         229 => matches!(
             command,
@@ -40,6 +44,8 @@ mod tests {
             (Command::Pasv, 250, "Directory changed.", false),
             (Command::Pasv, 500, "Unknown command.", true),
             (Command::Pasv, 426, "Transfer aborted.", false),
+            (Command::Pasv, 425, "Can't open a port.", true),
+            (Command::Noop, 425, "Late.", false),
             (Command::Size(path()), 213, "42", true),
             (Command::Size(path()), 250, "42", true),
             (Command::Size(path()), 250, "Directory changed.", false),

@@ -90,7 +90,7 @@ fn a_drop_box_gets_each_file_once_under_its_own_name() {
     assert!(warnings.iter().any(warned), "{warnings:?}");
     matrix::ensure_only(&store.path("up"), &["new"]).unwrap();
     test_files::ensure_same(&original, &store.path("up/new")).unwrap();
-    // What is there stays.
+    // The file that is there stays.
     let refused = copy::run(&put).unwrap().expect_code(3).unwrap();
     let message = copy::failure_message(&refused).unwrap();
     assert!(message.contains("--in-place"), "{message}");

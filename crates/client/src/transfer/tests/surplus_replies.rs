@@ -36,7 +36,7 @@ async fn a_late_reply_is_not_taken_for_a_data_address() {
             SendLine("226 done\n426 aborted"),
         ],
         command_and_reply("PASV", "426 aborted once more\n500 no\n500 no again"),
-        command_and_reply("EPSV", "425 late\n502 no"),
+        command_and_reply("EPSV", "226 late\n502 no"),
     ])
     .await;
     let memory = sink();

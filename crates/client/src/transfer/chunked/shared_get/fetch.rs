@@ -52,7 +52,7 @@ struct FetchState {
     failure: Option<CopyFailure>,
     /// A range has begun where REST said.
     restart_seen: bool,
-    /// A range was fetched by REST or a like command.
+    /// A range inside the file was fetched in MODE S.
     has_parts: bool,
     totals: ChunkTotals,
 }
@@ -174,7 +174,9 @@ impl SharedFetch {
             let fetching = get::get(session, &self.path, sink, &spec, &control);
             match Box::pin(fetching).await {
                 Ok(attempt) => {
-                    self.note_restart(session, &spec);
+                    if !attempt.extended_mode {
+                        self.note_restart(session, &spec);
+                    }
                     self.range_done(streams.number, &control, attempt);
                 }
                 Err(failure) => {

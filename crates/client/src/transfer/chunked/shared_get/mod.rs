@@ -66,7 +66,7 @@ pub(super) async fn get(
             return Err(fetch.failure(session.name()));
         }
     }
-    if fetch.lacks_restart_proof() && restart::needs_proof(session, mode) {
+    if fetch.lacks_restart_proof() && restart::needs_proof(session, TransferMode::Stream) {
         let proved = match session.is_usable() {
             true => restart::prove(session, path, spec).await,
             false => {
