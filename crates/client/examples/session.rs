@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use client::location::{Scheme, Server};
 use client::session::ClientSession;
-use client::transfer::{TransferAttempt, TransferSpec, get, put, third_party};
+use client::transfer::{RestartProof, TransferAttempt, TransferSpec, get, put, third_party};
 use client::{Credential, ModeChoice};
 use data::job::TransferControl;
 use data::options::{IoMethod, TransferOptions};
@@ -153,6 +153,7 @@ fn spec(options: &[&str]) -> Result<TransferSpec, Box<dyn Error>> {
     Ok(TransferSpec {
         size: number(3)?,
         part: number(2)?.zip(number(3)?),
+        restart_proof: RestartProof::default(),
         destination_offset: None,
         chunks: None,
         completed_ranges: have,

@@ -19,6 +19,7 @@ use crate::connect::{
 use crate::error::DataError;
 use crate::listener::bind_free_port;
 pub use crate::listener::{AllowedPeers, ListenOptions};
+use crate::options::TransferOptions;
 use crate::settings::TransferSettings;
 pub use crate::stream::DataStream;
 use crate::transfer::ActiveTransfer;
@@ -40,6 +41,8 @@ pub(crate) enum ChannelEndpoint {
         /// The way through a proxy.
         route: Option<Arc<TunnelRoute>>,
     },
+    /// The one connection of a MODE S transfer, begun before the transfer.
+    Connecting(Box<ConnectAttempt>),
     /// Already used by a MODE S transfer (RFC 959 §3.3: one file per connection).
     Used,
 }
@@ -52,7 +55,7 @@ impl ChannelEndpoint {
                 local: *local,
                 route: route.as_deref(),
             },
-            Self::Passive { .. } | Self::Used => OutgoingPath {
+            Self::Passive { .. } | Self::Connecting(_) | Self::Used => OutgoingPath {
                 local: None,
                 route: None,
             },
@@ -133,6 +136,24 @@ impl SessionDataChannel {
         }
     }
 
+    /// Begins the connection of a MODE S transfer, with the socket options that `options` ask for: some servers wait for it
+    /// before they read the next command. An error shows when the transfer runs.
+    pub fn begin_connection(&mut self, options: &TransferOptions) {
+        let settings = TransferSettings {
+            options: options.clone(),
+            ..TransferSettings::default()
+        };
+        let until = Instant::now() + settings.connect_timeout;
+        if let ChannelEndpoint::Active { targets, .. } = &self.endpoint
+            && let [target] = targets[..]
+            && let Ok(permit) = self.permit()
+            && let Ok(attempt) =
+                start_attempt(&settings, target, self.endpoint.path(), until, permit)
+        {
+            self.endpoint = ChannelEndpoint::Connecting(Box::new(attempt));
+        }
+    }
+
     /// Counts this channel's streams against a budget shared with other channels.
     pub fn set_budget(&mut self, budget: StreamBudget) {
         self.budget = Some(budget);
@@ -143,7 +164,9 @@ impl SessionDataChannel {
     pub fn listener_descriptor(&self) -> Option<OwnedFd> {
         match &self.endpoint {
             ChannelEndpoint::Passive { listener, .. } => listener.try_clone().ok().map(Into::into),
-            ChannelEndpoint::Active { .. } | ChannelEndpoint::Used => None,
+            ChannelEndpoint::Active { .. }
+            | ChannelEndpoint::Connecting(_)
+            | ChannelEndpoint::Used => None,
         }
     }
 
@@ -177,6 +200,7 @@ impl SessionDataChannel {
         match &self.endpoint {
             ChannelEndpoint::Passive { .. } => true,
             ChannelEndpoint::Active { targets, .. } => !targets.is_empty(),
+            ChannelEndpoint::Connecting(_) => true,
             ChannelEndpoint::Used => false,
         }
     }
@@ -212,7 +236,7 @@ impl SessionDataChannel {
         settings: &TransferSettings,
     ) -> Result<Arc<DataStream>, DataError> {
         let permit = self.permit()?;
-        open_first(&self.take_endpoint(), transfer, settings, permit)
+        open_taken(self.take_endpoint(), transfer, settings, permit)
     }
 
     /// Opens the connections of a MODE E transfer that need no wait for the peer to connect: the
@@ -326,8 +350,21 @@ impl SessionDataChannel {
     }
 }
 
+/// Opens the one connection of an endpoint that is used up.
+pub(crate) fn open_taken(
+    endpoint: ChannelEndpoint,
+    transfer: &ActiveTransfer,
+    settings: &TransferSettings,
+    permit: StreamPermit,
+) -> Result<Arc<DataStream>, DataError> {
+    match endpoint {
+        ChannelEndpoint::Connecting(attempt) => attempt.complete(transfer, settings),
+        other => open_first(&other, transfer, settings, permit),
+    }
+}
+
 /// Opens the first connection of an endpoint.
-pub(crate) fn open_first(
+fn open_first(
     endpoint: &ChannelEndpoint,
     transfer: &ActiveTransfer,
     settings: &TransferSettings,
@@ -348,7 +385,9 @@ pub(crate) fn open_first(
                 .next()
                 .ok_or(DataError::NoPeer { seconds })
         }
-        ChannelEndpoint::Used => Err(DataError::NoPeer { seconds: 0 }),
+        ChannelEndpoint::Connecting(_) | ChannelEndpoint::Used => {
+            Err(DataError::NoPeer { seconds: 0 })
+        }
     }
 }
 

@@ -70,14 +70,26 @@ pub(crate) fn connect_all(
     path: OutgoingPath<'_>,
     permits: Vec<StreamPermit>,
 ) -> Result<OpenedConnections, DataError> {
-    let started = Instant::now();
     // All attempts share the deadline of the transfer's first connection.
+    let until = transfer.begin() + settings.connect_timeout;
+    let attempts = start_each(targets, permits, |to, permit| {
+        start_attempt(settings, to, path, until, permit)
+    })?;
+    complete_all(transfer, settings, targets, attempts)
+}
+
+/// Waits for attempts at these targets, as [`connect_all`] describes.
+fn complete_all(
+    transfer: &ActiveTransfer,
+    settings: &TransferSettings,
+    targets: &[SocketAddr],
+    attempts: Vec<ConnectAttempt>,
+) -> Result<OpenedConnections, DataError> {
+    let started = Instant::now();
     let until = transfer.begin() + settings.connect_timeout;
     let mut opened = OpenedConnections {
         open: Vec::new(),
-        pending: start_each(targets, permits, |to, permit| {
-            start_attempt(settings, to, path, until, permit)
-        })?,
+        pending: attempts,
     };
     let mut refused = None;
     let mut straggler_deadline = None;
@@ -198,6 +210,19 @@ pub(crate) fn start_attempt(
 impl ConnectAttempt {
     pub(crate) fn to(&self) -> SocketAddr {
         self.to
+    }
+
+    /// Waits for the only connection of a transfer.
+    pub(crate) fn complete(
+        self,
+        transfer: &ActiveTransfer,
+        settings: &TransferSettings,
+    ) -> Result<Arc<DataStream>, DataError> {
+        let targets = [self.to];
+        let opened = complete_all(transfer, settings, &targets, vec![self])?;
+        let seconds = settings.connect_timeout.as_secs();
+        let mut open = opened.open.into_iter();
+        open.next().ok_or(DataError::NoPeer { seconds })
     }
 
     /// Waits for the connection. Returns `None` if `unless` was woken first.

@@ -149,6 +149,14 @@ impl<'t> StreamIo<'t> {
         self.run_until_done(PollFlags::IN, |s| recv(s, buf))
     }
 
+    /// As [`StreamIo::recv_no_progress`], where the end is due: nothing can be cut off, so that it needs no close_notify.
+    pub(crate) fn recv_due_end(&mut self, buf: &mut [u8]) -> Result<usize, DataError> {
+        self.run_until_done(PollFlags::IN, |s| match recv(s, buf) {
+            Err(error) if ProtectionError::is_missing_close(&error) => Ok(0),
+            received => received,
+        })
+    }
+
     /// As [`StreamIo::recv_no_progress`], but `other` ends the wait, too, while nothing has come.
     pub(crate) fn recv_or_wake(
         &mut self,

@@ -1,4 +1,8 @@
-//! Checksum algorithms of CKSM, SCKS and the `CKSM` feature line (GFD.47).
+//! Checksum algorithms of CKSM, SCKS and the `CKSM` feature line (GFD.47), and checksums in replies.
+
+use std::collections::BTreeSet;
+
+use crate::reply::Reply;
 
 /// A checksum algorithm that longhaul supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -83,5 +87,121 @@ impl ChecksumAlgorithm {
         let fits = (shortest..=width).contains(&text.len());
         let hex = text.bytes().all(|b| b.is_ascii_hexdigit());
         (fits && hex).then(|| format!("{:0>width$}", text.to_ascii_lowercase()))
+    }
+
+    /// The checksum of this algorithm that a reply about the file `path` holds, in lower case. Replies of XCRC and the
+    /// like have no standard: the checksum is in any line, and the path may be there, too, whose words can look like
+    /// one. Text with several different candidates holds none.
+    pub fn find_in_reply(self, reply: &Reply, path: &[u8]) -> Option<String> {
+        let lines = || reply.lines.iter().map(|line| line.trim_ascii());
+        // A line that is nothing else, as CKSM sends it (GFD.47), whatever the name of the file.
+        if let Some(found) = self.only_checksum(lines()) {
+            return Some(found);
+        }
+        let lines: Vec<Vec<u8>> = lines().map(|line| without_path(line, path)).collect();
+        let last_words = || lines.iter().filter_map(|line| words(line).last());
+        let is_full = |word: &&[u8]| word.len() == self.hex_len();
+        self.only_checksum(lines.iter().flat_map(|line| words(line)).filter(is_full))
+            .or_else(|| self.only_checksum(last_words().filter(|word| !is_full(word))))
+    }
+
+    /// The checksum, if these words hold one and no other.
+    fn only_checksum<'a>(self, words: impl Iterator<Item = &'a [u8]>) -> Option<String> {
+        let known = |word| self.parse_hex(std::str::from_utf8(word).ok()?);
+        let mut found = BTreeSet::from_iter(words.filter_map(known)).into_iter();
+        found.next().filter(|_| found.next().is_none())
+    }
+}
+
+/// The words of a line, without the marks around them.
+fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let is_mark = |byte: &u8| byte.is_ascii_whitespace() || b"\"'(),;:=".contains(byte);
+    line.split(is_mark).filter(|word| !word.is_empty())
+}
+
+/// The line without the path, and without its last component.
+fn without_path(line: &[u8], path: &[u8]) -> Vec<u8> {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    let mut rest = line.to_vec();
+    for part in [path, name] {
+        while let Some(at) = find_apart(&rest, part) {
+            rest.splice(at..at + part.len(), *b" ");
+        }
+    }
+    rest
+}
+
+/// Where `part` stands in the line without letters or digits beside it.
+fn find_apart(line: &[u8], part: &[u8]) -> Option<usize> {
+    if part.is_empty() {
+        return None;
+    }
+    let is_apart = |byte: Option<&u8>| !byte.is_some_and(u8::is_ascii_alphanumeric);
+    let mut found = line.windows(part.len()).enumerate();
+    found.find_map(|(at, window)| {
+        let before = at.checked_sub(1).and_then(|before| line.get(before));
+        let after = line.get(at + part.len());
+        (window == part && is_apart(before) && is_apart(after)).then_some(at)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(algorithm: ChecksumAlgorithm, lines: &[&str], path: &str) -> Option<String> {
+        let reply = Reply {
+            code: 250,
+            lines: lines.iter().map(|line| line.as_bytes().to_vec()).collect(),
+        };
+        algorithm.find_in_reply(&reply, path.as_bytes())
+    }
+
+    #[test]
+    fn checksums_in_replies_of_real_servers_are_found() {
+        let crc = |lines: &[&str], path| found(ChecksumAlgorithm::Crc32, lines, path);
+        let sum = Some("509e2ae1".to_owned());
+        for (lines, path) in [
+            (&["509E2AE1"][..], "/f"),
+            // ProFTPD 1.3.8.
+            (&["Computing CRC32 digest", "509E2AE1"], "/f"),
+            (&["XCRC \"/cafe 1 b.dat\" 509E2AE1"], "/cafe 1 b.dat"),
+            (&["File /d/cafe 1 b.dat CRC32: 509E2AE1"], "/d/cafe 1 b.dat"),
+            // The server has another root, or shows the name only.
+            (&["\"/home/u/face 2\" 509E2AE1"], "/face 2"),
+            (&["face 2: 509E2AE1"], "/d/face 2"),
+            (&["deadbeef 509e2ae1"], "/deadbeef"),
+            (&["509e2ae1"], "/509e2ae1"),
+        ] {
+            assert_eq!(crc(lines, path), sum, "{lines:?}");
+        }
+        let md5 = "d41d8cd98f00b204e9800998ecf8427e";
+        let line = format!("\"/a b\" {}", md5.to_ascii_uppercase());
+        let md5_of = |line: &str| found(ChecksumAlgorithm::Md5, &[line], "/a b");
+        assert_eq!(md5_of(&line).as_deref(), Some(md5));
+    }
+
+    #[test]
+    fn leading_zeros_of_a_short_checksum_are_restored() {
+        let adler = |line: &str| found(ChecksumAlgorithm::Adler32, &[line], "/f");
+        assert_eq!(adler("40001").as_deref(), Some("00040001"));
+        assert_eq!(adler("/f 1a0b").as_deref(), Some("00001a0b"));
+        assert_eq!(
+            found(ChecksumAlgorithm::Md5, &["deadbeef"], "/f"),
+            None,
+            "only 32-bit checksums are shortened"
+        );
+    }
+
+    #[test]
+    fn text_without_one_certain_checksum_has_none() {
+        let crc = |lines: &[&str]| found(ChecksumAlgorithm::Crc32, lines, "/f");
+        assert_eq!(crc(&[""]), None);
+        assert_eq!(crc(&["1 file of 3 bytes"]), None);
+        assert_eq!(crc(&["deadbeef 509e2ae1"]), None);
+        assert_eq!(crc(&["deadbeef", "509e2ae1"]), None);
+        assert_eq!(crc(&["8Nbe7658"]), None);
+        let sha2 = "sha2:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=";
+        assert_eq!(found(ChecksumAlgorithm::Md5, &[sha2], "/f"), None);
     }
 }

@@ -22,6 +22,8 @@ pub struct ServerFeatures {
     pub mlst: bool,
     /// `REST STREAM`
     pub rest_stream: bool,
+    /// REST has no effect, as a transfer has shown, whatever the server announced.
+    pub ignores_rest: bool,
     /// `EPSV` (many servers support it without announcing it)
     pub epsv: bool,
     /// `UTF8`

@@ -126,6 +126,9 @@ fn ranges_after_failure(
     size: Option<u64>,
     has_checksum: bool,
 ) -> KeptRanges {
+    if confirmation.has_misplaced() {
+        return KeptRanges::ConfirmedOnly(before.clone());
+    }
     let mut all = before.clone();
     all.extend(stored);
     // All bytes are there, so no further data transfer can bring the missing 226.

@@ -106,8 +106,9 @@ async fn keep_existing(
             // is written to it.
             _ => id.is_server().then(SourceFacts::default),
         },
-        Err(failure) if failure.transient => return Err(failure),
-        Err(_) => None,
+        Err(failure) if failure.exit == Exit::NotFound => None,
+        // A file that may exist is not replaced.
+        Err(failure) => return Err(failure),
     };
     let Some(existing) = existing else {
         return Ok(None);

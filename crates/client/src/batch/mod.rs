@@ -52,6 +52,7 @@ pub(crate) mod pool;
 mod preserve;
 mod progress;
 mod relay;
+mod renames;
 mod request;
 mod resume;
 mod room;
@@ -74,6 +75,7 @@ pub(crate) use pair_listing::copy_pairs;
 use path_advice::AdviceQuestions;
 use plan::PlannedFile;
 use pool::StorageSessionPool;
+use renames::KnownRenames;
 use sums::BatchSums;
 pub(crate) use sync::sync;
 use totals::BatchTotals;
@@ -90,6 +92,7 @@ pub(crate) struct BatchContext {
     /// The local directories that the command names.
     pub(crate) trees: Arc<LocalTrees>,
     meter: Arc<BatchMeter>,
+    renames: KnownRenames,
     trace: Option<TraceFile>,
     /// Seed for the jitter of retry delays.
     seed: u64,
@@ -119,6 +122,7 @@ impl BatchContext {
             })),
             trees,
             meter: Arc::default(),
+            renames: KnownRenames::default(),
             trace,
             // Jitter differs between processes, so that copies that lost the same server do not
             // reconnect in step.
@@ -266,6 +270,7 @@ impl BatchContext {
         let is_usable = result.as_ref().err().is_none_or(|failure| {
             !failure.transient && matches!(failure.exit, Exit::NotFound | Exit::Refused)
         });
+        self.pool.learn(id, &*session);
         if is_usable {
             self.pool.release(id, session);
         } else if result

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use proto::client::CommandLead;
 
 use crate::location::StorageId;
-use crate::session::SessionOpening;
+use crate::session::{ServerHabits, SessionOpening};
 use crate::storage::StorageAccess;
 use crate::storage::contract::Storage;
 use crate::{CopyFailure, Exit};
@@ -23,8 +23,6 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 pub(crate) struct StorageSessionPool {
     access: StorageAccess,
     idle: Mutex<HashMap<StorageId, Vec<Box<dyn Storage>>>>,
-    /// Storages that refuse to rename. Files are stored there under their final names.
-    no_rename: Mutex<HashSet<StorageId>>,
     /// Storages that this run has reached before.
     reached: Mutex<HashSet<StorageId>>,
     /// Sessions that live, by storage.
@@ -33,8 +31,8 @@ pub(crate) struct StorageSessionPool {
     returned: Notify,
     /// Sessions that are being opened ahead of their use, by storage.
     coming: Mutex<HashMap<StorageId, usize>>,
-    /// Servers that announce pipelining but failed at it. They are sent one command at a time.
-    no_pipelining: Mutex<HashSet<StorageId>>,
+    /// Habits of servers that sessions have found out.
+    habits: Mutex<HashMap<StorageId, ServerHabits>>,
     /// How far commands may go ahead of replies in a series, where that is less than the most.
     series_leads: Mutex<HashMap<StorageId, CommandLead>>,
 }
@@ -45,12 +43,11 @@ impl StorageSessionPool {
         Self {
             access,
             idle: Mutex::default(),
-            no_rename: Mutex::default(),
             reached: Mutex::default(),
             leases: Mutex::default(),
             returned: Notify::new(),
             coming: Mutex::default(),
-            no_pipelining: Mutex::default(),
+            habits: Mutex::default(),
             series_leads: Mutex::default(),
         }
     }
@@ -152,10 +149,23 @@ impl StorageSessionPool {
     /// Whether somebody has a session with the storage.
     fn has_lent(&self, id: &StorageId) -> bool {
         let idle = lock(&self.idle).get(id).map_or(0, Vec::len);
+        self.living(id) > idle
+    }
+
+    /// Whether there is a session with the storage, used or idle.
+    fn has_any(&self, id: &StorageId) -> bool {
+        self.living(id) > 0
+    }
+
+    fn living(&self, id: &StorageId) -> usize {
         let mut leases = lock(&self.leases);
         let leases = leases.entry(id.clone()).or_default();
         leases.retain(|lease| lease.strong_count() > 0);
-        leases.len() > idle
+        leases.len()
+    }
+
+    fn habits(&self, id: &StorageId) -> ServerHabits {
+        lock(&self.habits).get(id).copied().unwrap_or_default()
     }
 
     fn was_reached(&self, id: &StorageId) -> bool {
@@ -168,7 +178,8 @@ impl StorageSessionPool {
         first_path: Option<&[u8]>,
     ) -> Result<Box<dyn Storage>, CopyFailure> {
         let opening = SessionOpening {
-            avoid_pipelining: lock(&self.no_pipelining).contains(id),
+            habits: self.habits(id),
+            is_further: self.has_any(id),
             first_path,
         };
         match self.access.open(id, opening).await {
@@ -193,9 +204,7 @@ impl StorageSessionPool {
 
     /// Returns a session to the pool. A session with an unanswered command is dropped.
     pub(crate) fn release(&self, id: &StorageId, mut session: Box<dyn Storage>) {
-        if session.needs_lockstep() {
-            lock(&self.no_pipelining).insert(id.clone());
-        }
+        self.learn(id, &*session);
         if !session.is_usable() {
             return;
         }
@@ -206,6 +215,13 @@ impl StorageSessionPool {
             .or_default()
             .push(session);
         self.returned.notify_waiters();
+    }
+
+    /// Remembers what a session has found out about its server.
+    pub(crate) fn learn(&self, id: &StorageId, session: &dyn Storage) {
+        let mut habits = lock(&self.habits);
+        let known = habits.entry(id.clone()).or_default();
+        *known = known.or(session.habits());
     }
 
     /// Drops the idle sessions with a storage.
@@ -231,7 +247,7 @@ impl StorageSessionPool {
 
     /// How far commands may go ahead of replies in a series with a server.
     pub(crate) fn series_lead(&self, id: &StorageId) -> CommandLead {
-        match lock(&self.no_pipelining).contains(id) {
+        match self.habits(id).lockstep {
             true => CommandLead::Lockstep,
             false => lock(&self.series_leads)
                 .get(id)
@@ -245,17 +261,6 @@ impl StorageSessionPool {
         let mut leads = lock(&self.series_leads);
         let known = leads.entry(id.clone()).or_default();
         *known = lead.min(*known);
-    }
-
-    /// Remembers that the storage refuses to rename.
-    pub(crate) fn mark_no_rename(&self, id: &StorageId) {
-        lock(&self.no_rename).insert(id.clone());
-    }
-
-    /// Whether files can be stored under a partial name first. Not if the URL has a query, which
-    /// goes with every request: a signed URL is valid for one name only.
-    pub(crate) fn can_rename(&self, id: &StorageId) -> bool {
-        !id.has_query() && !lock(&self.no_rename).contains(id)
     }
 }
 
@@ -310,21 +315,6 @@ mod tests {
         LONGHAUL_GREETING, ScriptedAction, ScriptedFtpServer, login_script, pipelined_login_script,
     };
 
-    #[test]
-    fn a_signed_url_is_stored_under_its_own_name() {
-        let pool = StorageSessionPool::new(StorageAccess {
-            timeout: Duration::from_secs(5),
-            foreign_data: false,
-            sync_policy: SyncPolicy::default(),
-            trees: Arc::default(),
-        });
-        let id = |url| crate::location::Location::parse(url).unwrap().storage_id();
-        assert!(pool.can_rename(&id("https://h/f")));
-        assert!(!pool.can_rename(&id("https://h/f?signature=1")));
-        pool.mark_no_rename(&id("https://h/f"));
-        assert!(!pool.can_rename(&id("https://h/g")));
-    }
-
     #[tokio::test]
     async fn the_pool_remembers_servers_that_fail_at_pipelining() {
         let mut careful = login_script();
@@ -376,6 +366,25 @@ mod tests {
         let id = StorageId::Server(fake.server.clone());
         let (_, session) = tokio::join!(pool.open_ahead(&id), pool.acquire(&id));
         session.unwrap();
+        fake.finish().await;
+    }
+
+    #[tokio::test]
+    async fn a_server_that_leaves_a_further_session_without_a_greeting_is_at_its_limit() {
+        // It serves one session after the other.
+        let sessions = vec![[login_script(), vec![ScriptedAction::ExpectEof]].concat()];
+        let fake = ScriptedFtpServer::start_sessions(sessions).await;
+        let pool = StorageSessionPool::new(StorageAccess {
+            timeout: Duration::from_secs(2),
+            foreign_data: false,
+            sync_policy: SyncPolicy::default(),
+            trees: Arc::default(),
+        });
+        let id = StorageId::Server(fake.server.clone());
+        let first = pool.acquire(&id).await.unwrap();
+        let failure = pool.acquire_further(&id).await.unwrap_err();
+        assert!(names_limit(&failure) && failure.transient, "{failure}");
+        drop(first);
         fake.finish().await;
     }
 

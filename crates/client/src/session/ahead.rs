@@ -75,6 +75,15 @@ impl ClientSession {
         if !self.may_have_mdtm() {
             return Ok(times);
         }
+        // Each name may need a CWD before it.
+        if self.habits.names_only {
+            for (path, time) in paths.iter().zip(&mut times) {
+                if self.check_path(path).is_ok() {
+                    *time = self.modification_time(path).await?;
+                }
+            }
+            return Ok(times);
+        }
         // Names that cannot be sent keep no time.
         let sendable: Vec<usize> = (0..paths.len())
             .filter(|at| self.check_path(&paths[*at]).is_ok())
@@ -90,7 +99,7 @@ impl ClientSession {
             }
             lacks_mdtm |= replies::is_unsupported(reply);
             if reply.code == 421 {
-                lost = Some(replies::refusal_failure(&name, "read times", reply));
+                lost = Some(times_refused_failure(&name, reply));
             }
             match lacks_mdtm || lost.is_some() {
                 true => ControlFlow::Break(()),
@@ -107,8 +116,15 @@ impl ClientSession {
         &mut self,
         path: &[u8],
     ) -> Result<Option<Timestamp>, CopyFailure> {
-        let times = self.modification_times(&[path.to_vec()], false).await?;
-        Ok(times.into_iter().next().flatten())
+        if !self.may_have_mdtm() {
+            return Ok(None);
+        }
+        let reply = self.call_about(path, Command::Mdtm).await?;
+        if reply.code == 421 {
+            return Err(times_refused_failure(self.name(), &reply));
+        }
+        self.lacks_mdtm |= replies::is_unsupported(&reply);
+        Ok(time_of_reply(&reply))
     }
 
     fn may_have_mdtm(&self) -> bool {
@@ -118,6 +134,12 @@ impl ClientSession {
     }
 }
 
+fn times_refused_failure(server: &str, reply: &Reply) -> CopyFailure {
+    replies::refusal_failure(server, "read times", reply)
+}
+
 fn time_of_reply(reply: &Reply) -> Option<Timestamp> {
-    Timestamp::parse(reply.text().trim()).filter(|_| reply.is_success())
+    let lines = reply.lines.iter().filter(|_| reply.is_success());
+    let mut texts = lines.map(|line| String::from_utf8_lossy(line));
+    texts.find_map(|text| Timestamp::parse(text.trim()))
 }

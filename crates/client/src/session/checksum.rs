@@ -19,8 +19,8 @@ impl ClientSession {
     /// checksums.
     ///
     /// # Errors
-    /// `Protocol` when the server cannot compute this checksum, otherwise the refusal by its class;
-    /// `Integrity`, transient, when it reports success and no checksum can be read.
+    /// `Protocol` when the server cannot compute this checksum, or reports success and no checksum can be read; otherwise
+    /// the refusal by its class.
     pub async fn checksum(
         &mut self,
         algorithm: ChecksumAlgorithm,
@@ -29,18 +29,20 @@ impl ClientSession {
         path: &[u8],
     ) -> Result<String, CopyFailure> {
         self.check_path(path)?;
-        let line = self.checksum_command_line(algorithm, offset, length, path)?;
+        let spelled = self.spell(path).await?;
+        let lines = self.checksum_command_lines(algorithm, offset, length, &spelled)?;
         // Plain servers' XCRC and XMD5 send no markers, and OPTS CKSM would be an error there.
         if self.features().checksum_algorithms.contains(&algorithm) {
             self.request_checksum_markers().await?;
         }
-        let first = self.request_checksum(&line).await?;
-        if let Some(checksum) = checksum_in_reply(algorithm, &first) {
+        let [first, second] = &lines;
+        let reply = self.request_checksum(first).await?;
+        if let Some(checksum) = checksum_in_reply(algorithm, &reply, path) {
             return Ok(checksum);
         }
-        let second = self.request_checksum(&line).await?;
-        checksum_in_reply(algorithm, &second)
-            .ok_or_else(|| self.missing_checksum_failure(algorithm, path, &second))
+        let reply = self.request_checksum(second).await?;
+        checksum_in_reply(algorithm, &reply, path)
+            .ok_or_else(|| self.missing_checksum_failure(algorithm, path, &reply))
     }
 
     /// The checksums of ranges (offset and length), as [`ClientSession::checksum`] returns them.
@@ -78,10 +80,10 @@ impl ClientSession {
             replies.push(self.control.final_reply_with_markers().await?);
         }
         for reply in &replies {
-            let checksum = checksum_in_reply(algorithm, reply);
-            checksums.push(
-                checksum.ok_or_else(|| self.missing_checksum_failure(algorithm, path, reply))?,
-            );
+            match checksum_in_reply(algorithm, reply, path) {
+                Some(checksum) => checksums.push(checksum),
+                None => return Err(self.missing_checksum_failure(algorithm, path, reply)),
+            }
         }
         Ok(checksums)
     }
@@ -113,7 +115,7 @@ impl ClientSession {
         self.control.send_pipelined(&commands).await?;
         for path in paths {
             let reply = self.control.final_reply_with_markers().await?;
-            let checksum = checksum_in_reply(algorithm, &reply);
+            let checksum = checksum_in_reply(algorithm, &reply, path);
             checksums.push(
                 checksum.ok_or_else(|| self.missing_checksum_failure(algorithm, path, &reply)),
             );
@@ -143,24 +145,32 @@ impl ClientSession {
         self.control.final_reply_with_markers().await
     }
 
-    /// The command line that requests the checksum.
-    fn checksum_command_line(
+    /// The command lines that request the checksum: the first one, and the one for a second attempt.
+    fn checksum_command_lines(
         &self,
         algorithm: ChecksumAlgorithm,
         offset: u64,
         length: Option<u64>,
         path: &[u8],
-    ) -> Result<Vec<u8>, CopyFailure> {
+    ) -> Result<[Vec<u8>; 2], CopyFailure> {
         let features = self.features();
         if features.checksum_algorithms.contains(&algorithm) {
-            return Ok(cksm_command(algorithm, offset, length, path).encode());
+            let line = cksm_command(algorithm, offset, length, path).encode();
+            return Ok([line.clone(), line]);
         }
         // XCRC, XMD5 and the like checksum only whole files.
         let is_whole_file = offset == 0 && length.is_none();
         let verb = x_checksum_verb(algorithm)
             .filter(|_| is_whole_file && features.x_checksum_algorithms.contains(&algorithm))
             .ok_or_else(|| self.unsupported_checksum_failure(algorithm))?;
-        Ok([verb.as_bytes(), b" ", path].concat())
+        let plain = [verb.as_bytes(), b" ", path].concat();
+        // A start and an end may follow the path, so ProFTPD and others want it in quotes where it has blanks. Others
+        // take the quotes for a part of the name.
+        let first = match path.contains(&b' ') {
+            true => [verb.as_bytes(), b" \"", path, b"\""].concat(),
+            false => plain.clone(),
+        };
+        Ok([first, plain])
     }
 
     /// Asks for 113 markers once. Without them a long computation is silent and looks like a dead
@@ -173,9 +183,10 @@ impl ClientSession {
         Ok(())
     }
 
-    /// The failure for a reply without a checksum.
+    /// The failure for a reply without a checksum. A server that reports success does not have this checksum, whatever it
+    /// announced: it is not asked again.
     fn missing_checksum_failure(
-        &self,
+        &mut self,
         algorithm: ChecksumAlgorithm,
         path: &[u8],
         reply: &Reply,
@@ -184,10 +195,11 @@ impl ClientSession {
             let operation = format!("compute {} of {}", algorithm.name(), display_path(path));
             return replies::refusal_failure(self.name(), &operation, reply);
         }
-        CopyFailure::transient(
-            Exit::Integrity,
+        self.planner.on_checksum_missing(algorithm);
+        CopyFailure::new(
+            Exit::Protocol,
             format!(
-                "{} sent no {} checksum of {}: {}; use --verify none or another algorithm",
+                "{} sent no {} checksum of {}: {}; choose another algorithm (--verify)",
                 self.name(),
                 algorithm.name(),
                 display_path(path),
@@ -237,52 +249,13 @@ fn x_checksum_verb(algorithm: ChecksumAlgorithm) -> Option<&'static str> {
     }
 }
 
-/// The checksum in a reply.
-pub(crate) fn checksum_in_reply(algorithm: ChecksumAlgorithm, reply: &Reply) -> Option<String> {
+/// The checksum of the file `path` in a reply.
+pub(crate) fn checksum_in_reply(
+    algorithm: ChecksumAlgorithm,
+    reply: &Reply,
+    path: &[u8],
+) -> Option<String> {
     reply
         .is_success()
-        .then(|| find_checksum_hex(algorithm, &reply.text()))?
-}
-
-/// The checksum in a reply's text: the first word that is hex of the right length. Some servers
-/// drop leading zeros of 32-bit checksums.
-fn find_checksum_hex(algorithm: ChecksumAlgorithm, text: &str) -> Option<String> {
-    let full_length = algorithm.hex_len();
-    let is_checksum = |word: &&str| {
-        // Only 32-bit checksums are shortened; a short word would match too much text otherwise.
-        let right_length =
-            word.len() == full_length || (full_length == 8 && (1..8).contains(&word.len()));
-        right_length && word.bytes().all(|b| b.is_ascii_hexdigit())
-    };
-    let word = text
-        .split(|c: char| c.is_whitespace() || c == '"')
-        .find(is_checksum)?;
-    Some(format!("{:0>full_length$}", word.to_ascii_lowercase()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn checksums_are_padded_and_lower_case() {
-        let hex = |a, t| find_checksum_hex(a, t);
-        assert_eq!(
-            hex(ChecksumAlgorithm::Adler32, "1a0b"),
-            Some("00001a0b".into())
-        );
-        assert_eq!(
-            hex(ChecksumAlgorithm::Crc32, "XCRC DEADBEEF"),
-            Some("deadbeef".into())
-        );
-        assert_eq!(
-            hex(
-                ChecksumAlgorithm::Md5,
-                "\"/a b\" D41D8CD98F00B204E9800998ECF8427E"
-            ),
-            Some("d41d8cd98f00b204e9800998ecf8427e".into())
-        );
-        assert_eq!(hex(ChecksumAlgorithm::Md5, "deadbeef"), None);
-        assert_eq!(hex(ChecksumAlgorithm::Sha1, ""), None);
-    }
+        .then(|| algorithm.find_in_reply(reply, path))?
 }

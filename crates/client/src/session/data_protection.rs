@@ -13,7 +13,7 @@ use security::tls::{ExpectedPeer, TlsEngine, TlsOptions};
 use security::x509::{CertifiedKey, TrustStore};
 
 use super::ClientSession;
-use super::replies::display_reply;
+use super::replies::{display_reply, is_unsupported};
 use super::secure::ClientSessionSecurity;
 use crate::protection::{DataProtectionChoice, config_failure};
 use crate::storage::capabilities::ThirdPartyProtocol;
@@ -300,6 +300,13 @@ impl ClientSession {
             ),
         ))
     }
+}
+
+/// Whether a setting is in force after this reply. A server without PROT has clear data connections, which is the default
+/// (RFC 4217 §9), so that nothing is missing for a user who asks for them.
+pub(crate) fn is_in_force(command: &Command, reply: &Reply) -> bool {
+    let is_default = *command == Command::Prot(ProtectionLevel::Clear);
+    reply.is_success() || reply.is_intermediate() || is_default && is_unsupported(reply)
 }
 
 /// Data connections of GSI: the end that opens one is the TLS client, and both ends show

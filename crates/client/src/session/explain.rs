@@ -4,6 +4,7 @@
 use proto::listing::EntryKind;
 use proto::reply::Reply;
 
+use super::path_names::split_path;
 use super::replies::{self, RefusalCause, refusal_cause};
 use super::{ClientSession, display_path};
 use crate::{CopyFailure, Exit};
@@ -25,7 +26,7 @@ impl ClientSession {
         {
             return unexplained;
         }
-        let directory = parent_directory(path);
+        let (directory, _) = split_path(path);
         match self.is_directory(directory).await {
             Ok(false) => self.failure_with_reason(
                 Exit::NotFound,
@@ -86,13 +87,5 @@ impl ClientSession {
             exit,
             format!("{server} refused to {operation}: {reply_text}; {advice}"),
         )
-    }
-}
-
-/// The path without its last component; the parent of the root is the root.
-fn parent_directory(path: &[u8]) -> &[u8] {
-    match path.iter().rposition(|b| *b == b'/') {
-        Some(0) | None => b"/",
-        Some(at) => &path[..at],
     }
 }

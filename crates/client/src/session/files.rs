@@ -3,9 +3,12 @@
 use std::ops::ControlFlow;
 
 use proto::command::{Command, SiteCommand};
+use proto::path::PARTIAL_SUFFIX;
 use proto::reply::Reply;
 use proto::timestamp::Timestamp;
 
+use super::directories::NO_SUCH_NAME;
+use super::path_names::split_path;
 use super::replies::{self, RefusalCause, refusal_cause};
 use super::{ClientSession, display_path};
 use crate::answers::{RefusedRenameStep, RenameFailure};
@@ -18,7 +21,7 @@ impl ClientSession {
     /// The server's refusal by its class; `Usage` for a path that FTP cannot express.
     pub async fn make_dir(&mut self, path: &[u8]) -> Result<bool, CopyFailure> {
         self.check_path(path)?;
-        let reply = self.control.call(&Command::Mkd(path.to_vec())).await?;
+        let reply = self.call_about(path, Command::Mkd).await?;
         if reply.is_success() {
             return Ok(true);
         }
@@ -78,7 +81,7 @@ impl ClientSession {
     pub async fn delete(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
         self.check_path(path)?;
         let operation = format!("delete {}", display_path(path));
-        let reply = self.control.call(&Command::Dele(path.to_vec())).await?;
+        let reply = self.call_about(path, Command::Dele).await?;
         self.check_reply(path, &operation, &reply).await
     }
 
@@ -89,7 +92,7 @@ impl ClientSession {
     pub async fn remove_dir(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
         self.check_path(path)?;
         let operation = format!("remove directory {}", display_path(path));
-        let reply = self.control.call(&Command::Rmd(path.to_vec())).await?;
+        let reply = self.call_about(path, Command::Rmd).await?;
         self.check_reply(path, &operation, &reply).await
     }
 
@@ -118,13 +121,19 @@ impl ClientSession {
     async fn rename_step_by_step(&mut self, from: &[u8], to: &[u8]) -> Result<(), RenameFailure> {
         self.check_path(from)?;
         self.check_path(to)?;
-        let rnfr_reply = self.control.call(&Command::Rnfr(from.to_vec())).await?;
+        let rnfr_reply = self.call_about(from, Command::Rnfr).await?;
         if !rnfr_reply.is_intermediate() {
             return self
                 .check_rename_replies((from, to), &rnfr_reply, None)
                 .await;
         }
-        let rnto_reply = self.control.call(&Command::Rnto(to.to_vec())).await?;
+        // No CWD may come between RNFR and RNTO.
+        let to_name = match self.habits.names_only && split_path(from).0 == split_path(to).0 {
+            true => split_path(to).1,
+            false => to,
+        };
+        let rnto = Command::Rnto(to_name.to_vec());
+        let rnto_reply = self.control.call(&rnto).await?;
         self.check_rename_replies((from, to), &rnfr_reply, Some(&rnto_reply))
             .await
     }
@@ -138,12 +147,18 @@ impl ClientSession {
     ) -> Result<(), RenameFailure> {
         let operation = format!("rename {} to {}", display_path(from), display_path(to));
         let Some(rnto_reply) = rnto_reply.filter(|_| rnfr_reply.is_intermediate()) else {
+            if replies::is_unsupported(rnfr_reply) {
+                return Err(self.no_rename_failure(&operation, rnfr_reply));
+            }
             self.check_reply(from, &operation, rnfr_reply).await?;
             // A refused RNFR is about the old name; the new name was not examined.
             return Err(replies::refusal_failure(self.name(), &operation, rnfr_reply).into());
         };
         if rnto_reply.is_success() {
             return Ok(());
+        }
+        if replies::is_unsupported(rnto_reply) {
+            return Err(self.no_rename_failure(&operation, rnto_reply));
         }
         // These codes are used for an existing name, unless the text gives another reason.
         let may_exist = matches!(rnto_reply.code, 521 | 550 | 553)
@@ -160,6 +175,44 @@ impl ClientSession {
                 false => RefusedRenameStep::RntoRefused,
             },
         })
+    }
+
+    /// Why the server would not rename files beside `path`; `None`: nothing speaks against it.
+    ///
+    /// # Errors
+    /// The session is lost.
+    pub(crate) async fn refuses_renames(
+        &mut self,
+        path: &[u8],
+    ) -> Result<Option<RenameFailure>, CopyFailure> {
+        // Who may write at these servers may rename.
+        if self.planner.takes_commands_ahead() {
+            return Ok(None);
+        }
+        // After RNFR of a file that exists, servers want RNTO (ProFTPD: 501 to anything else).
+        let (directory, _) = split_path(path);
+        let slash: &[u8] = if directory == b"/" { b"" } else { b"/" };
+        let path = &[directory, slash, NO_SUCH_NAME, PARTIAL_SUFFIX].concat();
+        self.check_path(path)?;
+        let reply = self.call_about(path, Command::Rnfr).await?;
+        let operation = format!("rename files in {}", display_path(directory));
+        if replies::is_unsupported(&reply) {
+            return Ok(Some(self.no_rename_failure(&operation, &reply)));
+        }
+        // A missing file shows nothing.
+        let is_denied = !reply.is_intermediate() && refusal_cause(&reply) == RefusalCause::Denied;
+        let failure = replies::refusal_failure(self.name(), &operation, &reply);
+        match reply.code {
+            421 => Err(failure),
+            _ => Ok(is_denied.then(|| failure.into())),
+        }
+    }
+
+    fn no_rename_failure(&self, operation: &str, reply: &Reply) -> RenameFailure {
+        RenameFailure {
+            failure: replies::refusal_failure(self.name(), operation, reply),
+            refused_step: RefusedRenameStep::Unsupported,
+        }
     }
 
     /// Sets the modification time, where the server has MFMT, and renames the file; in one pipeline
@@ -225,26 +278,28 @@ impl ClientSession {
         time: Timestamp,
     ) -> Result<bool, CopyFailure> {
         self.check_path(path)?;
+        let refused = |session: &Self, reply: &Reply| {
+            let operation = format!("set the time of {}", display_path(path));
+            Err(replies::refusal_failure(session.name(), &operation, reply))
+        };
         let features = self.features();
-        let mut commands = Vec::new();
         // Servers without FEAT may still support MFMT.
         if features.mfmt || !features.feat_answered {
-            commands.push(Command::Mfmt(time, path.to_vec()));
-        }
-        commands.push(Command::Site(SiteCommand::Utime(time, path.to_vec())));
-        for command in commands {
-            let reply = self.control.call(&command).await?;
+            let mfmt = |path| Command::Mfmt(time, path);
+            let reply = self.call_about(path, mfmt).await?;
             if reply.is_success() {
                 return Ok(true);
             }
-            // vsftpd refuses every SITE with 550 "Permission denied". SITE UTIME is the last form,
-            // so its refusal counts as a missing feature.
-            let is_site = matches!(command, Command::Site(_));
-            if !is_site && !replies::is_unsupported(&reply) || reply.code == 421 {
-                let operation = format!("set the time of {}", display_path(path));
-                return Err(replies::refusal_failure(self.name(), &operation, &reply));
+            if !replies::is_unsupported(&reply) {
+                return refused(self, &reply);
             }
         }
-        Ok(false)
+        let utime = SiteCommand::Utime(time, self.spell(path).await?);
+        let reply = self.control.call(&Command::Site(utime)).await?;
+        // vsftpd refuses every SITE with 550 "Permission denied", so any refusal counts as a missing feature.
+        match reply.code {
+            421 => refused(self, &reply),
+            _ => Ok(reply.is_success()),
+        }
     }
 }

@@ -1,12 +1,14 @@
 //! The greeting of a server, and the reason for its absence.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use proto::reply::Reply;
 use tokio::time::timeout;
 
 use super::control::ClientControlConnection;
 use super::replies::display_reply;
+use super::secure::{self, ClientSessionSecurity};
+use super::{ServerHabits, SessionOpening};
 use crate::location::Server;
 use crate::{CopyFailure, Exit};
 
@@ -14,12 +16,83 @@ use crate::{CopyFailure, Exit};
 /// client's name may take some seconds.
 const NOTICED_SILENCE: Duration = Duration::from_secs(5);
 
+/// Shortest wait for a session beside another one. Servers that serve one client at a time leave further ones without a
+/// greeting.
+const FURTHER_SESSION_WAIT: Duration = Duration::from_secs(5);
+/// The same as a multiple of the time that an earlier greeting took: servers may look up names.
+const FURTHER_SESSION_FACTOR: u32 = 4;
+
+/// A connection whose greeting is read.
+pub(super) struct GreetedConnection {
+    pub(super) control: ClientControlConnection,
+    /// Duration of the TCP handshake.
+    pub(super) handshake_rtt: Duration,
+    /// TLS that precedes the greeting.
+    pub(super) security: Option<ClientSessionSecurity>,
+    pub(super) greeting: Reply,
+    /// Time to the greeting.
+    pub(super) after: Duration,
+}
+
+/// Connects and reads the greeting. A session beside another one is given up after some seconds of silence.
+///
+/// # Errors
+/// As [`super::ClientSession::open`].
+pub(super) async fn connect(
+    server: &Server,
+    reply_timeout: Duration,
+    opening: &SessionOpening<'_>,
+) -> Result<GreetedConnection, CopyFailure> {
+    let connecting = connect_and_greet(server, reply_timeout);
+    if !opening.is_further {
+        return connecting.await;
+    }
+    // Before the time for a reply is over, which would look like a lost server.
+    let patience = further_session_wait(opening.habits).min(reply_timeout / 2);
+    let silent = |_| {
+        // Words of a limit: the others have to do.
+        let message = format!(
+            "{} accepts no session now: it does not greet a further one within {} s, as servers at their limit of \
+             sessions do; try again later",
+            server.host_and_port(),
+            patience.as_secs()
+        );
+        Err(CopyFailure::unreachable(message))
+    };
+    timeout(patience, connecting).await.unwrap_or_else(silent)
+}
+
+fn further_session_wait(habits: ServerHabits) -> Duration {
+    FURTHER_SESSION_WAIT.max(habits.greeting * FURTHER_SESSION_FACTOR)
+}
+
+async fn connect_and_greet(
+    server: &Server,
+    reply_timeout: Duration,
+) -> Result<GreetedConnection, CopyFailure> {
+    let begun = Instant::now();
+    let (mut control, handshake_rtt) =
+        ClientControlConnection::connect(server, reply_timeout).await?;
+    let security = match server.begins_with_tls() {
+        true => Some(secure::start_implicit_tls(&mut control, server).await?),
+        false => None,
+    };
+    let greeting = read_greeting(&mut control, server).await?;
+    Ok(GreetedConnection {
+        control,
+        handshake_rtt,
+        security,
+        greeting,
+        after: begun.elapsed(),
+    })
+}
+
 /// Reads the greeting. Of a server of `ftps:` that stays silent the user is told why that may be, before the
 /// time for a reply is over: the server may wait for a handshake in the first byte.
 ///
 /// # Errors
 /// `Unreachable`: the server accepts no session, or the connection is lost.
-pub(super) async fn read_greeting(
+async fn read_greeting(
     control: &mut ClientControlConnection,
     server: &Server,
 ) -> Result<Reply, CopyFailure> {

@@ -100,7 +100,7 @@ impl ClientSession {
     /// When the session is lost.
     pub(crate) async fn unlink(&mut self, path: &[u8]) -> Result<UnlinkResult, CopyFailure> {
         self.check_path(path)?;
-        let reply = self.control.call(&Command::Dele(path.to_vec())).await?;
+        let reply = self.call_about(path, Command::Dele).await?;
         if reply.is_success() {
             return Ok(UnlinkResult::Removed);
         }
@@ -296,26 +296,5 @@ mod tests {
             ]
         );
         assert_eq!(merge_listings(facts(), list_entries, false).len(), 4);
-    }
-
-    #[test]
-    fn only_an_explicit_refusal_text_means_directory() {
-        let reply = |text: &str| Reply::new(550, text);
-        assert_eq!(
-            refusal_cause(&reply("/d: Is a directory")),
-            RefusalCause::Directory
-        );
-        assert_eq!(
-            refusal_cause(&reply("/d: not a plain file")),
-            RefusalCause::Directory
-        );
-        assert_eq!(
-            refusal_cause(&reply("Delete operation failed.")),
-            RefusalCause::Other
-        );
-        assert_eq!(
-            refusal_cause(&reply("No such file or directory")),
-            RefusalCause::Missing
-        );
     }
 }

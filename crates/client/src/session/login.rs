@@ -10,6 +10,7 @@ use proto::reply::Reply;
 use proto::security::{ExchangeKind, ProtectionLevel};
 
 use super::control::ClientControlConnection;
+use super::data_protection::is_in_force;
 use super::replies::display_reply;
 use super::secure::ClientSessionSecurity;
 use crate::credentials::GRID_MAPPING;
@@ -188,7 +189,7 @@ async fn read_settings(
 
 /// Notes the reply to a setting, which need not be accepted.
 fn note_setting(planner: &mut CommandPlanner, command: &Command, reply: &Reply) {
-    match reply.is_success() {
+    match is_in_force(command, reply) {
         true => planner.on_accepted(command),
         false => planner.on_refused(command),
     }

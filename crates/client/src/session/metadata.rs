@@ -5,7 +5,7 @@ use proto::reply::Reply;
 
 use super::{ClientSession, replies};
 use crate::CopyFailure;
-use crate::answers::MetadataChange;
+use crate::answers::{KeptMetadata, MetadataChange};
 
 /// Most commands that are sent before a reply is read: their replies stay in the socket buffers.
 const MAX_PIPELINED: usize = 128;
@@ -28,60 +28,74 @@ impl ClientSession {
         changes: &[MetadataChange<'_>],
     ) -> Result<Vec<bool>, CopyFailure> {
         let mut made = vec![true; changes.len()];
-        let commands = self.change_commands(changes, &mut made);
-        if self.supports_pipelining() {
-            for commands in commands.chunks(MAX_PIPELINED) {
-                let sent: Vec<_> = commands.iter().map(|c| c.command.clone()).collect();
-                self.control.send_pipelined(&sent).await?;
-                for command in commands {
-                    let reply = self.control.final_reply().await?;
-                    made[command.change] &= self.is_change_made(&reply)?;
-                }
-            }
+        if !self.supports_pipelining() {
+            self.set_one_by_one(changes, &mut made).await?;
             return Ok(made);
         }
-        let mut refuses_times = false;
-        let mut refuses_modes = false;
-        for ChangeCommand { change, command } in commands {
-            let refuses = match &command {
-                Command::Site(SiteCommand::Chmod(..)) => &mut refuses_modes,
-                _ => &mut refuses_times,
-            };
-            if *refuses {
-                made[change] = false;
-                continue;
+        let mut commands = Vec::new();
+        for (change, wanted) in changes.iter().enumerate() {
+            made[change] = self.check_path(wanted.path).is_ok();
+            let of_change = self.change_commands(wanted.path, wanted.kept);
+            let of_change = of_change.filter(|_| made[change]);
+            commands.extend(of_change.map(|command| ChangeCommand { change, command }));
+        }
+        for commands in commands.chunks(MAX_PIPELINED) {
+            let sent: Vec<_> = commands.iter().map(|c| c.command.clone()).collect();
+            self.control.send_pipelined(&sent).await?;
+            for command in commands {
+                let reply = self.control.final_reply().await?;
+                made[command.change] &= self.is_change_made(&reply)?;
             }
-            let reply = self.control.call(&command).await?;
-            *refuses = replies::is_unsupported(&reply);
-            made[change] &= self.is_change_made(&reply)?;
         }
         Ok(made)
     }
 
-    /// The commands; changes that cannot be expressed are not made.
-    fn change_commands(
-        &self,
+    async fn set_one_by_one(
+        &mut self,
         changes: &[MetadataChange<'_>],
         made: &mut [bool],
-    ) -> Vec<ChangeCommand> {
-        let has_mfmt = self.features().mfmt;
-        let mut commands = Vec::new();
-        for (change, wanted) in changes.iter().enumerate() {
+    ) -> Result<(), CopyFailure> {
+        let mut refuses_times = false;
+        let mut refuses_modes = false;
+        for (wanted, made) in changes.iter().zip(made) {
             if self.check_path(wanted.path).is_err() {
-                made[change] = false;
+                *made = false;
                 continue;
             }
-            let time = wanted.kept.modified.map(|time| match has_mfmt {
-                true => Command::Mfmt(time, wanted.path.to_vec()),
-                false => Command::Site(SiteCommand::Utime(time, wanted.path.to_vec())),
-            });
-            let mode = wanted.kept.mode;
-            let mode =
-                mode.map(|mode| Command::Site(SiteCommand::Chmod(mode, wanted.path.to_vec())));
-            let both = time.into_iter().chain(mode);
-            commands.extend(both.map(|command| ChangeCommand { change, command }));
+            let path = self.spell(wanted.path).await?;
+            let commands: Vec<Command> = self.change_commands(&path, wanted.kept).collect();
+            for command in commands {
+                let refuses = match &command {
+                    Command::Site(SiteCommand::Chmod(..)) => &mut refuses_modes,
+                    _ => &mut refuses_times,
+                };
+                if *refuses {
+                    *made = false;
+                    continue;
+                }
+                let reply = self.control.call(&command).await?;
+                *refuses = replies::is_unsupported(&reply);
+                *made &= self.is_change_made(&reply)?;
+            }
         }
-        commands
+        Ok(())
+    }
+
+    /// The commands for one change.
+    fn change_commands(
+        &self,
+        path: &[u8],
+        kept: KeptMetadata,
+    ) -> impl Iterator<Item = Command> + use<> {
+        let has_mfmt = self.features().mfmt;
+        let time = kept.modified.map(|time| match has_mfmt {
+            true => Command::Mfmt(time, path.to_vec()),
+            false => Command::Site(SiteCommand::Utime(time, path.to_vec())),
+        });
+        let mode = kept
+            .mode
+            .map(|mode| Command::Site(SiteCommand::Chmod(mode, path.to_vec())));
+        time.into_iter().chain(mode)
     }
 
     fn is_change_made(&self, reply: &Reply) -> Result<bool, CopyFailure> {

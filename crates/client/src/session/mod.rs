@@ -21,15 +21,18 @@ use crate::{CopyFailure, Credential, Exit};
 mod ahead;
 pub(crate) mod checksum;
 pub(crate) mod control;
-mod data_protection;
+pub(crate) mod data_protection;
+mod directories;
 mod explain;
 pub(crate) mod files;
 mod greeting;
+mod habits;
 pub(crate) mod links;
 mod list;
 mod login;
 mod metadata;
 pub(crate) mod passive;
+mod path_names;
 pub(crate) mod replies;
 mod right_sizing;
 #[cfg(test)]
@@ -41,6 +44,8 @@ use control::ClientControlConnection;
 pub use control::dialogue::DIALOGUE;
 pub(crate) use control::dialogue::log_dialogue;
 use data_protection::AgreedDataProtection;
+use directories::CwdMeaning;
+pub(crate) use habits::{RestartEffect, ServerHabits};
 use secure::ClientSessionSecurity;
 
 /// Longest wait for the reply to QUIT.
@@ -81,10 +86,17 @@ pub struct ClientSession {
     allow_foreign_data: bool,
     /// The other host last announced to the server by SITE DATAPEER.
     data_peer: Option<IpAddr>,
-    /// The server refused a pipelined command, or the connection was lost during a pipelined login.
-    avoids_pipelining: bool,
+    /// Habits of the server, as far as they are known.
+    habits: ServerHabits,
     /// The server does not know MDTM.
     lacks_mdtm: bool,
+    /// The directory of the last CWD, if that was accepted.
+    current_directory: Option<Vec<u8>>,
+    cwd_meaning: CwdMeaning,
+    /// The facts of names of a listing are asked for.
+    asks_for_listed_names: bool,
+    /// Commands that were refused with a path in full.
+    refused_in_full: HashSet<&'static str>,
     /// Protection of the control connection.
     security: ClientSessionSecurity,
     /// Protection of the data connections, once it is agreed.
@@ -94,8 +106,10 @@ pub struct ClientSession {
 /// How a session is opened.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SessionOpening<'a> {
-    /// Send one command at a time, whatever the greeting says.
-    pub(crate) avoid_pipelining: bool,
+    /// Habits of the server that are known.
+    pub(crate) habits: ServerHabits,
+    /// There is another session with the server, so that this one can be given up soon if it is not greeted.
+    pub(crate) is_further: bool,
     /// The path whose facts will be needed first; MLST for it is pipelined behind the login.
     pub(crate) first_path: Option<&'a [u8]>,
 }
@@ -105,7 +119,7 @@ pub(crate) struct SessionOpening<'a> {
 pub(crate) struct SessionOpener {
     server: Server,
     reply_timeout: Duration,
-    avoid_pipelining: bool,
+    habits: ServerHabits,
     allow_foreign_data: bool,
 }
 
@@ -113,7 +127,8 @@ impl SessionOpener {
     /// As [`ClientSession::open_another`].
     pub(crate) async fn open(self) -> Result<ClientSession, CopyFailure> {
         let opening = SessionOpening {
-            avoid_pipelining: self.avoid_pipelining,
+            habits: self.habits,
+            is_further: true,
             first_path: None,
         };
         let mut session =
@@ -145,15 +160,15 @@ impl ClientSession {
     ) -> Result<Self, CopyFailure> {
         // Checked before connecting, so that a bad login costs no connection.
         check_credential(server)?;
-        let (mut control, handshake_rtt) =
-            ClientControlConnection::connect(server, timeout).await?;
-        let mut security = match server.begins_with_tls() {
-            true => Some(secure::start_implicit_tls(&mut control, server).await?),
-            false => None,
-        };
-        let greeting = greeting::read_greeting(&mut control, server).await?;
+        let greeting::GreetedConnection {
+            mut control,
+            handshake_rtt,
+            security,
+            greeting,
+            after,
+        } = greeting::connect(server, timeout, &opening).await?;
         control.set_iac_handling(IacHandling::from_greeting(&greeting));
-        let security = match security.take() {
+        let security = match security {
             Some(security) => security,
             None => secure::secure(&mut control, server).await?,
         };
@@ -162,9 +177,9 @@ impl ClientSession {
         // The path of the first MLST is part of the pipeline, so it must fit on a line.
         let first_path = opening.first_path.filter(|path| check_path(path).is_ok());
         let prefetch: Vec<Command> = first_path.map(mlst_command).into_iter().collect();
-        let avoids_pipelining = opening.avoid_pipelining;
+        let habits = opening.habits;
         let planner = match () {
-            () if avoids_pipelining => login::log_in(&mut control, &login).await,
+            () if habits.lockstep => login::log_in(&mut control, &login).await,
             () if supports_pipelining(&greeting) => {
                 login::log_in_pipelined(&mut control, &login, &prefetch).await
             }
@@ -176,9 +191,9 @@ impl ClientSession {
         };
         let planner = match planner {
             Ok(planner) => planner,
-            Err(_) if control.connection_was_lost() && !avoids_pipelining => {
+            Err(_) if control.connection_was_lost() && !habits.lockstep => {
                 let without_pipelining = SessionOpening {
-                    avoid_pipelining: true,
+                    habits: habits.in_lockstep(),
                     ..opening
                 };
                 // Boxed: an async function cannot contain itself.
@@ -186,13 +201,17 @@ impl ClientSession {
             }
             Err(failure) => return Err(failure),
         };
-        let planner = match avoids_pipelining {
+        let planner = match habits.lockstep {
             true => planner,
             false => planner.with_commands_ahead(),
         };
         let connection = (control, security);
         let mut session = Self::from_connection(connection, planner, server, handshake_rtt);
-        session.avoids_pipelining = avoids_pipelining;
+        session.habits = ServerHabits {
+            greeting: habits.greeting.max(after),
+            ..habits
+        };
+        session.note_restart(habits.restart);
         Ok(session)
     }
 
@@ -224,8 +243,12 @@ impl ClientSession {
             lease: None,
             allow_foreign_data: false,
             data_peer: None,
-            avoids_pipelining: false,
+            habits: ServerHabits::default(),
             lacks_mdtm: false,
+            current_directory: None,
+            cwd_meaning: CwdMeaning::default(),
+            asks_for_listed_names: false,
+            refused_in_full: HashSet::new(),
             security,
             data_protection: None,
         }
@@ -240,7 +263,8 @@ impl ClientSession {
         // closed with QUIT.
         self.control.abandon();
         let without_pipelining = SessionOpening {
-            avoid_pipelining: true,
+            habits: self.habits.in_lockstep(),
+            is_further: false,
             first_path: None,
         };
         let reopened = Self::open_with(
@@ -256,11 +280,6 @@ impl ClientSession {
         Ok(())
     }
 
-    /// Whether commands are sent one at a time, whatever the server's greeting says.
-    pub(crate) fn avoids_pipelining(&self) -> bool {
-        self.avoids_pipelining
-    }
-
     /// Opens another session with the same server, as the same user.
     ///
     /// # Errors
@@ -274,7 +293,7 @@ impl ClientSession {
         SessionOpener {
             server: self.server.clone(),
             reply_timeout: self.control.reply_timeout(),
-            avoid_pipelining: self.avoids_pipelining,
+            habits: self.habits,
             allow_foreign_data: self.allow_foreign_data,
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use data::channel::{AllowedPeers, ListenOptions, SessionDataChannel};
 use proto::address::is_same_host;
-use proto::address::{PassiveAddress, find_in_227, find_in_229};
+use proto::address::{AddressError, PassiveAddress, find_in_227, find_in_229};
 use proto::command::{Command, EpsvArgument, SiteCommand};
 use proto::reply::Reply;
 use proto::sizing::SocketBuffers;
@@ -101,12 +101,16 @@ impl ClientSession {
                 reply,
             ));
         }
-        let found = if reply.code == 229 {
-            find_in_229(&reply.text())
-        } else {
-            find_in_227(&reply.text())
+        // By the code: some servers answer PASV with 229, and EPSV with 227.
+        let find = match reply.code {
+            229 => find_in_229,
+            _ => find_in_227,
         };
+        // The last line of several is the one for the program (RFC 959 §4.2).
+        let mut lines = reply.lines.iter().rev();
+        let found = lines.find_map(|line| find(&String::from_utf8_lossy(line)).ok());
         found
+            .ok_or(AddressError::Malformed)
             .map(|address| StripeAddresses::single(self.complete_passive_address(address)))
             .map_err(|error| CopyFailure {
                 exit: Exit::Protocol,

@@ -14,6 +14,8 @@ pub(crate) enum RefusalCause {
     Exists,
     /// The path is a directory where a file is needed.
     Directory,
+    /// The path is no file: a directory, a device, a link to nothing.
+    NoFile,
     /// The account lacks permission, or the login is refused.
     Denied,
     /// The server wants protected data connections.
@@ -32,11 +34,13 @@ pub(crate) enum RefusalCause {
     Other,
 }
 
-const MISSING: [&str; 11] = [
+const MISSING: [&str; 12] = [
     "no such file",
     "no such directory",
     "path_not_found",
     "not found",
+    // IIS: "The system cannot find the file specified."
+    "cannot find the",
     "does not exist",
     "doesn't exist",
     // vsftpd says no more about a file that it cannot open, stat or enter.
@@ -53,8 +57,8 @@ const VAGUE: [&str; 3] = [
     "failed to change directory",
 ];
 const EXISTS: [&str; 3] = ["file exists", "already exists", "directory exists"];
-const DIRECTORY: [&str; 5] = [
-    "is a directory",
+const DIRECTORY: [&str; 1] = ["is a directory"];
+const NO_FILE: [&str; 4] = [
     "not a plain file",
     "not a file",
     // ProFTPD, Pure-FTPd
@@ -82,7 +86,9 @@ const FULL: [&str; 6] = [
     "insufficient system storage",
     "exceeded storage allocation",
 ];
-/// globus-gridftp-server answers every data connection error with code 500.
+/// globus-gridftp-server answers every error with code 500. Elsewhere the code means that the server does not know the
+/// command, whatever its words ("SIZE: command not found").
+const GLOBUS: [&str; 4] = ["globus", "gridftp-", "command failed", "system error in"];
 const LOST: [&str; 7] = [
     "unable to connect",
     "connection refused",
@@ -100,8 +106,8 @@ const OCCUPIED: [&str; 1] = ["another upload"];
 /// Words of servers that refuse a clear data connection.
 const UNPROTECTED: [&str; 5] = ["encrypt", "prot ", "protect", "ssl", "tls"];
 
-/// Reads the cause of a refusal. The text has priority over the code, since servers agree more on
-/// the system's error strings than on codes.
+/// Reads the cause of a refusal. A code with one meaning decides alone. Otherwise the text comes first, since servers agree
+/// more on the system's error strings than on codes.
 pub(crate) fn refusal_cause(reply: &Reply) -> RefusalCause {
     let text = lowercase_text(reply);
     let contains_any = |words: &[&str]| words.iter().any(|w| text.contains(w));
@@ -113,6 +119,14 @@ pub(crate) fn refusal_cause(reply: &Reply) -> RefusalCause {
         521 | 522 | 533 | 534 if contains_any(&UNPROTECTED) => return RefusalCause::Unprotected,
         430 | 530 | 532 | 534 => return RefusalCause::Denied,
         521 => return RefusalCause::Exists,
+        202 | 502 | 504 => return RefusalCause::Unsupported,
+        500 if !contains_any(&GLOBUS) => {
+            return match () {
+                () if contains_any(&FULL) => RefusalCause::Full,
+                () if contains_any(&LOST) => RefusalCause::Lost,
+                () => RefusalCause::Unsupported,
+            };
+        }
         _ => {}
     }
     // Full is checked before Missing and Denied, since "not allowed: quota exceeded" is about
@@ -125,6 +139,8 @@ pub(crate) fn refusal_cause(reply: &Reply) -> RefusalCause {
         RefusalCause::Exists
     } else if contains_any(&DIRECTORY) {
         RefusalCause::Directory
+    } else if contains_any(&NO_FILE) {
+        RefusalCause::NoFile
     } else if contains_any(&DENIED) {
         RefusalCause::Denied
     } else if matches!(reply.code, 425 | 426) || contains_any(&LOST) {
@@ -151,6 +167,11 @@ pub(crate) fn refusal_failure(server: &str, operation: &str, reply: &Reply) -> C
             "choose another name, or remove it first",
         ),
         RefusalCause::Directory => (Exit::Usage, false, "it is a directory: use -r"),
+        RefusalCause::NoFile => (
+            Exit::Usage,
+            false,
+            "name a regular file, or use -r if it is a directory",
+        ),
         RefusalCause::Denied => (
             Exit::Refused,
             false,
@@ -384,9 +405,29 @@ mod tests {
         assert!(is_unsupported(&reply(500, &["Unknown command."])));
         assert!(is_unsupported(&reply(502, &["Command not implemented."])));
         assert!(!is_unsupported(&reply(550, &["Permission denied."])));
-        assert!(!is_unsupported(&reply(
-            500,
-            &["x: No such file or directory"]
-        )));
+        let globus = ["Command failed. : x", "No such file or directory"];
+        assert!(!is_unsupported(&reply(500, &globus)));
+    }
+
+    #[test]
+    fn words_beside_the_code_of_an_unknown_command_say_nothing_about_the_file() {
+        for (code, text) in [
+            (500, "SIZE: command not found"),
+            (500, "x: No such file or directory"),
+            (502, "SIZE not found"),
+            (504, "Permission denied"),
+        ] {
+            assert!(is_unsupported(&reply(code, &[text])), "{code} {text}");
+        }
+    }
+
+    #[test]
+    fn only_an_explicit_text_means_directory() {
+        let cause = |text| refusal_cause(&reply(550, &[text]));
+        assert_eq!(cause("/d: Is a directory"), RefusalCause::Directory);
+        // A device, say.
+        assert_eq!(cause("/d: not a plain file"), RefusalCause::NoFile);
+        assert_eq!(cause("Delete operation failed."), RefusalCause::Other);
+        assert_eq!(cause("No such file or directory"), RefusalCause::Missing);
     }
 }

@@ -34,6 +34,8 @@ pub(crate) enum ScriptedAction {
     ReceiveData,
     /// Accepts on the data port and keeps the connection open.
     AcceptAndHold,
+    /// Accepts on the data port, for the next transfer of data.
+    AcceptAhead,
     /// Reads the blocks of one MODE E file up to EOF, over the held connection or, without one, the next that arrives,
     /// and holds it.
     ReceiveBlocks,
@@ -54,9 +56,9 @@ pub(crate) enum ScriptedAction {
 }
 
 use ScriptedAction::{
-    AcceptAndHold, ConnectAndSendData, ExpectDataSilence, ExpectEof, ExpectLine, ExpectPassive,
-    ExpectPassiveAndReply, ExpectSilence, FailTls, ReceiveBlocks, ReceiveData, SendData, SendLine,
-    SendLineForever, SendPassiveReply, Sleep, StartTls,
+    AcceptAhead, AcceptAndHold, ConnectAndSendData, ExpectDataSilence, ExpectEof, ExpectLine,
+    ExpectPassive, ExpectPassiveAndReply, ExpectSilence, FailTls, ReceiveBlocks, ReceiveData,
+    SendData, SendLine, SendLineForever, SendPassiveReply, Sleep, StartTls,
 };
 
 /// Expects a command and sends a reply.
@@ -185,6 +187,7 @@ struct ScriptedFtpSession {
     /// Address from PORT.
     port_argument: Option<SocketAddr>,
     held_connections: Vec<TcpStream>,
+    accepted_ahead: Option<TcpStream>,
     received: Vec<u8>,
 }
 
@@ -197,6 +200,7 @@ impl ScriptedFtpSession {
             passive_verb: "",
             port_argument: None,
             held_connections: Vec::new(),
+            accepted_ahead: None,
             received: Vec::new(),
         }
     }
@@ -235,6 +239,7 @@ impl ScriptedFtpSession {
                 let data = self.accept().await;
                 self.held_connections.push(data);
             }
+            AcceptAhead => self.accepted_ahead = Some(self.accept().await),
             ReceiveBlocks => self.receive_blocks().await,
             ExpectDataSilence(ms) => {
                 let limit = std::time::Duration::from_millis(ms);
@@ -348,7 +353,11 @@ impl ScriptedFtpSession {
         }
     }
 
+    /// The data connection that was accepted ahead, or else the next that arrives.
     async fn accept(&mut self) -> TcpStream {
+        if let Some(accepted) = self.accepted_ahead.take() {
+            return accepted;
+        }
         self.data.as_ref().unwrap().accept().await.unwrap().0
     }
 }

@@ -7,7 +7,9 @@ use proto::listing::{EntryKind, ListedEntry, parse_mlsx};
 use proto::reply::Reply;
 use proto::timestamp::Timestamp;
 
+use super::directories::CwdMeaning;
 use super::list::STREAMING_LIMITS;
+use super::path_names::split_path;
 use super::replies::{self, RefusalCause, refusal_cause};
 use super::{ClientSession, display_path, mlst_command};
 use crate::answers::SymlinkCheckedEntry;
@@ -16,7 +18,7 @@ use crate::{CopyFailure, Exit};
 /// Facts of a path by CWD, SIZE and MDTM.
 enum PlainFacts {
     Known(ListedEntry),
-    /// The server has neither SIZE nor MDTM, and it refused CWD with this.
+    /// None of them tells. This is the refusal of SIZE.
     Unknown(Reply),
 }
 
@@ -48,13 +50,31 @@ impl ClientSession {
         if !self.features().mlst {
             return Ok(None);
         }
-        let reply = self.control.call(&mlst_command(path)).await?;
+        let reply = self
+            .call_about(path, |path| Command::Mlst(Some(path)))
+            .await?;
         if reply.is_success() {
             return Ok(parse_mlst_reply(path, &reply));
         }
-        match replies::is_unsupported(&reply) {
-            true => Ok(None),
-            false => Err(self.stat_failure(path, &reply)),
+        self.stat_failure(path, &reply).map_or(Ok(None), Err)
+    }
+
+    /// As [`ClientSession::stat`], of a path that is to be read. Where the server tells nothing about it, it is taken for
+    /// a file of unknown size: only the attempt to read it shows whether there is one.
+    ///
+    /// # Errors
+    /// `NotFound` when nothing is there; `Usage` for a path that FTP cannot express; a lost session.
+    pub(crate) async fn stat_to_read(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
+        self.check_path(path)?;
+        match self.stat(path).await {
+            Err(failure)
+                if !failure.transient
+                    && failure.exit != Exit::NotFound
+                    && !self.planner.takes_commands_ahead() =>
+            {
+                Ok(listed_entry(path, EntryKind::File, None, None))
+            }
+            told => told,
         }
     }
 
@@ -81,56 +101,82 @@ impl ClientSession {
         }
         match self.plain_facts(path).await? {
             PlainFacts::Known(entry) => Ok(entry),
-            PlainFacts::Unknown(refused) if refusal_cause(&refused) == RefusalCause::Denied => {
-                Err(self.stat_failure(path, &refused))
+            PlainFacts::Unknown(refused)
+                if replies::is_unsupported(&refused)
+                    && self.cwd_meaning == CwdMeaning::Directory =>
+            {
+                Ok(listed_entry(path, EntryKind::File, None, None))
             }
-            PlainFacts::Unknown(_) => Ok(listed_entry(path, EntryKind::File, None, None)),
+            PlainFacts::Unknown(refused) => Err(self.facts_refused_failure(path, &refused)),
         }
     }
 
-    /// Facts of a path without MLST.
+    /// Facts of a path without MLST. Where neither CWD, SIZE nor MDTM decides, the listing of the parent does.
     pub(super) async fn stat_without_mlst(
         &mut self,
         path: &[u8],
     ) -> Result<ListedEntry, CopyFailure> {
-        match self.plain_facts(path).await? {
-            PlainFacts::Known(entry) => Ok(entry),
-            PlainFacts::Unknown(_) => self.stat_by_parent_listing(path).await,
+        let refused = match self.plain_facts(path).await? {
+            PlainFacts::Known(entry) => return Ok(entry),
+            PlainFacts::Unknown(refused) => refused,
+        };
+        match self.find_in_parent(path).await {
+            // Without a listing it is unknown, not missing.
+            Err(failure)
+                if gives_no_reason(&refused)
+                    && !failure.transient
+                    && failure.exit != Exit::NotFound =>
+            {
+                Err(self.facts_refused_failure(path, &refused))
+            }
+            found => found,
         }
     }
 
     /// Facts of a path by CWD, SIZE and MDTM. CWD comes first, since some servers report a SIZE for directories too.
     async fn plain_facts(&mut self, path: &[u8]) -> Result<PlainFacts, CopyFailure> {
-        let Some(refused) = self.change_directory(path).await? else {
+        if self.is_directory(path).await? {
             let modified = self.modification_time(path).await?;
             let entry = listed_entry(path, EntryKind::Dir, None, modified);
             return Ok(PlainFacts::Known(entry));
-        };
-        let reply = self.control.call(&Command::Size(path.to_vec())).await?;
+        }
+        let reply = self.call_about(path, Command::Size).await?;
         if reply.is_success() {
-            let size = reply.text().trim().parse().ok();
             let modified = self.modification_time(path).await?;
-            let entry = listed_entry(path, EntryKind::File, size, modified);
+            let entry = listed_entry(path, EntryKind::File, reply.number(), modified);
             return Ok(PlainFacts::Known(entry));
         }
-        if !replies::is_unsupported(&reply) {
-            return Err(self.stat_failure(path, &reply));
+        if let Some(failure) = self.stat_failure(path, &reply) {
+            return Err(failure);
         }
-        // CWD failed above, so a reply to MDTM shows that the path is a file (RFC 3659 §3).
-        let modified = self.modification_time(path).await?;
+        // It is no directory, so a reply to MDTM shows that it is a file (RFC 3659 §3). Of what is not a plain file, MDTM
+        // tells no kind.
+        let modified = match refusal_cause(&reply) {
+            RefusalCause::NoFile => None,
+            _ => self.modification_time(path).await?,
+        };
         Ok(match modified {
             Some(_) => PlainFacts::Known(listed_entry(path, EntryKind::File, None, modified)),
-            None => PlainFacts::Unknown(refused),
+            None => PlainFacts::Unknown(reply),
         })
     }
 
-    /// Last resort on servers without MLST, SIZE and MDTM: the listing of the parent directory.
-    async fn stat_by_parent_listing(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
+    /// The entry of a path in the listing of its directory.
+    ///
+    /// # Errors
+    /// As [`ClientSession::list`]; `NotFound` when the listing does not have it.
+    pub(super) async fn find_in_parent(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
+        // A listing by names asks for the facts of each, which must not lead here again.
+        if self.asks_for_listed_names {
+            let message = format!(
+                "{} tells nothing about {}; name the files one by one",
+                self.name(),
+                display_path(path)
+            );
+            return Err(CopyFailure::new(Exit::Protocol, message));
+        }
         let name = file_name(path);
-        let parent = match path.iter().rposition(|b| *b == b'/') {
-            Some(0) | None => &b"/"[..],
-            Some(at) => &path[..at],
-        };
+        let (parent, _) = split_path(path);
         let mut found = None;
         let mut find = |checked: SymlinkCheckedEntry| {
             if checked.entry.name == name {
@@ -154,50 +200,43 @@ impl ClientSession {
         }
     }
 
-    /// The failure for refused facts of a path (MLST, or SIZE of something that is no directory).
-    /// Without another reason, the file does not exist.
-    fn stat_failure(&self, path: &[u8], reply: &Reply) -> CopyFailure {
-        // 550 without a reason on MLST or SIZE most often means a missing file.
-        let unexplained = reply.code == 550 && refusal_cause(reply) == RefusalCause::Other;
-        if unexplained || refusal_cause(reply) == RefusalCause::Missing {
-            return replies::not_found_failure(self.name(), &display_path(path), reply);
+    /// The failure for refused facts of a path (MLST, or SIZE of something that is no directory). `None`: the refusal
+    /// tells neither that it is missing nor why it is refused, so that another question is due.
+    fn stat_failure(&self, path: &[u8], reply: &Reply) -> Option<CopyFailure> {
+        match refusal_cause(reply) {
+            RefusalCause::Missing => Some(replies::not_found_failure(
+                self.name(),
+                &display_path(path),
+                reply,
+            )),
+            RefusalCause::Unsupported
+            | RefusalCause::NoFile
+            | RefusalCause::Directory
+            | RefusalCause::Other => None,
+            _ => Some(self.facts_refused_failure(path, reply)),
         }
-        replies::refusal_failure(
-            self.name(),
-            &format!("read the facts of {}", display_path(path)),
-            reply,
-        )
     }
 
-    /// Sends CWD; returns the refusal, if any. All other commands use absolute paths, so the
-    /// current directory does not affect them.
-    pub(super) async fn change_directory(
-        &mut self,
-        path: &[u8],
-    ) -> Result<Option<Reply>, CopyFailure> {
-        let reply = self.control.call(&Command::Cwd(path.to_vec())).await?;
-        if reply.code == 421 {
-            let operation = format!("enter {}", display_path(path));
-            return Err(replies::refusal_failure(self.name(), &operation, &reply));
-        }
-        Ok((!reply.is_success()).then_some(reply))
-    }
-
-    /// Whether `path` is a directory that the user may enter.
-    pub(super) async fn is_directory(&mut self, path: &[u8]) -> Result<bool, CopyFailure> {
-        Ok(self.change_directory(path).await?.is_none())
+    fn facts_refused_failure(&self, path: &[u8], reply: &Reply) -> CopyFailure {
+        let operation = format!("read the facts of {}", display_path(path));
+        replies::refusal_failure(self.name(), &operation, reply)
     }
 }
 
 fn parse_mlst_reply(path: &[u8], reply: &Reply) -> Option<ListedEntry> {
-    // RFC 3659 §7.2: the facts are on the second line of the reply, after a blank.
-    let mut inner = reply.lines.iter().skip(1);
-    let mut entry = inner.find_map(|line| parse_mlsx(line))?;
+    // RFC 3659 §7.2: the facts are on the second line of the reply, after a blank. Some servers send one line only.
+    let mut lines = reply.lines.iter().skip(1).chain(reply.lines.first());
+    let mut entry = lines.find_map(|line| parse_mlsx(line))?;
     entry.name = file_name(path);
     if matches!(entry.kind, EntryKind::CurrentDir | EntryKind::ParentDir) {
         entry.kind = EntryKind::Dir;
     }
     Some(entry)
+}
+
+/// Whether a refusal says no more than that the file is not to be had.
+fn gives_no_reason(reply: &Reply) -> bool {
+    reply.code == 550 && refusal_cause(reply) == RefusalCause::Other
 }
 
 fn listed_entry(

@@ -15,7 +15,7 @@ use proto::timestamp::Timestamp;
 use super::collected::CollectedEntries;
 use super::contract::Storage;
 use crate::answers::{SymlinkCheckScope, SymlinkCheckedEntry};
-use crate::transfer::TransferSpec;
+use crate::transfer::{RestartProof, TransferSpec};
 use crate::tree::join_path;
 use crate::{CopyFailure, Exit, ModeChoice};
 
@@ -33,6 +33,7 @@ pub(crate) fn spec(size: Option<usize>) -> TransferSpec {
     TransferSpec {
         size: size.map(|size| size as u64),
         part: None,
+        restart_proof: RestartProof::default(),
         destination_offset: None,
         chunks: None,
         completed_ranges: RangeSet::new(),

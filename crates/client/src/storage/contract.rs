@@ -20,6 +20,7 @@ use crate::answers::{
     EntryVisitor, ListingVisitor, MetadataChange, RenameFailure, SymlinkCheckScope,
 };
 use crate::partial::WriteTarget;
+use crate::session::ServerHabits;
 use crate::transfer::series::files::{FileSeries, SeriesReport};
 use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::{CopyFailure, Exit};
@@ -77,9 +78,9 @@ pub(crate) trait Storage: Send + Debug + Any {
     /// Keeps `lease` for as long as the session lives.
     fn keep(&mut self, _lease: Arc<()>) {}
 
-    /// Whether the storage announced pipelining but should be sent one command at a time.
-    fn needs_lockstep(&self) -> bool {
-        false
+    /// Habits of the server that the session has found out.
+    fn habits(&self) -> ServerHabits {
+        ServerHabits::default()
     }
 
     /// Whether [`Storage::stat`] tells a link to a directory from a directory.
@@ -105,6 +106,15 @@ pub(crate) trait Storage: Send + Debug + Any {
     /// # Errors
     /// `NotFound` if nothing exists there. Otherwise the refusal by its class.
     async fn stat(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure>;
+
+    /// As [`Storage::stat`], of a path that is to be read. A storage that tells nothing about it may take it for a file of
+    /// unknown size.
+    ///
+    /// # Errors
+    /// As [`Storage::stat`].
+    async fn stat_to_read(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
+        self.stat(path).await
+    }
 
     /// The entries of a directory, without `.` and `..`: `visit` receives them as they arrive, in any order, and returns
     /// `Break` to stop. No name is visited twice. `scope` says which of them must be told from links.
@@ -428,6 +438,18 @@ pub(crate) trait Storage: Send + Debug + Any {
         to: &[u8],
         modified: Option<Timestamp>,
     ) -> Result<(), RenameFailure>;
+
+    /// Why the storage would not rename files beside `path`: it has no rename, or this user may rename nothing there.
+    /// `None`: nothing speaks against it.
+    ///
+    /// # Errors
+    /// The storage is lost.
+    async fn refuses_renames(
+        &mut self,
+        _path: &[u8],
+    ) -> Result<Option<RenameFailure>, CopyFailure> {
+        Ok(None)
+    }
 
     /// Sets the modification time of a file. `Ok(false)` if the storage does not support it.
     ///

@@ -20,7 +20,7 @@ use crate::answers::{
     EntryVisitor, ListingVisitor, MetadataChange, RenameFailure, SymlinkCheckScope,
 };
 use crate::remove::remove_tree;
-use crate::session::ClientSession;
+use crate::session::{ClientSession, ServerHabits};
 use crate::transfer::series::files::{FileSeries, SeriesReport};
 use crate::transfer::{self, TransferAttempt, TransferSpec, bundle, series};
 use crate::{CopyFailure, Exit};
@@ -40,10 +40,12 @@ impl Storage for ClientSession {
         let features = self.features();
         Capabilities {
             ranges: features.eret,
-            several_sessions: features.eret || features.rest_stream,
+            several_sessions: features.eret || features.rest_stream && !features.ignores_rest,
             connects_here: self.server_can_connect(),
             partial_writes: features.esto,
             resumes_uploads: true,
+            replaces_whole: false,
+            takes_any_name: self.planner.takes_commands_ahead(),
             parallel: features.parallel,
             stores_any_order: self.planner.may_use_extended_mode(),
             sends_markers: self.planner.may_use_extended_mode(),
@@ -53,7 +55,8 @@ impl Storage for ClientSession {
             third_party: self.third_party_protocol(),
             bundles: features.bundles,
             // A stored file is compared by size or checksum.
-            series: features.size || !features.checksum_algorithms.is_empty(),
+            series: (features.size || !features.checksum_algorithms.is_empty())
+                && !self.habits().names_only,
             max_queries: match self.supports_pipelining() {
                 true => MAX_PIPELINED_CHECKSUMS,
                 false => MAX_SEQUENTIAL_CHECKSUMS,
@@ -82,8 +85,8 @@ impl Storage for ClientSession {
         self.lease = Some(lease);
     }
 
-    fn needs_lockstep(&self) -> bool {
-        self.avoids_pipelining()
+    fn habits(&self) -> ServerHabits {
+        self.habits()
     }
 
     fn tells_links(&self) -> bool {
@@ -96,6 +99,10 @@ impl Storage for ClientSession {
 
     async fn stat(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
         self.stat(path).await
+    }
+
+    async fn stat_to_read(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
+        self.stat_to_read(path).await
     }
 
     async fn list(
@@ -305,6 +312,10 @@ impl Storage for ClientSession {
         modified: Option<Timestamp>,
     ) -> Result<(), RenameFailure> {
         self.set_time_and_rename(from, to, modified).await
+    }
+
+    async fn refuses_renames(&mut self, path: &[u8]) -> Result<Option<RenameFailure>, CopyFailure> {
+        self.refuses_renames(path).await
     }
 
     async fn set_metadata(

@@ -323,6 +323,8 @@ impl Storage for MemoryStorage {
             connects_here: true,
             partial_writes: able,
             resumes_uploads: able,
+            replaces_whole: false,
+            takes_any_name: true,
             parallel: able,
             stores_any_order: able,
             sends_markers: able,
@@ -466,11 +468,9 @@ impl Storage for MemoryStorage {
     ) -> Result<(), RenameFailure> {
         let mut state = self.store.state();
         if state.minimal {
-            let failure = CopyFailure::new(Exit::Protocol, "nothing is renamed here");
-            let refused = RefusedRenameStep::RnfrRefused;
             return Err(RenameFailure {
-                failure,
-                refused_step: refused,
+                failure: CopyFailure::new(Exit::Protocol, "nothing is renamed here"),
+                refused_step: RefusedRenameStep::Unsupported,
             });
         }
         let Some(mut stored) = state.files.remove(from) else {

@@ -11,7 +11,7 @@ use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::RangeSet;
 
 use crate::storage::contract::Storage;
-use crate::transfer::TransferSpec;
+use crate::transfer::{RestartProof, TransferSpec};
 use crate::{CopyFailure, Exit, ModeChoice};
 
 /// Reads a file and computes its checksum.
@@ -28,6 +28,7 @@ pub(super) async fn read_checksum(
     let spec = TransferSpec {
         size: entry.size,
         part: None,
+        restart_proof: RestartProof::default(),
         destination_offset: None,
         chunks: None,
         completed_ranges: RangeSet::new(),

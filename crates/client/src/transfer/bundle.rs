@@ -236,12 +236,9 @@ async fn agree(
         true => Command::Esto(ExtendedStore::Bundle { count }, directory),
         false => Command::Eret(ExtendedRetrieve::Bundle { count }, directory),
     };
-    let data_end = match sends {
-        true => LocalDataEnd::default(),
-        false => LocalDataEnd {
-            ports: spec.data_ports,
-            buffers: spec.options.buffers,
-        },
+    let data_end = LocalDataEnd {
+        ports: spec.data_ports,
+        options: spec.options.clone(),
     };
     loop {
         let mut requirements = TransferRequirements {

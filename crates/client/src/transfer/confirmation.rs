@@ -13,6 +13,7 @@ use super::outcome::FailedTransfer;
 pub struct TransferConfirmation {
     refused: AtomicBool,
     store_failed: AtomicBool,
+    misplaced: AtomicBool,
     confirmed: Mutex<RangeSet>,
 }
 
@@ -23,6 +24,11 @@ impl TransferConfirmation {
         self.refused.store(true, Ordering::Relaxed);
     }
 
+    /// Records that bytes may be at other offsets than their own, also confirmed ones.
+    pub(crate) fn mark_misplaced(&self) {
+        self.misplaced.store(true, Ordering::Relaxed);
+    }
+
     /// Records how an exchange failed.
     pub(super) fn record_failure(&self, failed: &FailedTransfer) {
         if failed.disputed {
@@ -30,6 +36,9 @@ impl TransferConfirmation {
         }
         if failed.store_failed {
             self.store_failed.store(true, Ordering::Relaxed);
+        }
+        if failed.overrun {
+            self.mark_misplaced();
         }
     }
 
@@ -51,6 +60,11 @@ impl TransferConfirmation {
     /// lost.
     pub(crate) fn has_store_failed(&self) -> bool {
         self.store_failed.load(Ordering::Relaxed)
+    }
+
+    /// Whether bytes may be at other offsets than their own, so that nothing of the attempt counts.
+    pub(crate) fn has_misplaced(&self) -> bool {
+        self.misplaced.load(Ordering::Relaxed)
     }
 
     /// Bytes of the destination in chunks that ended with 226.

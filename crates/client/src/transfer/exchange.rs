@@ -1,18 +1,12 @@
 //! A transfer whose command is sent: the data side and the replies run concurrently.
 
-use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use data::channel::SessionDataChannel;
-use data::drs::DrsEndpoint;
 use data::error::DataError;
 use data::job::{TransferControl, TransferReport, TransferSettings};
 use data::os::readable::ReadableWait;
-use data::recv::{self, ReceivePlan};
-use data::send::{self, SendPlan};
-use data::store::{Sink, Source};
 use proto::command::Command;
 use proto::reply::Reply;
 use proto::stripes::StripeAddresses;
@@ -21,6 +15,8 @@ use tokio::time::timeout;
 
 use super::HostRemark;
 use super::control_messages::{AnnouncedSizeFollower, ReplySinks, SizesToAnnounce};
+pub(crate) use super::data_side::LocalTransfer;
+use super::data_side::{AlternativeAddresses, DataResult, start_data_side};
 use super::outcome::{self, FailedTransfer};
 use crate::CopyFailure;
 use crate::session::ClientSession;
@@ -33,30 +29,12 @@ const FINAL_REPLY_AFTER_FAILURE: Duration = Duration::from_secs(10);
 /// Some servers send nothing more (Pure-FTPd's last line then has code 150): a new session costs
 /// less than the wait.
 const FINAL_REPLY_AFTER_CLOSE: Duration = Duration::from_secs(1);
+/// Longest wait, after the data, for the reply behind one that came before the transfer had begun: that may have been the
+/// late answer to an earlier command. If none comes, it was the final reply.
+const REPLY_AFTER_EARLY_ONE: Duration = Duration::from_secs(1);
 /// How long the data side may take to report why the server lost the data connection: often the
 /// reason is local and the server's reply only repeats its effect.
 const LOCAL_ERROR_WAIT: Duration = Duration::from_millis(500);
-
-/// This end's part of a transfer.
-#[derive(Debug)]
-pub(crate) enum LocalTransfer {
-    /// Receives the file.
-    Receive {
-        /// Destination of the bytes.
-        sink: Arc<dyn Sink>,
-        /// Offsets of the bytes.
-        plan: ReceivePlan,
-        /// The server sends beyond the plan's limit, so this end closes the connection.
-        server_overruns: bool,
-    },
-    /// Sends the file.
-    Send {
-        /// Source of the bytes.
-        source: Arc<dyn Source>,
-        /// Ranges to send.
-        plan: SendPlan,
-    },
-}
 
 /// A transfer whose command is sent.
 pub(crate) struct TransferExchange<'a> {
@@ -103,25 +81,6 @@ impl CompletedExchange {
             reply,
         }
     }
-}
-
-/// Result of the blocking thread.
-struct DataResult {
-    channel: SessionDataChannel,
-    result: Result<TransferReport, DataError>,
-    /// This end had all it wanted and closed the data connection.
-    closed_early: bool,
-    /// The host of the alternative address, if that was used.
-    alternative_host: Option<IpAddr>,
-}
-
-/// Addresses to try when the first ones do not answer.
-struct AlternativeAddresses {
-    targets: StripeAddresses,
-    /// Local address to connect from.
-    local: Option<IpAddr>,
-    /// The DRS channel, at the host of the data connections.
-    drs: Option<Arc<DrsEndpoint>>,
 }
 
 impl ClientSession {
@@ -182,7 +141,13 @@ impl ClientSession {
             Arc::clone(control),
         );
         let (data_result, final_reply) = self
-            .run_both_sides((data, when_sent), final_reply, control, reply_sinks, sizes)
+            .run_both_sides(
+                (data, when_sent),
+                (final_reply, wait_for_start),
+                control,
+                reply_sinks,
+                sizes,
+            )
             .await;
         guard.0 = None;
         // SBUF replies may follow the final one; without a final reply the session is lost anyway.
@@ -317,12 +282,28 @@ impl ClientSession {
         }
     }
 
+    /// The next reply after the data side has ended, or `early_reply` if none follows that.
+    async fn reply_after_data(
+        &mut self,
+        limit: Duration,
+        early_reply: Option<Reply>,
+    ) -> Result<Reply, CopyFailure> {
+        let Some(early_reply) = early_reply else {
+            return self.control.wait_for_reply_within(limit).await;
+        };
+        let limit = limit.min(REPLY_AFTER_EARLY_ONE);
+        match timeout(limit, self.control.next_reply()).await {
+            Ok(reply) => reply,
+            Err(_) => Ok(early_reply),
+        }
+    }
+
     /// Waits for both sides: the result of the data side and the final reply. Each side's failure
     /// ends the other.
     async fn run_both_sides(
         &mut self,
         (mut data, when_sent): (JoinHandle<DataResult>, Option<NextCommand<'_>>),
-        mut final_reply: Option<Result<Reply, CopyFailure>>,
+        (mut final_reply, mut has_begun): (Option<Result<Reply, CopyFailure>>, bool),
         control: &TransferControl,
         reply_sinks: ReplySinks<'_>,
         mut sizes: SizesToAnnounce,
@@ -331,6 +312,7 @@ impl ClientSession {
         // Limits preliminary replies after the data side has ended. Before that, the data side's
         // own limits end the transfer.
         let mut marker_rate = MarkerRateLimit::new();
+        let mut early_reply = None;
         loop {
             let reply = match (&data_result, &final_reply) {
                 (Some(_), Some(_)) => return (data_result, final_reply),
@@ -341,7 +323,7 @@ impl ClientSession {
                 }
                 (Some(done), None) => match final_reply_timeout(done, self.control.reply_timeout())
                 {
-                    Some(limit) => self.control.wait_for_reply_within(limit).await,
+                    Some(limit) => self.reply_after_data(limit, early_reply.take()).await,
                     None => return (data_result, None),
                 },
                 (None, None) => tokio::select! {
@@ -367,7 +349,17 @@ impl ClientSession {
                 },
             };
             match reply {
+                // Perhaps of an earlier command: a transfer begins with 125 or 150, or ends after its data.
+                Ok(reply)
+                    if reply.is_success()
+                        && !std::mem::replace(&mut has_begun, true)
+                        && data_result.is_none()
+                        && self.control.awaits_nothing() =>
+                {
+                    early_reply = Some(reply);
+                }
                 Ok(reply) if reply.is_preliminary() => {
+                    has_begun = true;
                     reply_sinks.record_reply(&reply);
                     if data_result.is_some() && marker_rate.count_marker() {
                         final_reply = Some(Err(self.control.too_many_markers_failure()));
@@ -422,60 +414,6 @@ fn final_reply_timeout(data_result: &DataResult, reply_timeout: Duration) -> Opt
 fn may_echo_local_failure(final_reply: &Result<Reply, CopyFailure>) -> bool {
     matches!(final_reply, Ok(reply) if !reply.is_success()
         && matches!(refusal_cause(reply), RefusalCause::Lost | RefusalCause::Busy))
-}
-
-fn start_data_side(
-    local_end: LocalTransfer,
-    channel: SessionDataChannel,
-    alternative: Option<AlternativeAddresses>,
-    settings: TransferSettings,
-    control: Arc<TransferControl>,
-) -> JoinHandle<DataResult> {
-    tokio::task::spawn_blocking(move || {
-        let (mut channel, mut settings) = (channel, settings);
-        let mut result = local_end.run(&mut channel, &settings, &control);
-        let mut alternative_host = None;
-        // Only a failed connect is retried: no byte has moved yet, and the sink is unchanged.
-        if let (Err(DataError::Connect { .. }), Some(other)) = (&result, alternative) {
-            channel =
-                SessionDataChannel::connect_to(other.targets.as_slice().to_vec(), other.local);
-            settings.drs = other.drs;
-            alternative_host = Some(other.targets.first().ip());
-            result = local_end.run(&mut channel, &settings, &control);
-        }
-        let closed_early = result.as_ref().is_ok_and(|report| report.ended_early);
-        DataResult {
-            channel,
-            result,
-            closed_early,
-            alternative_host,
-        }
-    })
-}
-
-impl LocalTransfer {
-    /// Moves the bytes. Blocks.
-    pub(super) fn run(
-        &self,
-        channel: &mut SessionDataChannel,
-        settings: &TransferSettings,
-        control: &Arc<TransferControl>,
-    ) -> Result<TransferReport, DataError> {
-        match self {
-            Self::Receive {
-                sink,
-                plan,
-                server_overruns,
-            } => {
-                if let Some(limit) = plan.limit.filter(|_| *server_overruns) {
-                    // Another session may have taken the end of the range before.
-                    control.end_at_latest(limit);
-                }
-                recv::run(channel, sink, plan, settings, control)
-            }
-            Self::Send { source, plan } => send::run(channel, source, plan, settings, control),
-        }
-    }
 }
 
 /// Cancels the blocking side when the transfer's future is dropped: threads do not stop by

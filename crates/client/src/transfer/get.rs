@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use data::job::{TransferControl, TransferReport};
-use data::options::CongestionChoice;
+use data::options::{CongestionChoice, TransferOptions};
 use data::recv::ReceivePlan;
 use data::store::Sink;
 use proto::client::{
@@ -19,7 +19,7 @@ use super::exchange::{CompletedExchange, LocalTransfer, TransferExchange};
 use super::negotiation;
 use super::outcome::FailedTransfer;
 use super::prepare::{LocalDataEnd, PreparationResult};
-use super::{TransferAttempt, TransferSpec};
+use super::{RestartProof, TransferAttempt, TransferSpec, restart};
 use crate::session::replies::{RefusalCause, refusal_cause};
 use crate::session::{ClientSession, display_path};
 use crate::{CopyFailure, Exit};
@@ -119,7 +119,13 @@ async fn try_get(
     let result = session.exchange(exchange).await;
     let CompletedExchange {
         report, remarks, ..
-    } = result.inspect_err(|failed| spec.confirmation.record_failure(failed))?;
+    } = result
+        .map_err(|failed| restart::note_failure(session, &agreement.retrieval, &operation, failed))
+        .inspect_err(|failed| spec.confirmation.record_failure(failed))?;
+    let awaited_end = size.is_some() && !report.ended_early;
+    if agreement.mode == TransferMode::Stream {
+        restart::note_success(session, &agreement.retrieval, awaited_end);
+    }
     // Everything before an early end is stored. The end may have moved since then, and tells nothing.
     if !report.ended_early {
         let size = size.map(|size| size.min(control.early_end().unwrap_or(size)));
@@ -148,10 +154,16 @@ async fn agree_on_get(
     negotiation::warn_of_ignored_congestion_control(session, spec, warnings);
     let data_end = LocalDataEnd {
         ports: spec.data_ports,
-        buffers: spec.options.buffers,
+        options: TransferOptions {
+            // It acts on sending.
+            congestion: CongestionChoice::System,
+            ..spec.options.clone()
+        },
     };
     loop {
-        let retrieval = plan_retrieval(session.features(), mode, path, spec.part, &kept_ranges)
+        let spelled = prove_restart(session, path, (spec, mode), &mut kept_ranges).await?;
+        let part = (spec.part, spec.restart_proof == RestartProof::EndOfFile);
+        let retrieval = plan_retrieval(session.features(), mode, &spelled, part, &kept_ranges)
             .map_err(|error| no_partial_failure(session.name(), operation, &error))?;
         let mut requirements = TransferRequirements {
             protection: None,
@@ -209,6 +221,34 @@ async fn agree_on_get(
             }
         }
     }
+}
+
+/// Sees to it that nothing is asked for by REST without proof that the server obeys it. Returns the path as the transfer
+/// command has to name it.
+async fn prove_restart(
+    session: &mut ClientSession,
+    path: &[u8],
+    (spec, mode): (&TransferSpec, TransferMode),
+    kept_ranges: &mut RangeSet,
+) -> Result<Vec<u8>, CopyFailure> {
+    let is_inside = spec
+        .part
+        .is_some_and(|(offset, length)| offset > 0 && length > 0);
+    if is_inside
+        && spec.restart_proof == RestartProof::Before
+        && restart::needs_proof(session, mode)
+    {
+        let proved = restart::prove(session, path, spec).await;
+        // Without REST there is no way to send a part, which the plan says.
+        if !session.features().ignores_rest {
+            proved?;
+        }
+    }
+    if spec.size.is_none() && restart::needs_proof(session, mode) {
+        // Without a size no end shows where the server began.
+        *kept_ranges = RangeSet::new();
+    }
+    session.spell(path).await
 }
 
 fn no_partial_failure(

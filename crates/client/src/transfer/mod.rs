@@ -26,12 +26,14 @@ pub(crate) mod bundle;
 mod chunked;
 mod confirmation;
 pub(crate) mod control_messages;
+mod data_side;
 pub(crate) mod exchange;
 mod get;
 mod negotiation;
 pub(crate) mod outcome;
 pub(crate) mod prepare;
 mod put;
+mod restart;
 pub(crate) mod series;
 mod server_pair;
 mod third_party;
@@ -44,6 +46,8 @@ pub struct TransferSpec {
     /// Part of the source: offset and length in the source file. Its bytes become the destination's
     /// bytes from 0 on.
     pub part: Option<(u64, u64)>,
+    /// Proof that a part begins where REST says, if a server sends it so.
+    pub restart_proof: RestartProof,
     /// Offset of the first byte in a destination that keeps its other bytes. `None`: the transfer
     /// begins at 0 and a destination server truncates the file. `completed_ranges` and
     /// `stored_ranges` count from this offset.
@@ -78,6 +82,18 @@ pub struct TransferSpec {
     pub confirmation: Arc<TransferConfirmation>,
     /// Local ports to listen on when the server connects.
     pub data_ports: Option<(u16, u16)>,
+}
+
+/// Proof that a server which accepts REST obeys it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RestartProof {
+    /// Nothing in the transfer: it is proved before.
+    #[default]
+    Before,
+    /// The part ends where the file ends: from the beginning, more would come.
+    EndOfFile,
+    /// The caller sees to it.
+    Elsewhere,
 }
 
 /// Result of an attempt that ended with 226.

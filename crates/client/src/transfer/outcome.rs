@@ -25,6 +25,8 @@ pub(crate) struct FailedTransfer {
     /// The server refused the bytes it sent or received, or it contradicted itself, so the count of
     /// bytes proves nothing. A lost connection alone does not set this.
     pub(crate) disputed: bool,
+    /// More bytes came than the server was asked for.
+    pub(crate) overrun: bool,
     /// Reading or writing this machine's store failed. A full disk at the server, which has the
     /// same exit code, does not set this.
     pub(crate) store_failed: bool,
@@ -62,6 +64,7 @@ impl From<CopyFailure> for FailedTransfer {
             refusal: None,
             refused_before_data: false,
             disputed: false,
+            overrun: false,
             store_failed: false,
         }
     }
@@ -153,6 +156,7 @@ pub(super) fn refused_by_server(server: &str, operation: &str, reply: Reply) -> 
         refusal: Some(reply),
         refused_before_data: false,
         disputed: true,
+        overrun: false,
         store_failed: false,
     }
 }
@@ -161,6 +165,7 @@ pub(super) fn refused_by_server(server: &str, operation: &str, reply: Reply) -> 
 pub(super) fn data_side_error(server: &str, operation: &str, error: &DataError) -> FailedTransfer {
     FailedTransfer {
         disputed: is_peer_fault(error),
+        overrun: matches!(error, DataError::OutOfRange { .. }),
         store_failed: matches!(error, DataError::Read { .. } | DataError::Write { .. }),
         ..data_failure(server, operation, error).into()
     }

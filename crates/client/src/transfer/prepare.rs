@@ -1,26 +1,37 @@
 //! Carries out the steps before a transfer with one server, as the planner orders them, one
 //! pipeline after the other.
 
+use data::options::TransferOptions;
 use proto::client::{PlanStep, RefusalEffect, TransferRequirements};
-use proto::command::{Command, OptsCommand};
+use proto::command::{Command, OptsCommand, TransferMode};
 use proto::reply::Reply;
 use proto::sizing::BufferSizing;
-use proto::sizing::SocketBuffers;
 use proto::stripes::StripeAddresses;
 
 use super::TransferSpec;
 use crate::CopyFailure;
 use crate::session::ClientSession;
+use crate::session::data_protection::is_in_force;
 use crate::session::passive::port_command;
 use crate::session::replies::{self, RefusalCause, refusal_cause};
 
 /// This end's part in agreeing on data addresses.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct LocalDataEnd {
     /// Ports to listen on.
     pub(crate) ports: Option<(u16, u16)>,
-    /// Socket buffers of the data connections.
-    pub(crate) buffers: SocketBuffers,
+    /// Options of the data connections' sockets.
+    pub(crate) options: TransferOptions,
+}
+
+impl LocalDataEnd {
+    /// The options after agreement with the server.
+    fn agreed_options(&self, sizing: BufferSizing) -> TransferOptions {
+        TransferOptions {
+            buffers: self.options.buffers.with_sizing(sizing),
+            ..self.options.clone()
+        }
+    }
 }
 
 /// Result of the steps before a transfer.
@@ -85,14 +96,11 @@ impl ClientSession {
         };
         for pipeline in self.planner.pipelined_plan(requirements) {
             let mut local_addresses = None;
+            let sizing = requirements.buffer_sizing.unwrap_or_default();
             // The listener must exist before PORT names its address.
             if pipeline.contains(&PlanStep::Connect) {
-                let sizing = self
-                    .planner
-                    .agreed_sizing(requirements.buffer_sizing.unwrap_or_default());
-                local_addresses = Some(
-                    self.listen_for_data(local_end.ports, local_end.buffers.with_sizing(sizing))?,
-                );
+                let options = local_end.agreed_options(self.planner.agreed_sizing(sizing));
+                local_addresses = Some(self.listen_for_data(local_end.ports, options.buffers)?);
             }
             let result = self
                 .send_pipeline(&pipeline, local_addresses.as_ref(), operation, warnings)
@@ -102,6 +110,14 @@ impl ClientSession {
             }
             if let Some(announced) = &result.passive_addresses {
                 alternative = self.prepare_data_connections(announced, warnings);
+                // Commands may follow that wait for their replies, and some servers accept the connection before they
+                // read a command.
+                if requirements.mode == TransferMode::Stream
+                    && let Some(channel) = &mut self.data_channel
+                {
+                    let sizing = self.planner.agreed_sizing(sizing);
+                    channel.begin_connection(&local_end.agreed_options(sizing));
+                }
             }
             if local_addresses.or(result.passive_addresses).is_some() {
                 self.planner.on_address_given(requirements);
@@ -132,12 +148,21 @@ impl ClientSession {
             true => std::mem::take(&mut self.followup_commands),
             false => Vec::new(),
         };
-        self.control
-            .send_pipelined_with_prefetch(&commands, &followups)
-            .await?;
-        // The transfer command's replies are read with the data, by the exchange.
-        let answered = commands.len() - usize::from(has_transfer);
-        let replies = self.read_final_replies(answered, operation).await?;
+        let replies = match &commands[..] {
+            // Its reply is told from one to an earlier command.
+            [only] if !has_transfer => vec![self.control.call(only).await?],
+            _ => {
+                self.control
+                    .send_pipelined_with_prefetch(&commands, &followups)
+                    .await?;
+                // The transfer command's replies are read with the data, by the exchange.
+                let answered = commands.len() - usize::from(has_transfer);
+                self.read_final_replies(answered).await?
+            }
+        };
+        if let Some(ended) = replies.iter().find(|reply| reply.code == 421) {
+            return Err(replies::refusal_failure(self.name(), operation, ended));
+        }
         let answers: Vec<(&PlanStep, Reply)> = steps.into_iter().zip(replies).collect();
         let result = match has_transfer {
             true if has_fatal_refusal(&answers) => self.abandon_transfer(&answers, operation),
@@ -176,19 +201,11 @@ impl ClientSession {
         }
     }
 
-    /// Reads this many final replies; after 421 no more follow.
-    async fn read_final_replies(
-        &mut self,
-        count: usize,
-        operation: &str,
-    ) -> Result<Vec<Reply>, CopyFailure> {
-        let mut replies = Vec::with_capacity(count);
-        while replies.len() < count {
-            let reply = self.control.final_reply().await?;
-            if reply.code == 421 {
-                return Err(replies::refusal_failure(self.name(), operation, &reply));
-            }
-            replies.push(reply);
+    /// Reads this many final replies; 421 is the last one.
+    async fn read_final_replies(&mut self, count: usize) -> Result<Vec<Reply>, CopyFailure> {
+        let mut replies: Vec<Reply> = Vec::with_capacity(count);
+        while replies.len() < count && replies.last().is_none_or(|last| last.code != 421) {
+            replies.push(self.control.final_reply().await?);
         }
         Ok(replies)
     }
@@ -256,7 +273,7 @@ impl ClientSession {
         operation: &str,
         warnings: &mut Vec<String>,
     ) -> Result<Option<PreparationResult>, CopyFailure> {
-        if !is_refused(reply) {
+        if is_in_force(command, reply) {
             self.planner.on_accepted(command);
             return Ok(None);
         }

@@ -39,7 +39,8 @@ pub(super) async fn put(
     let operation = format!("write {}", display_path(path));
     let mut warnings = Vec::new();
     let size = destination_size(&source, spec)?;
-    let agreement = agree_on_put(session, path, spec, size, &operation, &mut warnings).await?;
+    let spelled = session.spell(path).await?;
+    let agreement = agree_on_put(session, &spelled, spec, size, &operation, &mut warnings).await?;
     let origin = spec.part.map_or(0, |(offset, _)| offset);
     let missing = size.map(|size| agreement.kept_ranges.gaps(0, size));
     let local_end = LocalTransfer::Send {
@@ -167,7 +168,10 @@ async fn agree_on_put(
         };
         requirements.connections_reusable =
             negotiation::has_reusable_connections(session, &requirements, true);
-        let data_end = LocalDataEnd::default();
+        let data_end = LocalDataEnd {
+            ports: None,
+            options: spec.options.clone(),
+        };
         match session
             .prepare_transfer(&requirements, &data_end, operation, warnings)
             .await?

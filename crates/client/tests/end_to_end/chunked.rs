@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use client::location::Location;
 use client::session::ClientSession;
-use client::transfer::{self, Chunking, TransferAttempt, TransferSpec};
+use client::transfer::{self, Chunking, RestartProof, TransferAttempt, TransferSpec};
 use client::{CopyOptions, Exit, ModeChoice, Parallelism};
 use data::job::TransferControl;
 use data::store::memory::{MemorySink, MemorySource};
@@ -35,6 +35,7 @@ fn spec(chunks: Chunking, size: usize) -> TransferSpec {
     TransferSpec {
         size: Some(size as u64),
         part: None,
+        restart_proof: RestartProof::default(),
         destination_offset: None,
         chunks: Some(chunks),
         completed_ranges: RangeSet::new(),

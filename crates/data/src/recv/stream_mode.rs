@@ -11,7 +11,7 @@ use super::pending_connections::{
 };
 use super::stream_receiver::StreamReceiver;
 use crate::budget::StreamPermit;
-use crate::channel::{ChannelEndpoint, SessionDataChannel, open_first};
+use crate::channel::{ChannelEndpoint, SessionDataChannel, open_taken};
 use crate::error::DataError;
 use crate::os::wake;
 use crate::stream::DataStream;
@@ -37,7 +37,7 @@ pub(super) fn receive(
             task,
             permit,
         )?,
-        other => open_first(&other, task.transfer, task.settings, permit)?,
+        other => open_taken(other, task.transfer, task.settings, permit)?,
     };
     let go_on = || task.transfer.check().is_ok();
     checksum.run_with_follower(go_on, || receive_file(stream, task, &checksum))?;
@@ -126,7 +126,7 @@ fn receive_file(
             receiver.receive_step(offset, remaining)?
         } else {
             // The limit is reached: the next event must be FIN.
-            let excess = receiver.skip(1)?;
+            let excess = receiver.take_end()?;
             task.check_limit(offset, excess)?;
             excess
         };

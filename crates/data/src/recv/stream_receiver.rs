@@ -103,6 +103,12 @@ impl<'t> StreamReceiver<'t> {
         Ok(n as u64)
     }
 
+    /// Receives the end of the connection, which is due; returns the number of bytes that came instead.
+    pub(super) fn take_end(&mut self) -> Result<u64, DataError> {
+        let n = self.io.recv_due_end(&mut self.buffer.as_mut()[..1])?;
+        Ok(n as u64)
+    }
+
     /// Receives up to `max` bytes that have arrived before, and compares them with the bytes
     /// stored at wire offset `offset`. Returns their number, 0 at the peer's FIN. Stores nothing.
     pub(super) fn compare(

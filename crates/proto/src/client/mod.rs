@@ -9,6 +9,7 @@
 //!
 //! [`SecurityExchange`] handles the security exchange before the login.
 
+mod answers;
 mod pipeline;
 mod planner;
 mod protection;
@@ -18,6 +19,7 @@ mod security_exchange;
 mod series;
 mod step;
 
+pub use answers::can_answer;
 pub use pipeline::{IacHandling, is_toolkit_server, may_pipeline, supports_pipelining};
 pub use planner::{CONGESTION_CONTROL_REFUSED, CommandPlanner};
 pub use protection::early_protection_commands;

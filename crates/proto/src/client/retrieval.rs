@@ -17,7 +17,8 @@ pub struct RetrievalPlan {
     pub command: Command,
     /// MODE S: offset in the destination of the first byte on the wire.
     pub start: u64,
-    /// The server sends beyond the end of the part, so the receiver must stop it.
+    /// The server may send beyond the end of the part, so the receiver must stop it. Otherwise the end of its data shows
+    /// that a REST had effect: a server that ignores it sends more.
     pub overruns: bool,
 }
 
@@ -27,7 +28,8 @@ pub struct RetrievalPlan {
 pub struct PartialRetrievalUnsupported;
 
 /// Chooses the commands that retrieve `part` (offset and length in the source; `None` for the whole file)
-/// when the destination has the ranges `have` already, in destination offsets.
+/// when the destination has the ranges `have` already, in destination offsets. `reaches_end`: the part ends where the file
+/// does.
 ///
 /// MODE S uses only the prefix of `have`. A server with MODE E supports GridFTP, so ERET and REST with
 /// ranges are used there even if it does not announce them.
@@ -38,12 +40,15 @@ pub fn plan_retrieval(
     features: &ServerFeatures,
     mode: TransferMode,
     path: &[u8],
-    part: Option<(u64, u64)>,
+    (part, reaches_end): (Option<(u64, u64)>, bool),
     have: &RangeSet,
 ) -> Result<RetrievalPlan, PartialRetrievalUnsupported> {
     match mode {
         TransferMode::Extended => Ok(plan_extended_mode(path, part, have)),
-        TransferMode::Stream => plan_stream_mode(features, path, part, have.prefix_len()),
+        TransferMode::Stream => {
+            let part = (part, reaches_end);
+            plan_stream_mode(features, path, part, have.prefix_len())
+        }
     }
 }
 
@@ -67,11 +72,12 @@ fn plan_extended_mode(path: &[u8], part: Option<(u64, u64)>, have: &RangeSet) ->
 fn plan_stream_mode(
     features: &ServerFeatures,
     path: &[u8],
-    part: Option<(u64, u64)>,
+    (part, reaches_end): (Option<(u64, u64)>, bool),
     have: u64,
 ) -> Result<RetrievalPlan, PartialRetrievalUnsupported> {
     // GridFTP servers and servers without FEAT usually support REST without announcing it.
     let may_restart = features.rest_stream || features.parallel || !features.feat_answered;
+    let may_restart = may_restart && !features.ignores_rest;
     let whole = |from: u64, start: u64, overruns: bool| RetrievalPlan {
         restart: (from > 0).then_some(RestartMarker::Offset(from)),
         command: Command::Retr(path.to_vec()),
@@ -102,7 +108,7 @@ fn plan_stream_mode(
         });
     }
     if may_restart {
-        return Ok(whole(offset.saturating_add(have), have, true));
+        return Ok(whole(offset.saturating_add(have), have, !reaches_end));
     }
     // The part is a prefix of the file: the receiver can close the connection at its end.
     if offset == 0 {

@@ -170,6 +170,23 @@ pub enum CommandError {
 }
 
 impl Command {
+    /// Whether it moves data over a data connection.
+    pub fn needs_data_connection(&self) -> bool {
+        matches!(
+            self,
+            Self::Retr(_)
+                | Self::Eret(..)
+                | Self::Stor(_)
+                | Self::Appe(_)
+                | Self::Stou(_)
+                | Self::Esto(..)
+                | Self::List(_)
+                | Self::Nlst(_)
+                | Self::Mlsd(_)
+                | Self::Mlsr(_)
+        )
+    }
+
     /// Parses one line, without its ending. Never panics.
     ///
     /// # Errors

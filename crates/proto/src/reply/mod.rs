@@ -90,6 +90,12 @@ impl Reply {
             .unwrap_or_default()
     }
 
+    /// The number that is all the text of one line, as SIZE sends it (RFC 3659 §4).
+    pub fn number(&self) -> Option<u64> {
+        let mut lines = self.lines.iter();
+        lines.find_map(|line| String::from_utf8_lossy(line).trim().parse().ok())
+    }
+
     /// All informative lines joined by ` / `, escaped for a terminal, for error messages. `End.`,
     /// repetitions, and `GlobusError` headings that other lines explain are left out.
     pub fn summary(&self) -> String {

@@ -26,6 +26,17 @@ pub fn start(store: &TestStore) -> Result<PeerServer> {
     spawn(store, "")
 }
 
+/// Serves the store on 127.0.0.1, with checksums (XCRC, XMD5, ...).
+pub fn start_with_checksums(store: &TestStore) -> Result<PeerServer> {
+    let program = find().map_err(anyhow::Error::msg)?;
+    let modules = program.with_file_name("../lib/proftpd");
+    let settings = format!(
+        "ModulePath {}\nLoadModule mod_digest.c\nDigestEngine on\n",
+        modules.display()
+    );
+    spawn(store, &settings)
+}
+
 /// Serves the store over TLS on 127.0.0.1.
 pub fn start_with_tls(store: &TestStore, tls: &PeerTls) -> Result<PeerServer> {
     let mut options = Vec::new();

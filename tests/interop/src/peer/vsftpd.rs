@@ -34,6 +34,12 @@ pub fn start_with_max_sessions(store: &TestStore, sessions: usize) -> Result<Pee
     spawn(store, address, &format!("max_per_ip={sessions}\n"))
 }
 
+/// Like [`start`]; files can be stored and read, but not renamed, removed or replaced.
+pub fn start_as_drop_box(store: &TestStore) -> Result<PeerServer> {
+    let address = SocketAddr::new(net::HOST.parse()?, net::free_port()?);
+    spawn(store, address, "anon_other_write_enable=NO\n")
+}
+
 /// Serves the store over TLS on 127.0.0.1.
 pub fn start_with_tls(store: &TestStore, tls: &PeerTls) -> Result<PeerServer> {
     start_with_tls_at(

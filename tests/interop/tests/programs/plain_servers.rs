@@ -6,7 +6,7 @@ use anyhow::Result;
 use interop::cells::MatrixRow;
 use interop::longhaul::copy;
 use interop::longhaul::rows::{self, ServerUnderTest, path_argument};
-use interop::matrix::TestStore;
+use interop::matrix::{self, TestStore};
 use interop::peer::{PeerServer, proftpd, pure_ftpd, pyftpdlib, vsftpd};
 use interop::require;
 use interop::test_files;
@@ -50,6 +50,51 @@ fn cp_works_with_pure_ftpd() {
 #[test]
 fn cp_works_with_pyftpdlib() {
     run_all_rows("pyftpdlib", pyftpdlib::find(), pyftpdlib::start);
+}
+
+#[test]
+fn the_checksums_of_proftpd_verify_copies() {
+    require!(proftpd::find());
+    let store = TestStore::new().unwrap();
+    let server = proftpd::start_with_checksums(&store).unwrap();
+    let target = ServerUnderTest::new(&store, &server);
+    // A reply has two lines, and words of this name look like checksums.
+    for name in ["plain", "cafe 1 b"] {
+        let original = store.path("src").join(name);
+        test_files::write(&original, 300_000, 7).unwrap();
+        let local = store.local();
+        let url = |folder: &str| target.url(&format!("{folder}/{}", name.replace(' ', "%20")));
+        for (from, to) in [
+            (url("src"), path_argument(&local)),
+            (path_argument(&local), url("up")),
+        ] {
+            let summary = copy::cp(&[from, to]).unwrap();
+            assert_eq!(summary.verified, "crc32", "{name}");
+        }
+        test_files::ensure_same(&original, &store.path("up").join(name)).unwrap();
+    }
+}
+
+#[test]
+fn a_drop_box_gets_each_file_once_under_its_own_name() {
+    require!(vsftpd::find());
+    let store = TestStore::new().unwrap();
+    let server = vsftpd::start_as_drop_box(&store).unwrap();
+    let target = ServerUnderTest::new(&store, &server);
+    let original = store.local();
+    test_files::write(&original, 300_000, 7).unwrap();
+    let put = [path_argument(&original), target.url("up/new")];
+    let finished = copy::run(&put).unwrap().expect_success().unwrap();
+    let warnings = copy::warnings(&finished);
+    let warned = |warning: &String| warning.contains("stored under their final names");
+    assert!(warnings.iter().any(warned), "{warnings:?}");
+    matrix::ensure_only(&store.path("up"), &["new"]).unwrap();
+    test_files::ensure_same(&original, &store.path("up/new")).unwrap();
+    // The file that is there stays.
+    let refused = copy::run(&put).unwrap().expect_code(3).unwrap();
+    let message = copy::failure_message(&refused).unwrap();
+    assert!(message.contains("--in-place"), "{message}");
+    matrix::ensure_only(&store.path("up"), &["new"]).unwrap();
 }
 
 #[test]

@@ -46,6 +46,8 @@ pub(super) struct FileCopy<'a> {
     path: PathKnowledge,
     /// Bytes were read from a pipe, which cannot be read again.
     pipe_consumed: bool,
+    /// The destination server may have accepted bytes of the last attempt.
+    store_began: bool,
     repairs: Repairs,
 }
 
@@ -139,6 +141,7 @@ impl<'a> FileCopy<'a> {
             stream_plan: None,
             path: PathKnowledge::default(),
             pipe_consumed: false,
+            store_began: false,
             repairs: Repairs::default(),
         }
     }
@@ -245,7 +248,10 @@ impl<'a> FileCopy<'a> {
         loop {
             self.prepare(state, sessions, (check, &source_checksums))
                 .await?;
-            let mut move_result = self.transfer(state, sessions, check).await?;
+            let mut move_result = match self.transfer(state, sessions, check).await {
+                Err(refusal) if self.takes_final_name(state, sessions, &refusal).await? => continue,
+                moved => moved?,
+            };
             // A repair moves too little to measure anything.
             measured = measured.or_else(|| move_result.measured.take());
             // Some transfers leave their session unusable; the verification needs a new one.

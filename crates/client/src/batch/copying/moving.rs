@@ -123,9 +123,10 @@ impl<'a> FileCopy<'a> {
         };
         let side_tasks = async { tokio::join!(early_checksum, range_sums) };
         let result = run_with_side_task(moving, side_tasks).await;
+        self.store_began = method != MoveMethod::Store || spec.started.load(Ordering::Relaxed);
         // The server refused STOR before data was accepted: bytes in the socket buffer were never
         // stored.
-        if method == MoveMethod::Store && result.is_err() && !spec.started.load(Ordering::Relaxed) {
+        if result.is_err() && !self.store_began {
             self.meter.discard_attempt();
         }
         let (mut attempt, (source_checksum, copy_checksum)) =
@@ -212,6 +213,24 @@ impl<'a> FileCopy<'a> {
             }
         };
         watch.run(moving).await
+    }
+
+    /// After a refused store: whether the destination takes its final name, so that the store can be tried again.
+    pub(super) async fn takes_final_name(
+        &self,
+        state: &mut CopyState<'_>,
+        sessions: &mut StorageSessions,
+        refusal: &CopyFailure,
+    ) -> Result<bool, CopyFailure> {
+        let to = &mut *sessions.to;
+        match &mut state.destination {
+            CopyDestination::Storage(upload)
+                if !self.store_began && !self.pipe_consumed && to.is_usable() =>
+            {
+                upload.may_use_final_name(self.ctx, to, refusal).await
+            }
+            _ => Ok(false),
+        }
     }
 
     fn transfer_spec(

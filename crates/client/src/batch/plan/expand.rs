@@ -126,7 +126,9 @@ pub(crate) async fn examine_source(
 }
 
 async fn stat_source(storage: &mut dyn Storage, at: &Location) -> Result<FoundSource, CopyFailure> {
-    let entry = storage.stat(trim_trailing_slashes(at.path())).await?;
+    let entry = storage
+        .stat_to_read(trim_trailing_slashes(at.path()))
+        .await?;
     if entry.kind == EntryKind::SymLink {
         let message = format!("{}: dangling symbolic link", at.display());
         return Err(CopyFailure::new(Exit::NotFound, message));

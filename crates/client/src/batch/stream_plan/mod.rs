@@ -14,7 +14,7 @@ use crate::answers::SourceFacts;
 use crate::storage::capabilities::Capabilities;
 use crate::storage::contract::Storage;
 use crate::storage::local_copy;
-use crate::transfer::{Chunking, TransferSpec};
+use crate::transfer::{Chunking, RestartProof, TransferSpec};
 use crate::{CopyFailure, CopyOptions, Exit, ModeChoice, Parallelism};
 
 /// The bytes of the source that are copied.
@@ -393,6 +393,7 @@ pub(super) fn new_transfer_spec(
     TransferSpec {
         size: range.size,
         part: range.part,
+        restart_proof: RestartProof::default(),
         destination_offset: None,
         chunks: plan.chunks,
         completed_ranges: completed.clone(),

@@ -36,6 +36,7 @@ impl StorageDestination<'_> {
                 .find_stored_bytes(identity.copy_length(), source, session)
                 .await;
         }
+        self.choose_name(ctx, session).await?;
         let resumes = ctx.options.resume
             && !self.state.ignore_leftovers
             && self.partial_path.is_some()
@@ -151,7 +152,11 @@ impl StorageDestination<'_> {
         };
         let matches = match common_range_algorithm(&[checksums, &destination_checksums]) {
             Some(algorithm) => {
-                range_ends_agree(source, &mut destination, algorithm, &stored).await?
+                match range_ends_agree(source, &mut destination, algorithm, &stored).await {
+                    Err(failure) if failure.transient => return Err(failure),
+                    // A checksum that cannot be had proves nothing.
+                    agree => agree.unwrap_or(false),
+                }
             }
             None => true,
         };

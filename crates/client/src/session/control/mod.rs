@@ -23,10 +23,12 @@ mod marker_rate;
 mod pipelining;
 mod protected_lines;
 mod protection;
+mod surplus;
 
 use marker_rate::MAX_MARKER_BURST;
 pub(crate) use marker_rate::MarkerRateLimit;
 use protected_lines::ProtectedLines;
+use surplus::SurplusReplies;
 
 /// Bytes read from the control connection at once.
 const READ_SIZE: usize = 16 << 10;
@@ -78,6 +80,7 @@ pub(crate) struct ClientControlConnection {
     gsi: Option<ProtectedLines>,
     /// The last bytes read end within a line.
     ends_within_a_line: bool,
+    surplus: SurplusReplies,
 }
 
 impl ClientControlConnection {
@@ -137,6 +140,7 @@ impl ClientControlConnection {
             unanswered_sbuf: 0,
             gsi: None,
             ends_within_a_line: false,
+            surplus: SurplusReplies::default(),
         })
     }
 
@@ -213,6 +217,11 @@ impl ClientControlConnection {
         !self.unusable && self.outstanding_replies == 0 && self.unanswered_sbuf == 0
     }
 
+    /// Whether no reply is outstanding, also to commands sent ahead.
+    pub(crate) fn awaits_nothing(&self) -> bool {
+        self.outstanding_replies == 0 && self.prefetched_commands.is_empty()
+    }
+
     /// Whether the connection works, though replies may be outstanding.
     pub(crate) fn is_intact(&self) -> bool {
         !self.unusable
@@ -231,13 +240,17 @@ impl ClientControlConnection {
     /// Sends a command without waiting for its reply.
     pub(crate) async fn send(&mut self, command: &Command) -> Result<(), CopyFailure> {
         dialogue::log_command(&self.name, command);
-        self.send_encoded(command.encode()).await
+        self.send_encoded(command.encode()).await?;
+        self.surplus.on_sent(Some(command.verb()));
+        Ok(())
     }
 
     /// Sends a line without secrets as it is, with CR LF added.
     pub(crate) async fn send_line(&mut self, line: Vec<u8>) -> Result<(), CopyFailure> {
         dialogue::log_line(&self.name, &line);
-        self.send_encoded(line).await
+        self.send_encoded(line).await?;
+        self.surplus.on_sent(None);
+        Ok(())
     }
 
     /// A line that was sent ahead is not sent again.
@@ -247,7 +260,7 @@ impl ClientControlConnection {
             self.outstanding_replies = 1;
             return Ok(());
         }
-        self.discard_unsolicited_replies()?;
+        self.discard_surplus_replies().await?;
         self.outstanding_replies = 1;
         self.write_line(line).await?;
         self.sent_at = Some(Instant::now());
@@ -331,18 +344,6 @@ impl ClientControlConnection {
             Ok(Err(error)) => Err(self.write_failure(error).await),
             Err(_) => Err(self.timeout_failure()),
         }
-    }
-
-    /// Discards replies that belong to no command; 421 announces the end of the session.
-    fn discard_unsolicited_replies(&mut self) -> Result<(), CopyFailure> {
-        // Such a reply may have been read together with the last expected one.
-        while let Some(reply) = self.received_replies.pop_front() {
-            dialogue::log_reply(&self.name, &reply);
-            if reply.code == 421 {
-                return Err(self.unusable_failure(&super::replies::display_reply(&reply)));
-            }
-        }
-        Ok(())
     }
 
     /// The next reply, preliminary or final, without a timeout. Cancel-safe.
@@ -462,12 +463,6 @@ impl ClientControlConnection {
                 self.name
             ),
         )
-    }
-
-    /// Sends a command and reads its final reply.
-    pub(crate) async fn call(&mut self, command: &Command) -> Result<Reply, CopyFailure> {
-        self.send(command).await?;
-        self.final_reply().await
     }
 
     fn connection_lost_failure(&mut self, reason: &str) -> CopyFailure {

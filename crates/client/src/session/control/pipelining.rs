@@ -36,7 +36,7 @@ impl ClientControlConnection {
         // changed.
         self.discard_prefetched_replies(self.prefetched_commands.len())
             .await?;
-        self.discard_unsolicited_replies()?;
+        self.discard_surplus_replies().await?;
         let mut lines = Vec::new();
         for command in commands.iter().chain(prefetch) {
             dialogue::log_command(&self.name, command);
@@ -53,6 +53,7 @@ impl ClientControlConnection {
         self.outstanding_replies = commands.len();
         self.prefetched_commands
             .extend(prefetch.iter().map(Command::encode));
+        self.surplus.on_sent(commands.last().map(Command::verb));
         self.write(&text.0).await
     }
 

@@ -333,7 +333,10 @@ impl ClientSession {
                 full_path.push(b'/');
             }
             full_path.extend_from_slice(&name);
-            match self.facts_of_listed_name(&full_path).await {
+            self.asks_for_listed_names = true;
+            let facts = self.facts_of_listed_name(&full_path).await;
+            self.asks_for_listed_names = false;
+            match facts {
                 Ok(entry) => {
                     let checked = SymlinkCheckedEntry::from_facts(entry, self.reports_symlinks());
                     if (listing.visit)(checked).is_break() {

@@ -31,7 +31,30 @@ async fn a_damaged_checksum_reply_is_requested_again() {
         .checksum(ChecksumAlgorithm::Crc32c, 0, None, b"/f")
         .await
         .unwrap_err();
-    assert_eq!((failure.exit, failure.transient), (Exit::Integrity, true));
+    // Such a server does not have the checksum. That is no damage, and it is not asked again.
+    assert_eq!((failure.exit, failure.transient), (Exit::Protocol, false));
+    assert!(session.features().checksum_algorithms.is_empty());
+    peer.finish().await;
+}
+
+#[tokio::test]
+async fn the_checksum_is_read_from_any_line_and_never_from_the_name() {
+    let quoted = "XCRC \"/cafe 1 b\"";
+    let actions = script([
+        login_script_with_feat("211-x\n XCRC\n211 End."),
+        command_and_reply("XCRC /f\r\n", "250-Computing CRC32 digest\n250 FE09E972"),
+        command_and_reply(quoted, "250 XCRC \"/cafe 1 b\" FE09E972"),
+        // Another server takes the quotes for a part of the name.
+        command_and_reply(quoted, "550 \"/cafe 1 b\": No such file"),
+        command_and_reply("XCRC /cafe 1 b\r\n", "250 /cafe 1 b FE09E972"),
+    ]);
+    let (mut session, peer) = open_session(actions).await;
+    for path in ["/f", "/cafe 1 b", "/cafe 1 b"] {
+        let checksum = session
+            .checksum(ChecksumAlgorithm::Crc32, 0, None, path.as_bytes())
+            .await;
+        assert_eq!(checksum.unwrap(), "fe09e972", "{path}");
+    }
     peer.finish().await;
 }
 

@@ -1,10 +1,10 @@
 //! Pipelined commands, and their failures.
 
-use super::super::SessionOpening;
 use super::super::scripted_server::{
     LONGHAUL_GREETING, TOOLKIT_GREETING, login_script_with_feat, pipelined_login_script,
     toolkit_login_script,
 };
+use super::super::{ServerHabits, SessionOpening};
 use super::*;
 use ScriptedAction::ExpectEof;
 use proto::command::Command;
@@ -17,7 +17,8 @@ async fn open_with_first_path(
 ) -> (Result<ClientSession, CopyFailure>, ScriptedFtpServer) {
     let peer = ScriptedFtpServer::start_session(actions).await;
     let opening = SessionOpening {
-        avoid_pipelining: false,
+        habits: ServerHabits::default(),
+        is_further: false,
         first_path: Some(b"/f"),
     };
     let session = ClientSession::open_with(&peer.server, TIMEOUT, opening).await;
@@ -111,7 +112,8 @@ async fn a_cancelled_wait_makes_the_session_unusable() {
 async fn a_path_with_a_line_break_is_not_prefetched() {
     let peer = ScriptedFtpServer::start_session(pipelined_login_script(FEAT, &[])).await;
     let opening = SessionOpening {
-        avoid_pipelining: false,
+        habits: ServerHabits::default(),
+        is_further: false,
         first_path: Some(b"/f\r\nDELE /g"),
     };
     ClientSession::open_with(&peer.server, TIMEOUT, opening)
@@ -185,7 +187,7 @@ async fn a_connection_lost_during_the_pipelined_login_is_retried_without_pipelin
     .await;
     let mut session = ClientSession::open(&peer.server, TIMEOUT).await.unwrap();
     assert_eq!(session.stat(b"/f").await.unwrap().size, Some(7));
-    assert!(session.avoids_pipelining());
+    assert!(session.habits().lockstep);
     peer.finish().await;
 }
 
@@ -212,11 +214,12 @@ async fn a_toolkit_server_that_is_lost_behind_the_login_gets_one_command_at_a_ti
     careful[0] = SendLine(TOOLKIT_GREETING);
     let peer = ScriptedFtpServer::start_sessions(vec![lost, careful]).await;
     let opening = SessionOpening {
-        avoid_pipelining: false,
+        habits: ServerHabits::default(),
+        is_further: false,
         first_path: Some(b"/f"),
     };
     let session = ClientSession::open_with(&peer.server, TIMEOUT, opening).await;
-    assert!(session.unwrap().avoids_pipelining());
+    assert!(session.unwrap().habits().lockstep);
     peer.finish().await;
 }
 

@@ -252,6 +252,8 @@ impl Storage for HttpStorage {
             connects_here: true,
             partial_writes: false,
             resumes_uploads: false,
+            replaces_whole: true,
+            takes_any_name: true,
             parallel: true,
             stores_any_order: true,
             sends_markers: false,
@@ -477,6 +479,8 @@ impl Storage for HttpStorage {
             .map_err(|(status, failure)| RenameFailure {
                 failure,
                 refused_step: match status {
+                    // RFC 9110 §15.5.6 and §15.6.2: no file of this server can be moved.
+                    405 | 501 => RefusedRenameStep::Unsupported,
                     412 => RefusedRenameStep::NewNameMayExist,
                     409 | 507 => RefusedRenameStep::RntoRefused,
                     _ => RefusedRenameStep::RnfrRefused,

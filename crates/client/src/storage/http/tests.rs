@@ -40,6 +40,7 @@ fn spec(size: Option<u64>, streams: u32) -> TransferSpec {
     TransferSpec {
         size,
         part: None,
+        restart_proof: crate::transfer::RestartProof::default(),
         destination_offset: None,
         chunks: None,
         completed_ranges: RangeSet::new(),

@@ -62,6 +62,7 @@ pub async fn get(
 ) -> Result<TransferAttempt, CopyFailure> {
     if spec.chunks == Some(Chunking::Probe)
         && sink.is_seekable()
+        && !session.features().ignores_rest
         && let Some((_, missing)) = chunk_plan(spec)
     {
         // Boxed: the future of a get is part of many others.

@@ -101,7 +101,10 @@ pub(super) fn refuses_file(failed: &FailedTransfer) -> bool {
         // globus-gridftp-server answers every refused store so.
         500 => matches!(
             refusal_cause(reply),
-            RefusalCause::Denied | RefusalCause::Missing | RefusalCause::Directory
+            RefusalCause::Denied
+                | RefusalCause::Missing
+                | RefusalCause::Directory
+                | RefusalCause::NoFile
         ),
         _ => false,
     };

@@ -9,7 +9,7 @@ use data::store::memory::{MemorySink, MemorySource};
 use proto::ranges::RangeSet;
 use proto::sizing::SocketBuffers;
 
-use super::{TransferAttempt, TransferSpec, get, put, third_party};
+use super::{RestartProof, TransferAttempt, TransferSpec, get, put, third_party};
 use crate::session::ClientSession;
 use crate::session::scripted_server::{
     ScriptedAction, ScriptedFtpServer, command_and_reply, login_script, login_script_with_feat,
@@ -24,6 +24,7 @@ mod failures;
 mod partial_transfers;
 mod pipelining;
 mod right_sizing;
+mod surplus_replies;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 const GRIDFTP: &str = "211-x\n PARALLEL\n SIZE\n ERET\n REST STREAM\n211 End.";
@@ -32,6 +33,7 @@ pub(crate) fn spec() -> TransferSpec {
     TransferSpec {
         size: None,
         part: None,
+        restart_proof: RestartProof::default(),
         destination_offset: None,
         chunks: None,
         completed_ranges: RangeSet::new(),
@@ -191,6 +193,28 @@ async fn puts_in_stream_mode_start_and_restart() {
     let attempt = store(&mut session, b"hello", &rest).await.unwrap();
     assert_eq!(attempt.report.evidence.bytes, 3);
     assert_eq!(peer.finish().await, b"hellollo");
+}
+
+#[tokio::test]
+async fn a_server_that_waits_for_the_data_connection_behind_its_address_gets_it() {
+    let (mut session, peer) = open_session(vec![
+        login_script_with_feat("211-x\n REST STREAM\n211 End."),
+        vec![ExpectPassiveAndReply("PASV"), ScriptedAction::AcceptAhead],
+        command_and_reply("REST 2", "350 ok"),
+        vec![ExpectLine("RETR /f"), SendLine("150 go")],
+        vec![SendData(b"llo".to_vec()), SendLine("226 done")],
+        vec![ExpectPassiveAndReply("PASV"), ScriptedAction::AcceptAhead],
+        command_and_reply("ALLO 5", "200 ok"),
+        vec![ExpectLine("STOR /f"), SendLine("150 go")],
+        vec![ReceiveData, SendLine("226 done")],
+    ])
+    .await;
+    let mut rest = spec();
+    rest.size = Some(5);
+    rest.completed_ranges.insert(0, 2);
+    fetch(&mut session, &sink(), &rest).await.unwrap();
+    store(&mut session, b"hello", &spec()).await.unwrap();
+    assert_eq!(peer.finish().await, b"hello");
 }
 
 #[tokio::test]

@@ -53,29 +53,109 @@ async fn a_server_without_rest_starts_from_zero() {
     peer.finish().await;
 }
 
-#[tokio::test]
-async fn a_part_by_rest_is_cut_off_at_its_end() {
-    let (mut session, peer) = open_session(vec![
+/// A server of a file of 300 010 bytes is asked for the last one, to see whether REST has effect.
+fn proof_of_rest() -> Vec<ScriptedAction> {
+    [
         login_script(),
+        command_and_reply("CWD /f", "550 no"),
+        command_and_reply("SIZE /f", "213 300010"),
+        command_and_reply("MDTM /f", "500 what?"),
         vec![
             ExpectPassiveAndReply("PASV"),
-            ExpectLine("REST 10"),
+            ExpectLine("REST 300009"),
             SendLine("350 ok"),
+            ExpectLine("RETR /f"),
+            SendLine("150 go"),
         ],
-        vec![ExpectLine("RETR /f"), SendLine("150 go")],
-        vec![SendData(vec![7; 300_000]), SendLine("426 peer closed")],
+    ]
+    .concat()
+}
+
+fn part_by_rest() -> TransferSpec {
+    TransferSpec {
+        size: Some(1000),
+        part: Some((10, 1000)),
+        ..spec()
+    }
+}
+
+#[tokio::test]
+async fn a_part_by_rest_is_cut_off_at_its_end() {
+    let part = || {
+        [
+            vec![
+                ExpectPassiveAndReply("PASV"),
+                ExpectLine("REST 10"),
+                SendLine("350 ok"),
+            ],
+            vec![ExpectLine("RETR /f"), SendLine("150 go")],
+            vec![SendData(vec![7; 300_000]), SendLine("426 peer closed")],
+        ]
+        .concat()
+    };
+    let (mut session, peer) = open_session(vec![
+        proof_of_rest(),
+        vec![SendData(b"7".to_vec()), SendLine("226 done")],
+        part(),
         command_and_reply("DELE /g", "250 gone"),
+        // The server is known by now.
+        part(),
     ])
     .await;
     let memory = sink();
-    let mut spec = spec();
-    spec.size = Some(1000);
-    spec.part = Some((10, 1000));
+    let spec = part_by_rest();
     let attempt = fetch(&mut session, &memory, &spec).await.unwrap();
     assert_eq!(attempt.report.evidence.bytes, 1000);
     assert_eq!(memory.take(), vec![7; 1000]);
     assert!(session.is_usable());
     session.delete(b"/g").await.unwrap();
+    fetch(&mut session, &memory, &spec).await.unwrap();
+    peer.finish().await;
+}
+
+#[tokio::test]
+async fn no_part_is_taken_from_a_server_that_ignores_rest() {
+    let (mut session, peer) = open_session(vec![
+        proof_of_rest(),
+        vec![
+            SendData(b"the whole file".to_vec()),
+            ScriptedAction::ExpectEof,
+        ],
+    ])
+    .await;
+    let memory = sink();
+    let failure = fetch(&mut session, &memory, &part_by_rest())
+        .await
+        .unwrap_err();
+    assert_eq!((failure.exit, failure.transient), (Exit::Protocol, false));
+    assert!(failure.message.contains("in part"), "{failure}");
+    assert_eq!(memory.take(), b"");
+    drop(session);
+    peer.finish().await;
+}
+
+#[tokio::test]
+async fn a_resumed_get_does_without_rest_after_it_had_no_effect() {
+    let (mut session, peer) = open_session(vec![
+        login_script(),
+        vec![
+            ExpectPassiveAndReply("PASV"),
+            ExpectLine("REST 2"),
+            SendLine("350 ok"),
+            ExpectLine("RETR /f"),
+            SendLine("150 go"),
+        ],
+        vec![SendData(b"hello".to_vec()), ScriptedAction::ExpectEof],
+    ])
+    .await;
+    let mut spec = spec();
+    spec.size = Some(5);
+    spec.completed_ranges.insert(0, 2);
+    let failure = fetch(&mut session, &sink(), &spec).await.unwrap_err();
+    assert!(failure.transient, "{failure}");
+    assert!(spec.confirmation.has_misplaced());
+    assert!(session.features().ignores_rest);
+    drop(session);
     peer.finish().await;
 }
 

@@ -162,7 +162,7 @@ async fn a_transfer_with_a_refused_setting_is_repeated_without_pipelining() {
     let attempt = fetch(&mut session, &memory, &four_stream_spec())
         .await
         .unwrap();
-    assert!(!attempt.extended_mode && session.avoids_pipelining());
+    assert!(!attempt.extended_mode && session.habits().lockstep);
     assert_eq!(memory.take(), b"hello");
     session.delete(b"/g").await.unwrap();
     peer.finish().await;
@@ -303,7 +303,7 @@ async fn a_put_falls_back_to_stream_mode_in_the_same_session() {
     let attempt = store(&mut session, b"hello", &four_stream_spec())
         .await
         .unwrap();
-    assert!(!attempt.extended_mode && !session.avoids_pipelining());
+    assert!(!attempt.extended_mode && !session.habits().lockstep);
     assert_eq!(peer.finish().await, b"hello");
 }
 
@@ -417,7 +417,7 @@ async fn a_source_that_refuses_port_is_retried_without_pipelining() {
             login_without_pipelining(),
             command_and_reply("MODE E", "200 E"),
             command_and_reply("OPTS RETR", "200 ok"),
-            command_and_reply("PORT", "500 Permission denied: not to others"),
+            command_and_reply("PORT", "501 Permission denied: not to others"),
         ]
         .concat(),
     ])

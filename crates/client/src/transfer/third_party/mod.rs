@@ -26,7 +26,7 @@ use self::settings::{
 };
 pub(super) use self::subject::TransferSubject;
 use super::server_pair::{ExpectedBytes, MarkerProgress, ServerPair};
-use super::{TransferAttempt, TransferSpec, negotiation, put};
+use super::{TransferAttempt, TransferSpec, negotiation, put, restart};
 use crate::session::{ClientSession, display_path};
 use crate::{CopyFailure, Exit};
 
@@ -196,7 +196,13 @@ impl ThirdPartyServers<'_> {
             TransferSubject::Bundle { from, .. } => return Ok(subject::bundle_retrieval(from)),
         };
         let part = self.spec.part;
-        let Ok(plan) = plan_retrieval(self.source.features(), mode, path, part, kept_ranges) else {
+        let Ok(plan) = plan_retrieval(
+            self.source.features(),
+            mode,
+            path,
+            (part, false),
+            kept_ranges,
+        ) else {
             return Err(self.partial_copy_failure(path));
         };
         // REST alone has no end: the source sends to the end of the file.
@@ -205,6 +211,10 @@ impl ThirdPartyServers<'_> {
             if size != offset.checked_add(length) {
                 return Err(self.partial_copy_failure(path));
             }
+        }
+        // Nobody here sees how many bytes pass.
+        if plan.restart.is_some() && restart::needs_proof(self.source, mode) {
+            restart::prove(self.source, path, self.spec).await?;
         }
         Ok(plan)
     }

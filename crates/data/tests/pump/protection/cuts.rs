@@ -6,6 +6,7 @@ use std::sync::Arc;
 use data::channel::AllowedPeers;
 use data::error::DataError;
 use data::job::TransferControl;
+use data::recv::ReceivePlan;
 use data::security::DataSecurity;
 use proto::command::TransferMode;
 use security::tls::TlsSession;
@@ -27,9 +28,20 @@ fn received(
     mode: TransferMode,
     send: impl FnOnce(&mut WirePeer) + Send,
 ) -> (Vec<u8>, Result<(), DataError>) {
+    received_up_to(ANY, security, ends, mode, send)
+}
+
+/// The same, by this plan.
+fn received_up_to(
+    plan: ReceivePlan,
+    security: &DataSecurity,
+    ends: &FtpsEnds,
+    mode: TransferMode,
+    send: impl FnOnce(&mut WirePeer) + Send,
+) -> (Vec<u8>, Result<(), DataError>) {
     let (mut channel, at) = listen(AllowedPeers::Only(LOCALHOST));
     let settings = protected(mode, security);
-    let (stored, outcome, _) = receive_with(&mut channel, ANY, &settings, &Arc::default(), || {
+    let (stored, outcome, _) = receive_with(&mut channel, plan, &settings, &Arc::default(), || {
         let config = ends.client.client.as_ref().unwrap();
         let mut peer = WirePeer::connect(at, config, session(&ends.client));
         send(&mut peer);
@@ -52,6 +64,23 @@ fn in_mode_s_a_fin_without_close_notify_is_no_end_of_the_file() {
     );
     // The bytes before are stored, for a restart.
     assert_eq!(stored, b"half of the file");
+}
+
+#[test]
+fn in_mode_s_a_file_of_known_length_is_whole_without_close_notify() {
+    let ends = FtpsEnds::new();
+    let up_to = |length| ReceivePlan {
+        limit: Some(length),
+        ..ANY
+    };
+    let send = |peer: &mut WirePeer| peer.send(b"the file");
+    let (stored, outcome) =
+        received_up_to(up_to(8), &ends.server, &ends, TransferMode::Stream, send);
+    outcome.unwrap();
+    assert_eq!(stored, b"the file");
+    let longer = received_up_to(up_to(9), &ends.server, &ends, TransferMode::Stream, send);
+    let error = longer.1.unwrap_err();
+    assert!(matches!(&error, DataError::Security { .. }), "{error}");
 }
 
 #[test]

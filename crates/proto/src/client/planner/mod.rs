@@ -102,6 +102,21 @@ impl CommandPlanner {
         &self.features
     }
 
+    /// Records that the server does not have a checksum that it announced.
+    pub fn on_checksum_missing(&mut self, algorithm: ChecksumAlgorithm) {
+        self.features
+            .checksum_algorithms
+            .retain(|announced| *announced != algorithm);
+        self.features
+            .x_checksum_algorithms
+            .retain(|announced| *announced != algorithm);
+    }
+
+    /// Records that REST has no effect, so that it is not used again.
+    pub fn on_restart_ignored(&mut self) {
+        self.features.ignores_rest = true;
+    }
+
     /// Whether the client may try MODE E: the server announced `PARALLEL` or did not answer FEAT, and
     /// has not refused MODE E.
     pub fn may_use_extended_mode(&self) -> bool {

@@ -266,7 +266,7 @@ impl ServerSession {
             Command::Rein if matches!(self.state, LoginState::LoggedIn(_)) => self.rein(),
             command => match &mut self.state {
                 // RFC 959 §4.2 allows 421 as reply to any command when the service shuts down.
-                LoginState::LoggedIn(_) if self.draining && needs_data_connection(&command) => {
+                LoginState::LoggedIn(_) if self.draining && command.needs_data_connection() => {
                     let mut actions =
                         replies::reply(421, "Service not available: server is shutting down.");
                     actions.push(SessionAction::Close);
@@ -315,23 +315,6 @@ fn is_size_argument(argument: &[u8]) -> bool {
     let spaces = argument.iter().take_while(|b| **b == b' ').count();
     let (_, argument) = argument.split_at(spaces);
     (1..=MAX_SIZE_DIGITS).contains(&argument.len()) && argument.iter().all(u8::is_ascii_digit)
-}
-
-/// Whether a command needs a data connection.
-fn needs_data_connection(command: &Command) -> bool {
-    matches!(
-        command,
-        Command::Retr(_)
-            | Command::Eret(..)
-            | Command::Stor(_)
-            | Command::Appe(_)
-            | Command::Stou(_)
-            | Command::Esto(..)
-            | Command::List(_)
-            | Command::Nlst(_)
-            | Command::Mlsd(_)
-            | Command::Mlsr(_)
-    )
 }
 
 #[cfg(test)]

@@ -391,6 +391,36 @@ async fn replies_injected_before_the_handshake_end_the_session() {
     }
 }
 
+/// A server that lists a directory after `script`, for a user who wants clear data.
+async fn start_with_clear_data(
+    identity: &TestIdentity,
+    mut script: Vec<ScriptedAction>,
+) -> ScriptedFtpServer {
+    script.extend(command_and_reply("CWD", "250 ok"));
+    script.push(ExpectPassiveAndReply("PASV"));
+    script.extend(command_and_reply("LIST", "150 ok"));
+    script.push(SendData(b"-rw-r--r-- 1 u g 5 Jan 1 2020 f\r\n".to_vec()));
+    script.push(SendLine("226 done"));
+    let options = SecurityOptions {
+        data_protection: DataProtectionChoice::Clear,
+        ..identity.trusting()
+    };
+    start(Scheme::Ftps, options, script).await.0
+}
+
+#[tokio::test]
+async fn a_server_without_prot_has_clear_data_for_a_user_who_wants_it() {
+    let identity = TestIdentity::new("127.0.0.1");
+    let mut script = greeting_with_tls(&identity);
+    script.extend(login());
+    script.extend(command_and_reply("PBSZ 0", "500 what?"));
+    script.extend(command_and_reply("PROT C", "500 what?"));
+    let fake = start_with_clear_data(&identity, script).await;
+    let mut session = ClientSession::open(&fake.server, TIMEOUT).await.unwrap();
+    assert_eq!(session.list(b"/").await.unwrap().len(), 1);
+    fake.finish().await;
+}
+
 #[tokio::test]
 async fn refused_protection_of_data_fails_and_names_the_flag() {
     let identity = TestIdentity::new("127.0.0.1");
@@ -420,16 +450,7 @@ async fn clear_data_inside_tls_is_said_to_the_server() {
     let identity = TestIdentity::new("127.0.0.1");
     let mut script = greeting_with_tls(&identity);
     script.extend(login_inside_tls("PROT C"));
-    script.extend(command_and_reply("CWD", "250 ok"));
-    script.push(ExpectPassiveAndReply("PASV"));
-    script.extend(command_and_reply("LIST", "150 ok"));
-    script.push(SendData(b"-rw-r--r-- 1 u g 5 Jan 1 2020 f\r\n".to_vec()));
-    script.push(SendLine("226 done"));
-    let options = SecurityOptions {
-        data_protection: DataProtectionChoice::Clear,
-        ..identity.trusting()
-    };
-    let (fake, _) = start(Scheme::Ftps, options, script).await;
+    let fake = start_with_clear_data(&identity, script).await;
     let mut session = ClientSession::open(&fake.server, TIMEOUT).await.unwrap();
     assert!(session.third_party_protocol().is_some());
     let entries = session.list(b"/").await.unwrap();

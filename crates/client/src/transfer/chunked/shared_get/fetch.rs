@@ -12,8 +12,8 @@ use tune::streams::sessions::ReceiverSample;
 
 use super::super::outcome::ChunkTotals;
 use super::range_board::{RangeBoard, RangeProgress, RangeRequest};
-use crate::session::ClientSession;
-use crate::transfer::{TransferAttempt, TransferSpec, get};
+use crate::session::{ClientSession, RestartEffect};
+use crate::transfer::{RestartProof, TransferAttempt, TransferSpec, get};
 use crate::{CopyFailure, Exit, ModeChoice};
 
 /// A session and its number of streams.
@@ -50,6 +50,10 @@ struct FetchState {
     refused: bool,
     /// Why the last session ended early.
     failure: Option<CopyFailure>,
+    /// A range has begun where REST said.
+    restart_seen: bool,
+    /// A range inside the file was fetched in MODE S.
+    has_parts: bool,
     totals: ChunkTotals,
 }
 
@@ -82,6 +86,8 @@ impl SharedFetch {
                 expected: 0,
                 refused: false,
                 failure: None,
+                restart_seen: false,
+                has_parts: false,
                 totals: ChunkTotals::default(),
             }),
         }
@@ -167,13 +173,30 @@ impl SharedFetch {
             let sink = Arc::clone(&self.sink);
             let fetching = get::get(session, &self.path, sink, &spec, &control);
             match Box::pin(fetching).await {
-                Ok(attempt) => self.range_done(streams.number, &control, attempt),
+                Ok(attempt) => {
+                    if !attempt.extended_mode {
+                        self.note_restart(session, &spec);
+                    }
+                    self.range_done(streams.number, &control, attempt);
+                }
                 Err(failure) => {
                     return self.range_failed(streams.number, &control, failure);
                 }
             }
         }
         Ok(())
+    }
+
+    fn note_restart(&self, session: &ClientSession, spec: &TransferSpec) {
+        let mut state = self.lock();
+        state.restart_seen |= session.habits().restart == RestartEffect::Seen;
+        state.has_parts |= spec.part.is_some_and(|(offset, _)| offset > 0);
+    }
+
+    /// Whether ranges were fetched by REST, and none of them has shown that it had effect.
+    pub(super) fn lacks_restart_proof(&self) -> bool {
+        let state = self.lock();
+        state.has_parts && !state.restart_seen
     }
 
     /// Takes a range. The session that it is taken from stops where it begins.
@@ -217,9 +240,15 @@ impl SharedFetch {
         // The server ends the whole file by itself.
         let is_whole = self.spec.part.is_none() && Some(range.len()) == self.spec.size;
         let part = (origin.saturating_add(range.start), range.len());
+        // The session that fetches the last range, and is not relieved of its end, sees whether REST has effect.
+        let is_last = self.spec.part.is_none() && Some(range.end) == self.spec.size;
         TransferSpec {
             size: Some(range.len()),
             part: (!is_whole).then_some(part),
+            restart_proof: match is_last {
+                true => RestartProof::EndOfFile,
+                false => RestartProof::Elsewhere,
+            },
             destination_offset: Some(range.start),
             chunks: None,
             completed_ranges: RangeSet::new(),

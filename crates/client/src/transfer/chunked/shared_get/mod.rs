@@ -20,7 +20,7 @@ use self::fetch::{SessionStreams, SharedFetch};
 use self::further_sessions::FurtherSessions;
 use crate::CopyFailure;
 use crate::session::ClientSession;
-use crate::transfer::{TransferAttempt, TransferSpec, negotiation};
+use crate::transfer::{TransferAttempt, TransferSpec, negotiation, restart};
 
 /// Fetches the `missing` ranges of the destination over `session`, and over further ones as far as they pay
 /// and the server permits them.
@@ -65,6 +65,19 @@ pub(super) async fn get(
         if !session.is_usable() {
             return Err(fetch.failure(session.name()));
         }
+    }
+    if fetch.lacks_restart_proof() && restart::needs_proof(session, TransferMode::Stream) {
+        let proved = match session.is_usable() {
+            true => restart::prove(session, path, spec).await,
+            false => {
+                let mut another = session.open_another().await?;
+                let proved = restart::prove(&mut another, path, spec).await;
+                session.note_restart(another.habits().restart);
+                proved
+            }
+        };
+        // All ranges are in doubt, also those that the server has confirmed.
+        proved.inspect_err(|_| spec.confirmation.mark_misplaced())?;
     }
     let mut attempt = fetch.finish();
     warnings.append(&mut attempt.warnings);

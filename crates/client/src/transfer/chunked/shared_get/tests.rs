@@ -140,6 +140,8 @@ impl SharedServer {
                     self.note(&self.refusals);
                     "221 bye".to_owned()
                 }
+                "SIZE" => format!("213 {}", content.len()),
+                "CWD" => "550 no".to_owned(),
                 "REST" => {
                     from = argument.parse().unwrap_or(0);
                     "350 ok".to_owned()
@@ -290,17 +292,35 @@ async fn a_server_without_rest_sends_the_whole_file_over_the_first_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_checksum_shows_a_server_that_ignores_rest() {
-    let server = SharedServer {
+async fn a_server_that_ignores_rest_is_found_out_without_a_checksum() {
+    let ignoring = || SharedServer {
         ignores_rest: true,
         awaited: 2,
         ..SharedServer::default()
     };
-    let (server, _) = server.start().await;
-    let attempt = fetch(&server, &sink(), &shared_spec(2)).await.unwrap();
-    let mut whole = ChecksumHasher::new(ChecksumAlgorithm::Adler32);
-    whole.update(&CONTENT);
-    assert_ne!(attempt.report.checksum, Some(whole.finish()));
+    let spec = TransferSpec {
+        checksum: None,
+        ..shared_spec(2)
+    };
+    let (server, _) = ignoring().start().await;
+    let failure = fetch(&server, &sink(), &spec).await.unwrap_err();
+    assert!(failure.transient, "{failure}");
+    // Nor do ranges count that the server has confirmed.
+    assert!(spec.confirmation.has_misplaced());
+    // The last byte shows it where every session was relieved of the end of its range.
+    let mut middle = TransferSpec {
+        part: Some((1 << 20, 8 << 20)),
+        size: Some(8 << 20),
+        ..spec.clone()
+    };
+    middle.confirmation = Arc::default();
+    let (server, _) = ignoring().start().await;
+    let failure = fetch(&server, &sink(), &middle).await.unwrap_err();
+    assert!(failure.transient, "{failure}");
+    let (server, _) = SharedServer::default().start().await;
+    let sink = sink();
+    fetch(&server, &sink, &middle).await.unwrap();
+    assert!(sink.bytes()[..8 << 20] == CONTENT[1 << 20..9 << 20]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

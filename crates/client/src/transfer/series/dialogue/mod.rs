@@ -293,11 +293,11 @@ impl<'a> SeriesDialogue<'a> {
         let (expected, found) = match self.spec.checksum {
             Some(algorithm) => (
                 self.files[position].checksum.take(),
-                checksum_in_reply(algorithm, reply),
+                checksum_in_reply(algorithm, reply, local_end::path_of(&self.series.end, file)),
             ),
             None => (
                 Some(file.size.to_string()),
-                Some(reply.text().trim().to_owned()),
+                reply.number().map(|size| size.to_string()),
             ),
         };
         match (expected, found) {

@@ -87,7 +87,7 @@ fn get(
     part: Option<(u64, u64)>,
     have: &RangeSet,
 ) -> TransferRequirements {
-    let chosen = plan_retrieval(planner.features(), mode, b"/f", part, have).unwrap();
+    let chosen = plan_retrieval(planner.features(), mode, b"/f", (part, false), have).unwrap();
     TransferRequirements {
         protection: None,
         direction: TransferDirection::Send,
@@ -388,10 +388,33 @@ fn a_server_without_rest_and_eret_can_send_only_from_the_start() {
     let no_rest = server(&["SIZE"]);
     let features = no_rest.features();
     let have = RangeSet::new();
-    assert!(plan_retrieval(features, TransferMode::Stream, b"/f", Some((5, 5)), &have).is_err());
-    let head = plan_retrieval(features, TransferMode::Stream, b"/f", Some((0, 5)), &have).unwrap();
+    assert!(
+        plan_retrieval(
+            features,
+            TransferMode::Stream,
+            b"/f",
+            (Some((5, 5)), false),
+            &have
+        )
+        .is_err()
+    );
+    let head = plan_retrieval(
+        features,
+        TransferMode::Stream,
+        b"/f",
+        (Some((0, 5)), false),
+        &have,
+    )
+    .unwrap();
     assert!(head.overruns && head.restart.is_none());
-    let whole = plan_retrieval(features, TransferMode::Stream, b"/f", None, &set("0-9")).unwrap();
+    let whole = plan_retrieval(
+        features,
+        TransferMode::Stream,
+        b"/f",
+        (None, false),
+        &set("0-9"),
+    )
+    .unwrap();
     assert_eq!((whole.start, whole.restart), (0, None));
 }
 
