@@ -70,6 +70,17 @@ pub(crate) fn modification_time(meta: &fs::Metadata) -> Option<Timestamp> {
     Some(Timestamp(i64::try_from(since.ok()?.as_secs()).ok()?))
 }
 
+/// Which entries of a listing must be told from symbolic links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SymlinkCheckScope {
+    /// None, for a listing that is only shown.
+    Nothing,
+    /// Directories, for a copy: a link to a directory could lead out of the tree.
+    Directories,
+    /// Every entry, for a removal: also dangling links, which MLSD may not list.
+    Everything,
+}
+
 /// A directory entry, and whether the storage says if it is a symbolic link.
 #[derive(Debug, Clone)]
 pub(crate) struct SymlinkCheckedEntry {
@@ -77,6 +88,16 @@ pub(crate) struct SymlinkCheckedEntry {
     /// `false` for a directory that may really be a link to one: the server does not tell them
     /// apart.
     pub(crate) is_certain: bool,
+}
+
+impl SymlinkCheckedEntry {
+    /// An entry of a storage that tells links.
+    pub(crate) fn certain(entry: ListedEntry) -> Self {
+        Self {
+            entry,
+            is_certain: true,
+        }
+    }
 }
 
 /// The failure of a rename, and the step that failed.
@@ -111,3 +132,6 @@ pub(crate) type RemovalReport<'r> = dyn FnMut(Result<(), CopyFailure>) + Send + 
 
 /// Callback that receives entries one by one and breaks when it needs no more.
 pub(crate) type EntryVisitor<'v> = dyn FnMut(ListedEntry) -> ControlFlow<()> + Send + 'v;
+
+/// Callback that receives the entries of a directory.
+pub(crate) type ListingVisitor<'v> = dyn FnMut(SymlinkCheckedEntry) -> ControlFlow<()> + Send + 'v;

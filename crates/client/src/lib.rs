@@ -13,6 +13,7 @@ mod api;
 mod batch;
 mod copy_progress;
 mod credentials;
+mod incomplete_listing;
 mod interrupt;
 mod journal;
 pub mod location;

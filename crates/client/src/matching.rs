@@ -4,9 +4,10 @@ use std::ops::ControlFlow;
 
 use proto::listing::{EntryKind, ListedEntry};
 
-use crate::answers::EntryVisitor;
+use crate::answers::{EntryVisitor, SymlinkCheckScope};
 use crate::batch::plan::{NamePattern, trim_trailing_slashes};
 use crate::location::Location;
+use crate::storage::collected::CollectedEntries;
 use crate::storage::contract::Storage;
 use crate::tree::{MAX_DEPTH, check_name, join_path};
 use crate::{CopyFailure, Exit};
@@ -34,8 +35,12 @@ pub(crate) async fn expand(
     let path = trim_trailing_slashes(at.path());
     let start = path.iter().rposition(|b| *b == b'/').map_or(0, |i| i + 1);
     let parent = trim_trailing_slashes(&path[..start]).to_vec();
-    let listing = storage.list_everything(&parent).await?;
-    let mut entries: Vec<ListedEntry> = listing.into_iter().map(|checked| checked.entry).collect();
+    let listed = CollectedEntries::of(storage, &parent, SymlinkCheckScope::Everything).await?;
+    let (mut entries, incomplete) = listed.into_parts();
+    // Neither what matches is known, nor that nothing else does.
+    if let Some(failure) = incomplete {
+        return Err(failure);
+    }
     // Names in a listing are untrusted, and these become paths.
     entries.retain(|entry| check_name(&entry.name).is_ok());
     if pattern.select(&mut entries) {
@@ -119,15 +124,16 @@ pub(crate) async fn visit_tree(
         if flow.is_break() {
             return Ok(flow);
         }
-        let listed = match storage.list(&join_below(tree.top, &directory)).await {
-            Ok(listed) => listed,
+        let path = join_below(tree.top, &directory);
+        let scope = SymlinkCheckScope::Directories;
+        let (mut entries, incomplete) = match CollectedEntries::of(storage, &path, scope).await {
+            Ok(listed) => listed.into_parts(),
             Err(failure) if failure.transient || directory.is_empty() => return Err(failure),
-            Err(failure) => {
-                unlisted.add(failure);
-                continue;
-            }
+            Err(failure) => (Vec::new(), Some(failure)),
         };
-        let mut entries: Vec<ListedEntry> = listed.into_iter().map(|c| c.entry).collect();
+        if let Some(failure) = incomplete {
+            unlisted.add(failure);
+        }
         entries.retain(|entry| check_name(&entry.name).is_ok());
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         let mut below = Vec::new();

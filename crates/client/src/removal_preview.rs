@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 
 use proto::listing::{EntryKind, ListedEntry};
 
-use crate::answers::{EntryVisitor, SymlinkCheckedEntry};
+use crate::answers::{EntryVisitor, SymlinkCheckScope, SymlinkCheckedEntry};
 use crate::session::links::ambiguous_link_failure;
+use crate::storage::collected::CollectedEntries;
 use crate::storage::contract::Storage;
 use crate::tree::{MAX_DEPTH, check_name, join_path};
 use crate::{CopyFailure, Exit};
@@ -36,9 +37,10 @@ pub(crate) async fn preview_removal(
     }
     let mut pending = vec![(top.to_vec(), 0)];
     while let Some((directory, depth)) = pending.pop() {
-        let mut listed = storage.list_everything(&directory).await?;
+        let scope = SymlinkCheckScope::Everything;
+        let listed = CollectedEntries::of(storage, &directory, scope).await?;
+        let mut listed = listed.complete()?;
         listed.sort_by(|a, b| a.entry.name.cmp(&b.entry.name));
-        listed.dedup_by(|a, b| a.entry.name == b.entry.name);
         let mut below = Vec::new();
         for checked in listed {
             check_name(&checked.entry.name)?;
@@ -84,8 +86,10 @@ async fn find(storage: &mut dyn Storage, path: &[u8]) -> Result<SymlinkCheckedEn
 async fn find_in_parent(storage: &mut dyn Storage, path: &[u8]) -> Option<SymlinkCheckedEntry> {
     let at = path.iter().rposition(|b| *b == b'/')?;
     let (parent, name) = (&path[..at.max(1)], &path[at + 1..]);
-    let listed = storage.list_everything(parent).await.ok()?;
-    listed.into_iter().find(|listed| listed.entry.name == name)
+    let scope = SymlinkCheckScope::Everything;
+    let listed = CollectedEntries::of(storage, parent, scope).await.ok()?;
+    let mut entries = listed.entries.into_iter();
+    entries.find(|listed| listed.entry.name == name)
 }
 
 /// The refusal to remove a directory as a file.

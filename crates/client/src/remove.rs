@@ -3,8 +3,9 @@
 
 use proto::listing::EntryKind;
 
+use crate::answers::SymlinkCheckScope;
 use crate::session::ClientSession;
-use crate::session::links::{SymlinkCheckScope, UnlinkResult, ambiguous_link_failure};
+use crate::session::links::{UnlinkResult, ambiguous_link_failure};
 use crate::tree::{MAX_DEPTH, check_name, join_path};
 use crate::{CopyFailure, Exit};
 

@@ -1,6 +1,5 @@
 //! The single-file commands (ls, stat, rm, mkdir, mv, cksum): one session each, no retries.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use data::store::durability::SyncPolicy;
@@ -8,7 +7,7 @@ use data::store::file::FileSource;
 use proto::checksum::ChecksumAlgorithm;
 use proto::listing::EntryKind;
 
-use crate::answers::{EntryVisitor, RemovalReport};
+use crate::answers::{EntryVisitor, RemovalReport, SymlinkCheckScope, SymlinkCheckedEntry};
 use crate::batch::plan::make_with_parents;
 use crate::location::{Location, Server, StorageId};
 use crate::matching::{self, ShownTree, UnlistedDirectories, visit_tree};
@@ -16,6 +15,7 @@ use crate::partial::{hashed_partial_path, local_failure};
 use crate::removal_preview::{self, directory_failure};
 use crate::session::{SessionOpening, display_path};
 use crate::storage::StorageAccess;
+use crate::storage::collected::CollectedEntries;
 use crate::storage::contract::Storage;
 use crate::tree::join_path;
 use crate::verify::checksum_local;
@@ -130,7 +130,9 @@ async fn list_location(
         return Ok(());
     }
     if !recursive {
-        return storage.list_each(path, visit).await;
+        let mut visit = |checked: SymlinkCheckedEntry| visit(checked.entry);
+        let scope = SymlinkCheckScope::Nothing;
+        return storage.list(path, scope, &mut visit).await;
     }
     let tree = ShownTree {
         top: path,
@@ -140,31 +142,14 @@ async fn list_location(
     unlisted.result()
 }
 
-/// Most entries of a directory that is kept in memory.
-const MAX_LISTED_ENTRIES: usize = 2_000_000;
-
+/// All entries of a directory.
 async fn collect_entries(
     storage: &mut dyn Storage,
     path: &[u8],
 ) -> Result<Vec<RemoteEntry>, CopyFailure> {
-    let mut entries = Vec::new();
-    let mut collect = |entry| {
-        entries.push(entry);
-        // One more than the limit, so that exceeding it is noticed.
-        match entries.len() > MAX_LISTED_ENTRIES {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
-    };
-    storage.list_each(path, &mut collect).await?;
-    if entries.len() > MAX_LISTED_ENTRIES {
-        let message = format!(
-            "{} has more than {MAX_LISTED_ENTRIES} entries",
-            display_path(path)
-        );
-        return Err(CopyFailure::new(Exit::Protocol, message));
-    }
-    Ok(entries)
+    let listed = CollectedEntries::of(storage, path, SymlinkCheckScope::Nothing).await?;
+    let entries = listed.complete()?.into_iter().map(|checked| checked.entry);
+    Ok(entries.collect())
 }
 
 /// The entries of a directory, or the entry of a file under its last component.

@@ -8,17 +8,8 @@ use proto::reply::Reply;
 
 use super::replies::{self, RefusalCause, refusal_cause};
 use super::{ClientSession, display_path};
-use crate::answers::SymlinkCheckedEntry;
+use crate::answers::{ListingVisitor, SymlinkCheckScope, SymlinkCheckedEntry};
 use crate::{CopyFailure, Exit};
-
-/// Which entries are checked for links.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SymlinkCheckScope {
-    /// Directories only, for a copy: a link to a directory could lead out of the tree.
-    Directories,
-    /// Every entry, for a removal: also dangling links, which MLSD may not list.
-    Everything,
-}
 
 /// Result of an attempt to delete a path as a file.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,6 +31,31 @@ impl ClientSession {
             line.starts_with("mlst ") && line.contains("unix.slink*")
         };
         self.features().mlst && self.features().lines.iter().any(starred)
+    }
+
+    /// Visits the entries of a directory, with links identified as `scope` asks.
+    ///
+    /// # Errors
+    /// As [`ClientSession::list`]; entries may have been visited before.
+    pub(crate) async fn list_checked(
+        &mut self,
+        path: &[u8],
+        scope: SymlinkCheckScope,
+        visit: &mut ListingVisitor<'_>,
+    ) -> Result<(), CopyFailure> {
+        let identify = match self.features().mlst {
+            true => SymlinkCheckedEntry::from_mlsd,
+            // A server without MLST is listed by LIST, which shows links.
+            false => SymlinkCheckedEntry::from_list,
+        };
+        let lists_links = self.reports_symlinks() || !self.features().mlst;
+        if lists_links || scope == SymlinkCheckScope::Nothing {
+            let mut visit = |entry| visit(identify(entry));
+            return self.list_each(path, &mut visit).await;
+        }
+        let mut entries = self.list_with_symlinks(path, scope).await?.into_iter();
+        let _ = entries.try_for_each(visit);
+        Ok(())
     }
 
     /// Entries of a directory with links identified. Where MLSD facts do not identify them, LIST is

@@ -12,10 +12,12 @@ use proto::listing::EntryKind;
 use proto::ranges::RangeSet;
 use proto::timestamp::Timestamp;
 
+use super::collected::CollectedEntries;
 use super::contract::Storage;
+use crate::answers::{SymlinkCheckScope, SymlinkCheckedEntry};
 use crate::transfer::TransferSpec;
 use crate::tree::join_path;
-use crate::{Exit, ModeChoice};
+use crate::{CopyFailure, Exit, ModeChoice};
 
 /// Length of the file that is moved, bytes.
 const LENGTH: usize = 700_000;
@@ -61,13 +63,20 @@ fn ranges(text: &str) -> RangeSet {
 
 /// The names in a directory, sorted.
 async fn sorted_names(storage: &mut dyn Storage, path: &[u8]) -> Vec<Vec<u8>> {
-    let entries = storage.list(path).await.unwrap();
-    let mut names: Vec<_> = entries
+    let listed = collected(storage, path).await.unwrap().complete().unwrap();
+    let mut names: Vec<_> = listed
         .into_iter()
-        .map(|marked| marked.entry.name)
+        .map(|checked| checked.entry.name)
         .collect();
     names.sort();
     names
+}
+
+async fn collected(
+    storage: &mut dyn Storage,
+    path: &[u8],
+) -> Result<CollectedEntries, CopyFailure> {
+    CollectedEntries::of(storage, path, SymlinkCheckScope::Directories).await
 }
 
 async fn put(storage: &mut dyn Storage, path: &[u8], bytes: &[u8], spec: &TransferSpec) {
@@ -108,7 +117,7 @@ async fn check_directories(storage: &mut dyn Storage, top: &[u8]) {
     let directory = join_path(top, b"d");
     let missing = storage.stat(&directory).await.unwrap_err();
     assert_eq!((missing.exit, missing.transient), (Exit::NotFound, false));
-    assert!(storage.list(&directory).await.is_err());
+    assert!(collected(storage, &directory).await.is_err());
     assert!(storage.make_dir(&directory).await.unwrap());
     assert!(!storage.make_dir(&directory).await.unwrap());
     assert_eq!(storage.stat(&directory).await.unwrap().kind, EntryKind::Dir);
@@ -132,11 +141,12 @@ async fn check_facts(storage: &mut dyn Storage, top: &[u8], file: &[u8]) {
         [b"a file".to_vec(), b"d".to_vec()]
     );
     let mut visited = Vec::new();
-    let mut first = |entry: proto::listing::ListedEntry| {
-        visited.push(entry.name);
+    let mut first = |checked: SymlinkCheckedEntry| {
+        visited.push(checked.entry.name);
         std::ops::ControlFlow::Break(())
     };
-    storage.list_each(top, &mut first).await.unwrap();
+    let scope = SymlinkCheckScope::Nothing;
+    storage.list(top, scope, &mut first).await.unwrap();
     assert_eq!(visited.len(), 1);
 }
 

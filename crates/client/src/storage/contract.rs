@@ -16,7 +16,7 @@ use proto::timestamp::Timestamp;
 
 use super::capabilities::{AvailableChecksums, Capabilities};
 use crate::answers::{
-    EntryVisitor, MetadataChange, RenameFailure, SourceFacts, SymlinkCheckedEntry,
+    EntryVisitor, ListingVisitor, MetadataChange, RenameFailure, SourceFacts, SymlinkCheckScope,
 };
 use crate::partial::WriteTarget;
 use crate::transfer::series::files::{FileSeries, SeriesReport};
@@ -113,51 +113,30 @@ pub(crate) trait Storage: Send + Debug + Any {
     /// `NotFound` if nothing exists there. Otherwise the refusal by its class.
     async fn stat(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure>;
 
-    /// The entries of a directory, without `.` and `..`, in any order.
+    /// The entries of a directory, without `.` and `..`: `visit` receives them as they arrive, in any order, and returns
+    /// `Break` to stop. No name is visited twice. `scope` says which of them must be told from links.
+    ///
+    /// `Ok` means that these are all, unless `visit` stopped. A storage that cannot know that visits what it knows, and ends
+    /// with [`IncompleteListing::failure`]. So after any failure: what was visited is there and can be used, but
+    /// that something was not visited proves nothing, and the caller neither deletes nor replaces anything for it.
     ///
     /// # Errors
-    /// As [`Storage::stat`]. `Protocol` if the listing exceeds the limits.
-    async fn list(&mut self, path: &[u8]) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure>;
-
-    /// Like [`Storage::list`], with every link told from what it points to, also one that points nowhere: for a removal.
+    /// As [`Storage::stat`]. `Protocol` if the listing is not known to be complete, or exceeds the limits. A transient
+    /// failure ends the session: the next one visits what this one has visited again.
     ///
-    /// # Errors
-    /// As [`Storage::list`].
-    async fn list_everything(
+    /// [`IncompleteListing::failure`]: crate::incomplete_listing::IncompleteListing::failure
+    async fn list(
         &mut self,
         path: &[u8],
-    ) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
-        self.list(path).await
-    }
-
-    /// Like [`Storage::list`], for large directories: `visit` receives the entries as they arrive,
-    /// in any order, and returns `Break` to stop.
-    ///
-    /// # Errors
-    /// As [`Storage::list`]. Some entries may have been visited before the error.
-    async fn list_each(
-        &mut self,
-        path: &[u8],
-        visit: &mut EntryVisitor<'_>,
-    ) -> Result<(), CopyFailure> {
-        for marked in self.list(path).await? {
-            if visit(marked.entry).is_break() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether [`Storage::list_each`] tells links from directories as surely as [`Storage::list`].
-    fn lists_links(&self) -> bool {
-        false
-    }
+        scope: SymlinkCheckScope,
+        visit: &mut ListingVisitor<'_>,
+    ) -> Result<(), CopyFailure>;
 
     /// All entries below a directory, in one listing: `visit` receives each with its path relative to `path`, a
     /// directory before its content, links not followed. `Ok(false)`: the storage has no such listing.
     ///
     /// # Errors
-    /// As [`Storage::list_each`].
+    /// As [`Storage::list`]: which directories are not complete is unknown.
     async fn list_tree(
         &mut self,
         _path: &[u8],

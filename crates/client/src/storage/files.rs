@@ -25,7 +25,9 @@ use super::local_calls::{
     set_file_time, set_kept, stat_path,
 };
 use super::local_copy;
-use crate::answers::{EntryVisitor, MetadataChange, RenameFailure, SymlinkCheckedEntry};
+use crate::answers::{
+    ListingVisitor, MetadataChange, RenameFailure, SymlinkCheckScope, SymlinkCheckedEntry,
+};
 use crate::partial::{WriteTarget, local_failure};
 use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::verify::checksum_local;
@@ -107,23 +109,11 @@ impl Storage for LocalFiles {
         run_blocking(move || stat_path(&path)).await
     }
 
-    async fn list(&mut self, path: &[u8]) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
-        let mut found = Vec::new();
-        let mut visit = |entry| {
-            found.push(SymlinkCheckedEntry {
-                entry,
-                is_certain: true,
-            });
-            ControlFlow::Continue(())
-        };
-        self.list_each(path, &mut visit).await?;
-        Ok(found)
-    }
-
-    async fn list_each(
+    async fn list(
         &mut self,
         path: &[u8],
-        visit: &mut EntryVisitor<'_>,
+        _scope: SymlinkCheckScope,
+        visit: &mut ListingVisitor<'_>,
     ) -> Result<(), CopyFailure> {
         let path = to_path(path);
         // A bounded queue: a slow visitor slows the reading down.
@@ -137,7 +127,8 @@ impl Storage for LocalFiles {
         });
         let visiting = async {
             while let Some(entries) = batches.recv().await {
-                if entries.into_iter().try_for_each(&mut *visit).is_break() {
+                let mut entries = entries.into_iter().map(SymlinkCheckedEntry::certain);
+                if entries.try_for_each(&mut *visit).is_break() {
                     batches.close();
                     return;
                 }
@@ -145,10 +136,6 @@ impl Storage for LocalFiles {
         };
         let (read, ()) = tokio::join!(reading, visiting);
         read
-    }
-
-    fn lists_links(&self) -> bool {
-        true
     }
 
     async fn available_checksums(

@@ -16,10 +16,11 @@ use proto::timestamp::Timestamp;
 
 use super::capabilities::{AvailableChecksums, Capabilities};
 use super::contract::{FollowUpQuery, Storage};
-use crate::answers::{EntryVisitor, MetadataChange, RenameFailure, SymlinkCheckedEntry};
+use crate::answers::{
+    EntryVisitor, ListingVisitor, MetadataChange, RenameFailure, SymlinkCheckScope,
+};
 use crate::remove::remove_tree;
 use crate::session::ClientSession;
-use crate::session::links::SymlinkCheckScope;
 use crate::transfer::series::files::{FileSeries, SeriesReport};
 use crate::transfer::{self, TransferAttempt, TransferSpec, bundle, series};
 use crate::{CopyFailure, Exit};
@@ -97,30 +98,13 @@ impl Storage for ClientSession {
         self.stat(path).await
     }
 
-    async fn list(&mut self, path: &[u8]) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
-        self.list_with_symlinks(path, SymlinkCheckScope::Directories)
-            .await
-    }
-
-    async fn list_everything(
+    async fn list(
         &mut self,
         path: &[u8],
-    ) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
-        self.list_with_symlinks(path, SymlinkCheckScope::Everything)
-            .await
-    }
-
-    async fn list_each(
-        &mut self,
-        path: &[u8],
-        visit: &mut EntryVisitor<'_>,
+        scope: SymlinkCheckScope,
+        visit: &mut ListingVisitor<'_>,
     ) -> Result<(), CopyFailure> {
-        self.list_each(path, visit).await
-    }
-
-    fn lists_links(&self) -> bool {
-        // A server without MLST is listed by LIST, which shows links.
-        self.reports_symlinks() || !self.features().mlst
+        self.list_checked(path, scope, visit).await
     }
 
     async fn list_tree(

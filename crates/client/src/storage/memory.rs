@@ -18,7 +18,9 @@ use proto::timestamp::Timestamp;
 use super::capabilities::{AvailableChecksums, Capabilities};
 use super::contract::Storage;
 use super::local_copy;
-use crate::answers::{RefusedRenameStep, RenameFailure, SymlinkCheckedEntry};
+use crate::answers::{
+    ListingVisitor, RefusedRenameStep, RenameFailure, SymlinkCheckScope, SymlinkCheckedEntry,
+};
 use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::{CopyFailure, Exit};
 
@@ -343,7 +345,12 @@ impl Storage for MemoryStorage {
         self.stored(path).map(|stored| listed_entry(path, &stored))
     }
 
-    async fn list(&mut self, path: &[u8]) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
+    async fn list(
+        &mut self,
+        path: &[u8],
+        _scope: SymlinkCheckScope,
+        visit: &mut ListingVisitor<'_>,
+    ) -> Result<(), CopyFailure> {
         if self.stat(path).await?.kind != EntryKind::Dir {
             return Err(CopyFailure::new(Exit::Protocol, "not a directory"));
         }
@@ -358,11 +365,9 @@ impl Storage for MemoryStorage {
         let inside = files
             .chain(directories)
             .filter(|(at, _)| parent(at) == path);
-        let marked = inside.map(|(_, entry)| SymlinkCheckedEntry {
-            entry,
-            is_certain: true,
-        });
-        Ok(marked.collect())
+        let mut marked = inside.map(|(_, entry)| SymlinkCheckedEntry::certain(entry));
+        let _ = marked.try_for_each(visit);
+        Ok(())
     }
 
     async fn available_checksums(

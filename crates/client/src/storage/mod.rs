@@ -10,6 +10,7 @@ use crate::location::{Scheme, Server, StorageId};
 use crate::session::{ClientSession, SessionOpening};
 
 pub(crate) mod capabilities;
+pub(crate) mod collected;
 #[cfg(test)]
 pub(crate) mod conformance;
 pub(crate) mod contract;

@@ -18,7 +18,7 @@ use super::capabilities::{AvailableChecksums, Capabilities};
 use super::contract::{OpenSource, Storage};
 use super::files::LOCAL_CAPABILITIES;
 use super::local_copy;
-use crate::answers::{RenameFailure, SymlinkCheckedEntry};
+use crate::answers::{ListingVisitor, RenameFailure, SymlinkCheckScope};
 use crate::partial::{WriteTarget, local_failure};
 use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::{CopyFailure, Exit};
@@ -50,7 +50,12 @@ impl Storage for StandardStreams {
         Self::no_files()
     }
 
-    async fn list(&mut self, _path: &[u8]) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
+    async fn list(
+        &mut self,
+        _path: &[u8],
+        _scope: SymlinkCheckScope,
+        _visit: &mut ListingVisitor<'_>,
+    ) -> Result<(), CopyFailure> {
         Self::no_files()
     }
 

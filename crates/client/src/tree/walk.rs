@@ -11,7 +11,7 @@ use proto::listing::{EntryKind, ListedEntry};
 use super::links::{self, DirectoryChain};
 use super::pending::{PendingDirectories, PendingDirectory};
 use super::{MAX_DEPTH, TreeEntry, TreeVisitor, check_name, join_path};
-use crate::answers::SourceFacts;
+use crate::answers::{SourceFacts, SymlinkCheckScope, SymlinkCheckedEntry};
 use crate::session::display_path;
 use crate::storage::contract::Storage;
 use crate::{CopyFailure, Exit, SymlinkPolicy};
@@ -112,21 +112,19 @@ impl TreeWalk {
         };
         let mut found = Vec::new();
         let mut stopped = None;
-        let mut visit = |entry| match self.visit_listed(directory, entry, &mut found) {
+        let mut visit = |checked: SymlinkCheckedEntry| match self.visit_listed(
+            directory,
+            checked.entry,
+            &mut found,
+        ) {
             Ok(()) => ControlFlow::Continue(()),
             Err(failure) => {
                 stopped = Some(failure);
                 ControlFlow::Break(())
             }
         };
-        let listed = match storage.lists_links() {
-            true => storage.list_each(&path, &mut visit).await,
-            false => storage.list(&path).await.map(|entries| {
-                let _ = entries
-                    .into_iter()
-                    .try_for_each(|marked| visit(marked.entry));
-            }),
-        };
+        let scope = SymlinkCheckScope::Directories;
+        let listed = storage.list(&path, scope, &mut visit).await;
         // Also those of a listing that broke off: they are not visited again.
         self.pending.add(found);
         if let Some(failure) = stopped {

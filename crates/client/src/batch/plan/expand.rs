@@ -4,9 +4,10 @@ use proto::listing::{EntryKind, ListedEntry};
 
 use super::name_pattern::NamePattern;
 use super::paths::trim_trailing_slashes;
-use crate::answers::SourceFacts;
+use crate::answers::{SourceFacts, SymlinkCheckScope};
 use crate::batch::BatchContext;
 use crate::location::Location;
+use crate::storage::collected::CollectedEntries;
 use crate::storage::contract::Storage;
 use crate::tree::{check_name, join_path};
 use crate::{CopyFailure, Exit};
@@ -104,8 +105,11 @@ async fn expand_pattern(
         b"" => b".",
         parent => trim_trailing_slashes(parent),
     };
-    let listing = storage.list(directory).await?;
-    let mut entries: Vec<ListedEntry> = listing.into_iter().map(|marked| marked.entry).collect();
+    let listed = CollectedEntries::of(storage, directory, SymlinkCheckScope::Directories).await?;
+    let (mut entries, incomplete) = listed.into_parts();
+    if let Some(failure) = incomplete {
+        return Err(failure);
+    }
     // Checked before any use, because names in a server's listing are untrusted.
     entries.retain(|e| e.kind != EntryKind::Other && check_name(&e.name).is_ok());
     let is_named = pattern.select(&mut entries);

@@ -9,12 +9,15 @@ use proto::listing::{EntryKind, ListedEntry};
 use tokio::sync::mpsc;
 
 use super::inflate::InflatedText;
+use crate::incomplete_listing::IncompleteListing;
 
 /// Parses one line; `None` if the line names no entry.
 pub(super) type ListingLineParser = fn(&[u8]) -> Option<ListedEntry>;
 
 /// Longest line, bytes. A name of 4096 bytes (PATH_MAX) and many facts fit.
 const MAX_LINE: usize = 64 << 10;
+/// Most bytes of a line that is shown.
+const MAX_SHOWN: usize = 200;
 /// Entries passed on at a time.
 const BATCH_ENTRIES: usize = 512;
 
@@ -45,6 +48,8 @@ struct EntrySinkState {
     line: Vec<u8>,
     batch: Vec<ListedEntry>,
     counts: ListingLineCounts,
+    /// The beginning of the first line that is not understood.
+    first_unrecognized: Vec<u8>,
     excess: Option<String>,
     /// Reads a compressed text.
     inflated: Option<InflatedText>,
@@ -107,6 +112,16 @@ impl EntrySink {
         self.parse_bytes(state, text)
     }
 
+    /// Why the text may lack entries.
+    pub(super) fn incomplete(&self) -> Option<IncompleteListing> {
+        let state = self.state();
+        let count = state.counts.unrecognized as u64;
+        (count > 0).then(|| IncompleteListing::NotUnderstood {
+            count,
+            first: state.first_unrecognized.clone(),
+        })
+    }
+
     /// The limit that was exceeded, in words.
     pub(super) fn exceeded_limit(&self) -> Option<String> {
         self.state().excess.clone()
@@ -156,7 +171,13 @@ impl EntrySink {
         state.counts.lines += 1;
         match (self.parse)(line) {
             // ls(1) prints a `total` line first.
-            None => state.counts.unrecognized += usize::from(!line.starts_with(b"total ")),
+            None if line.starts_with(b"total ") => {}
+            None => {
+                if state.counts.unrecognized == 0 {
+                    state.first_unrecognized = line[..line.len().min(MAX_SHOWN)].to_vec();
+                }
+                state.counts.unrecognized += 1;
+            }
             Some(entry) if is_dot_entry(&entry) => {}
             Some(entry) => {
                 state.counts.entries += 1;

@@ -297,7 +297,11 @@ impl ClientSession {
         };
         let (received, visitor_stopped) = self.visit_entries(exchange, batches, &sink, visit).await;
         match received {
-            Ok(counts) => Ok(ListingResult::Complete(counts)),
+            // Where no line is understood, another command follows.
+            Ok(counts) => match sink.incomplete().filter(|_| counts.entries > 0) {
+                Some(reason) => Err(reason.failure(self.name(), request.path)),
+                None => Ok(ListingResult::Complete(counts)),
+            },
             // The visitor stopped: the closed data connection is not a failure.
             Err(_) if visitor_stopped => Ok(ListingResult::Complete(ListingLineCounts::default())),
             Err(failed) => match (sink.exceeded_limit(), failed.refusal) {

@@ -36,7 +36,9 @@ use proto::timestamp::Timestamp;
 
 use super::capabilities::{AvailableChecksums, Capabilities};
 use super::contract::Storage;
-use crate::answers::{RefusedRenameStep, RenameFailure, SymlinkCheckedEntry};
+use crate::answers::{
+    ListingVisitor, RefusedRenameStep, RenameFailure, SymlinkCheckScope, SymlinkCheckedEntry,
+};
 use crate::credentials::Credential;
 use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::{ConnectionSecurity, CopyFailure, Exit};
@@ -278,7 +280,12 @@ impl Storage for HttpStorage {
         Ok(facts.entry(last_name(path), kind))
     }
 
-    async fn list(&mut self, path: &[u8]) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
+    async fn list(
+        &mut self,
+        path: &[u8],
+        _scope: SymlinkCheckScope,
+        visit: &mut ListingVisitor<'_>,
+    ) -> Result<(), CopyFailure> {
         let target = self.directory_url(path);
         let own_url = self.url_for(path.strip_suffix(b"/").unwrap_or(path));
         let mut parts = own_url.segments();
@@ -295,11 +302,9 @@ impl Storage for HttpStorage {
             true => collection.into_iter().collect(),
             false => entries,
         };
-        let marked = entries.into_iter().map(|entry| SymlinkCheckedEntry {
-            entry,
-            is_certain: true,
-        });
-        Ok(marked.collect())
+        let mut marked = entries.into_iter().map(SymlinkCheckedEntry::certain);
+        let _ = marked.try_for_each(visit);
+        Ok(())
     }
 
     async fn available_checksums(

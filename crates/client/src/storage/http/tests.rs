@@ -10,6 +10,7 @@ use super::scripted::{
 };
 use super::*;
 use crate::location::Location;
+use crate::storage::collected::CollectedEntries;
 
 const ETAG: (&str, &str) = ("ETag", "\"v1\"");
 
@@ -428,7 +429,9 @@ async fn webdav_lists_creates_renames_and_removes() {
         _ => head_response("200 OK", &[], 0),
     });
     let (mut http, _) = session(&server.url("/"));
-    let entries = http.list(b"/d").await.unwrap();
+    let scope = SymlinkCheckScope::Directories;
+    let listed = CollectedEntries::of(&mut http, b"/d", scope).await.unwrap();
+    let entries = listed.complete().unwrap();
     assert_eq!(entries.len(), 1);
     assert_eq!(
         (entries[0].entry.name.as_slice(), entries[0].entry.size),

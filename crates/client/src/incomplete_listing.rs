@@ -1,0 +1,54 @@
+//! Why a listing is not known to be complete.
+
+use proto::printable::printable;
+
+use crate::{CopyFailure, Exit};
+
+/// A reason to expect more entries in a directory than its listing showed. What was shown can be used; that something was
+/// not shown proves nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum IncompleteListing {
+    /// Lines, or entries in another form, that are not understood.
+    #[error("{} not understood, the first is \"{}\"", parts(*.count), printable(.first))]
+    NotUnderstood {
+        /// Number of them, at least 1.
+        count: u64,
+        /// The first one.
+        first: Vec<u8>,
+    },
+}
+
+impl IncompleteListing {
+    /// The failure of a listing of `path` at `storage`, after everything that is known was visited.
+    pub(crate) fn failure(&self, storage: &str, path: &[u8]) -> CopyFailure {
+        let path = printable(path);
+        let message = format!(
+            "the listing of {path} at {storage} is not known to be complete: {self}; name the files that it lacks \
+             themselves"
+        );
+        CopyFailure::new(Exit::Protocol, message)
+    }
+}
+
+fn parts(count: u64) -> String {
+    match count {
+        1 => "one line is".to_owned(),
+        count => format!("{count} lines are"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_that_may_lack_entries_says_why() {
+        let shown = |reason: IncompleteListing| reason.failure("h:21", b"/d").message;
+        let first = b"x\r".to_vec();
+        assert_eq!(
+            shown(IncompleteListing::NotUnderstood { count: 2, first }),
+            "the listing of /d at h:21 is not known to be complete: 2 lines are not understood, the first is \"x\\x0d\"; \
+             name the files that it lacks themselves"
+        );
+    }
+}

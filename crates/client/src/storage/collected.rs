@@ -1,0 +1,74 @@
+//! The entries of a directory in memory.
+
+use std::ops::ControlFlow;
+
+use proto::listing::ListedEntry;
+
+use super::contract::Storage;
+use crate::answers::{SymlinkCheckScope, SymlinkCheckedEntry};
+use crate::session::display_path;
+use crate::{CopyFailure, Exit};
+
+/// Most entries of a directory that is kept in memory.
+const MAX_ENTRIES: usize = 2_000_000;
+
+/// What a listing showed.
+#[derive(Debug)]
+pub(crate) struct CollectedEntries {
+    /// In the order of the listing. No name appears twice.
+    pub(crate) entries: Vec<SymlinkCheckedEntry>,
+    /// Why there may be more entries.
+    pub(crate) incomplete: Option<CopyFailure>,
+}
+
+impl CollectedEntries {
+    /// Lists a directory.
+    ///
+    /// # Errors
+    /// As [`Storage::list`], if the session is lost or nothing was listed. `Protocol` for more than two million entries.
+    pub(crate) async fn of(
+        storage: &mut dyn Storage,
+        path: &[u8],
+        scope: SymlinkCheckScope,
+    ) -> Result<Self, CopyFailure> {
+        let mut entries = Vec::new();
+        let mut collect = |entry| {
+            entries.push(entry);
+            // One more than the limit, so that exceeding it is noticed.
+            match entries.len() > MAX_ENTRIES {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let listed = storage.list(path, scope, &mut collect).await;
+        if entries.len() > MAX_ENTRIES {
+            let path = display_path(path);
+            let message = format!("{path} has more than {MAX_ENTRIES} entries");
+            return Err(CopyFailure::new(Exit::Protocol, message));
+        }
+        match listed {
+            Err(failure) if failure.transient || entries.is_empty() => Err(failure),
+            listed => Ok(Self {
+                entries,
+                incomplete: listed.err(),
+            }),
+        }
+    }
+
+    /// The entries.
+    ///
+    /// # Errors
+    /// There may be more.
+    pub(crate) fn complete(self) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
+        match self.incomplete {
+            Some(failure) => Err(failure),
+            None => Ok(self.entries),
+        }
+    }
+
+    /// The entries without what tells links.
+    pub(crate) fn into_parts(self) -> (Vec<ListedEntry>, Option<CopyFailure>) {
+        let entries = self.entries.into_iter().map(|checked| checked.entry);
+        (entries.collect(), self.incomplete)
+    }
+}
