@@ -1,47 +1,49 @@
-//! Dates in header fields and WebDAV properties (RFC 9110 §5.6.7).
+//! Dates in header fields (RFC 9110 §5.6.7) and WebDAV properties (RFC 4918 §15).
 
-use jiff::civil::DateTime;
+use jiff::fmt::rfc2822::DateTimeParser;
 
 use crate::timestamp::Timestamp;
 
-const MONTHS: [&str; 12] = [
-    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-];
+/// Reads the date. Its weekday is left out, since servers write it in their own languages.
+static RFC_2822: DateTimeParser = DateTimeParser::new();
 
-/// Parses `Sun, 06 Nov 1994 08:49:37 GMT` and `Sun Nov  6 08:49:37 1994`. The obsolete RFC 850 form, whose
-/// year has two digits, is not supported.
+/// Parses the three forms of HTTP dates, `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT` and
+/// `Sun Nov  6 08:49:37 1994`, and what WebDAV servers write instead: other zones (`+0100`, `UTC`, `GMT+01:00`), date(1)'s
+/// `Sun Nov  6 08:49:37 UTC 1994` and ISO 8601 (`1994-11-06T08:49:37Z`). A time without a zone is of an unknown one, except in
+/// the third form.
 pub fn parse(text: &str) -> Option<Timestamp> {
-    let words: Vec<&str> = text.split_ascii_whitespace().take(7).collect();
-    let (day, month, year, time) = match words.as_slice() {
-        // RFC 9110 allows only GMT, but some WebDAV servers write UTC or +0000.
-        [_, day, month, year, time, "GMT" | "UTC" | "+0000"] => (day, month, year, time),
-        [_, month, day, time, year] => (day, month, year, time),
+    let text = text.trim();
+    if let Ok(time) = text.parse::<jiff::Timestamp>() {
+        return Some(Timestamp(time.as_second()));
+    }
+    let words: Vec<&str> = text.split_ascii_whitespace().take(8).collect();
+    let [day, month, year, time, zone] = match *words.as_slice() {
+        [weekday, day, month, year, time, zone] if weekday.ends_with(',') => {
+            [day, month, year, time, zone]
+        }
+        [weekday, date, time, zone] if weekday.ends_with(',') => {
+            let mut date = date.splitn(3, '-');
+            [date.next()?, date.next()?, date.next()?, time, zone]
+        }
+        [_, month, day, time, year] => [day, month, year, time, "GMT"],
+        [_, month, day, time, zone, year] => [day, month, year, time, zone],
         _ => return None,
     };
-    let two = |text: &str, most: usize| {
-        let digits = (1..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
-        digits.then(|| text.parse::<i16>().ok())?
-    };
-    let small = |text: &str| i8::try_from(two(text, 2)?).ok();
-    let month = MONTHS.iter().position(|name| name == month)?;
-    let mut clock = time.split(':').map(small);
-    let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
-    if clock.next().is_some() || year.len() != 4 {
-        return None;
+    let date = format!("{day} {month} {year} {time} {}", offset(zone)?);
+    let time = RFC_2822.parse_timestamp(&date).ok()?;
+    Some(Timestamp(time.as_second()))
+}
+
+/// A zone as `+hhmm`. Names of zones other than UTC's are ambiguous.
+fn offset(zone: &str) -> Option<String> {
+    let names = ["GMT", "UTC", "UT"];
+    let offset = names.iter().find_map(|name| zone.strip_prefix(name));
+    let offset = offset.unwrap_or(zone).replace(':', "");
+    match offset.as_str() {
+        "" | "Z" => Some("+0000".to_owned()),
+        offset if offset.starts_with(['+', '-']) => Some(offset.to_owned()),
+        _ => None,
     }
-    let month = i8::try_from(month + 1).ok()?;
-    let civil = DateTime::new(
-        two(year, 4)?,
-        month,
-        small(day)?,
-        hour,
-        minute,
-        // 60 is a leap second, which Unix time cannot express.
-        second.min(59),
-        0,
-    );
-    let epoch = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
-    Some(Timestamp(civil.ok()?.duration_since(epoch).as_secs()))
 }
 
 #[cfg(test)]
@@ -49,24 +51,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_are_parsed_as_the_same_time() {
+    fn every_form_is_parsed_as_the_same_time() {
         let moment = Some(Timestamp(784_111_777));
-        assert_eq!(parse("Sun, 06 Nov 1994 08:49:37 GMT"), moment);
-        assert_eq!(parse("Sun Nov  6 08:49:37 1994"), moment);
+        for text in [
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "Sunday, 06-Nov-94 08:49:37 GMT",
+            "Sun Nov  6 08:49:37 1994",
+            "Sun Nov  6 08:49:37 UTC 1994",
+            " Sun,  6 Nov 1994 08:49:37 GMT ",
+            "So, 06 Nov 1994 08:49:37 GMT",
+            "Sun, 06 Nov 1994 08:49:37 UTC",
+            "Sun, 06 Nov 1994 08:49:37 +0000",
+            "Sun, 06 Nov 1994 08:49:37 GMT-00:00",
+            "Sun, 06 Nov 1994 10:19:37 GMT+01:30",
+            "Sun, 06 Nov 1994 03:49:37 -0500",
+            "1994-11-06T08:49:37Z",
+            "1994-11-06T08:49:37.250Z",
+            "1994-11-06T09:49:37+01:00",
+        ] {
+            assert_eq!(parse(text), moment, "{text}");
+        }
         assert_eq!(parse("Thu, 01 Jan 1970 00:00:00 GMT"), Some(Timestamp(0)));
+        // A leap second, which Unix time cannot express.
+        let leap = parse("Sat, 31 Dec 2016 23:59:60 GMT");
+        assert_eq!(leap, parse("Sat, 31 Dec 2016 23:59:59 GMT"));
     }
 
     #[test]
-    fn other_forms_are_refused() {
+    fn other_texts_and_times_of_unknown_zones_are_no_dates() {
         for text in [
             "",
-            "Sunday, 06-Nov-94 08:49:37 GMT",
+            "0",
+            "Sun, 06 Nov 1994 08:49:37",
             "Sun, 06 Nov 1994 08:49:37 CET",
+            "Sun, 06 Nov 1994 08:49:37 GMT+1x:00",
             "Sun, 31 Feb 1994 08:49:37 GMT",
-            "Sun, 06 Nov 1994 08:49 GMT",
-            "Sun, 06 Nov 94 08:49:37 GMT",
             "Sun, 06 Nov 1994 -8:49:37 GMT",
-            "Sun, 06 November 1994 08:49:37 GMT",
+            "Sun, 06 Foo 1994 08:49:37 GMT",
+            "Sunday, 06-Nov 08:49:37 GMT",
+            "1994-11-06T08:49:37",
+            "1994-11-06",
             "a b c d e f g h",
         ] {
             assert_eq!(parse(text), None, "{text}");
