@@ -276,6 +276,7 @@ mod tests {
             destination: "d".to_owned(),
             size: Some(100),
             modified: None,
+            version: None,
             part: None,
             in_order: true,
         };

@@ -119,6 +119,8 @@ fn without_checksums(
         "the connection was lost while the server stored it, and the server has no checksums"
     } else if claim.safe.is_empty() {
         "this machine was restarted before any of it was written to disk"
+    } else if claim.has_journal && leftover.identity.version.is_some() {
+        return claim.safe;
     } else if !claim.has_journal || leftover.identity.modified.is_none() {
         "nothing shows that it belongs to this file"
     } else {
@@ -298,6 +300,7 @@ mod tests {
             destination: "d".to_owned(),
             size: Some(100),
             modified: Some(5),
+            version: None,
             part: None,
             in_order,
         }

@@ -46,8 +46,11 @@ pub(crate) struct CopyIdentity {
     pub(crate) destination: String,
     /// Size of the source, bytes.
     pub(crate) size: Option<u64>,
-    /// Modification time of the source, seconds since 1970.
+    /// Modification time of the source, seconds since 1970. `None` if it is unknown, or shows no version.
     pub(crate) modified: Option<i64>,
+    /// A text that no other version of the source has ([`crate::answers::SourceVersion::Tag`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) version: Option<String>,
     /// Offset and length of the copied part, bytes.
     pub(crate) part: Option<(u64, u64)>,
     /// The bytes are stored strictly in order (MODE S), so the size of the partial file shows which

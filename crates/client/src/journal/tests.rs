@@ -8,6 +8,7 @@ fn identity() -> CopyIdentity {
         destination: "file:///b".to_owned(),
         size: Some(1 << 40),
         modified: Some(1_700_000_000),
+        version: None,
         part: None,
         in_order: false,
     }

@@ -16,7 +16,8 @@ use proto::timestamp::Timestamp;
 
 use super::capabilities::{AvailableChecksums, Capabilities};
 use crate::answers::{
-    EntryVisitor, ListingVisitor, MetadataChange, RenameFailure, SourceFacts, SymlinkCheckScope,
+    EntryVisitor, ListingVisitor, MetadataChange, RenameFailure, SourceFacts, SourceVersion,
+    SymlinkCheckScope,
 };
 use crate::partial::WriteTarget;
 use crate::transfer::series::files::{FileSeries, SeriesReport};
@@ -143,6 +144,14 @@ pub(crate) trait Storage: Send + Debug + Any {
         _visit: &mut EntryVisitor<'_>,
     ) -> Result<bool, CopyFailure> {
         Ok(false)
+    }
+
+    /// The version of a file. [`Storage::fetch`], if it comes next, fetches this one or fails.
+    ///
+    /// # Errors
+    /// As [`Storage::stat`].
+    async fn version(&mut self, _path: &[u8]) -> Result<SourceVersion, CopyFailure> {
+        Ok(SourceVersion::Facts)
     }
 
     /// The checksums that the storage can provide of a file.

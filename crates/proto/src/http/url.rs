@@ -58,14 +58,15 @@ impl HttpUrl {
 
     /// The complete URL, for requests. It must not be shown, since the query may hold a secret.
     pub fn uri(&self) -> String {
-        let query = self.query.as_deref();
-        let mark = if query.is_some() { "?" } else { "" };
-        format!(
-            "{}{}{mark}{}",
-            self.origin(),
-            self.path,
-            query.unwrap_or("")
-        )
+        self.origin() + &self.path_and_query()
+    }
+
+    /// The URL without scheme and host (`path-absolute`, RFC 3986 §3.3), with its query; not to be shown either.
+    pub fn path_and_query(&self) -> String {
+        match &self.query {
+            Some(query) => format!("{}?{query}", self.path),
+            None => self.path.clone(),
+        }
     }
 
     /// `scheme://host[:port]`
@@ -255,7 +256,7 @@ fn remove_dot_segments(path: &str) -> String {
 }
 
 /// The decoded segments of a percent-encoded path.
-pub(super) fn path_segments(path: &str) -> Vec<Vec<u8>> {
+fn path_segments(path: &str) -> Vec<Vec<u8>> {
     let path = path.strip_prefix('/').unwrap_or(path);
     let parts = path.split('/');
     parts

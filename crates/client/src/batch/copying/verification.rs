@@ -242,7 +242,7 @@ fn check_source_unchanged(
     Ok(())
 }
 
-fn source_changed_failure(source: &Location) -> CopyFailure {
+pub(super) fn source_changed_failure(source: &Location) -> CopyFailure {
     CopyFailure::new(
         Exit::Integrity,
         format!(

@@ -119,11 +119,10 @@ impl HttpClient {
         })
     }
 
-    /// Sends a request and follows redirects. Any status that is not a redirect is returned. A
-    /// request with a body is not sent a second time.
+    /// Sends a request, and follows redirects of one that changes nothing. Any status that is not a redirect is returned.
     ///
     /// # Errors
-    /// Failures by class. Transient if a connection was lost.
+    /// Failures by class. Transient if a connection was lost. `Protocol` for a redirect that is not followed.
     pub(super) fn send(
         &mut self,
         request: &HttpRequest<'_>,
@@ -150,13 +149,6 @@ impl HttpClient {
             let Some(location) = reply.header("location").filter(|_| is_redirect) else {
                 return Ok(reply);
             };
-            if !matches!(body_source, HttpRequestBody::Empty) {
-                let message = format!(
-                    "cannot {}: the server redirects the request; write to the new URL directly (HTTP {status})",
-                    request.action
-                );
-                return Err(CopyFailure::new(Exit::Protocol, message));
-            }
             let next_url = reply.url.resolve_redirect(location).map_err(|error| {
                 let message = format!(
                     "cannot {}: the server redirects the request, but {error}",
@@ -164,6 +156,9 @@ impl HttpClient {
                 );
                 CopyFailure::new(Exit::Protocol, message)
             })?;
+            if !request.follows(status) {
+                return Err(errors::redirected(request.action, &next_url));
+            }
             reply.discard_body();
             target = next_url;
         }
