@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use data::job::TransferControl;
@@ -80,6 +81,11 @@ pub(crate) trait Storage: Send + Debug + Any {
     /// Whether the session can still be used.
     fn is_usable(&self) -> bool {
         true
+    }
+
+    /// How long the storage asks to be left alone, with its last refusal (Retry-After, RFC 9110 section 10.2.3).
+    fn retry_after(&self) -> Option<Duration> {
+        None
     }
 
     /// Keeps `lease` for as long as the session lives.

@@ -1,7 +1,10 @@
 //! Dates in header fields (RFC 9110 §5.6.7) and WebDAV properties (RFC 4918 §15).
 
+use std::time::Duration;
+
 use jiff::fmt::rfc2822::DateTimeParser;
 
+use super::content_range::parse_number;
 use crate::timestamp::Timestamp;
 
 /// Reads the date. Its weekday is left out, since servers write it in their own languages.
@@ -46,9 +49,36 @@ fn offset(zone: &str) -> Option<String> {
     }
 }
 
+/// The wait that a Retry-After field asks for at the time `now`: seconds, or a date (RFC 9110 §10.2.3).
+pub fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
+    let seconds = parse_number(text.trim()).or_else(|| {
+        let at = parse(text)?;
+        u64::try_from(at.0.saturating_sub(now.0).max(0)).ok()
+    });
+    seconds.map(Duration::from_secs)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wait_is_given_in_seconds_or_ends_at_a_date() {
+        let now = Timestamp(784_111_707);
+        for (text, seconds) in [
+            ("7", Some(7)),
+            (" 0 ", Some(0)),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(70)),
+            ("Sun, 06 Nov 1994 08:00:00 GMT", Some(0)),
+            ("-7", None),
+            ("1.5", None),
+            ("soon", None),
+            ("", None),
+        ] {
+            let wait = seconds.map(Duration::from_secs);
+            assert_eq!(retry_after(text, now), wait, "{text}");
+        }
+    }
 
     #[test]
     fn every_form_is_parsed_as_the_same_time() {

@@ -2,12 +2,15 @@
 //! limits.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use data::dialer::Dialer;
 use data::job::TransferSettings;
+use proto::http::date;
 use proto::http::url::HttpUrl;
+use proto::timestamp::Timestamp;
 use ureq::http::{HeaderValue, Request, Response};
 use ureq::{Agent, Body, SendBody};
 
@@ -89,6 +92,8 @@ impl HttpOrigin {
 pub(super) struct HttpClient {
     origin: HttpOrigin,
     pub(super) dialer: Arc<Dialer>,
+    /// The wait that the last response asks for.
+    pub(super) retry_after: Option<Duration>,
     /// Agents by scheme and proxy, created on first use: a redirect may lead to a host that has another one.
     agents: Vec<RoutedAgent>,
 }
@@ -115,6 +120,7 @@ impl HttpClient {
         Ok(Self {
             origin: origin.clone(),
             dialer,
+            retry_after: None,
             agents: Vec::new(),
         })
     }
@@ -131,6 +137,7 @@ impl HttpClient {
         let mut target = request.url.clone();
         // Bounded, because redirects may form a loop.
         for _ in 0..=MAX_REDIRECTS {
+            self.retry_after = None;
             let result = match &mut body_source {
                 HttpRequestBody::Empty => self.send_once(request, &target, ()),
                 HttpRequestBody::Text(text) => self.send_once(request, &target, *text),
@@ -144,6 +151,9 @@ impl HttpClient {
                 response,
                 url: target,
             };
+            self.retry_after = reply
+                .header("retry-after")
+                .and_then(|text| date::retry_after(text, Timestamp(now())));
             // RFC 9110 section 15.4. 300 offers a choice and 304 is an answer to a condition.
             let is_redirect = matches!(status, 301 | 302 | 303 | 307 | 308);
             let Some(location) = reply.header("location").filter(|_| is_redirect) else {
@@ -221,4 +231,10 @@ impl HttpClient {
         });
         Ok(agent)
     }
+}
+
+/// Seconds since 1970.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs().cast_signed())
 }

@@ -115,6 +115,11 @@ impl Storage for HttpStorage {
         false
     }
 
+    fn retry_after(&self) -> Option<Duration> {
+        let clients = self.client.iter().chain(&self.idle_clients);
+        clients.filter_map(|client| client.retry_after).max()
+    }
+
     async fn stat(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
         self.examine(path).await
     }

@@ -36,6 +36,8 @@ struct WebDavState {
     omits_digests: bool,
     /// The digests sent are of other bytes.
     wrong_digests: bool,
+    /// The next request with each of these methods is refused, with this Retry-After.
+    busy_for: Vec<(&'static str, u64)>,
     /// HEAD and GET of collections are answered as those of files are.
     heads_collections: bool,
     /// Conditions are refused whatever they are, as by servers that take each for a lock.
@@ -118,6 +120,11 @@ impl WebDavServer {
         lock(&self.state).omits_digests = true;
     }
 
+    /// Refuses the next request with this method, and asks to wait for so many seconds.
+    pub(crate) fn refuse_once(&self, method: &'static str, seconds: u64) {
+        lock(&self.state).busy_for.push((method, seconds));
+    }
+
     /// Makes a collection.
     pub(crate) fn make_collection(&self, path: &str) {
         lock(&self.state)
@@ -176,6 +183,11 @@ fn empty_response(status: &str) -> Vec<u8> {
 
 impl WebDavState {
     fn reply(&mut self, request: &ReceivedRequest) -> Vec<u8> {
+        let busy = self.busy_for.iter().position(|(m, _)| *m == request.method);
+        if let Some(at) = busy {
+            let wait = self.busy_for.remove(at).1.to_string();
+            return head_response("503 Service Unavailable", &[("Retry-After", &wait)], 0);
+        }
         let path = decoded_path(&request.path);
         let is_directory = self.is_directory(&path);
         let is_there = is_directory || self.files.contains_key(&path);
