@@ -21,7 +21,7 @@ pub(crate) struct SourceFacts {
     pub(crate) mode: Option<u32>,
 }
 
-/// What shows that bytes which are fetched at different times are of one version of a file.
+/// Proof that bytes which are fetched at different times are of one version of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SourceVersion {
     /// Size and time, as the storage tells them.

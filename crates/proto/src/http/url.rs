@@ -267,8 +267,9 @@ fn path_segments(path: &str) -> Vec<Vec<u8>> {
 /// Percent-encodes the bytes of a path (RFC 3986 §3.3).
 fn encode_path(path: &[u8], out: &mut String) {
     for &b in path {
-        // `pchar` of RFC 3986 §3.3, and the slash between segments.
-        if b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/".contains(&b) {
+        // `pchar` of RFC 3986 §3.3, and the slash between segments. A `;` is permitted, but begins a parameter for some servers
+        // (Tomcat), which then mean another file.
+        if b.is_ascii_alphanumeric() || b"-._~!$&'()*+,=:@/".contains(&b) {
             out.push(char::from(b));
         } else {
             push_encoded(b, out);
@@ -308,13 +309,13 @@ mod tests {
 
     #[test]
     fn paths_are_encoded_and_queries_are_sent_unchanged() {
-        let url = target("/a b/ü%?#/x+y".as_bytes(), Some("X-Sig=a%2Fb&c=d"));
-        let sent = "https://data.example/a%20b/%C3%BC%25%3F%23/x+y?X-Sig=a%2Fb&c=d";
+        let url = target("/a b/ü%?#;/x+y".as_bytes(), Some("X-Sig=a%2Fb;c=d"));
+        let sent = "https://data.example/a%20b/%C3%BC%25%3F%23%3B/x+y?X-Sig=a%2Fb;c=d";
         assert_eq!(url.uri(), sent);
-        assert_eq!(url.segments().concat(), "a bü%?#x+y".as_bytes());
+        assert_eq!(url.segments().concat(), "a bü%?#;x+y".as_bytes());
         assert_eq!(
             url.with_path(b"/z/").uri(),
-            "https://data.example/z/?X-Sig=a%2Fb&c=d"
+            "https://data.example/z/?X-Sig=a%2Fb;c=d"
         );
         let v6 = HttpUrl::new(false, "::1", 8080, b"f", None);
         assert_eq!(v6.uri(), "http://[::1]:8080/f");

@@ -1,4 +1,4 @@
-//! What a copy is of: the source, the part of it, and its version.
+//! The identity of a copy: its source, the part of it, and its version.
 
 use super::{CopyState, FileCopy, StorageSessions, verification};
 use crate::CopyFailure;

@@ -25,7 +25,7 @@ pub(super) struct PathUrls {
     pub(super) collection: HttpUrl,
 }
 
-/// What a path is, and its version.
+/// The kind of a path, and its version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ProvedKind {
     is_collection: bool,
@@ -100,7 +100,7 @@ pub(super) fn make_collection(
     command(client, ("MKCOL", &at.collection), &[], &action)
 }
 
-/// What a removal may remove.
+/// The most that a removal may remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Removable {
     /// A file that this session has stored itself.
@@ -188,36 +188,64 @@ pub(super) fn rename(
         send_move(client, (source, new_name), (overwrite, fields), &action)
     };
     let Err(refused) = move_it(client, "F", Vec::new()) else {
-        return Ok(());
+        return check_new_name(client, to, &action);
     };
-    if refused.status != Some(412) {
+    // Servers have several answers where something is: 301 and 400 (Apache), 409 (nginx), 412 (RFC 4918 section 9.9.4).
+    if !matches!(refused.status, Some(300..=400 | 409 | 412)) {
         return Err(refused_move(client, from, &action, refused));
     }
     let proved = match prove(client, to, &action) {
-        Ok(proved) => proved,
-        // Nothing is there that explains the refusal.
-        Err(missing) if missing.failure.exit == Exit::NotFound => {
-            return Err(new_name_refused(refused.failure));
+        Ok(proved) if proved.is_collection => {
+            let failure = is_collection(&action, "name the file in it");
+            return Err(new_name_exists(failure));
         }
-        Err(unknown) => return Err(new_name_refused(unknown.failure)),
+        Ok(_) if is_tree => {
+            let message = format!("cannot {action}: a file is there; remove it first");
+            return Err(new_name_exists(CopyFailure::new(Exit::Usage, message)));
+        }
+        Ok(proved) if refused.status == Some(412) => proved,
+        Err(unknown) if refused.status == Some(412) && unknown.failure.exit != Exit::NotFound => {
+            return Err(new_name_refused(unknown.failure));
+        }
+        _ => return Err(refused_move(client, from, &action, refused)),
     };
-    if proved.is_collection || is_tree {
-        let failure = match proved.is_collection {
-            true => is_collection(&action, "name the file in it"),
-            false => CopyFailure::new(
-                Exit::Usage,
-                format!("cannot {action}: a file is there; remove it first"),
-            ),
-        };
-        return Err(RenameFailure {
-            failure,
-            refused_step: RefusedRenameStep::NewNameMayExist,
-        });
+    if has_delimiters(to) {
+        let message = format!(
+            "cannot {action}: a file is there, and a server may take the new name for another one"
+        );
+        return Err(new_name_refused(CopyFailure::new(Exit::Protocol, message)));
     }
     let condition = |etag: &str| ("if", format!("<{}> ([{etag}])", to.file.uri()));
     let replace = |client: &mut HttpClient, fields: HeaderFields| move_it(client, "T", fields);
     conditionally(client, (to, &proved, &action), condition, replace)
         .map_err(|refused| refused_move(client, from, &action, refused))
+}
+
+/// Whether a path has characters before which some servers cut off a destination, though they are escaped (wsgidav).
+fn has_delimiters(at: &PathUrls) -> bool {
+    let path = at.file.segments().concat();
+    path.iter().any(|byte| b";?#".contains(byte))
+}
+
+/// Fails if the server may have misunderstood the new name, and nothing is there after the MOVE.
+fn check_new_name(
+    client: &mut HttpClient,
+    to: &PathUrls,
+    action: &str,
+) -> Result<(), RenameFailure> {
+    if !has_delimiters(to) {
+        return Ok(());
+    }
+    match prove(client, to, action) {
+        Err(missing) if missing.failure.exit == Exit::NotFound => {
+            let message = format!(
+                "cannot {action}: the server has given it another name; look for one that ends before a character of \
+                 the new name, and remove it"
+            );
+            Err(new_name_refused(CopyFailure::new(Exit::Protocol, message)))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Sends MOVE.
@@ -267,6 +295,13 @@ fn refused_move(
         // Proxies that do not know the method.
         Some(404 | 410) if head(client, &from.file).is_ok() => does_not_move().into(),
         _ => failure.into(),
+    }
+}
+
+fn new_name_exists(failure: CopyFailure) -> RenameFailure {
+    RenameFailure {
+        failure,
+        refused_step: RefusedRenameStep::NewNameMayExist,
     }
 }
 

@@ -204,6 +204,10 @@ impl HttpClient {
         let result = agent.run(message);
         if let Ok(response) = &result {
             dialogue::log_response(response, to);
+            // Some servers send the page of an error all the same, which would be taken for the next response (wsgidav).
+            if request.method == "HEAD" && response.status().as_u16() >= 400 {
+                self.agents.clear();
+            }
         }
         result.map_err(|error| {
             let dialer_error = self.dialer.take_failure();

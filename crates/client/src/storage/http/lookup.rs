@@ -19,21 +19,28 @@ pub(super) struct ResourceFacts {
     pub(super) entry: ListedEntry,
     /// From HEAD, if it was sent. Of a file only.
     pub(super) file: Option<HttpFileFacts>,
-    /// The server has no WebDAV at this path.
-    pub(super) is_plain: bool,
+    pub(super) support: WebDavSupport,
+}
+
+/// Whether a server has WebDAV, as far as its answers have told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WebDavSupport {
+    Unknown,
+    Has,
+    HasNot,
 }
 
 /// Asks what a path is. Only PROPFIND tells files from collections: many servers answer HEAD for both in the same way.
-/// `is_plain`: the server is known to have no WebDAV there. `name` is that of the entry.
+/// `support` is that of the directory. `name` is that of the entry.
 pub(super) fn examine(
     client: &mut HttpClient,
     (url, name): (&HttpUrl, &[u8]),
-    is_plain: bool,
+    support: WebDavSupport,
 ) -> Result<ResourceFacts, CopyFailure> {
     let action = format!("read {url}");
-    let described = match is_plain {
-        true => None,
-        false => Some(propfind(client, url, (0, &action))),
+    let described = match support {
+        WebDavSupport::HasNot => None,
+        _ => Some(propfind(client, url, (0, &action))),
     };
     let refused = match described {
         Some(Ok(described)) => {
@@ -43,7 +50,7 @@ pub(super) fn examine(
                     return Ok(ResourceFacts {
                         entry,
                         file: None,
-                        is_plain: false,
+                        support: WebDavSupport::Has,
                     });
                 }
                 _ => None,
@@ -53,8 +60,13 @@ pub(super) fn examine(
         None => None,
     };
     // A server that is busy has said nothing, and one that loses the connection may not know the method.
+    let is_answer = match refused.as_ref().and_then(|refused| refused.status) {
+        Some(408 | 425 | 429 | 502..=504) => true,
+        Some(404 | 410) => support == WebDavSupport::Has,
+        _ => false,
+    };
     if let Some(refused) = &refused
-        && matches!(refused.status, Some(408 | 425 | 429 | 502..=504))
+        && is_answer
     {
         return Err(refused.failure.clone());
     }
@@ -66,7 +78,10 @@ pub(super) fn examine(
     Ok(ResourceFacts {
         entry: facts.entry(name, kind),
         file: Some(facts).filter(|_| !is_directory),
-        is_plain: is_plain || refused.is_some_and(|refused| refused.status.is_some()),
+        support: match refused {
+            Some(refused) if refused.status.is_some() => WebDavSupport::HasNot,
+            _ => support,
+        },
     })
 }
 
@@ -118,7 +133,7 @@ pub(super) fn head(
     }
 }
 
-/// What a server says about a resource, and with depth 1 about its members.
+/// A server's description of a resource, and with depth 1 of its members.
 #[derive(Debug)]
 pub(super) struct DavDescription {
     resources: Vec<DavResource>,

@@ -233,6 +233,7 @@ impl Storage for HttpStorage {
         let settings = transfer_settings(spec, self.settings.connect_timeout);
         let mut idle_clients = std::mem::take(&mut self.idle_clients);
         idle_clients.extend(self.client.take());
+        let has_tag = facts.strong_etag().is_some();
         let file = HttpFile {
             origin: self.origin.clone(),
             settings: settings.clone(),
@@ -257,7 +258,14 @@ impl Storage for HttpStorage {
         self.idle_clients = idle_clients.unwrap_or_else(std::sync::PoisonError::into_inner);
         self.idle_clients.truncate(MAX_IDLE_CLIENTS);
         self.client = self.idle_clients.pop();
-        result.map(|report| attempt_of(report, spec))
+        let mut attempt = attempt_of(result?, spec);
+        if spec.streams > 1 && !has_tag {
+            attempt.warnings.push(format!(
+                "{} has no strong ETag, by which ranges are known to be of one version: files come over one connection",
+                self.name
+            ));
+        }
+        Ok(attempt)
     }
 
     async fn store(

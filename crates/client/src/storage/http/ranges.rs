@@ -4,6 +4,7 @@ use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use data::error::DataError;
 use data::job::{TransferControl, TransferReport, TransferSettings};
 use data::pull::{self, PullPlan, RangeOrigin, RangeReader, ReaderContext};
 use data::store::Sink;
@@ -61,10 +62,8 @@ pub(super) fn receive_file(
     settings: &TransferSettings,
     control: &Arc<TransferControl>,
 ) -> (HttpFile, Result<TransferReport, CopyFailure>) {
-    let origin = spec.part.map_or(0, |(offset, _)| offset);
     let part = spec.part.map(|(_, length)| length);
     let size = spec.size.or(part).or(file.facts.size);
-    let view = sink.open_reader().map(|view| (view, 0));
     let mut settings = settings.clone();
     if !file.joins_ranges() {
         // Without a tag, what arrives counts if all of it does, or if a checksum of the whole proves it.
@@ -79,16 +78,11 @@ pub(super) fn receive_file(
             completed.extend(&control.stored());
         }
         let missing = size.map(|size| completed.gaps(0, size));
-        let share = missing.as_ref().map_or(0, RangeSet::byte_count);
         let plan = PullPlan {
-            origin,
+            origin: spec.part.map_or(0, |(offset, _)| offset),
+            piece: piece(missing.as_ref(), settings.streams),
             missing,
-            // A share for each stream, so that all of them end at about the same time.
-            piece: match settings.streams {
-                1 => u64::MAX,
-                n => (share / n as u64).clamp(MIN_REQUEST_BYTES, MAX_REQUEST_BYTES),
-            },
-            view: view.clone(),
+            view: sink.open_reader().map(|view| (view, 0)),
         };
         let moved = pull::run(&file, sink, &plan, &settings, control);
         let is_without_tag = !file.joins_ranges() && spec.completed_ranges.is_empty();
@@ -107,18 +101,20 @@ pub(super) fn receive_file(
                 return (file, checked.map(|()| report));
             }
             Err(error) => {
-                if !file.joins_ranges() {
-                    spec.confirmation.mark_refused();
-                }
-                let failure = pull_failure(
-                    &file.origin.root_url.authority(),
-                    &file.action,
-                    &error,
-                    &spec.confirmation,
-                );
+                let is_started = !sink.is_seekable() && !control.stored().is_empty();
+                let failure = file.failure(&error, spec, is_started);
                 return (file, Err(failure));
             }
         }
+    }
+}
+
+/// Most bytes of one request: a share for each stream, so that all of them end at about the same time.
+fn piece(missing: Option<&RangeSet>, streams: usize) -> u64 {
+    let share = missing.map_or(0, RangeSet::byte_count);
+    match streams {
+        1 => u64::MAX,
+        n => (share / n as u64).clamp(MIN_REQUEST_BYTES, MAX_REQUEST_BYTES),
     }
 }
 
@@ -142,6 +138,21 @@ impl HttpFile {
             Ok((now, _)) if !self.facts.may_be_same(&now) => Err(errors::changed(&self.action)),
             _ => Ok(()),
         }
+    }
+
+    /// The failure of a transfer. `is_started`: bytes went to a pipe, which must be continued if anything.
+    fn failure(&self, error: &DataError, spec: &TransferSpec, is_started: bool) -> CopyFailure {
+        if !self.joins_ranges() {
+            spec.confirmation.mark_refused();
+        }
+        let server = self.origin.root_url.authority();
+        let mut failure = pull_failure(&server, &self.action, error, &spec.confirmation);
+        if failure.transient && is_started && !self.joins_ranges() {
+            failure.transient = false;
+            failure.message += "; the output cannot be continued, since no strong ETag shows that the file is the same: \
+                                copy to a file";
+        }
+        failure
     }
 
     fn client(&self) -> Result<HttpClient, CopyFailure> {

@@ -12,7 +12,7 @@ use proto::listing::ListedEntry;
 use super::changes::{self, PathUrls, Removable};
 use super::client::{HttpClient, HttpOrigin};
 use super::facts::HttpFileFacts;
-use super::lookup::{ResourceFacts, examine, head};
+use super::lookup::{ResourceFacts, WebDavSupport, examine, head};
 use crate::credentials::Credential;
 use crate::{ConnectionSecurity, CopyFailure, Exit};
 
@@ -33,8 +33,8 @@ pub(crate) struct HttpStorage {
     pub(super) idle_clients: Vec<HttpClient>,
     /// Path and facts of the last file that was examined.
     pub(super) last_facts: Option<(Vec<u8>, HttpFileFacts)>,
-    /// The last directory in which the server was found to have no WebDAV.
-    plain_directory: Option<Vec<u8>>,
+    /// The last directory of which the server has told whether it has WebDAV there.
+    webdav: (Vec<u8>, WebDavSupport),
     /// Paths of the last files that this session has stored, the latest last.
     stored_files: Vec<Vec<u8>>,
     /// Round-trip time of the last connection.
@@ -67,7 +67,7 @@ impl HttpStorage {
             client: None,
             idle_clients: Vec::new(),
             last_facts: None,
-            plain_directory: None,
+            webdav: (Vec::new(), WebDavSupport::Unknown),
             stored_files: Vec::new(),
             rtt: Duration::ZERO,
             path_ends: None,
@@ -111,22 +111,22 @@ impl HttpStorage {
         result
     }
 
-    /// What a path is. The facts of a file are kept if they came with the answer.
+    /// The entry of a path. The facts of a file are kept if they came with the answer.
     pub(super) async fn examine(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
         let url = self.url_for(path);
         let name = last_name(path).to_vec();
         let directory = path.strip_suffix(&*name).unwrap_or(path);
-        let is_plain = self.plain_directory.as_deref() == Some(directory);
+        let support = match &self.webdav {
+            (known, support) if known == directory => *support,
+            _ => WebDavSupport::Unknown,
+        };
+        let facts = self.blocking(move |client| examine(client, (&url, &name), support));
         let ResourceFacts {
             entry,
             file,
-            is_plain,
-        } = self
-            .blocking(move |client| examine(client, (&url, &name), is_plain))
-            .await?;
-        if is_plain {
-            self.plain_directory = Some(directory.to_vec());
-        }
+            support,
+        } = facts.await?;
+        self.webdav = (directory.to_vec(), support);
         self.last_facts = file.map(|facts| (path.to_vec(), facts));
         Ok(entry)
     }

@@ -43,7 +43,7 @@ pub enum MultistatusError {
     TooMany,
 }
 
-/// What a response says about one resource.
+/// Properties of one resource in a response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DavResource {
     /// Text of its `href`, not decoded. Empty if it has none.

@@ -213,6 +213,34 @@ async fn a_proxy_that_takes_the_destination_for_another_server_is_given_a_path()
     assert!(!failure.failure.transient, "{}", failure.failure);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_name_that_a_server_cuts_off_is_found_out() {
+    let server = ScriptedHttpServer::start(|request| match request.method.as_str() {
+        "MOVE" => response("201 Created", &[], b""),
+        _ => response("404 Not Found", &[], b""),
+    });
+    let (mut http, path) = session(&server.url("/part"));
+    http.remember_stored(&path);
+    http.rename(&path, b"/plain", None).await.unwrap();
+    let names = [&b"/a;b"[..], b"/a?b", b"/a#b", b"/d;/f"];
+    for name in names {
+        http.remember_stored(&path);
+        let failure = http.rename(&path, name, None).await.unwrap_err().failure;
+        assert_eq!(failure.exit, Exit::Protocol, "{failure}");
+    }
+    // The server may replace another file, or a collection.
+    let server = WebDavServer::start();
+    let (mut http, _) = session(&server.url("/"));
+    server.put("/new", b"new");
+    server.make_collection("/d;");
+    for name in names {
+        let old = String::from_utf8(name.to_vec()).unwrap();
+        server.put(&old, b"old");
+        http.rename(b"/new", name, None).await.unwrap_err();
+        assert_eq!(server.get(&old).as_deref(), Some(&b"old"[..]));
+    }
+}
+
 /// The names that a server lists in `/d`, and the failure that follows.
 async fn listed(resources: &'static str) -> (Vec<String>, Option<CopyFailure>) {
     let body = format!("<multistatus xmlns='DAV:'>{resources}</multistatus>");
