@@ -32,7 +32,7 @@ fn is_unsafe(byte: &u8) -> bool {
 }
 
 fuzz_target!(|line: &[u8]| {
-    for listed in [parse_ls(line), parse_mlsx(line)].into_iter().flatten() {
+    for listed in [parse_ls(line, Timestamp(0)), parse_mlsx(line)].into_iter().flatten() {
         assert!(!listed.name.is_empty());
         let entry = server_entry(listed);
         let facts = format_mlsx(&entry, FactSet::default(), None);
@@ -48,7 +48,7 @@ fuzz_target!(|line: &[u8]| {
         assert_eq!(back.as_ref(), Some(&entry.name));
         // The name of a link ends at its first arrow.
         if entry.kind != EntryKind::SymLink {
-            let back = parse_ls(&ls).map(|e| e.name);
+            let back = parse_ls(&ls, Timestamp(0)).map(|e| e.name);
             assert_eq!(back.as_ref(), Some(&entry.name));
         }
     }

@@ -19,6 +19,24 @@ pub(crate) enum IncompleteListing {
     /// The directory itself, which every listing of WebDAV has (RFC 4918 section 9.1), so that this one is of something else.
     #[error("it does not contain the directory itself")]
     LacksDirectory,
+    /// The last line of a text has no end.
+    #[error("its last line has no end")]
+    Cut,
+    /// The storage says that it left entries out, in these words.
+    #[error("\"{}\"", printable(.0))]
+    Limited(Vec<u8>),
+    /// Two entries have one name: one of them has another name, which the listing cannot express, or the directory changed
+    /// while it was listed.
+    #[error("two entries have the name \"{}\"", printable(.0))]
+    SameName(Vec<u8>),
+    /// Entries of which the storage tells nothing but their names.
+    #[error("{} only {}, the first is \"{}\"", entries(*.count), if *.count == 1 { "a name" } else { "names" }, printable(.first))]
+    NoFacts {
+        /// Number of them, at least 1.
+        count: u64,
+        /// Name of the first one.
+        first: Vec<u8>,
+    },
 }
 
 impl IncompleteListing {
@@ -40,6 +58,13 @@ fn parts(count: u64) -> String {
     }
 }
 
+fn entries(count: u64) -> String {
+    match count {
+        1 => "one entry has".to_owned(),
+        count => format!("{count} entries have"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,5 +78,13 @@ mod tests {
             "the listing of /d at h:21 is not known to be complete: 2 lines are not understood, the first is \"x\\x0d\"; \
              name the files that it lacks themselves"
         );
+        let limited = IncompleteListing::Limited(b"226 Output truncated to 50 matches".to_vec());
+        assert!(shown(limited).contains(": \"226 Output truncated to 50 matches\";"));
+        let unknown = IncompleteListing::NoFacts {
+            count: 1,
+            first: b"f".to_vec(),
+        };
+        assert!(shown(unknown).contains("one entry has only a name, the first is \"f\";"));
+        assert!(shown(IncompleteListing::SameName(b"a?".to_vec())).contains("the name \"a?\";"));
     }
 }

@@ -19,12 +19,14 @@ pub(crate) struct MatchedEntries {
     pub(crate) parent: Vec<u8>,
     /// At least one, in the order of their names. Links are entries of their own.
     pub(crate) entries: Vec<ListedEntry>,
+    /// Why there may be more.
+    pub(crate) incomplete: Option<CopyFailure>,
 }
 
 /// The entries that a location stands for; `None` if it has no pattern, or something has exactly this name.
 ///
 /// # Errors
-/// `NotFound`: nothing matches, or a name in braces does not exist. Otherwise as [`Storage::list`].
+/// `NotFound`: nothing matches, or a name in braces does not exist. As [`Storage::list`], also if that is unknown.
 pub(crate) async fn expand(
     storage: &mut dyn Storage,
     at: &Location,
@@ -36,28 +38,25 @@ pub(crate) async fn expand(
     let start = path.iter().rposition(|b| *b == b'/').map_or(0, |i| i + 1);
     let parent = trim_trailing_slashes(&path[..start]).to_vec();
     let listed = CollectedEntries::of(storage, &parent, SymlinkCheckScope::Everything).await?;
-    let (mut entries, incomplete) = listed.into_parts();
-    // Neither what matches is known, nor that nothing else does.
-    if let Some(failure) = incomplete {
-        return Err(failure);
-    }
-    // Names in a listing are untrusted, and these become paths.
-    entries.retain(|entry| check_name(&entry.name).is_ok());
+    let (mut entries, incomplete) = listed.into_usable_parts();
     if pattern.select(&mut entries) {
         return Ok(None);
     }
     if let Some(name) = pattern.missing_name(&entries) {
         let name = at.with_path(join_path(&parent, name)).display();
         let message = format!("{name}: no such file or directory");
-        return Err(CopyFailure::new(Exit::NotFound, message));
+        return Err(incomplete.unwrap_or(CopyFailure::new(Exit::NotFound, message)));
     }
     if entries.is_empty() {
         let message = format!("{}: nothing matches", at.display());
-        return Err(CopyFailure::new(Exit::NotFound, message));
+        return Err(incomplete.unwrap_or(CopyFailure::new(Exit::NotFound, message)));
     }
     entries.sort_by(|a, b| a.name.cmp(&b.name));
-    entries.dedup_by(|a, b| a.name == b.name);
-    Ok(Some(MatchedEntries { parent, entries }))
+    Ok(Some(MatchedEntries {
+        parent,
+        entries,
+        incomplete,
+    }))
 }
 
 /// A tree whose entries are shown.
@@ -69,7 +68,7 @@ pub(crate) struct ShownTree<'a> {
     pub(crate) prefix: &'a [u8],
 }
 
-/// Directories that could not be listed.
+/// Directories that could not be listed, or not completely.
 #[derive(Debug, Default)]
 pub(crate) struct UnlistedDirectories {
     first: Option<CopyFailure>,
@@ -77,7 +76,8 @@ pub(crate) struct UnlistedDirectories {
 }
 
 impl UnlistedDirectories {
-    fn add(&mut self, failure: CopyFailure) {
+    /// Adds one.
+    pub(crate) fn add(&mut self, failure: CopyFailure) {
         match self.first {
             None => self.first = Some(failure),
             Some(_) => self.further += 1,
@@ -104,7 +104,8 @@ impl UnlistedDirectories {
 /// Memory is bounded by the largest directory and the number of directories that wait.
 ///
 /// # Errors
-/// The top cannot be listed, or the session is lost. Directories below that cannot be listed go to `unlisted`.
+/// Nothing of the top can be listed, or the session is lost. Other directories that are not known to be listed completely go
+/// to `unlisted`.
 pub(crate) async fn visit_tree(
     storage: &mut dyn Storage,
     tree: ShownTree<'_>,
@@ -113,12 +114,17 @@ pub(crate) async fn visit_tree(
 ) -> Result<ControlFlow<()>, CopyFailure> {
     let mut pending: Vec<(Vec<u8>, usize)> = Vec::new();
     let mut flow = ControlFlow::Continue(());
+    let mut is_shown = false;
     let mut show = |entry| {
+        is_shown = true;
         flow = show_listed(tree, entry, &mut pending, visit);
         flow
     };
-    if !storage.list_tree(tree.top, &mut show).await? {
-        pending = vec![(Vec::new(), 0)];
+    match storage.list_tree(tree.top, &mut show).await {
+        Ok(true) => {}
+        Ok(false) => pending = vec![(Vec::new(), 0)],
+        Err(failure) if failure.transient || !is_shown => return Err(failure),
+        Err(failure) => unlisted.add(failure),
     }
     while let Some((directory, depth)) = pending.pop() {
         if flow.is_break() {
@@ -127,14 +133,13 @@ pub(crate) async fn visit_tree(
         let path = join_below(tree.top, &directory);
         let scope = SymlinkCheckScope::Directories;
         let (mut entries, incomplete) = match CollectedEntries::of(storage, &path, scope).await {
-            Ok(listed) => listed.into_parts(),
+            Ok(listed) => listed.into_usable_parts(),
             Err(failure) if failure.transient || directory.is_empty() => return Err(failure),
             Err(failure) => (Vec::new(), Some(failure)),
         };
         if let Some(failure) = incomplete {
             unlisted.add(failure);
         }
-        entries.retain(|entry| check_name(&entry.name).is_ok());
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         let mut below = Vec::new();
         for mut entry in entries {

@@ -101,6 +101,9 @@ async fn list_location(
     let path = without_trailing_slash(at.path());
     let mut unlisted = UnlistedDirectories::default();
     if let Some(matched) = matching::expand(storage, at).await? {
+        if let Some(failure) = matched.incomplete {
+            unlisted.add(failure);
+        }
         for entry in matched.entries {
             let is_directory = entry.kind == EntryKind::Dir && !entry.is_symlink();
             let name = entry.name.clone();
@@ -244,6 +247,11 @@ async fn removed_paths(
     let Some(matched) = matching::expand(storage, at).await? else {
         return Ok(vec![path.to_vec()]);
     };
+    // Not even the names of those that match are beyond doubt.
+    if let Some(failure) = matched.incomplete {
+        let message = format!("nothing was deleted: {}", failure.message);
+        return Err(CopyFailure { message, ..failure });
+    }
     let names = matched.entries.iter().map(|entry| &entry.name);
     Ok(names.map(|name| join_path(&matched.parent, name)).collect())
 }

@@ -63,6 +63,11 @@ impl Timestamp {
         format!("{} {:2} {pattern}", month_name(t.month()), t.day())
     }
 
+    /// The year, between 0 and 9999.
+    pub(crate) fn year(self) -> i16 {
+        self.to_civil().year()
+    }
+
     fn to_civil(self) -> DateTime {
         let seconds = self.0.clamp(EARLIEST, LATEST);
         EPOCH

@@ -1,11 +1,13 @@
 //! Symbolic links: finding them in listings, also on servers that hide them, and making them.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 
 use proto::command::{Command, SiteCommand};
 use proto::listing::{EntryKind, ListedEntry};
 use proto::reply::Reply;
 
+use super::list::{IN_MEMORY_LIMITS, STREAMING_LIMITS};
 use super::replies::{self, RefusalCause, refusal_cause};
 use super::{ClientSession, display_path};
 use crate::answers::{ListingVisitor, SymlinkCheckScope, SymlinkCheckedEntry};
@@ -33,7 +35,8 @@ impl ClientSession {
         self.features().mlst && self.features().lines.iter().any(starred)
     }
 
-    /// Visits the entries of a directory, with links identified as `scope` asks.
+    /// Visits the entries of a directory, with links identified as `scope` asks. Where MLSD facts do not identify them, LIST
+    /// is sent as well: its rows for links begin with `l`.
     ///
     /// # Errors
     /// As [`ClientSession::list`]; entries may have been visited before.
@@ -43,23 +46,37 @@ impl ClientSession {
         scope: SymlinkCheckScope,
         visit: &mut ListingVisitor<'_>,
     ) -> Result<(), CopyFailure> {
-        let identify = match self.features().mlst {
-            true => SymlinkCheckedEntry::from_mlsd,
-            // A server without MLST is listed by LIST, which shows links.
-            false => SymlinkCheckedEntry::from_list,
-        };
-        let lists_links = self.reports_symlinks() || !self.features().mlst;
-        if lists_links || scope == SymlinkCheckScope::Nothing {
-            let mut visit = |entry| visit(identify(entry));
-            return self.list_each(path, &mut visit).await;
+        // A server without MLST is listed by LIST, which shows links.
+        let one_listing_suffices = self.reports_symlinks() || !self.features().mlst;
+        if one_listing_suffices || scope == SymlinkCheckScope::Nothing {
+            return self.list_entries(path, STREAMING_LIMITS, visit).await;
         }
-        let mut entries = self.list_with_symlinks(path, scope).await?.into_iter();
-        let _ = entries.try_for_each(visit);
-        Ok(())
+        let mut entries = Vec::new();
+        let mut collect = |checked| {
+            entries.push(checked);
+            ControlFlow::Continue(())
+        };
+        let listed = self
+            .list_entries(path, IN_MEMORY_LIMITS, &mut collect)
+            .await;
+        if listed.as_ref().is_err_and(|failure| failure.transient) {
+            return listed;
+        }
+        let check_all = scope == SymlinkCheckScope::Everything;
+        // Without directories no link can lead out of the tree, which saves the LIST.
+        if check_all || entries.iter().any(|checked| !checked.is_certain) {
+            let list_entries = match self.list_by_list_command(path).await {
+                // LIST may be refused although MLSD works; then directories stay uncertain.
+                Err(failure) if failure.transient => return Err(failure),
+                list_entries => list_entries.unwrap_or_default(),
+            };
+            entries = merge_listings(entries, list_entries, check_all);
+        }
+        let _ = entries.into_iter().try_for_each(visit);
+        listed
     }
 
-    /// Entries of a directory with links identified. Where MLSD facts do not identify them, LIST is
-    /// sent as well: its lines for links begin with `l`.
+    /// All entries of a directory with links identified.
     ///
     /// # Errors
     /// As [`ClientSession::list`].
@@ -68,34 +85,13 @@ impl ClientSession {
         path: &[u8],
         scope: SymlinkCheckScope,
     ) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
-        let entries = self.list(path).await?;
-        if self.reports_symlinks() {
-            return Ok(entries
-                .into_iter()
-                .map(SymlinkCheckedEntry::from_mlsd)
-                .collect());
-        }
-        // A server without MLST was listed by LIST, which shows links.
-        if !self.features().mlst {
-            return Ok(entries
-                .into_iter()
-                .map(SymlinkCheckedEntry::from_list)
-                .collect());
-        }
-        let check_all = scope == SymlinkCheckScope::Everything;
-        // Without directories no link can lead out of the tree, which saves the LIST.
-        if !check_all && !entries.iter().any(|entry| entry.kind == EntryKind::Dir) {
-            return Ok(entries
-                .into_iter()
-                .map(SymlinkCheckedEntry::from_mlsd)
-                .collect());
-        }
-        let list_entries = match self.list_by_list_command(path).await {
-            // LIST may be refused although MLSD works; then directories stay uncertain.
-            Err(failure) if failure.transient => return Err(failure),
-            list_entries => list_entries.unwrap_or_default(),
+        let mut entries = Vec::new();
+        let mut collect = |checked| {
+            entries.push(checked);
+            ControlFlow::Continue(())
         };
-        Ok(merge_listings(entries, list_entries, check_all))
+        self.list_checked(path, scope, &mut collect).await?;
+        Ok(entries)
     }
 
     /// Sends DELE for a path that may be a link. DELE removes a link and never a directory.
@@ -178,6 +174,9 @@ impl ClientSession {
 
     /// Resolves a link that the server shows as a link: the facts of its target, or the link itself
     /// if it is dangling.
+    ///
+    /// # Errors
+    /// The target cannot be examined.
     pub(super) async fn resolve_symlink(
         &mut self,
         path: &[u8],
@@ -190,7 +189,7 @@ impl ClientSession {
                 link_target: Some(target),
                 ..target_facts
             }),
-            Err(failure) if failure.transient => Err(failure),
+            Err(failure) if failure.exit != Exit::NotFound => Err(failure),
             Ok(_) | Err(_) => Ok(link),
         }
     }
@@ -209,27 +208,10 @@ pub(crate) fn ambiguous_link_failure(server: &str, path: &[u8]) -> CopyFailure {
     )
 }
 
-impl SymlinkCheckedEntry {
-    /// From MLSD with facts that identify links.
-    fn from_mlsd(entry: ListedEntry) -> Self {
-        Self {
-            entry,
-            is_certain: true,
-        }
-    }
-
-    /// From LIST. A line with a mode column shows links by its first letter.
-    fn from_list(entry: ListedEntry) -> Self {
-        // Without a mode column (DOS style listings) a link cannot be distinguished from a directory.
-        let is_certain = entry.kind != EntryKind::Dir || entry.mode.is_some();
-        Self { entry, is_certain }
-    }
-}
-
 /// Entries of MLSD, with links as LIST shows them; with `check_all`, also entries that only LIST
 /// shows.
 fn merge_listings(
-    entries: Vec<ListedEntry>,
+    entries: Vec<SymlinkCheckedEntry>,
     list_entries: Vec<ListedEntry>,
     check_all: bool,
 ) -> Vec<SymlinkCheckedEntry> {
@@ -238,7 +220,8 @@ fn merge_listings(
         .map(|entry| (entry.name.clone(), entry))
         .collect();
     let mut found = Vec::with_capacity(entries.len());
-    for mut entry in entries {
+    for checked in entries {
+        let (mut entry, is_certain) = (checked.entry, checked.is_certain);
         let list_entry = list_entries.remove(&entry.name);
         let is_dir = list_entry.as_ref().is_some_and(|list_entry| {
             list_entry.kind == EntryKind::Dir && list_entry.mode.is_some()
@@ -248,14 +231,14 @@ fn merge_listings(
         {
             entry.link_target = Some(list_entry.link_target.unwrap_or_default());
         }
-        let is_certain = entry.kind != EntryKind::Dir || entry.is_symlink() || is_dir;
+        let is_certain = is_certain || entry.is_symlink() || is_dir;
         found.push(SymlinkCheckedEntry { entry, is_certain });
     }
     if check_all {
         // The order of a HashMap is random; listings are compared in tests and by users.
         let mut list_only: Vec<ListedEntry> = list_entries.into_values().collect();
         list_only.sort_by(|a, b| a.name.cmp(&b.name));
-        found.extend(list_only.into_iter().map(SymlinkCheckedEntry::from_list));
+        found.extend(list_only.into_iter().map(SymlinkCheckedEntry::from_row));
     }
     found
 }
@@ -288,7 +271,15 @@ mod tests {
             link,
             entry("dangling", EntryKind::SymLink, Some(0o777)),
         ];
-        let merged = merge_listings(facts.clone(), list_entries.clone(), true);
+        let facts = || {
+            let facts = facts.clone().into_iter();
+            let checked = facts.map(|entry| SymlinkCheckedEntry {
+                is_certain: entry.kind != EntryKind::Dir,
+                entry,
+            });
+            checked.collect()
+        };
+        let merged = merge_listings(facts(), list_entries.clone(), true);
         let checked: Vec<(&[u8], bool, bool)> = merged
             .iter()
             .map(|m| (m.entry.name.as_slice(), m.entry.is_symlink(), m.is_certain))
@@ -303,7 +294,7 @@ mod tests {
                 (b"dangling", true, true),
             ]
         );
-        assert_eq!(merge_listings(facts, list_entries, false).len(), 4);
+        assert_eq!(merge_listings(facts(), list_entries, false).len(), 4);
     }
 
     #[test]

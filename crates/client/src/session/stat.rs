@@ -1,13 +1,24 @@
 //! Facts of one path.
 
+use std::ops::ControlFlow;
+
 use proto::command::Command;
 use proto::listing::{EntryKind, ListedEntry, parse_mlsx};
 use proto::reply::Reply;
 use proto::timestamp::Timestamp;
 
+use super::list::STREAMING_LIMITS;
 use super::replies::{self, RefusalCause, refusal_cause};
 use super::{ClientSession, display_path, mlst_command};
+use crate::answers::SymlinkCheckedEntry;
 use crate::{CopyFailure, Exit};
+
+/// Facts of a path by CWD, SIZE and MDTM.
+enum PlainFacts {
+    Known(ListedEntry),
+    /// The server has neither SIZE nor MDTM, and it refused CWD with this.
+    Unknown(Reply),
+}
 
 impl ClientSession {
     /// Facts of a path by MLST, or by CWD, SIZE and MDTM on plain servers. The entry's name is the
@@ -65,39 +76,61 @@ impl ClientSession {
         Ok(entry)
     }
 
-    /// Facts of a path without MLST. CWD comes first, since some servers report a SIZE for
-    /// directories too.
+    /// Facts of a name that a directory lists. Where the server has neither MLST nor SIZE nor MDTM, what cannot be entered
+    /// is a file.
+    ///
+    /// # Errors
+    /// As [`ClientSession::stat`].
+    pub(super) async fn facts_of_listed_name(
+        &mut self,
+        path: &[u8],
+    ) -> Result<ListedEntry, CopyFailure> {
+        if self.features().mlst {
+            return self.stat(path).await;
+        }
+        match self.plain_facts(path).await? {
+            PlainFacts::Known(entry) => Ok(entry),
+            PlainFacts::Unknown(refused) if refusal_cause(&refused) == RefusalCause::Denied => {
+                Err(self.stat_failure(path, &refused))
+            }
+            PlainFacts::Unknown(_) => Ok(listed_entry(path, EntryKind::File, None, None)),
+        }
+    }
+
+    /// Facts of a path without MLST.
     pub(super) async fn stat_without_mlst(
         &mut self,
         path: &[u8],
     ) -> Result<ListedEntry, CopyFailure> {
-        if self.change_directory(path).await?.is_none() {
-            return Ok(listed_entry(
-                path,
-                EntryKind::Dir,
-                None,
-                self.modification_time(path).await?,
-            ));
+        match self.plain_facts(path).await? {
+            PlainFacts::Known(entry) => Ok(entry),
+            PlainFacts::Unknown(_) => self.stat_by_parent_listing(path).await,
         }
+    }
+
+    /// Facts of a path by CWD, SIZE and MDTM. CWD comes first, since some servers report a SIZE for directories too.
+    async fn plain_facts(&mut self, path: &[u8]) -> Result<PlainFacts, CopyFailure> {
+        let Some(refused) = self.change_directory(path).await? else {
+            let modified = self.modification_time(path).await?;
+            let entry = listed_entry(path, EntryKind::Dir, None, modified);
+            return Ok(PlainFacts::Known(entry));
+        };
         let reply = self.control.call(&Command::Size(path.to_vec())).await?;
         if reply.is_success() {
             let size = reply.text().trim().parse().ok();
-            return Ok(listed_entry(
-                path,
-                EntryKind::File,
-                size,
-                self.modification_time(path).await?,
-            ));
+            let modified = self.modification_time(path).await?;
+            let entry = listed_entry(path, EntryKind::File, size, modified);
+            return Ok(PlainFacts::Known(entry));
         }
         if !replies::is_unsupported(&reply) {
             return Err(self.stat_failure(path, &reply));
         }
         // CWD failed above, so a reply to MDTM shows that the path is a file (RFC 3659 §3).
         let modified = self.modification_time(path).await?;
-        if modified.is_some() {
-            return Ok(listed_entry(path, EntryKind::File, None, modified));
-        }
-        self.stat_by_parent_listing(path).await
+        Ok(match modified {
+            Some(_) => PlainFacts::Known(listed_entry(path, EntryKind::File, None, modified)),
+            None => PlainFacts::Unknown(refused),
+        })
     }
 
     /// Last resort on servers without MLST, SIZE and MDTM: the listing of the parent directory.
@@ -107,21 +140,27 @@ impl ClientSession {
             Some(0) | None => &b"/"[..],
             Some(at) => &path[..at],
         };
+        let mut found = None;
+        let mut find = |checked: SymlinkCheckedEntry| {
+            if checked.entry.name == name {
+                found = Some(checked.entry);
+            }
+            // To the end: a session whose listing is broken off may be lost.
+            ControlFlow::Continue(())
+        };
         // Boxed: listing by names calls stat.
-        let entries = Box::pin(self.list(parent)).await?;
-        entries
-            .into_iter()
-            .find(|e| e.name == name)
-            .ok_or_else(|| CopyFailure {
-                exit: Exit::NotFound,
-                message: format!(
-                    "{} has no {}: its directory does not list it; check the path",
-                    self.name(),
-                    display_path(path)
-                ),
-                transient: false,
-                no_room: false,
-            })
+        let listed = Box::pin(self.list_entries(parent, STREAMING_LIMITS, &mut find)).await;
+        match (found, listed) {
+            (Some(entry), _) => Ok(entry),
+            (None, Err(failure)) => Err(failure),
+            (None, Ok(())) => {
+                let (server, path) = (self.name(), display_path(path));
+                let message = format!(
+                    "{server} has no {path}: its directory does not list it; check the path"
+                );
+                Err(CopyFailure::new(Exit::NotFound, message))
+            }
+        }
     }
 
     /// The failure for refused facts of a path (MLST, or SIZE of something that is no directory).

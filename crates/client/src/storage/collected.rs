@@ -7,12 +7,13 @@ use proto::listing::ListedEntry;
 use super::contract::Storage;
 use crate::answers::{SymlinkCheckScope, SymlinkCheckedEntry};
 use crate::session::display_path;
+use crate::tree::check_name;
 use crate::{CopyFailure, Exit};
 
 /// Most entries of a directory that is kept in memory.
 const MAX_ENTRIES: usize = 2_000_000;
 
-/// What a listing showed.
+/// The entries that a listing showed.
 #[derive(Debug)]
 pub(crate) struct CollectedEntries {
     /// In the order of the listing. No name appears twice.
@@ -66,9 +67,17 @@ impl CollectedEntries {
         }
     }
 
-    /// The entries without what tells links.
-    pub(crate) fn into_parts(self) -> (Vec<ListedEntry>, Option<CopyFailure>) {
-        let entries = self.entries.into_iter().map(|checked| checked.entry);
-        (entries.collect(), self.incomplete)
+    /// The entries whose names can be used in paths, and why there may be more. Names in a listing are untrusted.
+    pub(crate) fn into_usable_parts(self) -> (Vec<ListedEntry>, Option<CopyFailure>) {
+        let mut incomplete = self.incomplete;
+        let mut entries: Vec<_> = self.entries.into_iter().map(|c| c.entry).collect();
+        entries.retain(|entry| match check_name(&entry.name) {
+            Ok(()) => true,
+            Err(refused) => {
+                incomplete.get_or_insert(refused);
+                false
+            }
+        });
+        (entries, incomplete)
     }
 }

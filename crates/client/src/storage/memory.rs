@@ -355,18 +355,12 @@ impl Storage for MemoryStorage {
             return Err(CopyFailure::new(Exit::Protocol, "not a directory"));
         }
         let state = self.store.state();
-        let files = state
-            .files
-            .iter()
-            .map(|(at, stored)| (at, listed_entry(at, stored)));
-        let directories = state.directories.iter();
-        let directories =
-            directories.map(|at| (at, ListedEntry::new(file_name(at), EntryKind::Dir)));
-        let inside = files
-            .chain(directories)
-            .filter(|(at, _)| parent(at) == path);
-        let mut marked = inside.map(|(_, entry)| SymlinkCheckedEntry::certain(entry));
-        let _ = marked.try_for_each(visit);
+        let files = state.files.iter().filter(|(at, _)| parent(at) == path);
+        let files = files.map(|(at, stored)| listed_entry(at, stored));
+        let directories = state.directories.iter().filter(|at| parent(at) == path);
+        let directories = directories.map(|at| ListedEntry::new(file_name(at), EntryKind::Dir));
+        let mut all = files.chain(directories).map(SymlinkCheckedEntry::certain);
+        let _ = all.try_for_each(visit);
         Ok(())
     }
 

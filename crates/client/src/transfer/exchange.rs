@@ -90,14 +90,17 @@ pub(crate) struct CompletedExchange {
     pub(crate) report: TransferReport,
     /// Remarks of both hosts.
     pub(crate) remarks: Vec<HostRemark>,
+    /// The server's final reply. `None` if this end closed the data connection before.
+    pub(crate) reply: Option<Reply>,
 }
 
 impl CompletedExchange {
-    fn new(report: TransferReport, remark: Option<HostRemark>) -> Self {
+    fn new(report: TransferReport, remark: Option<HostRemark>, reply: Option<Reply>) -> Self {
         let here = HostRemark::from_local_report(&report);
         Self {
             report,
             remarks: here.into_iter().chain(remark).collect(),
+            reply,
         }
     }
 }
@@ -207,10 +210,11 @@ impl ClientSession {
             return self.conclude_early_close(data_result, final_reply.as_ref(), operation);
         }
         let answered = matches!(&final_reply, Some(Ok(_)));
-        let remark = match &final_reply {
-            Some(Ok(reply)) => self.remark_of_reply(reply),
+        let reply = match &final_reply {
+            Some(Ok(reply)) => Some(reply.clone()),
             _ => None,
         };
+        let remark = reply.as_ref().and_then(|reply| self.remark_of_reply(reply));
         let outcome =
             outcome::combine_results(self.name(), operation, data_result.result, final_reply);
         if outcome.is_ok() {
@@ -223,7 +227,7 @@ impl ClientSession {
                 self.control.abandon();
             }
         }
-        outcome.map(|report| CompletedExchange::new(report, remark))
+        outcome.map(|report| CompletedExchange::new(report, remark, reply))
     }
 
     fn alternative_addresses(
@@ -268,7 +272,7 @@ impl ClientSession {
         // Any other reply to the closed connection (226, 426, 451) has no meaning.
         data_result
             .result
-            .map(|report| CompletedExchange::new(report, None))
+            .map(|report| CompletedExchange::new(report, None, None))
             .map_err(|error| outcome::data_side_error(self.name(), operation, &error))
     }
 

@@ -10,7 +10,7 @@ pub(super) const LINK_SKIPPED: &str =
 pub(super) const LINK_LOOP: &str = "symbolic link to a directory that contains it (a loop)";
 
 /// Reason for skipping a link to a missing file.
-pub(super) const DANGLING_LINK: &str = "dangling symbolic link";
+pub(crate) const DANGLING_LINK: &str = "dangling symbolic link";
 
 /// The directories from the top of a tree down to one of its directories. They are identified by
 /// device and inode on this machine, and by the `unique` fact of servers (RFC 3659 section 7.5.2).

@@ -10,7 +10,11 @@ mod links;
 mod pending;
 mod walk;
 
+pub(crate) use links::DANGLING_LINK;
 pub(crate) use walk::TreeWalk;
+
+/// Reason for skipping a pipe, a socket or a device.
+pub(crate) const NO_REGULAR_FILE: &str = "not a regular file";
 
 /// Greatest depth that is walked. A server that follows links may list a loop endlessly.
 pub(crate) const MAX_DEPTH: usize = 128;
@@ -30,7 +34,7 @@ pub(crate) enum TreeEntry {
     Skipped(String),
     /// An entry that was refused or could not be read.
     Failed(CopyFailure),
-    /// A directory whose content could not be listed.
+    /// A directory that may have more entries than those that were visited. Without path and name it is the top.
     Unlisted(CopyFailure),
 }
 

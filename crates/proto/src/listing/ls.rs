@@ -1,5 +1,10 @@
-//! Lines of LIST and `STAT path`: `ls -l` of Unix-like servers and `DIR` of Windows servers.
+//! Lines of LIST and `STAT path`, as Unix-like servers show them.
 
+use super::dos::parse_dos;
+use super::eplf::parse_eplf;
+use super::row_date::{
+    RowDate, RowWord, YearAfterTime, begins_with_year, date_at, is_blank, number, words,
+};
 use super::{DirectoryEntry, EntryKind, ListedEntry, directory_kind, push_name, without_ending};
 use crate::timestamp::Timestamp;
 
@@ -36,11 +41,38 @@ pub fn format_ls(entry: &DirectoryEntry, now: Timestamp) -> Vec<u8> {
 /// Permission bits of every symbolic link on Linux.
 const LINK_MODE: u32 = 0o777;
 
-/// Parses one `ls -l` line of a Unix-like server, or one `DIR` line of a Windows server. Returns `None` for
-/// other lines, such as `total 12`. Names may contain spaces; the name in `a -> b` is `a`.
-pub fn parse_ls(line: &[u8]) -> Option<ListedEntry> {
+/// Parses a row of LIST: `ls -l` of a Unix-like server, `DIR` of a Windows server, or EPLF. `now` decides in which year a
+/// date without one lies. Returns `None` for other lines, such as `total 12`. Names may contain spaces; the name in
+/// `a -> b` is `a`.
+pub fn parse_ls(line: &[u8], now: Timestamp) -> Option<ListedEntry> {
+    parse_row(line, now, YearAfterTime::InName).map(|row| row.entry)
+}
+
+/// A row of LIST.
+pub(super) struct ListedRow {
+    pub(super) entry: ListedEntry,
+    /// Whether it shows a time of day and no year.
+    pub(super) is_timed: bool,
+    /// Whether the name begins with a number that may be the year of such a time.
+    pub(super) may_begin_with_year: bool,
+}
+
+/// As [`parse_ls`].
+pub(super) fn parse_row(
+    line: &[u8],
+    now: Timestamp,
+    year_after: YearAfterTime,
+) -> Option<ListedRow> {
     let line = without_ending(line);
-    parse_unix(line).or_else(|| parse_dos(line))
+    if let Some(row) = parse_unix(line, now, year_after) {
+        return Some(row);
+    }
+    let entry = parse_dos(line, now).or_else(|| parse_eplf(line))?;
+    Some(ListedRow {
+        entry,
+        is_timed: false,
+        may_begin_with_year: false,
+    })
 }
 
 fn type_letter(kind: EntryKind) -> char {
@@ -102,108 +134,112 @@ fn parse_mode(word: &[u8]) -> Option<(EntryKind, u32)> {
     Some((kind, mode))
 }
 
-/// A word of the line and the offset of its end.
-type LsColumn<'a> = (&'a [u8], usize);
-
-/// Most words that are split off. The columns before the name have fewer; the rest is the name.
-const MAX_COLUMNS: usize = 12;
-
-fn words(line: &[u8]) -> Vec<LsColumn<'_>> {
-    let mut words = Vec::with_capacity(MAX_COLUMNS);
-    let mut at = 0;
-    while words.len() < MAX_COLUMNS {
-        let Some(start) = line[at..].iter().position(|b| *b != b' ') else {
-            break;
-        };
-        let start = at + start;
-        let end = line[start..]
-            .iter()
-            .position(|b| *b == b' ')
-            .map_or(line.len(), |n| start + n);
-        words.push((&line[start..end], end));
-        at = end;
-    }
-    words
-}
-
-fn parse_unix(line: &[u8]) -> Option<ListedEntry> {
+fn parse_unix(line: &[u8], now: Timestamp, year_after: YearAfterTime) -> Option<ListedRow> {
     let words = words(line);
     let (kind, mode) = parse_mode(words.first()?.0)?;
-    // Columns: mode, [links], [owner], [group], size, date of two or three words, name. The usual
-    // column of the date is tried first, since an owner may be called `May`.
-    // Some servers omit the number of links, the owner or the group.
-    let (date, date_end) = [5, 4, 3, 2, 6, 7, 8]
-        .into_iter()
-        .find_map(|at| Some((at, date_end(&words, at)?)))?;
-    let size = number(words.get(date.checked_sub(1)?)?.0);
-    // Devices have major and minor numbers in the size column.
-    if size.is_none() && kind != EntryKind::Other {
-        return None;
-    }
-    let name = line.get(date_end + 1..).filter(|n| !n.is_empty())?;
+    // Columns: mode, [links], [owner], [group], size, date of one to three words, name. The usual column of the date is
+    // tried first, since an owner may be called `May`. Some servers omit the number of links, the owner or the group, and
+    // accounts may contain spaces.
+    let (columns, size, date) = [false, true].into_iter().find_map(|numeric| {
+        [5, 4, 3, 2, 6, 7, 8].into_iter().find_map(|at| {
+            let date = date_at(&words, at, (numeric, year_after))?;
+            let size = size_in(words.get(at - 1)?.0, kind)?;
+            Some((words.get(1..at - 1)?, size, date))
+        })
+    })?;
+    let shown = name_after(line, &date)?;
     let (name, kind, link_target) = match kind {
-        EntryKind::SymLink => parse_symlink(name),
-        EntryKind::Dir => (name, directory_kind(name), None),
-        _ => (name, kind, None),
+        EntryKind::SymLink => parse_symlink(shown, size),
+        // As `ls -p` shows it.
+        EntryKind::Dir => {
+            let name = shown.strip_suffix(b"/").unwrap_or(shown);
+            (name, directory_kind(name), None)
+        }
+        _ => (shown, kind, None),
     };
-    let (owner, group) = owner_and_group(words.get(1..date - 1)?);
-    Some(ListedEntry {
-        name: name.to_vec(),
-        kind,
+    let (owner, group) = owner_and_group(columns);
+    let (modified, coarse_time) = date.time.resolve(now);
+    let is_timed = date.time.time.is_some() && date.time.year.is_none();
+    let entry = ListedEntry {
         size: size.filter(|_| kind != EntryKind::Other),
-        // `ls` dates lack seconds and often the year, and are in the server's time zone.
-        modified: None,
+        modified,
+        coarse_time,
         mode: Some(mode),
         owner,
         group,
         link_target,
-        unique: None,
-        may_list: None,
-        link_count: None,
+        ..ListedEntry::new(name, kind)
+    };
+    Some(ListedRow {
+        entry,
+        is_timed,
+        may_begin_with_year: is_timed && begins_with_year(shown),
     })
 }
 
-/// End offset of a date that starts at word `at`: `Nov 20 08:21`, `20 Nov 2024` or `2026-11-20 08:21`.
-fn date_end(words: &[LsColumn<'_>], at: usize) -> Option<usize> {
-    let word = |n: usize| words.get(at + n).map(|w| w.0);
-    let end = |n: usize| words.get(at + n).map(|w| w.1);
-    let (first, second) = (word(0)?, word(1)?);
-    if is_iso_date(first) && is_time(second) {
-        return end(1);
+/// The name of a row, after its date.
+fn name_after<'l>(line: &'l [u8], date: &RowDate) -> Option<&'l [u8]> {
+    // One space separates; further ones belong to the name.
+    let rest = line.get(date.end + 1..)?;
+    let padding = match date.is_padded {
+        true => rest.iter().take_while(|b| is_blank(**b)).count(),
+        false => 0,
+    };
+    Some(&rest[padding..]).filter(|name| !name.is_empty())
+}
+
+/// The size in a column; `Some(None)` if it is not shown in bytes. `None`: the column does not hold a size.
+fn size_in(word: &[u8], kind: EntryKind) -> Option<Option<u64>> {
+    if let Some(size) = grouped_number(word) {
+        return Some(Some(size));
     }
-    let third = word(2)?;
-    let day_and_month = (is_month(first) && is_day(second)) || (is_day(first) && is_month(second));
-    let is_year = third.len() == 4 && number(third).is_some();
-    (day_and_month && (is_time(third) || is_year))
-        .then(|| end(2))
-        .flatten()
+    // Devices have major and minor numbers there, and directories often nothing.
+    let is_free = kind == EntryKind::Other || (kind == EntryKind::Dir && word == b"-");
+    // `ls -h`
+    let is_rounded = word.split_last().is_some_and(|(unit, figures)| {
+        unit.is_ascii_alphabetic()
+            && figures
+                .iter()
+                .all(|b| b.is_ascii_digit() || matches!(b, b'.' | b','))
+            && figures.first().is_some_and(u8::is_ascii_digit)
+    });
+    (is_free || is_rounded).then_some(None)
 }
 
-fn is_month(word: &[u8]) -> bool {
-    const MONTHS: [&[u8]; 12] = [
-        b"jan", b"feb", b"mar", b"apr", b"may", b"jun", b"jul", b"aug", b"sep", b"oct", b"nov",
-        b"dec",
+/// A number, possibly with separators between groups of three digits: `,`, `.`, `'` or a space that does not break, in
+/// UTF-8, Latin-1 or a code page of DOS.
+pub(super) fn grouped_number(word: &[u8]) -> Option<u64> {
+    const SEPARATORS: [&[u8]; 8] = [
+        b",",
+        b".",
+        b"'",
+        b"\xc2\xa0",
+        b"\xe2\x80\xaf",
+        b"\xe2\x80\x99",
+        b"\xa0",
+        b"\xff",
     ];
-    MONTHS.iter().any(|m| m.eq_ignore_ascii_case(word))
-}
-
-fn is_day(word: &[u8]) -> bool {
-    word.len() <= 2 && number(word).is_some_and(|day| (1..=31).contains(&day))
-}
-
-fn is_time(word: &[u8]) -> bool {
-    let mut parts = word.split(|b| *b == b':');
-    let hour = parts.next().and_then(number);
-    let minute = parts.next().and_then(number);
-    hour.is_some_and(|h| h < 24) && minute.is_some_and(|m| m < 60)
-}
-
-fn is_iso_date(word: &[u8]) -> bool {
-    word.len() == 10 && word.split(|b| *b == b'-').filter_map(number).count() == 3
+    let first = word.iter().take_while(|b| b.is_ascii_digit()).count();
+    let (digits, mut rest) = word.split_at(first);
+    if rest.is_empty() {
+        return number(digits);
+    }
+    let separator = SEPARATORS.into_iter().find(|s| rest.starts_with(s))?;
+    let mut digits = digits.to_vec();
+    if digits.is_empty() || digits.len() > 3 {
+        return None;
+    }
+    while !rest.is_empty() {
+        let group = rest.strip_prefix(separator)?;
+        let (three, behind) = group.split_at_checked(3)?;
+        digits.extend_from_slice(three);
+        rest = behind;
+    }
+    number(&digits)
 }
 
 /// Owner and group from the columns between mode and size: `[links] [owner] [group]`.
-fn owner_and_group(columns: &[LsColumn<'_>]) -> (Option<String>, Option<String>) {
+fn owner_and_group(columns: &[RowWord<'_>]) -> (Option<String>, Option<String>) {
     let names = match columns.split_first() {
         Some((links, names)) if number(links.0).is_some() => names,
         _ => columns,
@@ -216,73 +252,18 @@ fn owner_and_group(columns: &[LsColumn<'_>]) -> (Option<String>, Option<String>)
     (text(0), text(1))
 }
 
-/// Splits `name -> target` into name, kind and target.
-fn parse_symlink(shown: &[u8]) -> (&[u8], EntryKind, Option<Vec<u8>>) {
-    // The first arrow separates name and target; a name with an arrow is ambiguous.
-    let arrow = shown.windows(4).position(|four| four == b" -> ");
-    match arrow.filter(|at| *at > 0) {
-        Some(at) => (
-            &shown[..at],
-            EntryKind::SymLink,
-            Some(shown[at + 4..].to_vec()),
-        ),
+/// Splits `name -> target` into name, kind and target. The size of a link is the length of its target.
+fn parse_symlink(shown: &[u8], size: Option<u64>) -> (&[u8], EntryKind, Option<Vec<u8>>) {
+    const ARROW: &[u8] = b" -> ";
+    let arrows = || {
+        let all = shown.windows(ARROW.len()).enumerate();
+        all.filter(|(at, four)| *at > 0 && *four == ARROW)
+            .map(|(at, _)| (&shown[..at], &shown[at + ARROW.len()..]))
+    };
+    // Without a target of that length, the first arrow is taken: names with one are rarer than targets.
+    let fits = |(_, target): &(&[u8], &[u8])| size == Some(target.len() as u64);
+    match arrows().find(fits).or_else(|| arrows().next()) {
+        Some((name, target)) => (name, EntryKind::SymLink, Some(target.to_vec())),
         None => (shown, EntryKind::SymLink, None),
     }
-}
-
-/// Parses `11-20-26  08:21AM       <DIR>          name` and `11-20-2026  08:21AM  3000000 name`.
-fn parse_dos(line: &[u8]) -> Option<ListedEntry> {
-    let words = words(line);
-    let [(date, _), (time, _), (what, end), ..] = *words.as_slice() else {
-        return None;
-    };
-    let is_date =
-        matches!(date.len(), 8 | 10) && date.split(|b| *b == b'-').filter_map(number).count() == 3;
-    let clock = time
-        .strip_suffix(b"AM")
-        .or_else(|| time.strip_suffix(b"PM"))
-        .unwrap_or(time);
-    if !is_date || !is_time(clock) {
-        return None;
-    }
-    let is_dir = what == b"<DIR>";
-    let size = number(what);
-    if !is_dir && size.is_none() {
-        return None;
-    }
-    // Only the separator is skipped: one space, and after `<DIR>` up to nine more that fill the size
-    // column. Further spaces belong to the name.
-    let after = line.get(end + 1..)?;
-    let padding = match is_dir {
-        true => after.iter().take(9).take_while(|b| **b == b' ').count(),
-        false => 0,
-    };
-    let name = &after[padding..];
-    if name.is_empty() {
-        return None;
-    }
-    Some(ListedEntry {
-        name: name.to_vec(),
-        kind: if is_dir {
-            directory_kind(name)
-        } else {
-            EntryKind::File
-        },
-        size,
-        modified: None,
-        mode: None,
-        owner: None,
-        group: None,
-        link_target: None,
-        unique: None,
-        may_list: None,
-        link_count: None,
-    })
-}
-
-fn number(word: &[u8]) -> Option<u64> {
-    if word.is_empty() || !word.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    str::from_utf8(word).ok()?.parse().ok()
 }

@@ -29,7 +29,8 @@ pub fn format_mlsx(entry: &DirectoryEntry, facts: FactSet, entries_in_dir: Optio
 }
 
 /// Parses one MLSx line. Trailing CRs and one leading space are accepted, and the case of fact names is
-/// ignored. Returns `None` for lines without facts or name. An entry without `Type` is a file.
+/// ignored. Returns `None` for lines without facts or name, and for entries of unknown kind: those of a `Type` that no
+/// standard and no operating system has, and those without `Type` whose permissions do not show it.
 pub fn parse_mlsx(line: &[u8]) -> Option<ListedEntry> {
     let line = without_ending(line);
     // MLST sends the facts inside a reply, after one space (RFC 3659 §7.2).
@@ -38,14 +39,35 @@ pub fn parse_mlsx(line: &[u8]) -> Option<ListedEntry> {
     if name.is_empty() || !facts.contains(&b'=') {
         return None;
     }
-    let mut entry = ListedEntry::new(name, EntryKind::File);
+    let text = String::from_utf8_lossy(facts);
+    let facts_of_line = || text.split(';').filter_map(|fact| fact.split_once('='));
+    let value_of = |wanted: &str| {
+        let mut all = facts_of_line();
+        let found = all.find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+        found.map(|(_, value)| value)
+    };
+    let kind = match value_of("type") {
+        Some(word) => parse_type(word)?,
+        // Some servers have a fact of its own for the size of directories.
+        None if value_of("sizd").is_some() => EntryKind::Dir,
+        None => kind_of_permissions(value_of("perm")?)?,
+    };
+    let mut entry = ListedEntry::new(name, kind);
     entry.link_target = link_target(facts);
-    for fact in String::from_utf8_lossy(facts).split(';') {
-        if let Some((name, value)) = fact.split_once('=') {
-            apply_fact(&mut entry, &name.to_ascii_lowercase(), value);
-        }
+    for (name, value) in facts_of_line() {
+        apply_fact(&mut entry, &name.to_ascii_lowercase(), value);
     }
     Some(entry)
+}
+
+/// The kind of an entry by its permissions (RFC 3659 §7.5.5): some are those of directories alone, others those of files.
+fn kind_of_permissions(perm: &str) -> Option<EntryKind> {
+    let has = |letters: &[char]| perm.to_ascii_lowercase().contains(letters);
+    match (has(&['c', 'e', 'l', 'm', 'p']), has(&['a', 'r', 'w'])) {
+        (true, false) => Some(EntryKind::Dir),
+        (false, true) => Some(EntryKind::File),
+        _ => None,
+    }
 }
 
 fn fact_value(
@@ -103,9 +125,9 @@ fn type_word(kind: EntryKind) -> &'static str {
     }
 }
 
-fn parse_type(word: &str) -> EntryKind {
+fn parse_type(word: &str) -> Option<EntryKind> {
     let word = word.to_ascii_lowercase();
-    match word.as_str() {
+    Some(match word.as_str() {
         "file" => EntryKind::File,
         "dir" => EntryKind::Dir,
         "cdir" => EntryKind::CurrentDir,
@@ -114,8 +136,9 @@ fn parse_type(word: &str) -> EntryKind {
         _ if word.starts_with("os.unix=slink") || word.starts_with("os.unix=symlink") => {
             EntryKind::SymLink
         }
-        _ => EntryKind::Other,
-    }
+        _ if word.contains('=') => EntryKind::Other,
+        _ => return None,
+    })
 }
 
 /// Value of the `Perm` fact (RFC 3659 §7.5.5), with letters in the order of the globus server.
@@ -174,7 +197,6 @@ fn apply_fact(entry: &mut ListedEntry, fact: &str, value: &str) {
     // `FromStr` alone would accept a leading `+`.
     let digits = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
     match fact {
-        "type" => entry.kind = parse_type(value),
         "size" if digits => entry.size = value.parse().ok(),
         "modify" => entry.modified = Timestamp::parse(value),
         // Servers write the mode with or without a leading zero, always octal.

@@ -1,12 +1,20 @@
 //! Directory entries and their forms in listings: MLSx facts (RFC 3659 §7) and `ls -l` lines.
 
+mod coarse_time;
+mod dos;
+mod eplf;
 mod facts;
 mod ls;
 mod mlsx;
+mod months;
+mod reader;
+mod row_date;
 
+pub use coarse_time::CoarseTime;
 pub use facts::{Fact, FactSet};
 pub use ls::{format_ls, parse_ls};
 pub use mlsx::{format_mlsx, parse_mlsx};
+pub use reader::{ListingFormat, ListingReader};
 
 use crate::timestamp::Timestamp;
 
@@ -80,8 +88,10 @@ pub struct ListedEntry {
     pub kind: EntryKind,
     /// Size, bytes, if listed.
     pub size: Option<u64>,
-    /// Modification time, if listed. `None` for LIST, whose times are too coarse.
+    /// Modification time, if listed to the second and in UTC.
     pub modified: Option<Timestamp>,
+    /// Modification time as far as LIST shows it, if `modified` is unknown.
+    pub coarse_time: Option<CoarseTime>,
     /// Permission bits, if listed.
     pub mode: Option<u32>,
     /// Owner, if listed.
@@ -106,6 +116,7 @@ impl ListedEntry {
             kind,
             size: None,
             modified: None,
+            coarse_time: None,
             mode: None,
             owner: None,
             group: None,

@@ -127,7 +127,7 @@ proptest! {
         let link = entry.link_target.as_ref();
         prop_assume!((entry.kind != EntryKind::SymLink && link.is_none()) || !arrow(&entry.name));
         let line = format_ls(&entry, Timestamp(now));
-        let back = parse_ls(&line);
+        let back = parse_ls(&line, Timestamp(now));
         let back = back.as_ref();
         prop_assert_eq!(back.map(|b| &b.name), Some(&entry.name));
         let (kind, size, mode) = match link {
@@ -175,7 +175,7 @@ proptest! {
 
     #[test]
     fn arbitrary_lines_never_panic(line in listing_like()) {
-        for entry in [parse_ls(&line), parse_mlsx(&line)].into_iter().flatten() {
+        for entry in [parse_ls(&line, Timestamp(0)), parse_mlsx(&line)].into_iter().flatten() {
             prop_assert!(!entry.name.is_empty());
         }
     }

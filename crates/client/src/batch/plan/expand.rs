@@ -10,7 +10,7 @@ use crate::location::Location;
 use crate::retry::RetryBudget;
 use crate::storage::collected::CollectedEntries;
 use crate::storage::contract::Storage;
-use crate::tree::{check_name, join_path};
+use crate::tree::{DANGLING_LINK, NO_REGULAR_FILE, join_path};
 use crate::{CopyFailure, Exit};
 
 /// A source that exists.
@@ -19,6 +19,25 @@ pub(crate) struct FoundSource {
     pub(super) location: Location,
     pub(super) is_directory: bool,
     pub(super) facts: SourceFacts,
+}
+
+/// The files and directories that a source argument stands for.
+#[derive(Debug, Default)]
+pub(super) struct ExpandedSource {
+    pub(super) found: Vec<FoundSource>,
+    /// Further matches that cannot be copied, with the reason.
+    pub(super) skipped: Vec<(Location, &'static str)>,
+    /// Entries, and the rest of a directory, that could not be examined.
+    pub(super) failed: Vec<(Location, CopyFailure)>,
+}
+
+impl From<FoundSource> for ExpandedSource {
+    fn from(found: FoundSource) -> Self {
+        Self {
+            found: vec![found],
+            ..Self::default()
+        }
+    }
 }
 
 /// Whether an entry is a directory, under any of the types that a listing uses (RFC 3659 section
@@ -30,20 +49,21 @@ pub(crate) fn is_directory(entry: &ListedEntry) -> bool {
     )
 }
 
-/// Files and directories that a source argument stands for. At least one.
+/// Files and directories that a source argument stands for. At least one is found.
 pub(super) async fn expand_source(
     ctx: &BatchContext,
     source: &Location,
-) -> Result<Vec<FoundSource>, CopyFailure> {
+) -> Result<ExpandedSource, CopyFailure> {
     if *source == Location::StandardStreams {
-        return Ok(vec![FoundSource {
+        let found = FoundSource {
             location: Location::StandardStreams,
             is_directory: false,
             facts: SourceFacts::default(),
-        }]);
+        };
+        return Ok(found.into());
     }
     let Some(pattern) = NamePattern::of(source)? else {
-        return Ok(vec![examine_source(ctx, source).await?]);
+        return Ok(examine_source(ctx, source).await?.into());
     };
     let id = source.storage_id();
     let mut retries = RetryBudget::new(ctx.options.retries, ctx.seed);
@@ -85,19 +105,19 @@ fn found_source(at: &Location, entry: &ListedEntry) -> Result<FoundSource, CopyF
 
 /// Expands a pattern. The shell has already expanded patterns of local paths; this is for remote
 /// paths and for callers without a shell. A file whose name equals the pattern takes precedence. A name without wildcards
-/// in braces must exist.
+/// in braces must exist. What is known of a directory is used, also if there may be more in it.
 async fn expand_pattern(
     storage: &mut dyn Storage,
     source: &Location,
     pattern: &NamePattern,
-) -> Result<Vec<FoundSource>, CopyFailure> {
+) -> Result<ExpandedSource, CopyFailure> {
     // Only where a lookup costs no round trip: a file may be named like the pattern.
     let path = trim_trailing_slashes(source.path());
     if storage.capabilities().rtt.is_zero()
         && let Ok(entry) = storage.stat(path).await
         && let Ok(found) = found_source(source, &entry)
     {
-        return Ok(vec![found]);
+        return Ok(found.into());
     }
     let start = path.iter().rposition(|b| *b == b'/').map_or(0, |i| i + 1);
     let parent = &path[..start];
@@ -106,43 +126,61 @@ async fn expand_pattern(
         parent => trim_trailing_slashes(parent),
     };
     let listed = CollectedEntries::of(storage, directory, SymlinkCheckScope::Directories).await?;
-    let (mut entries, incomplete) = listed.into_parts();
-    if let Some(failure) = incomplete {
-        return Err(failure);
-    }
-    // Checked before any use, because names in a server's listing are untrusted.
-    entries.retain(|e| e.kind != EntryKind::Other && check_name(&e.name).is_ok());
+    let (mut entries, mut incomplete) = listed.into_usable_parts();
     let is_named = pattern.select(&mut entries);
-    // Links that are named or matched are followed, as a shell's arguments are.
-    for entry in entries.iter_mut().filter(|e| e.kind == EntryKind::SymLink) {
-        let name = std::mem::take(&mut entry.name);
-        match storage.stat(&join_path(parent, &name)).await {
-            Ok(target_entry) => {
-                *entry = ListedEntry {
-                    name,
-                    ..target_entry
-                }
-            }
-            Err(failure) if failure.transient => return Err(failure),
-            Err(_) => {}
-        }
+    // The exact name is all that is asked for.
+    if is_named {
+        incomplete = None;
     }
-    entries.retain(|e| matches!(e.kind, EntryKind::File | EntryKind::Dir));
+    let mut expanded = ExpandedSource::default();
+    // Servers list in any order; the order of the copies should not depend on it.
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    for entry in &entries {
+        let location = source.with_path(join_path(parent, &entry.name));
+        add_match(storage, (location, entry), &mut expanded).await?;
+    }
     if !is_named && let Some(name) = pattern.missing_name(&entries) {
         let name = source.with_path(join_path(parent, name));
         let message = format!("{}: no such file or directory", name.display());
-        return Err(CopyFailure::new(Exit::NotFound, message));
+        let missing = CopyFailure::new(Exit::NotFound, message);
+        return Err(incomplete.unwrap_or(missing));
     }
-    if entries.is_empty() {
+    if expanded.found.is_empty() && expanded.failed.is_empty() {
         let message = format!("{}: nothing matches", source.display());
-        return Err(CopyFailure::new(Exit::NotFound, message));
+        let nothing = CopyFailure::new(Exit::NotFound, message);
+        return Err(incomplete.unwrap_or(nothing));
     }
-    // Servers list in any order; the order of the copies should not depend on it.
-    entries.sort_by(|a, b| a.name.cmp(&b.name));
-    let found = entries.iter().map(|entry| FoundSource {
-        location: source.with_path(join_path(parent, &entry.name)),
-        is_directory: is_directory(entry),
-        facts: SourceFacts::from_entry(entry),
-    });
-    Ok(found.collect())
+    let incomplete = incomplete.map(|failure| (source.clone(), failure));
+    expanded.failed.extend(incomplete);
+    Ok(expanded)
+}
+
+/// Adds an entry that is named or matched. Links are followed, as a shell's arguments are.
+async fn add_match(
+    storage: &mut dyn Storage,
+    (location, entry): (Location, &ListedEntry),
+    expanded: &mut ExpandedSource,
+) -> Result<(), CopyFailure> {
+    let target = match entry.kind {
+        EntryKind::SymLink => match storage.stat(location.path()).await {
+            Ok(target) => target,
+            Err(failure) if failure.transient => return Err(failure),
+            Err(failure) if failure.exit == Exit::NotFound => entry.clone(),
+            Err(failure) => {
+                expanded.failed.push((location, failure));
+                return Ok(());
+            }
+        },
+        _ => entry.clone(),
+    };
+    match target.kind {
+        EntryKind::SymLink => expanded.skipped.push((location, DANGLING_LINK)),
+        EntryKind::Other => expanded.skipped.push((location, NO_REGULAR_FILE)),
+        _ => expanded.found.push(FoundSource {
+            location,
+            is_directory: is_directory(&target),
+            facts: SourceFacts::from_entry(&target),
+        }),
+    }
+    Ok(())
 }

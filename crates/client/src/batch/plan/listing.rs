@@ -22,7 +22,6 @@ use crate::batch::totals::BatchTotals;
 use crate::location::{Location, StorageId};
 use crate::partial::is_unfinished;
 use crate::retry::RetryBudget;
-use crate::session::display_path;
 use crate::tree::{TreeEntry, TreeVisitor, TreeWalk, check_sendable, join_path};
 use crate::{CopyEvent, CopyFailure, Exit, SymlinkPolicy};
 
@@ -275,13 +274,8 @@ pub(crate) async fn list_source(
         return Err(failure);
     }
     let missing = visitor.selected.lock();
-    for path in missing.unwrap_or_else(PoisonError::into_inner).missing() {
-        let message = format!("{}: no such file in the source", display_path(&path));
-        filler.fail(
-            &top,
-            (b"", &path),
-            CopyFailure::new(Exit::NotFound, message),
-        );
+    for (path, failure) in missing.unwrap_or_else(PoisonError::into_inner).missing() {
+        filler.fail(&top, (b"", &path), failure);
     }
     Ok(())
 }
@@ -368,7 +362,7 @@ impl TreeVisitor for TreeFiller {
 /// retried.
 ///
 /// # Errors
-/// The top cannot be listed, or the storage is lost after all retries; the visitor's failure.
+/// The storage is lost after all retries; the visitor's failure.
 pub(crate) async fn walk_tree(
     ctx: &Arc<BatchContext>,
     (top, links): (&Location, SymlinkPolicy),

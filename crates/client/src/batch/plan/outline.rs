@@ -51,14 +51,19 @@ impl PlanOutline {
             skipped: Vec::new(),
             failed: Vec::new(),
         };
+        // A pattern may stand for more than what was found.
+        let mut may_be_many = sources.len() > 1;
         // Concurrently, because sources and destination are usually on different machines.
         let examine_sources = async {
             for source in sources {
                 match expand_source(ctx, source).await {
                     Ok(expanded) => {
-                        for found in expanded {
+                        may_be_many |= !expanded.failed.is_empty();
+                        for found in expanded.found {
                             outline.add_source(found, source);
                         }
+                        outline.skipped.extend(expanded.skipped);
+                        outline.failed.extend(expanded.failed);
                     }
                     Err(failure) => outline.failed.push((source.clone(), failure)),
                 }
@@ -73,7 +78,7 @@ impl PlanOutline {
         };
         // A failing destination ends the search for sources.
         let (destination, ()) = tokio::try_join!(find_destination, examine_sources)?;
-        if sources.len() > 1 || outline.found.len() > 1 {
+        if may_be_many || outline.found.len() > 1 {
             require_directory(&destination)?;
         }
         outline.destination = destination;

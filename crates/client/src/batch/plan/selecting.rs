@@ -6,8 +6,9 @@ use std::hash::{BuildHasher, RandomState};
 
 use super::paths::parents;
 use crate::answers::SourceFacts;
+use crate::session::display_path;
 use crate::tree::{TreeEntry, join_path};
-use crate::{CopyOptions, Selection};
+use crate::{CopyFailure, CopyOptions, Exit, Selection};
 
 /// Decides about the entries of one tree.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub(crate) struct SelectedEntries {
     /// `--files-from`: the listed paths, and whether each was found.
     listed: Option<HashMap<Vec<u8>, bool>>,
     selects_all: bool,
+    /// A directory may have more entries than were listed.
+    is_incomplete: bool,
     /// Hashes of the directories that were admitted.
     directories: HashSet<u64>,
     /// Facts of other directories, by their hashes.
@@ -32,6 +35,7 @@ impl SelectedEntries {
             selects_all: options.selection.selects_all() && listed.is_none(),
             selection: options.selection.clone(),
             listed,
+            is_incomplete: false,
             directories: HashSet::new(),
             others: HashMap::new(),
             hasher: RandomState::new(),
@@ -45,6 +49,7 @@ impl SelectedEntries {
         name: &[u8],
         entry: &TreeEntry,
     ) -> Option<Vec<(Vec<u8>, SourceFacts)>> {
+        self.is_incomplete |= matches!(entry, TreeEntry::Unlisted(_));
         if self.selects_all {
             return Some(Vec::new());
         }
@@ -89,13 +94,26 @@ impl SelectedEntries {
         parents(path).any(|parent| listed.contains_key(parent))
     }
 
-    /// Paths of `--files-from` that were not found, in order.
-    pub(crate) fn missing(&self) -> Vec<Vec<u8>> {
+    /// Paths of `--files-from` that were not found, in order, each with its failure.
+    pub(crate) fn missing(&self) -> Vec<(Vec<u8>, CopyFailure)> {
         let listed = self.listed.iter().flatten();
         let missing = listed.filter(|(_, is_found)| !**is_found);
         let mut missing: Vec<_> = missing.map(|(path, _)| path.clone()).collect();
         missing.sort();
-        missing
+        let (exit, reason) = match self.is_incomplete {
+            true => (
+                Exit::Protocol,
+                "not among what could be listed of the source",
+            ),
+            false => (Exit::NotFound, "no such file in the source"),
+        };
+        let failure =
+            |path: &[u8]| CopyFailure::new(exit, format!("{}: {reason}", display_path(path)));
+        let with_failures = missing.into_iter().map(|path| {
+            let failure = failure(&path);
+            (path, failure)
+        });
+        with_failures.collect()
     }
 }
 
@@ -138,6 +156,16 @@ mod tests {
         let needed = Some(vec![(b"d".to_vec(), SourceFacts::default())]);
         assert_eq!(selected.admit(b"d", b"x", &file), needed);
         assert_eq!(selected.admit(b"", b"other", &file), None);
-        assert_eq!(selected.missing(), [b"none"]);
+        let missing = selected.missing();
+        let [(path, failure)] = missing.as_slice() else {
+            panic!("{missing:?}");
+        };
+        assert_eq!(
+            (path.as_slice(), failure.exit),
+            (&b"none"[..], Exit::NotFound)
+        );
+        let unlisted = CopyFailure::new(Exit::Protocol, "not known to be complete");
+        selected.admit(b"", b"", &TreeEntry::Unlisted(unlisted));
+        assert_eq!(selected.missing()[0].1.exit, Exit::Protocol);
     }
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::index::{DestinationIndex, EntryThere};
+use crate::CopyFailure;
 use crate::answers::SourceFacts;
 use crate::batch::plan::{
     CopyPlan, HardLinkNames, NewEntry, PlanFiller, PlanTop, PlannedFile, SelectedEntries,
@@ -11,9 +12,7 @@ use crate::batch::plan::{
 };
 use crate::batch::{BatchContext, preserve};
 use crate::partial::is_unfinished;
-use crate::session::display_path;
 use crate::tree::{TreeEntry, TreeVisitor, join_path};
-use crate::{CopyFailure, Exit};
 
 /// Adds the entries of the source that the destination lacks, or has otherwise, to a plan.
 pub(super) struct Comparison {
@@ -137,9 +136,8 @@ impl Comparison {
     /// Reports the paths of `--files-from` that the source does not have.
     pub(super) fn report_missing(&self) {
         let selected = self.selected.lock();
-        for path in selected.unwrap_or_else(PoisonError::into_inner).missing() {
-            let message = format!("{}: no such file in the source", display_path(&path));
-            self.fail(b"", &path, CopyFailure::new(Exit::NotFound, message));
+        for (path, failure) in selected.unwrap_or_else(PoisonError::into_inner).missing() {
+            self.fail(b"", &path, failure);
         }
     }
 

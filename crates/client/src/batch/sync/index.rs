@@ -10,7 +10,7 @@ use proto::timestamp::Timestamp;
 
 use crate::answers::SourceFacts;
 use crate::batch::lock;
-use crate::batch::plan::{CopyPlan, NewEntry, PlanTop, parents};
+use crate::batch::plan::{CopyPlan, NewEntry, PlanTop, join_location, parents};
 use crate::location::Location;
 use crate::partial::is_unfinished;
 use crate::tree::{TreeEntry, TreeVisitor, join_path};
@@ -117,6 +117,8 @@ pub(super) struct DestinationIndex {
     unfinished: Mutex<HashSet<u64>>,
     /// Hashes of paths below which everything is kept.
     kept_trees: Mutex<HashSet<u64>>,
+    /// Paths whose entries are not all known, with the reasons.
+    unlisted: Mutex<Vec<(Vec<u8>, CopyFailure)>>,
 }
 
 impl DestinationIndex {
@@ -131,7 +133,18 @@ impl DestinationIndex {
             keeps_paths,
             unfinished: Mutex::default(),
             kept_trees: Mutex::default(),
+            unlisted: Mutex::default(),
         }
+    }
+
+    /// The places whose entries are not all known, with the reasons. They are taken.
+    pub(super) fn take_unlisted(&self) -> Vec<(Location, CopyFailure)> {
+        let unlisted = std::mem::take(&mut *lock(&self.unlisted)).into_iter();
+        let located = unlisted.map(|(path, failure)| {
+            let at = join_location(&self.top.destination, &path);
+            (at, failure)
+        });
+        located.collect()
     }
 
     /// The source has this relative path, and nobody knows what is below it.
@@ -214,8 +227,16 @@ impl TreeVisitor for DestinationIndex {
                 EntryThere::Link(self.hash_of_link(&target)),
                 NewEntry::Link(target),
             ),
-            // Nothing is known of them, so nothing is done with them.
-            TreeEntry::Skipped(_) | TreeEntry::Failed(_) | TreeEntry::Unlisted(_) => return Ok(()),
+            // Nothing is known of it, so nothing is done with it.
+            TreeEntry::Skipped(_) => return Ok(()),
+            TreeEntry::Failed(failure) | TreeEntry::Unlisted(failure) => {
+                // Nothing at all is known of the destination.
+                if path.is_empty() && self.lock().entries.is_empty() {
+                    return Err(failure);
+                }
+                lock(&self.unlisted).push((path, failure));
+                return Ok(());
+            }
         };
         let hash = self.hasher.hash_one(&path);
         self.lock().entries.push(PackedEntry::new(hash, there));

@@ -98,6 +98,15 @@ async fn compare_and_copy(
         let visitor = Arc::clone(&there) as Arc<dyn TreeVisitor>;
         walk_tree(ctx, (to, links), visitor).await?;
     }
+    let unlisted = there.take_unlisted();
+    let destination_is_whole = unlisted.is_empty();
+    for (at, failure) in unlisted {
+        match options.delete {
+            true => filler.report(at.display(), failure),
+            // Its files are copied, whatever is there.
+            false => ctx.warn(failure.message),
+        }
+    }
     let keeps_times =
         options.copy.preserve.times != PreservedTimes::None && keeps_times(ctx, to).await?;
     let comparison = Comparison::new(ctx, &filler, &there, plan.add_top(from, to));
@@ -121,6 +130,7 @@ async fn compare_and_copy(
     let guard = match (comparison.source_is_whole(), comparison.has_files()) {
         (false, _) => Some("a part of the source could not be listed"),
         (_, false) => Some("the source has no files; if that is right, use rm -r"),
+        _ if !destination_is_whole => Some("a part of it could not be listed"),
         _ if lock(totals).has_failures() => Some("some files could not be copied"),
         _ => None,
     };

@@ -5,91 +5,85 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use data::store::Sink;
-use proto::listing::{EntryKind, ListedEntry};
+use proto::listing::{ListedEntry, ListingReader};
 use tokio::sync::mpsc;
 
 use super::inflate::InflatedText;
-use crate::incomplete_listing::IncompleteListing;
-
-/// Parses one line; `None` if the line names no entry.
-pub(super) type ListingLineParser = fn(&[u8]) -> Option<ListedEntry>;
 
 /// Longest line, bytes. A name of 4096 bytes (PATH_MAX) and many facts fit.
 const MAX_LINE: usize = 64 << 10;
-/// Most bytes of a line that is shown.
-const MAX_SHOWN: usize = 200;
 /// Entries passed on at a time.
 const BATCH_ENTRIES: usize = 512;
 
 /// Limits of a listing. A caller that keeps the entries needs about 300 bytes for each.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ListingLimits {
+pub(in crate::session) struct ListingLimits {
     /// Bytes of text.
     pub(super) bytes: u64,
     /// Lines of text.
-    pub(super) lines: usize,
+    pub(super) lines: u64,
 }
 
 /// Sink for the text of a listing. It passes the entries on, without `.` and `..`. A slow receiver
 /// of entries slows the sender down; a closed receiver ends the transfer.
 #[derive(Debug)]
 pub(super) struct EntrySink {
-    parse: ListingLineParser,
     limits: ListingLimits,
     entries: mpsc::Sender<Vec<ListedEntry>>,
     state: Mutex<EntrySinkState>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct EntrySinkState {
     offset: u64,
     text_bytes: u64,
     /// The line that is not complete yet.
     line: Vec<u8>,
     batch: Vec<ListedEntry>,
-    counts: ListingLineCounts,
-    /// The beginning of the first line that is not understood.
-    first_unrecognized: Vec<u8>,
+    reader: ListingReader,
     excess: Option<String>,
     /// Reads a compressed text.
     inflated: Option<InflatedText>,
 }
 
-/// Counts of the lines of a listing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct ListingLineCounts {
-    /// Lines that are not empty.
-    pub(super) lines: usize,
-    /// Lines that are entries.
-    pub(super) entries: usize,
-    /// Lines that are neither entries nor `total` lines.
-    pub(super) unrecognized: usize,
+/// The text of a listing that has arrived.
+pub(super) struct ListingText {
+    /// The entries that were not passed on yet.
+    pub(super) rest: Vec<ListedEntry>,
+    /// Its lines as they were read.
+    pub(super) reader: ListingReader,
+    /// Its last line has no end.
+    pub(super) is_cut: bool,
 }
 
 impl EntrySink {
     /// Passes entries on to `entries`.
     pub(super) fn new(
-        parse: ListingLineParser,
+        reader: ListingReader,
         limits: ListingLimits,
         entries: mpsc::Sender<Vec<ListedEntry>>,
         is_deflated: bool,
     ) -> Self {
         let state = EntrySinkState {
+            offset: 0,
+            text_bytes: 0,
+            line: Vec::new(),
+            batch: Vec::new(),
+            reader,
+            excess: None,
             inflated: is_deflated.then(InflatedText::new),
-            ..EntrySinkState::default()
         };
         Self {
-            parse,
             limits,
             entries,
             state: Mutex::new(state),
         }
     }
 
-    /// Call after the end of the text. Returns the entries that were not passed on yet, and the
-    /// counts. `None`: the end of a compressed text is missing.
-    pub(super) fn finish(&self) -> Option<(Vec<ListedEntry>, ListingLineCounts)> {
+    /// Call after the end of the text. `None`: the end of a compressed text is missing.
+    pub(super) fn finish(&self) -> Option<ListingText> {
         let mut state = self.state();
+        let state = &mut *state;
         if state
             .inflated
             .as_ref()
@@ -98,8 +92,13 @@ impl EntrySink {
             return None;
         }
         let last = std::mem::take(&mut state.line);
-        self.take_line(&mut state, &last);
-        Some((std::mem::take(&mut state.batch), state.counts))
+        state.reader.read(&last, &mut state.batch);
+        state.reader.finish();
+        Some(ListingText {
+            rest: std::mem::take(&mut state.batch),
+            reader: state.reader.clone(),
+            is_cut: !last.is_empty(),
+        })
     }
 
     /// Reads a part of the text.
@@ -110,16 +109,6 @@ impl EntrySink {
             return Err(record_excess(state, format!("more than {bytes} bytes")));
         }
         self.parse_bytes(state, text)
-    }
-
-    /// Why the text may lack entries.
-    pub(super) fn incomplete(&self) -> Option<IncompleteListing> {
-        let state = self.state();
-        let count = state.counts.unrecognized as u64;
-        (count > 0).then(|| IncompleteListing::NotUnderstood {
-            count,
-            first: state.first_unrecognized.clone(),
-        })
     }
 
     /// The limit that was exceeded, in words.
@@ -141,14 +130,14 @@ impl EntrySink {
                 continue;
             }
             if state.line.is_empty() {
-                self.take_line(state, piece);
+                state.reader.read(piece, &mut state.batch);
             } else {
-                let mut line = std::mem::take(&mut state.line);
-                line.extend_from_slice(piece);
-                self.take_line(state, &line);
+                state.line.extend_from_slice(piece);
+                state.reader.read(&state.line, &mut state.batch);
+                state.line.clear();
             }
             // Lines, not entries: a listing of unparsable lines is bounded, too.
-            if state.counts.lines > self.limits.lines {
+            if state.reader.lines() > self.limits.lines {
                 let lines = self.limits.lines;
                 return Err(record_excess(state, format!("more than {lines} entries")));
             }
@@ -161,29 +150,6 @@ impl EntrySink {
             }
         }
         Ok(())
-    }
-
-    fn take_line(&self, state: &mut EntrySinkState, line: &[u8]) {
-        let line = trim_line_ending(line);
-        if line.is_empty() {
-            return;
-        }
-        state.counts.lines += 1;
-        match (self.parse)(line) {
-            // ls(1) prints a `total` line first.
-            None if line.starts_with(b"total ") => {}
-            None => {
-                if state.counts.unrecognized == 0 {
-                    state.first_unrecognized = line[..line.len().min(MAX_SHOWN)].to_vec();
-                }
-                state.counts.unrecognized += 1;
-            }
-            Some(entry) if is_dot_entry(&entry) => {}
-            Some(entry) => {
-                state.counts.entries += 1;
-                state.batch.push(entry);
-            }
-        }
     }
 
     fn state(&self) -> MutexGuard<'_, EntrySinkState> {
@@ -227,21 +193,10 @@ fn record_excess(state: &mut EntrySinkState, limit: String) -> io::Error {
     io::ErrorKind::FileTooLarge.into()
 }
 
-/// Removes the line ending: CR LF, LF, or CR CR LF (globus in TYPE A).
-fn trim_line_ending(line: &[u8]) -> &[u8] {
-    let end = line.iter().rposition(|b| !matches!(b, b'\r' | b'\n'));
-    &line[..end.map_or(0, |at| at + 1)]
-}
-
-fn is_dot_entry(entry: &ListedEntry) -> bool {
-    matches!(entry.kind, EntryKind::CurrentDir | EntryKind::ParentDir)
-        || entry.name == b"."
-        || entry.name == b".."
-}
-
 #[cfg(test)]
 mod tests {
-    use proto::listing::parse_mlsx;
+    use proto::listing::ListingFormat;
+    use proto::timestamp::Timestamp;
 
     use super::*;
 
@@ -252,12 +207,14 @@ mod tests {
 
     fn sink(limits: ListingLimits) -> (EntrySink, mpsc::Receiver<Vec<ListedEntry>>) {
         let (sender, receiver) = mpsc::channel(1);
-        (EntrySink::new(parse_mlsx, limits, sender, false), receiver)
+        let reader = ListingReader::new(ListingFormat::Facts, Timestamp(0));
+        (EntrySink::new(reader, limits, sender, false), receiver)
     }
 
     #[test]
     fn lines_are_parsed_across_chunk_and_line_ending_variants() {
-        let text = b"type=cdir; .\r\ntype=file; a\r\ntotal 3\n\r\ntype=dir; b c\r\r\nnonsense\ntype=file; \xffd";
+        let text =
+            b"type=cdir; .\r\ntype=file; a\r\n\r\ntype=dir; b c\r\r\nnonsense\ntype=file; \xffd";
         for size in [1, 2, 7, text.len()] {
             let (sink, _entries) = sink(NO_LIMITS);
             let mut offset = 0;
@@ -265,13 +222,13 @@ mod tests {
                 sink.write_at(offset, piece).unwrap();
                 offset += piece.len() as u64;
             }
-            let (entries, counts) = sink.finish().unwrap();
-            let names: Vec<&[u8]> = entries.iter().map(|e| e.name.as_slice()).collect();
+            let text = sink.finish().unwrap();
+            let names: Vec<&[u8]> = text.rest.iter().map(|e| e.name.as_slice()).collect();
             assert_eq!(names, [&b"a"[..], b"b c", b"\xffd"]);
-            assert_eq!(
-                (counts.lines, counts.entries, counts.unrecognized),
-                (6, 3, 1)
-            );
+            let reader = text.reader;
+            assert_eq!((reader.lines(), reader.entries()), (5, 3));
+            assert_eq!(reader.not_understood(), (1, &b"nonsense"[..]));
+            assert!(text.is_cut);
         }
     }
 
@@ -315,7 +272,7 @@ mod tests {
             for n in 0..1000 {
                 sink.write_at(n * lines.len() as u64, &lines).unwrap();
             }
-            sink.finish().unwrap().0.len()
+            sink.finish().unwrap().rest.len()
         });
         let mut taken = 0;
         while let Some(batch) = entries.blocking_recv() {

@@ -1,54 +1,163 @@
-//! Directory listings over the data connection.
+//! Directory listings over the data connection, by one command after the other until one is known to show everything.
+//!
+//! MLSD comes first, then `LIST -a` and LIST, then NLST with a question about each name. A server may refuse any of them,
+//! send lines that are not understood, or say that it left entries out. What one command showed is kept and not visited
+//! again when the next one shows it.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::time::Duration;
 
-use data::job::{TransferControl, TransferSettings};
-use data::options::{IoMethod, TransferOptions};
-use data::recv::ReceivePlan;
-use proto::client::{TransferDirection, TransferRequirements};
-use proto::command::{Command, DataType, OptsCommand, TransferMode};
-use proto::listing::{EntryKind, ListedEntry, parse_ls, parse_mlsx};
-use proto::streams::ParallelismRange;
-use tokio::sync::mpsc;
-use tune::Prior;
+use proto::command::Command;
+use proto::listing::{EntryKind, ListedEntry, ListingFormat};
 
-use super::replies::{self, RefusalCause, refusal_cause};
+use super::replies;
 use super::{COMPRESSED_FROM, ClientSession, display_path};
-use crate::answers::EntryVisitor;
-use crate::transfer::control_messages::ReplySinks;
-use crate::transfer::exchange::{LocalTransfer, TransferExchange};
-use crate::transfer::outcome::FailedTransfer;
-use crate::transfer::prepare::{LocalDataEnd, PreparationResult};
+use crate::answers::{EntryVisitor, ListingVisitor, SymlinkCheckedEntry};
+use crate::incomplete_listing::IncompleteListing;
 use crate::{CopyFailure, Exit};
 
 mod entries;
+mod fetch;
 mod inflate;
+mod limit_remark;
+mod shown_names;
 
-use entries::{EntrySink, ListingLimits, ListingLineCounts, ListingLineParser};
+use entries::{ListingLimits, ListingText};
+use fetch::{ListingEnd, ListingRequest};
+use shown_names::ShownNames;
 
 /// Limits of a listing that is kept in memory.
-const IN_MEMORY_LIMITS: ListingLimits = ListingLimits {
+pub(super) const IN_MEMORY_LIMITS: ListingLimits = ListingLimits {
     bytes: 512 << 20,
     lines: 2_000_000,
 };
 
 /// Limits of a listing whose entries are passed on as they arrive. No real directory exceeds them.
-const STREAMING_LIMITS: ListingLimits = ListingLimits {
+pub(super) const STREAMING_LIMITS: ListingLimits = ListingLimits {
     bytes: 64 << 30,
     lines: 100_000_000,
 };
 
-/// Batches of entries queued between the data connection and the visitor.
-const QUEUED_BATCHES: usize = 4;
+/// A listing command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ListingCommand {
+    Mlsd,
+    /// vsftpd hides names that begin with a dot unless `-a` is given. A server may take `-a` for a name, and list nothing
+    /// or refuse.
+    ListAll,
+    List,
+    Nlst,
+}
 
-/// Result of a listing command.
-enum ListingResult {
-    /// The listing arrived completely, or the visitor stopped it.
-    Complete(ListingLineCounts),
-    /// The server does not support the command.
-    Unsupported,
+impl ListingCommand {
+    /// LIST and NLST are sent without a path, after CWD into the directory: servers differ in how they read options, blanks
+    /// and wildcards in a path.
+    fn request<'a>(self, path: &'a [u8], limits: ListingLimits) -> ListingRequest<'a> {
+        let (command, format) = match self {
+            Self::Mlsd => (Command::Mlsd(Some(path.to_vec())), ListingFormat::Facts),
+            Self::ListAll => (Command::List(Some(b"-a".to_vec())), ListingFormat::Rows),
+            Self::List => (Command::List(None), ListingFormat::Rows),
+            Self::Nlst => (Command::Nlst(None), ListingFormat::Names),
+        };
+        ListingRequest {
+            path,
+            command,
+            format,
+            limits,
+            deflated: false,
+        }
+    }
+}
+
+/// The listing of one directory.
+struct DirectoryListing<'l, 'v> {
+    path: &'l [u8],
+    limits: ListingLimits,
+    visit: &'l mut ListingVisitor<'v>,
+    names: ShownNames,
+    /// Why the listings so far do not show everything, first of all.
+    doubt: Option<IncompleteListing>,
+    /// Entries that they are known to lack.
+    lacking: u64,
+    /// The first refusal, but for those that an argument may have caused.
+    refusal: Option<CopyFailure>,
+    /// `LIST -a` was understood by the server.
+    takes_all: bool,
+}
+
+impl<'l, 'v> DirectoryListing<'l, 'v> {
+    fn new(path: &'l [u8], limits: ListingLimits, visit: &'l mut ListingVisitor<'v>) -> Self {
+        Self {
+            path,
+            limits,
+            visit,
+            names: ShownNames::default(),
+            doubt: None,
+            lacking: 0,
+            refusal: None,
+            takes_all: false,
+        }
+    }
+
+    /// Visits an entry unless an earlier command showed it.
+    fn visit(&mut self, checked: SymlinkCheckedEntry) -> ControlFlow<()> {
+        match self.names.add(&checked.entry.name) {
+            true => (self.visit)(checked),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Whether the listing is complete with what a command showed. `doubt`: why that alone may not be everything.
+    fn is_complete_with(
+        &mut self,
+        command: ListingCommand,
+        text: &ListingText,
+        doubt: Option<IncompleteListing>,
+    ) -> bool {
+        let shown = text.reader.entries();
+        let (missed, _) = text.reader.not_understood();
+        let is_readable = shown > 0 || text.reader.shows_itself();
+        self.takes_all |= command == ListingCommand::ListAll && is_readable;
+        if !is_readable && missed == 0 && doubt.is_none() {
+            // Nothing at all: a server that took `-a` for a name, or that hides why it refused the command before.
+            return command != ListingCommand::ListAll && self.refusal.is_none();
+        }
+        // A second text without an end that shows nothing new confirms the first: the server ends none of its last lines.
+        let cut = Some(IncompleteListing::Cut);
+        if doubt == cut && self.doubt == cut && self.names.new_ones() == 0 {
+            return true;
+        }
+        let Some(doubt) = doubt else {
+            // This one may hide the entries that earlier texts lack.
+            return text.reader.shows_hidden() || self.names.new_ones() >= self.lacking;
+        };
+        let lacking = match &doubt {
+            IncompleteListing::Cut => 0,
+            // Lines of an unknown form tell nothing, those beside others are entries.
+            IncompleteListing::NotUnderstood { .. } if !is_readable => 0,
+            IncompleteListing::NotUnderstood { count, .. } => *count,
+            IncompleteListing::SameName(_) => 1,
+            IncompleteListing::NoFacts { .. }
+            | IncompleteListing::Limited(_)
+            | IncompleteListing::LacksDirectory => u64::MAX,
+        };
+        self.lacking = self.lacking.max(lacking);
+        self.doubt.get_or_insert(doubt);
+        false
+    }
+
+    /// Why no command showed everything.
+    fn failure(self, server: &str) -> CopyFailure {
+        if let Some(doubt) = self.doubt {
+            return doubt.failure(server, self.path);
+        }
+        self.refusal.unwrap_or_else(|| {
+            let message = format!(
+                "{server} sends no directory listing in a supported form (MLSD, LIST, NLST); name the files one by \
+                 one"
+            );
+            CopyFailure::new(Exit::Protocol, message)
+        })
+    }
 }
 
 impl ClientSession {
@@ -57,27 +166,16 @@ impl ClientSession {
     ///
     /// # Errors
     /// The refusal by its class; `Usage` for a path that FTP cannot express; `Protocol` for a
-    /// listing beyond the limits.
+    /// listing beyond the limits, and for one that is not known to be complete.
     pub async fn list(&mut self, path: &[u8]) -> Result<Vec<ListedEntry>, CopyFailure> {
         let mut found = Vec::new();
-        let mut visit = |entry| {
-            found.push(entry);
+        let mut visit = |checked: SymlinkCheckedEntry| {
+            found.push(checked.entry);
             ControlFlow::Continue(())
         };
-        self.list_with(path, IN_MEMORY_LIMITS, &mut visit).await?;
+        self.list_entries(path, IN_MEMORY_LIMITS, &mut visit)
+            .await?;
         Ok(found)
-    }
-
-    /// Like [`ClientSession::list`], entry by entry as they arrive, in bounded memory.
-    ///
-    /// # Errors
-    /// As [`ClientSession::list`]; entries may have been visited before.
-    pub(crate) async fn list_each(
-        &mut self,
-        path: &[u8],
-        visit: &mut EntryVisitor<'_>,
-    ) -> Result<(), CopyFailure> {
-        self.list_with(path, STREAMING_LIMITS, visit).await
     }
 
     /// All entries below a directory by MLSR, as they arrive, in bounded memory; names are relative to `path`.
@@ -99,35 +197,37 @@ impl ClientSession {
         let request = ListingRequest {
             path,
             command: Command::Mlsr(Some(path.to_vec())),
-            parse: parse_mlsx,
+            format: ListingFormat::Facts,
             limits: STREAMING_LIMITS,
             deflated: self.features().deflated_trees && self.rtt() >= COMPRESSED_FROM,
         };
-        let result = self.fetch_listing(request, visit).await?;
-        Ok(matches!(result, ListingResult::Complete(_)))
+        match self.fetch_listing(request, visit).await? {
+            ListingEnd::Text { text, limit } => match doubt_of(&text, limit) {
+                Some(doubt) => Err(doubt.failure(self.name(), path)),
+                None => Ok(true),
+            },
+            ListingEnd::Stopped | ListingEnd::Empty => Ok(true),
+            ListingEnd::Unsupported => Ok(false),
+            ListingEnd::Refused(failure) => Err(failure),
+        }
     }
 
-    async fn list_with(
+    /// Visits the entries of a directory as they arrive. Each says whether the command that showed it tells links.
+    ///
+    /// # Errors
+    /// As [`ClientSession::list`]; entries may have been visited before.
+    pub(super) async fn list_entries(
         &mut self,
         path: &[u8],
         limits: ListingLimits,
-        visit: &mut EntryVisitor<'_>,
+        visit: &mut ListingVisitor<'_>,
     ) -> Result<(), CopyFailure> {
         self.check_path(path)?;
-        if self.features().mlst {
-            let command = Command::Mlsd(Some(path.to_vec()));
-            let request = ListingRequest {
-                path,
-                command,
-                parse: parse_mlsx,
-                limits,
-                deflated: false,
-            };
-            if let ListingResult::Complete(_) = self.fetch_listing(request, visit).await? {
-                return Ok(());
-            }
+        let mut listing = DirectoryListing::new(path, limits, visit);
+        if self.features().mlst && self.try_command(&mut listing, ListingCommand::Mlsd).await? {
+            return Ok(());
         }
-        self.list_without_mlsd(path, limits, visit).await
+        self.list_in_directory(listing).await
     }
 
     /// Entries by LIST, else NLST, even if the server has MLSD. Limits as for
@@ -137,308 +237,146 @@ impl ClientSession {
         path: &[u8],
     ) -> Result<Vec<ListedEntry>, CopyFailure> {
         let mut found = Vec::new();
-        let mut visit = |entry| {
-            found.push(entry);
+        let mut visit = |checked: SymlinkCheckedEntry| {
+            found.push(checked.entry);
             ControlFlow::Continue(())
         };
-        self.list_without_mlsd(path, IN_MEMORY_LIMITS, &mut visit)
-            .await?;
+        let listing = DirectoryListing::new(path, IN_MEMORY_LIMITS, &mut visit);
+        self.list_in_directory(listing).await?;
         Ok(found)
     }
 
-    /// Sends LIST and NLST without a path, after CWD into the directory: servers differ in how they
-    /// read options, blanks and wildcards in a path.
-    async fn list_without_mlsd(
+    /// Goes on with the commands that list the current directory.
+    async fn list_in_directory(
         &mut self,
-        path: &[u8],
-        limits: ListingLimits,
-        visit: &mut EntryVisitor<'_>,
+        mut listing: DirectoryListing<'_, '_>,
     ) -> Result<(), CopyFailure> {
-        if let Some(reply) = self.change_directory(path).await? {
-            let operation = format!("list {}", display_path(path));
-            return Err(replies::refusal_failure(self.name(), &operation, &reply));
+        if let Some(reply) = self.change_directory(listing.path).await? {
+            let operation = format!("list {}", display_path(listing.path));
+            let refused = replies::refusal_failure(self.name(), &operation, &reply);
+            return Err(listing.refusal.unwrap_or(refused));
         }
-        // vsftpd hides names that begin with a dot unless `-a` is given. A server that takes `-a`
-        // for a name lists nothing or refuses; then LIST without an argument follows.
-        for argument in [Some(b"-a".to_vec()), None] {
-            let last = argument.is_none();
-            let mut visited = false;
-            let mut tracking = |entry| {
-                visited = true;
-                visit(entry)
-            };
-            let request = ListingRequest {
-                path,
-                command: Command::List(argument),
-                parse: parse_ls,
-                limits,
-                deflated: false,
-            };
-            match self.fetch_listing(request, &mut tracking).await {
-                Ok(ListingResult::Complete(counts)) if last || counts.lines > 0 => {
-                    // Lines came but none was understood: NLST has a format without columns.
-                    if counts.entries == 0 && counts.unrecognized > 0 {
-                        break;
-                    }
-                    return Ok(());
-                }
-                Ok(ListingResult::Complete(_) | ListingResult::Unsupported) => {}
-                // After the first visited entry a second attempt would visit entries twice.
-                Err(failure) if last || visited || failure.exit == Exit::Unreachable => {
-                    return Err(failure);
-                }
-                Err(_) => {}
+        for command in [
+            ListingCommand::ListAll,
+            ListingCommand::List,
+            ListingCommand::Nlst,
+        ] {
+            // It would show less of the same.
+            if command == ListingCommand::List && listing.takes_all {
+                continue;
+            }
+            if self.try_command(&mut listing, command).await? {
+                return Ok(());
             }
         }
-        self.list_by_nlst(path, visit).await
+        Err(listing.failure(self.name()))
     }
 
-    /// Lists names by NLST and asks for the facts of each.
-    async fn list_by_nlst(
+    /// Sends one command. Returns whether the listing is complete with it.
+    async fn try_command(
         &mut self,
-        path: &[u8],
-        visit: &mut EntryVisitor<'_>,
-    ) -> Result<(), CopyFailure> {
+        listing: &mut DirectoryListing<'_, '_>,
+        command: ListingCommand,
+    ) -> Result<bool, CopyFailure> {
+        listing.names.begin_command();
+        let request = command.request(listing.path, listing.limits);
         let mut names = Vec::new();
-        let mut collect_name = |entry: ListedEntry| {
-            names.push(entry.name);
-            ControlFlow::Continue(())
+        let tells_links = self.reports_symlinks();
+        let mut visit = |entry: ListedEntry| match command {
+            ListingCommand::Mlsd => {
+                listing.visit(SymlinkCheckedEntry::from_facts(entry, tells_links))
+            }
+            ListingCommand::ListAll | ListingCommand::List => {
+                listing.visit(SymlinkCheckedEntry::from_row(entry))
+            }
+            ListingCommand::Nlst => {
+                names.push(entry.name);
+                ControlFlow::Continue(())
+            }
         };
-        let request = ListingRequest {
-            path,
-            command: Command::Nlst(None),
-            parse: parse_nlst_line,
-            limits: IN_MEMORY_LIMITS,
-            deflated: false,
+        let (text, limit) = match self.fetch_listing(request, &mut visit).await? {
+            ListingEnd::Text { text, limit } => (text, limit),
+            ListingEnd::Stopped => return Ok(true),
+            ListingEnd::Empty => return Ok(listing.doubt.is_none() && listing.refusal.is_none()),
+            ListingEnd::Unsupported => return Ok(false),
+            ListingEnd::Refused(failure) => {
+                if command != ListingCommand::ListAll {
+                    listing.refusal.get_or_insert(failure);
+                }
+                return Ok(false);
+            }
         };
-        let ListingResult::Complete(_) = self.fetch_listing(request, &mut collect_name).await?
-        else {
-            return Err(CopyFailure {
-                exit: Exit::Protocol,
-                message: format!(
-                    "{} sends no directory listing in a supported form (MLSD, LIST, NLST); \
-                     name the files one by one",
-                    self.name()
-                ),
-                transient: false,
-                no_room: false,
-            });
-        };
+        let mut doubt = doubt_of(&text, limit);
+        if command == ListingCommand::Nlst {
+            match self.visit_names(listing, names).await? {
+                ControlFlow::Break(()) => return Ok(true),
+                ControlFlow::Continue(unknown) => doubt = doubt.or(unknown),
+            }
+        }
+        let repeated = listing.names.take_repeated();
+        let doubt = doubt.or(repeated.map(IncompleteListing::SameName));
+        Ok(listing.is_complete_with(command, &text, doubt))
+    }
+
+    /// Asks for the facts of names, but for those that were visited.
+    async fn visit_names(
+        &mut self,
+        listing: &mut DirectoryListing<'_, '_>,
+        names: Vec<Vec<u8>>,
+    ) -> Result<ControlFlow<(), Option<IncompleteListing>>, CopyFailure> {
+        let mut unknown: Vec<Vec<u8>> = Vec::new();
         for name in names {
-            let mut full_path = path.to_vec();
+            if !listing.names.add(&name) {
+                continue;
+            }
+            let mut full_path = listing.path.to_vec();
             if !full_path.ends_with(b"/") {
                 full_path.push(b'/');
             }
             full_path.extend_from_slice(&name);
-            // Boxed, since stat may itself list the parent directory.
-            match Box::pin(self.stat(&full_path)).await {
+            match self.facts_of_listed_name(&full_path).await {
                 Ok(entry) => {
-                    if visit(entry).is_break() {
-                        return Ok(());
+                    let checked = SymlinkCheckedEntry::from_facts(entry, self.reports_symlinks());
+                    if (listing.visit)(checked).is_break() {
+                        return Ok(ControlFlow::Break(()));
                     }
                 }
-                // The entry was deleted meanwhile, or is a dangling link.
-                Err(failure) if failure.exit == Exit::NotFound => {}
-                Err(failure) => return Err(failure),
+                Err(failure) if failure.transient => return Err(failure),
+                // Whether it was deleted meanwhile, is a dangling link, or has another name in truth: it may be there.
+                Err(_) => unknown.push(name),
             }
         }
-        Ok(())
-    }
-
-    async fn fetch_listing(
-        &mut self,
-        request: ListingRequest<'_>,
-        visit: &mut EntryVisitor<'_>,
-    ) -> Result<ListingResult, CopyFailure> {
-        let mut requirements = listing_requirements(request.command);
-        if request.deflated {
-            let deflate = Some(true);
-            let option = Command::Opts(OptsCommand::MlsrOptions { deflate });
-            requirements.announcements.push(option);
-        }
-        let operation = format!("list {}", display_path(request.path));
-        let mut warnings = Vec::new();
-        let preparation = self
-            .prepare_transfer(
-                &requirements,
-                &LocalDataEnd::default(),
-                &operation,
-                &mut warnings,
-            )
-            .await?;
-        let PreparationResult::Ready { alternative } = preparation else {
-            return Ok(ListingResult::Unsupported);
-        };
-        // A bounded queue: a slow visitor slows the transfer down.
-        let (sender, batches) = mpsc::channel(QUEUED_BATCHES);
-        let sink = Arc::new(EntrySink::new(
-            request.parse,
-            request.limits,
-            sender,
-            request.deflated,
-        ));
-        let exchange = TransferExchange {
-            local_end: LocalTransfer::Receive {
-                sink: Arc::clone(&sink) as Arc<_>,
-                plan: ReceivePlan {
-                    origin: 0,
-                    stream_start: 0,
-                    limit: None,
-                },
-                server_overruns: false,
-            },
-            settings: listing_settings(self.control.reply_timeout()),
-            control: &Arc::new(TransferControl::new()),
-            reply_sinks: ReplySinks::default(),
-            alternative,
-            wait_for_start: false,
-            operation: &operation,
-            when_sent: None,
-        };
-        let (received, visitor_stopped) = self.visit_entries(exchange, batches, &sink, visit).await;
-        match received {
-            // Where no line is understood, another command follows.
-            Ok(counts) => match sink.incomplete().filter(|_| counts.entries > 0) {
-                Some(reason) => Err(reason.failure(self.name(), request.path)),
-                None => Ok(ListingResult::Complete(counts)),
-            },
-            // The visitor stopped: the closed data connection is not a failure.
-            Err(_) if visitor_stopped => Ok(ListingResult::Complete(ListingLineCounts::default())),
-            Err(failed) => match (sink.exceeded_limit(), failed.refusal) {
-                (Some(excess), _) => Err(CopyFailure::new(
-                    Exit::Protocol,
-                    format!(
-                        "{}: its listing of {} has {excess}",
-                        self.name(),
-                        display_path(request.path)
-                    ),
-                )),
-                (_, Some(reply)) if replies::is_unsupported(&reply) => {
-                    Ok(ListingResult::Unsupported)
-                }
-                // Some servers refuse NLST of an empty directory.
-                (_, Some(reply))
-                    if reply.code == 550
-                        && is_empty_directory_reply(&requirements.command, &reply) =>
-                {
-                    Ok(ListingResult::Complete(ListingLineCounts::default()))
-                }
-                _ => Err(failed.failure),
-            },
-        }
-    }
-
-    /// Visits entries while they arrive. The flag says whether the visitor stopped.
-    async fn visit_entries(
-        &mut self,
-        exchange: TransferExchange<'_>,
-        mut batches: mpsc::Receiver<Vec<ListedEntry>>,
-        sink: &EntrySink,
-        visit: &mut EntryVisitor<'_>,
-    ) -> (Result<ListingLineCounts, FailedTransfer>, bool) {
-        let mut visitor_stopped = false;
-        let mut visit_batch = |batch: Vec<ListedEntry>| {
-            let mut entries = batch.into_iter();
-            visitor_stopped = visitor_stopped || entries.any(|entry| visit(entry).is_break());
-            visitor_stopped
-        };
-        // Boxed because an exchange is large and the select below polls it in place.
-        let mut exchange = Box::pin(self.exchange(exchange));
-        let result = loop {
-            tokio::select! {
-                // Entries first, so that a finished exchange does not end the loop with entries in
-                // the queue.
-                biased;
-                Some(batch) = batches.recv() => {
-                    if visit_batch(batch) {
-                        batches.close();
-                    }
-                }
-                result = &mut exchange => break result,
-            }
-        };
-        let result = result.and_then(|_| {
-            while let Ok(batch) = batches.try_recv() {
-                visit_batch(batch);
-            }
-            let (last_batch, counts) = sink.finish().ok_or_else(cut_listing)?;
-            visit_batch(last_batch);
-            Ok(counts)
-        });
-        (result, visitor_stopped)
+        let count = unknown.len() as u64;
+        let first = unknown.into_iter().next();
+        let doubt = first.map(|first| IncompleteListing::NoFacts { count, first });
+        Ok(ControlFlow::Continue(doubt))
     }
 }
 
-/// A server has confirmed a compressed text whose end is missing.
-fn cut_listing() -> FailedTransfer {
-    let message = "a listing ended in the middle, although the server says that it is complete";
-    CopyFailure::new(Exit::Protocol, message).into()
-}
-
-/// A listing command and the parser for its lines.
-struct ListingRequest<'a> {
-    path: &'a [u8],
-    command: Command,
-    parse: ListingLineParser,
-    limits: ListingLimits,
-    /// Ask for compressed text.
-    deflated: bool,
-}
-
-/// Listings use MODE S whatever the session's transfers use, since every server supports it.
-fn listing_requirements(command: Command) -> TransferRequirements {
-    TransferRequirements {
-        protection: None,
-        direction: TransferDirection::Send,
-        mode: TransferMode::Stream,
-        streams: ParallelismRange::fixed(1),
-        congestion_control: None,
-        buffer: None,
-        buffer_sizing: None,
-        announcements: Vec::new(),
-        announced_size: None,
-        store_checksum: None,
-        restart: None,
-        server_listens: true,
-        connections_reusable: false,
-        command,
+/// Why the text of one command may not show everything.
+fn doubt_of(text: &ListingText, limit: Option<Vec<u8>>) -> Option<IncompleteListing> {
+    let (count, first) = text.reader.not_understood();
+    if let Some(limit) = limit {
+        return Some(IncompleteListing::Limited(limit));
     }
+    if count > 0 {
+        let first = first.to_vec();
+        return Some(IncompleteListing::NotUnderstood { count, first });
+    }
+    text.is_cut.then_some(IncompleteListing::Cut)
 }
 
-/// Parses a line of NLST: a name, with or without the directory's path.
-fn parse_nlst_line(line: &[u8]) -> Option<ListedEntry> {
-    let name = line.rsplit(|b| *b == b'/').next().unwrap_or(line);
-    (!name.is_empty()).then(|| ListedEntry::new(name, EntryKind::File))
-}
+impl SymlinkCheckedEntry {
+    /// From MLSD and MLST. `tells_links`: its facts identify links.
+    fn from_facts(entry: ListedEntry, tells_links: bool) -> Self {
+        let is_certain = tells_links || entry.kind != EntryKind::Dir || entry.is_symlink();
+        Self { entry, is_certain }
+    }
 
-/// Whether the reply means an empty directory. Old RFC 959 servers answer NLST of one with `550 No
-/// files found`.
-fn is_empty_directory_reply(verb: &Command, reply: &proto::reply::Reply) -> bool {
-    matches!(verb, Command::Nlst(_))
-        && refusal_cause(reply) != RefusalCause::Denied
-        && reply.text().to_lowercase().contains("no files")
-}
-
-fn listing_settings(reply_timeout: Duration) -> TransferSettings {
-    TransferSettings {
-        options: TransferOptions {
-            io: IoMethod::Copy,
-            block: 64 << 10,
-            stall: reply_timeout,
-            ..TransferOptions::default()
-        },
-        mode: TransferMode::Stream,
-        type_: DataType::Image,
-        streams: 1,
-        max_streams: 1,
-        min_streams: 1,
-        max_connections: 1,
-        adapt: false,
-        prior: Prior::default(),
-        checksum: None,
-        connect_timeout: reply_timeout,
-        drs: None,
-        security: None,
-        close_after: false,
+    /// From LIST. A row with a mode column shows links by its first letter.
+    pub(super) fn from_row(entry: ListedEntry) -> Self {
+        // Without a mode column (DOS style listings) a link cannot be distinguished from a directory.
+        let is_certain = entry.kind != EntryKind::Dir || entry.mode.is_some();
+        Self { entry, is_certain }
     }
 }

@@ -93,6 +93,7 @@ async fn epsv_follows_a_refused_pasv() {
             ExpectLine("MLSD /e"),
         ],
         vec![SendLine("550 /e: No such file or directory")],
+        command_and_reply("CWD /e", "550 no"),
     ]);
     let (mut session, peer) = open_session(actions).await;
     let entries = session.list(b"/d").await.unwrap();

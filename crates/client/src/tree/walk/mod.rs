@@ -10,7 +10,7 @@ use proto::listing::{EntryKind, ListedEntry};
 
 use super::links::{self, DirectoryChain};
 use super::pending::{PendingDirectories, PendingDirectory};
-use super::{MAX_DEPTH, TreeEntry, TreeVisitor, check_name, join_path};
+use super::{MAX_DEPTH, NO_REGULAR_FILE, TreeEntry, TreeVisitor, check_name, join_path};
 use crate::answers::{SourceFacts, SymlinkCheckScope, SymlinkCheckedEntry};
 use crate::session::display_path;
 use crate::storage::contract::Storage;
@@ -53,8 +53,7 @@ impl TreeWalk {
     /// Begins. Where one listing brings the whole tree, it is read here. [`TreeWalk::run`] lists the rest.
     ///
     /// # Errors
-    /// As [`Storage::list_tree`]: after a transient one the walk can begin again with another session, and visits nothing twice.
-    /// The visitor's failure.
+    /// The session is lost: the walk can begin again with another one, and visits nothing twice. The visitor's failure.
     pub(crate) async fn begin(&mut self, storage: &mut dyn Storage) -> Result<(), CopyFailure> {
         let id = match self.links {
             // Only needed to detect loops.
@@ -65,19 +64,18 @@ impl TreeWalk {
         // Followed links lead to directories that no listing of a tree enters. A listing that broke off would repeat what it
         // brought; directory by directory, less is lost.
         let at_once = self.links != SymlinkPolicy::Follow && self.visited_at_once.is_empty();
-        if !(at_once && self.list_at_once(storage).await?) {
+        if !(at_once && self.is_listed_at_once(storage).await?) {
             self.pending = PendingDirectories::default();
             self.pending.add(vec![PendingDirectory::root(id)]);
         }
         Ok(())
     }
 
-    /// Lists directories until none is left, beside others that do the same. A directory that cannot be listed is visited as
-    /// failed.
+    /// Lists directories until none is left, beside others that do the same. A directory whose listing is refused, or not
+    /// known to be complete, is visited as [`TreeEntry::Unlisted`] after the entries that are known; the top is too.
     ///
     /// # Errors
-    /// Transient: the session is lost; the walk can go on with another one. Otherwise the walk is over: the top cannot be
-    /// listed, or the visitor failed.
+    /// Transient: the session is lost; the walk can go on with another one. Otherwise the walk is over: the visitor failed.
     pub(crate) async fn run(&self, storage: &mut dyn Storage) -> Result<(), CopyFailure> {
         while let Some(mut directory) = self.pending.next().await? {
             let listed = self.list_directory(storage, &mut directory).await;
@@ -130,9 +128,12 @@ impl TreeWalk {
         if let Some(failure) = stopped {
             return Err(failure);
         }
+        if listed.as_ref().is_err_and(|failure| failure.transient) {
+            return listed;
+        }
+        self.follow_links(storage, directory).await?;
         match listed {
-            Ok(()) => self.follow_links(storage, directory).await,
-            Err(failure) if failure.transient || directory.path.is_empty() => Err(failure),
+            Ok(()) => Ok(()),
             Err(failure) => self.visit_path(&directory.path, TreeEntry::Unlisted(failure)),
         }
     }
@@ -191,7 +192,7 @@ impl TreeWalk {
                 }
             }
             EntryKind::SymLink => TreeEntry::Skipped(links::DANGLING_LINK.to_owned()),
-            EntryKind::Other => TreeEntry::Skipped("not a regular file".to_owned()),
+            EntryKind::Other => TreeEntry::Skipped(NO_REGULAR_FILE.to_owned()),
         };
         self.visit(&directory.path, &entry.name, visited)
     }
@@ -249,14 +250,25 @@ impl TreeWalk {
     ) -> Result<(), CopyFailure> {
         while let Some(link) = directory.links.last() {
             let relative = join_path(&directory.path, &link.name);
-            let target = match storage.stat(&join_path(&self.top, &relative)).await {
-                Ok(target) => target,
-                Err(failure) if failure.transient => return Err(failure),
-                // A link whose target cannot be read is reported as dangling.
-                Err(_) => ListedEntry::new(&link.name, EntryKind::SymLink),
-            };
+            let target = storage.stat(&join_path(&self.top, &relative)).await;
+            if let Err(failure) = &target
+                && failure.transient
+            {
+                return Err(failure.clone());
+            }
             let Some(link) = directory.links.pop() else {
                 return Ok(());
+            };
+            let target = match target {
+                Ok(target) => target,
+                Err(failure) if failure.exit == Exit::NotFound => {
+                    ListedEntry::new(b"", EntryKind::SymLink)
+                }
+                // Something may be there, and what it is is unknown.
+                Err(failure) => {
+                    self.visit_path(&relative, TreeEntry::Failed(failure))?;
+                    continue;
+                }
             };
             let target = ListedEntry {
                 name: link.name,
@@ -297,12 +309,17 @@ impl TreeWalk {
     }
 
     /// Visits everything below the top from one listing, except the content of directories that cannot be read, which are
-    /// left for a listing of their own that shows why. Returns whether the storage has such a listing.
-    async fn list_at_once(&mut self, storage: &mut dyn Storage) -> Result<bool, CopyFailure> {
+    /// left for a listing of their own that shows why. Returns whether the storage has such a listing, and it is complete:
+    /// otherwise the directories that lack something are found one by one.
+    async fn is_listed_at_once(&mut self, storage: &mut dyn Storage) -> Result<bool, CopyFailure> {
         let mut stopped = None;
         let mut visited = HashSet::new();
+        let mut has_repeated = false;
         let mut visit = |entry: ListedEntry| {
-            visited.insert(self.hasher.hash_one(&entry.name));
+            if !visited.insert(self.hasher.hash_one(&entry.name)) {
+                has_repeated = true;
+                return ControlFlow::Continue(());
+            }
             match self.visit_in_tree(entry) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(failure) => {
@@ -315,10 +332,14 @@ impl TreeWalk {
         if let Some(failure) = stopped {
             return Err(failure);
         }
-        if !matches!(listed, Ok(true)) {
+        let is_listed = matches!(listed, Ok(true)) && !has_repeated;
+        if !is_listed {
             self.visited_at_once = visited;
         }
-        listed
+        match listed {
+            Err(failure) if failure.transient => Err(failure),
+            _ => Ok(is_listed),
+        }
     }
 
     /// Visits an entry with a path relative to the top.
@@ -356,7 +377,8 @@ impl TreeWalk {
 
     fn visit(&self, directory: &[u8], name: &[u8], entry: TreeEntry) -> Result<(), CopyFailure> {
         // A directory that was visited may still fail.
-        let may_repeat = !matches!(entry, TreeEntry::Failed(_)) && !self.visited_at_once.is_empty();
+        let may_repeat = !matches!(entry, TreeEntry::Failed(_) | TreeEntry::Unlisted(_))
+            && !self.visited_at_once.is_empty();
         let path = || self.hasher.hash_one(join_path(directory, name));
         if may_repeat && self.visited_at_once.contains(&path()) {
             return Ok(());
@@ -383,103 +405,4 @@ fn split_path(path: &[u8]) -> (&[u8], &[u8]) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::{Mutex, PoisonError};
-
-    use super::*;
-
-    #[derive(Default)]
-    struct VisitedNames(Mutex<Vec<(Vec<u8>, TreeEntry)>>);
-
-    impl TreeVisitor for VisitedNames {
-        fn visit(&self, _: &[u8], name: &[u8], entry: TreeEntry) -> Result<(), CopyFailure> {
-            let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            names.push((name.to_vec(), entry));
-            Ok(())
-        }
-    }
-
-    fn following() -> (TreeWalk, Arc<VisitedNames>) {
-        let visited = Arc::new(VisitedNames::default());
-        let visitor = Arc::clone(&visited) as Arc<dyn TreeVisitor>;
-        (
-            TreeWalk::new(b"/t", SymlinkPolicy::Follow, visitor),
-            visited,
-        )
-    }
-
-    fn kinds(visited: &VisitedNames) -> Vec<&'static str> {
-        let names = visited.0.lock().unwrap();
-        let kind = |(_, entry): &(Vec<u8>, TreeEntry)| match entry {
-            TreeEntry::Directory(_) => "directory",
-            TreeEntry::File(_) | TreeEntry::LinkedFile(..) => "file",
-            TreeEntry::Link(_) => "link",
-            TreeEntry::Skipped(_) => "skipped",
-            TreeEntry::Failed(_) | TreeEntry::Unlisted(_) => "failed",
-        };
-        names.iter().map(kind).collect()
-    }
-
-    #[test]
-    fn a_name_that_is_listed_twice_is_visited_once_also_after_a_lost_connection() {
-        let (walk, visited) = following();
-        let mut top = PendingDirectory::root(None);
-        let mut found = Vec::new();
-        for name in [&b"a"[..], b"a", b"b", b"a", b"../b"] {
-            let entry = ListedEntry::new(name, EntryKind::File);
-            walk.visit_listed(&mut top, entry, &mut found).unwrap();
-        }
-        assert_eq!(kinds(&visited), ["file", "file", "failed"]);
-    }
-
-    #[test]
-    fn what_a_lost_listing_of_the_whole_tree_brought_is_not_visited_again_but_may_fail() {
-        let (mut walk, visited) = following();
-        for path in [&b"d"[..], b"d/a"] {
-            let hash = walk.hasher.hash_one(path.to_vec());
-            walk.visited_at_once.insert(hash);
-        }
-        let mut found = Vec::new();
-        let mut top = PendingDirectory::root(None);
-        let directory = ListedEntry::new(b"d", EntryKind::Dir);
-        walk.visit_listed(&mut top, directory, &mut found).unwrap();
-        let mut below = found.pop().unwrap();
-        for name in [b"a", b"c"] {
-            let entry = ListedEntry::new(name, EntryKind::File);
-            walk.visit_listed(&mut below, entry, &mut found).unwrap();
-        }
-        let failure = CopyFailure::new(Exit::Refused, "not readable");
-        walk.visit_path(b"d", TreeEntry::Failed(failure)).unwrap();
-        assert_eq!(kinds(&visited), ["file", "failed"]);
-    }
-
-    #[test]
-    fn a_directory_that_is_its_own_ancestor_is_skipped() {
-        let (walk, visited) = following();
-        let top = PendingDirectory::root(Some("u1".to_owned()));
-        let mut found = Vec::new();
-        let own = ListedEntry {
-            unique: Some("u1".to_owned()),
-            ..ListedEntry::new(b"d", EntryKind::Dir)
-        };
-        walk.visit_entry(&top, &own, &mut found).unwrap();
-        let linked = |name: &[u8], unique: Option<String>| ListedEntry {
-            unique,
-            ..ListedEntry::new(name, EntryKind::Dir)
-        };
-        walk.visit_linked_directory(&top, &linked(b"l", Some("u1".to_owned())), &mut found)
-            .unwrap();
-        assert!(found.is_empty());
-        // The identity of the directory is unknown: one such link on the path is accepted.
-        walk.visit_linked_directory(&top, &linked(b"m", None), &mut found)
-            .unwrap();
-        let once = found.pop().unwrap();
-        walk.visit_linked_directory(&once, &linked(b"m", None), &mut found)
-            .unwrap();
-        assert!(found.is_empty());
-        assert_eq!(
-            kinds(&visited),
-            ["skipped", "skipped", "directory", "failed"]
-        );
-    }
-}
+mod tests;

@@ -1,5 +1,7 @@
 use super::*;
 
+mod rows;
+
 const NOW: Timestamp = Timestamp(1_795_162_863);
 
 fn entry() -> DirectoryEntry {
@@ -171,7 +173,7 @@ fn facts_of_real_servers_are_parsed() {
 
 #[test]
 fn invalid_facts_are_ignored() {
-    let entry = parse_mlsx(b"Size=+1;Modify=x;UNIX.mode=99;foo;bar=; x").unwrap();
+    let entry = parse_mlsx(b"Type=file;Size=+1;Modify=x;UNIX.mode=99;foo;bar=; x").unwrap();
     assert_eq!((entry.size, entry.modified, entry.mode), (None, None, None));
     for line in [
         &b""[..],
@@ -180,8 +182,23 @@ fn invalid_facts_are_ignored() {
         b"Type=file;",
         b"Type=file; ",
         b" name only",
+        b"size=1;modify=20260101000000; no kind",
+        b"type=folder; an unknown kind",
+        b"perm=d; of what?",
     ] {
         assert_eq!(parse_mlsx(line), None, "{line:?}");
+    }
+}
+
+#[test]
+fn the_kind_of_an_entry_without_type_is_that_of_its_permissions() {
+    for (line, kind) in [
+        ("perm=el; x", EntryKind::Dir),
+        ("Perm=adfrw;size=1; x", EntryKind::File),
+        ("sizd=4096; x", EntryKind::Dir),
+    ] {
+        let entry = parse_mlsx(line.as_bytes()).unwrap();
+        assert_eq!(entry.kind, kind, "{line}");
     }
 }
 
@@ -204,7 +221,7 @@ fn ls_lines_are_written() {
 
 #[test]
 fn ls_lines_of_many_servers_are_parsed() {
-    let link = parse_ls(b"lrwxrwxrwx 1 u g 4 Nov 20 08:21 a -> ../b").unwrap();
+    let link = parse_ls(b"lrwxrwxrwx 1 u g 4 Nov 20 08:21 a -> ../b", NOW).unwrap();
     assert_eq!(link.link_target.as_deref(), Some(&b"../b"[..]));
     for (line, name, kind, size) in [
         (
@@ -292,7 +309,7 @@ fn ls_lines_of_many_servers_are_parsed() {
             Some(3000),
         ),
     ] {
-        let entry = parse_ls(format!("{line}\r\n").as_bytes()).expect(line);
+        let entry = parse_ls(format!("{line}\r\n").as_bytes(), NOW).expect(line);
         assert_eq!(entry.name, name.as_bytes(), "{line}");
         assert_eq!((entry.kind, entry.size), (kind, size), "{line}");
     }
@@ -300,11 +317,11 @@ fn ls_lines_of_many_servers_are_parsed() {
 
 #[test]
 fn owner_and_group_are_parsed_if_present() {
-    let entry = parse_ls(b"drwsr-x--T 2 u g 6 Nov 20 08:21 x").unwrap();
+    let entry = parse_ls(b"drwsr-x--T 2 u g 6 Nov 20 08:21 x", NOW).unwrap();
     assert_eq!(entry.owner.as_deref(), Some("u"));
     assert_eq!(entry.group.as_deref(), Some("g"));
     assert_eq!(entry.mode, Some(0o5750));
-    let entry = parse_ls(b"-rw-r----- u 6 Nov 20 08:21 x").unwrap();
+    let entry = parse_ls(b"-rw-r----- u 6 Nov 20 08:21 x", NOW).unwrap();
     assert_eq!((entry.owner.as_deref(), entry.group), (Some("u"), None));
 }
 
@@ -324,6 +341,6 @@ fn lines_that_are_no_entries_are_not_parsed() {
         "11-20-26  08:21AM  <DIR>",
         "11-20-26  99:21AM  6 x",
     ] {
-        assert_eq!(parse_ls(line.as_bytes()), None, "{line:?}");
+        assert_eq!(parse_ls(line.as_bytes(), NOW), None, "{line:?}");
     }
 }
