@@ -5,9 +5,15 @@ use std::time::Duration;
 use jiff::fmt::rfc2822::DateTimeParser;
 
 use super::content_range::parse_number;
+use crate::listing::months::month_of_name;
 use crate::timestamp::Timestamp;
 
-/// Reads the date. Its weekday is left out, since servers write it in their own languages.
+/// Names of the months in [`RFC_2822`].
+const MONTHS: [&str; 12] = [
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+];
+
+/// Reads the date. Servers write weekday and month in their own languages: the former is left out, the latter translated.
 static RFC_2822: DateTimeParser = DateTimeParser::new();
 
 /// Parses the three forms of HTTP dates, `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT` and
@@ -32,6 +38,7 @@ pub fn parse(text: &str) -> Option<Timestamp> {
         [_, month, day, time, zone, year] => [day, month, year, time, zone],
         _ => return None,
     };
+    let month = MONTHS.get(usize::try_from(month_of_name(month.as_bytes())? - 1).ok()?)?;
     let date = format!("{day} {month} {year} {time} {}", offset(zone)?);
     let time = RFC_2822.parse_timestamp(&date).ok()?;
     Some(Timestamp(time.as_second()))

@@ -28,6 +28,7 @@ fn every_form_is_parsed_as_the_same_time() {
         "Sun Nov  6 08:49:37 UTC 1994",
         " Sun,  6 Nov 1994 08:49:37 GMT ",
         "So, 06 Nov 1994 08:49:37 GMT",
+        "dim., 06 novembre 1994 08:49:37 GMT",
         "Sun, 06 Nov 1994 08:49:37 UTC",
         "Sun, 06 Nov 1994 08:49:37 +0000",
         "Sun, 06 Nov 1994 08:49:37 GMT-00:00",
@@ -39,6 +40,8 @@ fn every_form_is_parsed_as_the_same_time() {
     ] {
         assert_eq!(parse(text), moment, "{text}");
     }
+    let march = parse("Wed, 13 Mar 2019 15:19:49 GMT");
+    assert_eq!(parse("Mi, 13 Mrz 2019 15:19:49 GMT"), march);
     assert_eq!(parse("Thu, 01 Jan 1970 00:00:00 GMT"), Some(Timestamp(0)));
     // A leap second, which Unix time cannot express.
     let leap = parse("Sat, 31 Dec 2016 23:59:60 GMT");
