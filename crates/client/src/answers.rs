@@ -118,9 +118,12 @@ pub(crate) struct RenameFailure {
     pub(crate) refused_step: RefusedRenameStep,
 }
 
-/// The step of a rename that was refused. Only a refusal of RNTO says anything about the new name.
+/// The step of a rename that was refused. Only a refusal of RNTO says anything about the new name, and only one is about
+/// more than this file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RefusedRenameStep {
+    /// The storage has no rename.
+    Unsupported,
     /// RNFR was refused, or the session failed before an answer.
     RnfrRefused,
     /// RNTO was refused, possibly because the new name exists.

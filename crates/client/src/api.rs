@@ -125,6 +125,10 @@ pub struct CopyOptions {
     /// ([`CopySummary::kept`]). A warning names each one that is older than its source or differs
     /// from it in size. Default: overwrite.
     pub keep_existing: bool,
+    /// `--in-place`: files at servers are stored under their final names from the start, and replace old ones while they
+    /// are unfinished. Default: under a partial name until they are complete; where a server permits no rename, under the
+    /// final name if there is no old file.
+    pub in_place: bool,
     /// `--wait`: wait, without limit, for a destination that another copy is writing. Default: such
     /// a file fails ([`Exit::Local`]).
     pub wait: bool,

@@ -50,6 +50,7 @@ pub(crate) mod pool;
 mod preserve;
 mod progress;
 mod relay;
+mod renames;
 mod request;
 mod resume;
 mod room;
@@ -72,6 +73,7 @@ pub(crate) use pair_listing::copy_pairs;
 use path_advice::AdviceQuestions;
 use plan::PlannedFile;
 use pool::StorageSessionPool;
+use renames::KnownRenames;
 use sums::BatchSums;
 pub(crate) use sync::sync;
 use totals::BatchTotals;
@@ -88,6 +90,7 @@ pub(crate) struct BatchContext {
     pub(crate) observer: Arc<dyn CopyObserver>,
     pub(crate) pool: Arc<StorageSessionPool>,
     meter: Arc<BatchMeter>,
+    renames: KnownRenames,
     trace: Option<TraceFile>,
     /// Seed for the jitter of retry delays.
     seed: u64,
@@ -116,6 +119,7 @@ impl BatchContext {
                 sync_policy: options.sync_policy,
             })),
             meter: Arc::default(),
+            renames: KnownRenames::default(),
             trace,
             // Jitter differs between processes, so that copies that lost the same server do not
             // reconnect in step.

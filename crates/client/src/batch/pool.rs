@@ -23,8 +23,6 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 pub(crate) struct StorageSessionPool {
     access: StorageAccess,
     idle: Mutex<HashMap<StorageId, Vec<Box<dyn Storage>>>>,
-    /// Storages that refuse to rename. Files are stored there under their final names.
-    no_rename: Mutex<HashSet<StorageId>>,
     /// Storages that this run has reached before.
     reached: Mutex<HashSet<StorageId>>,
     /// Sessions that live, by storage.
@@ -45,7 +43,6 @@ impl StorageSessionPool {
         Self {
             access,
             idle: Mutex::default(),
-            no_rename: Mutex::default(),
             reached: Mutex::default(),
             leases: Mutex::default(),
             returned: Notify::new(),
@@ -246,17 +243,6 @@ impl StorageSessionPool {
         let known = leads.entry(id.clone()).or_default();
         *known = lead.min(*known);
     }
-
-    /// Remembers that the storage refuses to rename.
-    pub(crate) fn mark_no_rename(&self, id: &StorageId) {
-        lock(&self.no_rename).insert(id.clone());
-    }
-
-    /// Whether files can be stored under a partial name first. Not if the URL has a query, which
-    /// goes with every request: a signed URL is valid for one name only.
-    pub(crate) fn can_rename(&self, id: &StorageId) -> bool {
-        !id.has_query() && !lock(&self.no_rename).contains(id)
-    }
 }
 
 /// Counts a session that is being opened ahead, until it is there or is not to be had.
@@ -309,20 +295,6 @@ mod tests {
     use crate::session::scripted_server::{
         LONGHAUL_GREETING, ScriptedAction, ScriptedFtpServer, login_script, pipelined_login_script,
     };
-
-    #[test]
-    fn a_signed_url_is_stored_under_its_own_name() {
-        let pool = StorageSessionPool::new(StorageAccess {
-            timeout: Duration::from_secs(5),
-            foreign_data: false,
-            sync_policy: SyncPolicy::default(),
-        });
-        let id = |url| crate::location::Location::parse(url).unwrap().storage_id();
-        assert!(pool.can_rename(&id("https://h/f")));
-        assert!(!pool.can_rename(&id("https://h/f?signature=1")));
-        pool.mark_no_rename(&id("https://h/f"));
-        assert!(!pool.can_rename(&id("https://h/g")));
-    }
 
     #[tokio::test]
     async fn the_pool_remembers_servers_that_fail_at_pipelining() {

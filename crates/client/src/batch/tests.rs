@@ -40,6 +40,7 @@ pub(crate) fn options() -> CopyOptions {
         preserve: crate::Preserve::default(),
         dry_run: false,
         keep_existing: false,
+        in_place: false,
         wait: false,
         concurrency: Some(4),
         allow_foreign_data: false,

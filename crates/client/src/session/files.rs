@@ -152,12 +152,18 @@ impl ClientSession {
     ) -> Result<(), RenameFailure> {
         let operation = format!("rename {} to {}", display_path(from), display_path(to));
         let Some(rnto_reply) = rnto_reply.filter(|_| rnfr_reply.is_intermediate()) else {
+            if replies::is_unsupported(rnfr_reply) {
+                return Err(self.no_rename_failure(&operation, rnfr_reply));
+            }
             self.check_reply(from, &operation, rnfr_reply).await?;
             // A refused RNFR is about the old name; the new name was not examined.
             return Err(replies::refusal_failure(self.name(), &operation, rnfr_reply).into());
         };
         if rnto_reply.is_success() {
             return Ok(());
+        }
+        if replies::is_unsupported(rnto_reply) {
+            return Err(self.no_rename_failure(&operation, rnto_reply));
         }
         // These codes are used for an existing name, unless the text gives another reason.
         let may_exist = matches!(rnto_reply.code, 521 | 550 | 553)
@@ -174,6 +180,40 @@ impl ClientSession {
                 false => RefusedRenameStep::RntoRefused,
             },
         })
+    }
+
+    /// Why the server would not rename `path`, whether or not there is such a file; `None`: nothing speaks against it.
+    ///
+    /// # Errors
+    /// The session is lost.
+    pub(crate) async fn refuses_renames(
+        &mut self,
+        path: &[u8],
+    ) -> Result<Option<RenameFailure>, CopyFailure> {
+        // Who may write at these servers may rename.
+        if self.planner.takes_commands_ahead() {
+            return Ok(None);
+        }
+        self.check_path(path)?;
+        let reply = self.control.call(&Command::Rnfr(path.to_vec())).await?;
+        let operation = format!("rename {}", display_path(path));
+        if replies::is_unsupported(&reply) {
+            return Ok(Some(self.no_rename_failure(&operation, &reply)));
+        }
+        // A missing file shows nothing.
+        let is_denied = !reply.is_intermediate() && refusal_cause(&reply) == RefusalCause::Denied;
+        let failure = replies::refusal_failure(self.name(), &operation, &reply);
+        match reply.code {
+            421 => Err(failure),
+            _ => Ok(is_denied.then(|| failure.into())),
+        }
+    }
+
+    fn no_rename_failure(&self, operation: &str, reply: &Reply) -> RenameFailure {
+        RenameFailure {
+            failure: replies::refusal_failure(self.name(), operation, reply),
+            refused_step: RefusedRenameStep::Unsupported,
+        }
     }
 
     /// Sets the modification time, where the server has MFMT, and renames the file; in one pipeline

@@ -429,6 +429,18 @@ pub(crate) trait Storage: Send + Debug + Any {
         modified: Option<Timestamp>,
     ) -> Result<(), RenameFailure>;
 
+    /// Why the storage would not rename `path`, whether or not there is such a file: it has no rename, or this user may
+    /// rename nothing there. `None`: nothing speaks against it.
+    ///
+    /// # Errors
+    /// The storage is lost.
+    async fn refuses_renames(
+        &mut self,
+        _path: &[u8],
+    ) -> Result<Option<RenameFailure>, CopyFailure> {
+        Ok(None)
+    }
+
     /// Sets the modification time of a file. `Ok(false)` if the storage does not support it.
     ///
     /// # Errors

@@ -44,6 +44,8 @@ impl Storage for ClientSession {
             connects_here: self.server_can_connect(),
             partial_writes: features.esto,
             resumes_uploads: true,
+            replaces_whole: false,
+            takes_any_name: self.planner.takes_commands_ahead(),
             parallel: features.parallel,
             stores_any_order: self.planner.may_use_extended_mode(),
             sends_markers: self.planner.may_use_extended_mode(),
@@ -293,6 +295,10 @@ impl Storage for ClientSession {
         modified: Option<Timestamp>,
     ) -> Result<(), RenameFailure> {
         self.set_time_and_rename(from, to, modified).await
+    }
+
+    async fn refuses_renames(&mut self, path: &[u8]) -> Result<Option<RenameFailure>, CopyFailure> {
+        self.refuses_renames(path).await
     }
 
     async fn set_metadata(

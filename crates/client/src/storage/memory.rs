@@ -323,6 +323,8 @@ impl Storage for MemoryStorage {
             connects_here: true,
             partial_writes: able,
             resumes_uploads: able,
+            replaces_whole: false,
+            takes_any_name: true,
             parallel: able,
             stores_any_order: able,
             sends_markers: able,
@@ -467,7 +469,7 @@ impl Storage for MemoryStorage {
         let mut state = self.store.state();
         if state.minimal {
             let failure = CopyFailure::new(Exit::Protocol, "nothing is renamed here");
-            let refused = RefusedRenameStep::RnfrRefused;
+            let refused = RefusedRenameStep::Unsupported;
             return Err(RenameFailure {
                 failure,
                 refused_step: refused,

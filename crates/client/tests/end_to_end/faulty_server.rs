@@ -41,6 +41,12 @@ pub(crate) struct FaultyServer {
     pub(crate) refusals: Arc<AtomicUsize>,
     /// RNFR is refused.
     pub(crate) refuse_rename: bool,
+    /// RNFR, SIZE and DELE are refused: files can be stored and nothing else.
+    pub(crate) is_drop_box: bool,
+    /// STOR of a partial file is refused with this.
+    pub(crate) refuse_partial_names_with: Option<&'static str>,
+    /// Paths of directories, over which no file is renamed.
+    pub(crate) directories: Vec<&'static str>,
     /// RNTO to an existing name is refused with 553.
     pub(crate) refuse_replace: bool,
     /// RNTO of a partial file is refused with this.
@@ -120,7 +126,22 @@ impl FaultyServerSession {
 
     fn reply_to(&mut self, verb: &str, argument: &str) -> Option<String> {
         let stored = |path: &str| self.faults.files.lock().unwrap().get(path).map(Vec::len);
+        let is_directory = self.faults.directories.contains(&argument);
         Some(match verb {
+            "RNFR" | "SIZE" | "DELE" if self.faults.is_drop_box => {
+                "550 Permission denied".to_owned()
+            }
+            "STOR"
+                if argument.ends_with("-partial")
+                    && self.faults.refuse_partial_names_with.is_some() =>
+            {
+                self.faults
+                    .refuse_partial_names_with
+                    .unwrap_or_default()
+                    .to_owned()
+            }
+            "RNTO" if is_directory => "550 Is a directory".to_owned(),
+            "CWD" if is_directory => "250 there".to_owned(),
             "USER" => "331 word".to_owned(),
             "PASS" => "230 in".to_owned(),
             "FEAT" => {

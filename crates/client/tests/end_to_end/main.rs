@@ -26,6 +26,7 @@ mod interrupts;
 mod limiters;
 mod listing_server;
 mod memory;
+mod names;
 mod patterns;
 mod pipelining;
 mod preserve;

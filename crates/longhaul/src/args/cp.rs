@@ -254,6 +254,7 @@ impl CopyFlags {
             files_from: self.selection.listed_files()?,
             dry_run: self.dry_run,
             keep_existing: false,
+            in_place: self.keep.in_place,
             wait: self.wait,
             concurrency: self.concurrency.0,
             allow_foreign_data: self.allow_foreign_data_address,

@@ -1,4 +1,5 @@
-//! Flags for what copies keep besides the bytes, and for the checksum file that they write.
+//! Flags for what copies keep besides the bytes, and for the checksum file that they write. By default they also keep the
+//! old file until the new one is complete.
 
 use std::path::PathBuf;
 
@@ -21,6 +22,12 @@ pub(crate) struct KeepArgs {
     /// `always` makes them of all long runs of zeros; `never` writes the zeros
     #[arg(long, value_name = "auto|never|always", default_value = "auto", value_parser = parse_sparse)]
     pub(crate) sparse: SparseFiles,
+    /// Store files at servers under their final names from the first byte, also over existing files, whose old content is
+    /// lost if the copy is interrupted. By default a file has a name ending in .longhaul-partial until it is
+    /// complete. At servers that refuse such names or cannot rename, a file gets its final name at once only if
+    /// there is none of that name yet
+    #[arg(long, help_heading = super::headings::RELIABILITY)]
+    pub(crate) in_place: bool,
     /// Write the checksums of the copied files to FILE, in the format of sha256sum(1), with names relative to
     /// DST; of all files of the tree for `sync`. `longhaul cksum --check` and `sha256sum -c` check them
     #[arg(long, value_name = "FILE")]

@@ -71,8 +71,12 @@ pub(in crate::batch) async fn copy_series(
 impl<'a> SeriesCopy<'a> {
     fn new(ctx: &'a BatchContext, files: &'a [PlannedFile]) -> Result<Self, CopyFailure> {
         let (id, end) = server_of(files)?;
-        if end == ServerEnd::Destination && !ctx.pool.can_rename(&id) {
-            return Err(local_failure("the server does not rename files"));
+        let has_final_names = |file: &PlannedFile| {
+            let refusal = ctx.renames.refusal(&id, file.destination.path());
+            ctx.options.in_place || refusal.is_some()
+        };
+        if end == ServerEnd::Destination && files.iter().any(has_final_names) {
+            return Err(local_failure("the files get their final names at once"));
         }
         let members = members(files);
         let here = |file: &'a PlannedFile| match end {
@@ -137,9 +141,16 @@ impl<'a> SeriesCopy<'a> {
         }
         let mut session = self.ctx.pool.acquire(&self.id).await?;
         let local = self.ctx.pool.acquire(&StorageId::LocalFiles).await?;
-        let theirs = session
-            .available_checksums(&self.named[left[0]].path)
-            .await?;
+        let first = &self.named[left[0]];
+        if self.end == ServerEnd::Destination {
+            let names = (first.partial.as_slice(), first.path.as_slice());
+            let renames = &self.ctx.renames;
+            if let Some(refusal) = renames.find_refusal(&self.id, &mut *session, names).await? {
+                self.ctx.pool.release(&self.id, session);
+                return Err(refusal);
+            }
+        }
+        let theirs = session.available_checksums(&first.path).await?;
         let (spec, check) = self.specification((&*session, &*local), &theirs)?;
         self.verified = check.label();
         let end = self.local_end(&left);

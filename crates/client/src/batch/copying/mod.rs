@@ -47,6 +47,8 @@ pub(super) struct FileCopy<'a> {
     version: Option<SourceVersion>,
     /// Bytes were read from a pipe, which cannot be read again.
     pipe_consumed: bool,
+    /// The destination server may have accepted bytes of the last attempt.
+    store_began: bool,
     repairs: Repairs,
 }
 
@@ -141,6 +143,7 @@ impl<'a> FileCopy<'a> {
             path: PathKnowledge::default(),
             version: None,
             pipe_consumed: false,
+            store_began: false,
             repairs: Repairs::default(),
         }
     }
@@ -247,7 +250,10 @@ impl<'a> FileCopy<'a> {
         loop {
             self.prepare(state, sessions, (check, &source_checksums))
                 .await?;
-            let mut move_result = self.transfer(state, sessions, check).await?;
+            let mut move_result = match self.transfer(state, sessions, check).await {
+                Err(refusal) if self.takes_final_name(state, sessions, &refusal).await? => continue,
+                moved => moved?,
+            };
             // A repair moves too little to measure anything.
             measured = measured.or_else(|| move_result.measured.take());
             // Some transfers leave their session unusable; the verification needs a new one.
@@ -289,6 +295,24 @@ impl<'a> FileCopy<'a> {
             if finish == UploadFinish::InPlace {
                 return Ok(FileOutcome::done(self.meter.moved(), label, measured));
             }
+        }
+    }
+
+    /// After a refused store: whether the destination takes its final name, so that the store can be tried again.
+    async fn takes_final_name(
+        &self,
+        state: &mut CopyState<'_>,
+        sessions: &mut StorageSessions,
+        refusal: &CopyFailure,
+    ) -> Result<bool, CopyFailure> {
+        let to = &mut *sessions.to;
+        match &mut state.destination {
+            CopyDestination::Storage(upload)
+                if !self.store_began && !self.pipe_consumed && to.is_usable() =>
+            {
+                upload.may_use_final_name(self.ctx, to, refusal).await
+            }
+            _ => Ok(false),
         }
     }
 

@@ -123,9 +123,10 @@ impl<'a> FileCopy<'a> {
         };
         let side_tasks = async { tokio::join!(early_checksum, range_sums) };
         let result = run_with_side_task(moving, side_tasks).await;
+        self.store_began = method != MoveMethod::Store || spec.started.load(Ordering::Relaxed);
         // The server refused STOR before data was accepted: bytes in the socket buffer were never
         // stored.
-        if method == MoveMethod::Store && result.is_err() && !spec.started.load(Ordering::Relaxed) {
+        if result.is_err() && !self.store_began {
             self.meter.discard_attempt();
         }
         let (mut attempt, (source_checksum, copy_checksum)) =

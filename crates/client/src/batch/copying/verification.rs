@@ -149,6 +149,12 @@ impl FileCopy<'_> {
             .or(bytes_moved.filter(|_| state.source_is_local()));
         let to = &mut *sessions.to;
         let available = state.destination.check_size(to, known).await?;
+        if !available && known.is_some() && check != Verification::ByteCount {
+            self.ctx.warn(format!(
+                "{} shows no size of what it stores: only its confirmation proves the copies",
+                to.name()
+            ));
+        }
         Ok(check.size_label(available))
     }
 

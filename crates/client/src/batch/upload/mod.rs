@@ -18,6 +18,7 @@ use crate::storage::contract::Storage;
 use crate::transfer::TransferConfirmation;
 use crate::{CopyFailure, Exit};
 
+mod naming;
 mod rename;
 mod stored_bytes;
 
@@ -29,8 +30,10 @@ pub(super) struct StorageDestination<'a> {
     pub(super) id: StorageId,
     /// Final path.
     path: &'a [u8],
-    /// Path until the file is complete. `None` if the server does not rename.
+    /// Path until the file is complete. `None`: the final path from the start.
     partial_path: Option<Vec<u8>>,
+    /// Why the partial path was not accepted.
+    refused_name: Option<CopyFailure>,
     /// Path of a complete and verified file that the server would not rename. It is removed only
     /// after the file is verified under its final name.
     verified_partial: Option<Vec<u8>>,
@@ -68,7 +71,7 @@ pub(super) struct StorageDestination<'a> {
 pub(super) enum UploadFinish {
     /// The file has its final name.
     InPlace,
-    /// The server does not rename. The file must be stored again under its final name.
+    /// The file was not renamed. It must be stored again under its final name.
     StoreDirectly,
 }
 
@@ -80,8 +83,11 @@ impl<'a> StorageDestination<'a> {
         path: &'a [u8],
         display_name: String,
     ) -> Self {
+        // A query goes with every request: a signed URL is valid for one name only.
+        let is_named = ctx.options.in_place || id.has_query();
         Self {
-            partial_path: ctx.pool.can_rename(&id).then(|| partial_path(path)),
+            partial_path: (!is_named).then(|| partial_path(path)),
+            refused_name: None,
             id,
             path,
             verified_partial: None,
@@ -301,7 +307,14 @@ impl<'a> StorageDestination<'a> {
         session: &mut dyn Storage,
         expected: u64,
     ) -> Result<bool, CopyFailure> {
-        let entry = session.stat(&self.store_path()).await?;
+        let entry = match session.stat(&self.store_path()).await {
+            Err(failure) if failure.transient || failure.exit == Exit::NotFound => {
+                return Err(failure);
+            }
+            // A drop box shows nothing of what it has stored.
+            Err(_) => return Ok(false),
+            Ok(entry) => entry,
+        };
         match entry.size {
             Some(size) if size != expected => Err(CopyFailure::new(
                 Exit::Integrity,

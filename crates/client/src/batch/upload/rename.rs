@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use proto::listing::EntryKind;
 use proto::printable::printable;
 use proto::ranges::RangeSet;
 use proto::timestamp::Timestamp;
 
 use super::super::BatchContext;
-use super::{StorageDestination, UploadFinish, remote_file_facts};
+use super::naming::OldFile;
+use super::{StorageDestination, UploadFinish};
 use crate::answers::{RefusedRenameStep, RenameFailure};
 use crate::storage::contract::Storage;
 use crate::{CopyFailure, Exit};
@@ -25,12 +27,17 @@ impl StorageDestination<'_> {
     ) -> Result<UploadFinish, CopyFailure> {
         let Some(stored) = self.partial_path.clone() else {
             self.set_modification_time(session, modified).await?;
+            if let Some(refusal) = self.refused_name.take() {
+                // The final name was accepted where the partial one was not.
+                ctx.renames.refused_beside(&self.id, self.path, &refusal);
+            }
             let verified_partial = self.verified_partial.take();
             self.remove_leftover(session, verified_partial).await;
             self.state.remove_journal();
             return Ok(UploadFinish::InPlace);
         };
         let Err(refusal) = self.rename(session, &stored, modified).await else {
+            ctx.renames.permitted(&self.id);
             let replaced = self.moved_aside.take();
             self.remove_leftover(session, replaced).await;
             self.state.remove_journal();
@@ -52,16 +59,23 @@ impl StorageDestination<'_> {
             self.remove_leftover(session, Some(stored)).await;
             return Err(failure);
         }
+        if refused_step == RefusedRenameStep::Unsupported {
+            ctx.renames.unsupported(&self.id, &failure);
+        }
         // Somebody else removed the partial file or holds the final name. Storing the file again
         // would not help.
         let partial_is_gone =
             refused_step == RefusedRenameStep::RnfrRefused && failure.exit == Exit::NotFound;
-        if !can_resend || partial_is_gone || refused_step == RefusedRenameStep::NewNameMayExist {
-            self.verified_partial = Some(stored).filter(|_| !partial_is_gone);
-            return Err(failure);
+        if can_resend
+            && !partial_is_gone
+            && refused_step != RefusedRenameStep::NewNameMayExist
+            && matches!(self.old_file(session).await?, OldFile::Missing)
+        {
+            self.store_directly(ctx, stored, failure);
+            return Ok(UploadFinish::StoreDirectly);
         }
-        self.store_directly(ctx, stored, &failure);
-        Ok(UploadFinish::StoreDirectly)
+        self.verified_partial = Some(stored).filter(|_| !partial_is_gone);
+        Err(failure)
     }
 
     /// Adds to a permanent failure the location of the complete and verified file that could not be
@@ -123,18 +137,27 @@ impl StorageDestination<'_> {
         if !taken {
             return Err(refusal);
         }
-        if remote_file_facts(session, self.path).await?.is_none() {
-            // No existing file explains the refusal.
-            return Err(RenameFailure {
-                refused_step: RefusedRenameStep::RntoRefused,
-                ..refusal
-            });
+        match session.stat(self.path).await {
+            Ok(entry) if entry.kind == EntryKind::File => {}
+            Err(failure) if failure.exit == Exit::NotFound => {
+                // No existing file explains the refusal.
+                return Err(RenameFailure {
+                    refused_step: RefusedRenameStep::RntoRefused,
+                    ..refusal
+                });
+            }
+            // A directory stays where it is, and so does what is not shown.
+            _ => return Err(refusal),
         }
         // Derived from the partial name, so it is as recognisable and short enough.
         let old_path = [stored, b".old"].concat();
-        if remote_file_facts(session, &old_path).await?.is_some() {
-            // The file may be the only copy of its data.
-            return Err(old_copy_in_the_way(refusal, &old_path));
+        match session.stat(&old_path).await {
+            Err(failure) if failure.exit == Exit::NotFound => {}
+            Ok(_) => {
+                // The file may be the only copy of its data.
+                return Err(old_copy_in_the_way(refusal, &old_path));
+            }
+            Err(_) => return Err(refusal),
         }
         // RNTO failed on an existing name: the old file keeps its data under a new name.
         match session.rename(self.path, &old_path, None).await {
@@ -157,15 +180,10 @@ impl StorageDestination<'_> {
 
     /// From now on, stores the bytes under the final name. The complete file under the partial name
     /// stays until the new one is complete.
-    fn store_directly(&mut self, ctx: &BatchContext, stored: Vec<u8>, refusal: &CopyFailure) {
-        // Later files of the batch skip the partial name on this server.
-        ctx.pool.mark_no_rename(&self.id);
-        ctx.warn(format!(
-            "{} refuses to rename ({}): files are stored under their final names, even while they \
-             are unfinished",
-            self.id, refusal.message
-        ));
+    fn store_directly(&mut self, ctx: &BatchContext, stored: Vec<u8>, refusal: CopyFailure) {
+        self.warn_of_final_names(ctx, &refusal);
         self.partial_path = None;
+        self.refused_name = Some(refusal);
         self.verified_partial = Some(stored);
         self.state.safe = RangeSet::new();
         self.stored_ranges = Arc::default();

@@ -35,6 +35,7 @@ impl StorageDestination<'_> {
                 .find_stored_bytes(identity.copy_length(), source, session)
                 .await;
         }
+        self.choose_name(ctx, session).await?;
         let resumes = ctx.options.resume
             && !self.state.ignore_leftovers
             && self.partial_path.is_some()

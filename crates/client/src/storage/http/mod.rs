@@ -92,6 +92,8 @@ impl Storage for HttpStorage {
             connects_here: true,
             partial_writes: false,
             resumes_uploads: false,
+            replaces_whole: true,
+            takes_any_name: true,
             parallel: true,
             stores_any_order: true,
             sends_markers: false,

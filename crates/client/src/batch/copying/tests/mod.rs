@@ -183,7 +183,7 @@ async fn a_storage_without_capabilities_gets_its_files_with_a_warning() {
     assert!(to.get("/f") == Some(bytes));
     let message = warnings
         .iter()
-        .any(|text| text.contains("refuses to rename"));
+        .any(|text| text.contains("stored under their final names"));
     assert!(message, "{warnings:?}");
     let named = CopyOptions {
         verify: VerifyMode::With(proto::checksum::ChecksumAlgorithm::Md5),

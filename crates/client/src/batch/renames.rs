@@ -1,0 +1,101 @@
+//! What a batch knows about renames at storages: where files cannot get their names when they are complete.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Mutex;
+
+use super::lock;
+use crate::CopyFailure;
+use crate::answers::RefusedRenameStep;
+use crate::location::StorageId;
+use crate::storage::contract::Storage;
+
+/// A storage, or one directory of it.
+type RefusingPlace = (StorageId, Option<Vec<u8>>);
+
+/// The storages of a batch that were asked, or have shown it.
+#[derive(Debug, Default)]
+pub(super) struct KnownRenames {
+    /// Storages that rename.
+    permitted: Mutex<HashSet<StorageId>>,
+    /// Why files in a place are stored under their final names.
+    refused: Mutex<HashMap<RefusingPlace, CopyFailure>>,
+}
+
+impl KnownRenames {
+    /// The storage renames files.
+    pub(super) fn permitted(&self, id: &StorageId) {
+        lock(&self.permitted).insert(id.clone());
+    }
+
+    /// The storage has no rename.
+    pub(super) fn unsupported(&self, id: &StorageId, reason: &CopyFailure) {
+        lock(&self.refused).insert((id.clone(), None), reason.clone());
+    }
+
+    /// The storage permits none in the directory of `path`, or no partial name. Other directories may differ.
+    pub(super) fn refused_beside(&self, id: &StorageId, path: &[u8], reason: &CopyFailure) {
+        let place = (id.clone(), Some(directory_of(path).to_vec()));
+        lock(&self.refused).insert(place, reason.clone());
+    }
+
+    /// Why a file in the directory of `path` cannot be renamed, if that is known.
+    pub(super) fn refusal(&self, id: &StorageId, path: &[u8]) -> Option<CopyFailure> {
+        let refused = lock(&self.refused);
+        let everywhere = refused.get(&(id.clone(), None));
+        everywhere
+            .or_else(|| refused.get(&(id.clone(), Some(directory_of(path).to_vec()))))
+            .cloned()
+    }
+
+    /// Why the file `partial` could not be renamed to `path`; asks the storage if nothing is known of it.
+    ///
+    /// # Errors
+    /// The session is lost.
+    pub(super) async fn find_refusal(
+        &self,
+        id: &StorageId,
+        session: &mut dyn Storage,
+        (partial, path): (&[u8], &[u8]),
+    ) -> Result<Option<CopyFailure>, CopyFailure> {
+        let known = self.refusal(id, path);
+        if known.is_some() || lock(&self.permitted).contains(id) {
+            return Ok(known);
+        }
+        let Some(refused) = session.refuses_renames(partial).await? else {
+            self.permitted(id);
+            return Ok(None);
+        };
+        match refused.refused_step {
+            RefusedRenameStep::Unsupported => self.unsupported(id, &refused.failure),
+            _ => self.refused_beside(id, path, &refused.failure),
+        }
+        Ok(Some(refused.failure))
+    }
+}
+
+/// The directory of a path.
+fn directory_of(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+    &path[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Exit;
+    use crate::location::Location;
+
+    #[test]
+    fn a_refusal_is_about_its_directory_and_a_missing_command_about_the_server() {
+        let renames = KnownRenames::default();
+        let id = |url| Location::parse(url).unwrap().storage_id();
+        let (here, there) = (id("ftp://h/"), id("ftp://other/"));
+        let reason = CopyFailure::new(Exit::Refused, "not here");
+        renames.refused_beside(&here, b"/in/f", &reason);
+        assert_eq!(renames.refusal(&here, b"/in/g"), Some(reason.clone()));
+        assert_eq!(renames.refusal(&here, b"/in/d/g"), None);
+        renames.unsupported(&here, &reason);
+        assert_eq!(renames.refusal(&here, b"/g"), Some(reason));
+        assert_eq!(renames.refusal(&there, b"/in/f"), None);
+    }
+}
