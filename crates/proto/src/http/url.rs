@@ -56,6 +56,16 @@ impl HttpUrl {
         Self::new(self.secure, &self.host, self.port, path, query)
     }
 
+    /// The URL of the directory that the path is in, with a slash at its end.
+    pub fn parent(&self) -> Self {
+        let path = self.path.strip_suffix('/').unwrap_or(&self.path);
+        let end = path.rfind('/').map_or(0, |at| at + 1);
+        Self {
+            path: format!("/{}", path[..end].trim_start_matches('/')),
+            ..self.clone()
+        }
+    }
+
     /// The complete URL, for requests. It must not be shown, since the query may hold a secret.
     pub fn uri(&self) -> String {
         self.origin() + &self.path_and_query()
@@ -317,6 +327,10 @@ mod tests {
             url.with_path(b"/z/").uri(),
             "https://data.example/z/?X-Sig=a%2Fb;c=d"
         );
+        for (path, parent) in [("/a/b", "/a/"), ("/a/b/", "/a/"), ("/a", "/"), ("/", "/")] {
+            let parent_of = target(path.as_bytes(), None).parent();
+            assert_eq!(parent_of, target(parent.as_bytes(), None), "{path}");
+        }
         let v6 = HttpUrl::new(false, "::1", 8080, b"f", None);
         assert_eq!(v6.uri(), "http://[::1]:8080/f");
     }

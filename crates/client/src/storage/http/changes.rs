@@ -248,6 +248,24 @@ fn check_new_name(
     }
 }
 
+/// Why a server would not rename the file at a path, whether or not there is one: it has no WebDAV.
+///
+/// # Errors
+/// The connection is lost, or the server is busy.
+pub(super) fn refuses_renames(
+    client: &mut HttpClient,
+    at: &PathUrls,
+) -> Result<Option<RenameFailure>, CopyFailure> {
+    let action = format!("rename {}", at.file);
+    match propfind(client, &at.file, (0, &action)) {
+        Err(refused) if refused.failure.transient => Err(refused.failure),
+        Err(refused) if matches!(refused.status, Some(200..=299 | 405 | 501)) => {
+            Ok(Some(unsupported(refused.failure)))
+        }
+        _ => Ok(None),
+    }
+}
+
 /// Sends MOVE.
 fn send_move(
     client: &mut HttpClient,
@@ -290,11 +308,20 @@ fn refused_move(
     };
     match status {
         Some(409 | 412 | 507) => new_name_refused(failure),
+        // No file of this server can be moved (RFC 9110 sections 15.5.6 and 15.6.2).
+        Some(405 | 501) => unsupported(failure),
         // It means another server (section 9.9.4), so the next attempt would end in the same way.
-        Some(502) => does_not_move().into(),
+        Some(502) => unsupported(does_not_move()),
         // Proxies that do not know the method.
-        Some(404 | 410) if head(client, &from.file).is_ok() => does_not_move().into(),
+        Some(404 | 410) if head(client, &from.file).is_ok() => unsupported(does_not_move()),
         _ => failure.into(),
+    }
+}
+
+fn unsupported(failure: CopyFailure) -> RenameFailure {
+    RenameFailure {
+        failure,
+        refused_step: RefusedRenameStep::Unsupported,
     }
 }
 

@@ -93,7 +93,7 @@ impl Storage for HttpStorage {
             partial_writes: false,
             resumes_uploads: false,
             replaces_whole: true,
-            takes_any_name: true,
+            takes_any_name: false,
             parallel: true,
             stores_any_order: true,
             sends_markers: false,
@@ -342,6 +342,12 @@ impl Storage for HttpStorage {
         renamed.await??;
         self.forget_stored(from);
         Ok(())
+    }
+
+    async fn refuses_renames(&mut self, path: &[u8]) -> Result<Option<RenameFailure>, CopyFailure> {
+        let urls = self.urls(path);
+        self.blocking(move |client| changes::refuses_renames(client, &urls))
+            .await
     }
 
     async fn set_modified(&mut self, _path: &[u8], _time: Timestamp) -> Result<bool, CopyFailure> {

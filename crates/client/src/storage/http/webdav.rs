@@ -38,6 +38,8 @@ struct WebDavState {
     wrong_digests: bool,
     /// The next request with each of these methods is refused, with this Retry-After.
     busy_for: Vec<(&'static str, u64)>,
+    /// Only GET, HEAD and PUT are supported.
+    is_plain: bool,
     /// HEAD and GET of collections are answered as those of files are.
     heads_collections: bool,
     /// Conditions are refused whatever they are, as by servers that take each for a lock.
@@ -125,6 +127,11 @@ impl WebDavServer {
         lock(&self.state).busy_for.push((method, seconds));
     }
 
+    /// From now on supports nothing of WebDAV.
+    pub(crate) fn refuse_webdav(&self) {
+        lock(&self.state).is_plain = true;
+    }
+
     /// Makes a collection.
     pub(crate) fn make_collection(&self, path: &str) {
         lock(&self.state)
@@ -192,6 +199,9 @@ impl WebDavState {
         let is_directory = self.is_directory(&path);
         let is_there = is_directory || self.files.contains_key(&path);
         match request.method.as_str() {
+            "MKCOL" | "DELETE" | "PROPFIND" | "MOVE" if self.is_plain => {
+                empty_response("405 Method Not Allowed")
+            }
             "HEAD" | "GET" | "DELETE" | "PROPFIND" | "MOVE" if !is_there => {
                 empty_response("404 Not Found")
             }

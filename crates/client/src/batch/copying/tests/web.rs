@@ -305,6 +305,26 @@ async fn a_busy_server_is_asked_again_after_the_time_that_it_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_webdav_gets_each_file_once_under_its_final_name() {
+    let (server, bytes) = server();
+    server.refuse_webdav();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x");
+    std::fs::write(&file, &bytes).unwrap();
+    for _ in 0..2 {
+        let to = server.url("/new");
+        let (summary, warnings) = copy(&file.display().to_string(), &to, &options()).await;
+        assert_eq!(summary.exit, Exit::Done, "{summary:?}");
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+    }
+    assert!(server.get("/new") == Some(bytes));
+    assert_eq!(server.paths(), ["/f", "/new"]);
+    let methods = server.methods();
+    assert_eq!(methods.iter().filter(|m| *m == "PUT").count(), 2);
+    assert!(!methods.iter().any(|m| m == "MOVE" || m == "DELETE"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn bytes_of_an_earlier_run_are_kept_only_if_the_tag_is_still_theirs() {
     let other: Vec<u8> = content(10, LENGTH);
     for is_tagged in [true, false] {

@@ -209,7 +209,7 @@ async fn a_proxy_that_takes_the_destination_for_another_server_is_given_a_path()
     let (mut http, _) = session(&server.url("/"));
     http.rename(b"/part", b"/d/f", None).await.unwrap();
     let failure = http.rename(b"/part", b"/d/g", None).await.unwrap_err();
-    assert_eq!(failure.refused_step, RefusedRenameStep::RnfrRefused);
+    assert_eq!(failure.refused_step, RefusedRenameStep::Unsupported);
     assert!(!failure.failure.transient, "{}", failure.failure);
 }
 

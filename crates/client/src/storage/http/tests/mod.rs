@@ -385,6 +385,31 @@ async fn a_refused_put_is_explained() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_refused_name_is_told_from_a_missing_directory() {
+    let listing = "<multistatus xmlns='DAV:'><response><href>/dir/</href><propstat><prop><resourcetype><collection/>\
+                   </resourcetype></prop></propstat></response></multistatus>";
+    for (status, is_there, exit) in [
+        ("400 Bad Request", true, Exit::Refused),
+        ("403 Forbidden", true, Exit::Refused),
+        ("409 Conflict", true, Exit::Refused),
+        ("409 Conflict", false, Exit::NotFound),
+    ] {
+        let server = ScriptedHttpServer::start(move |request| match request.method.as_str() {
+            "PUT" => response(status, &[], b""),
+            "PROPFIND" if is_there => response("207 Multi-Status", &[], listing.as_bytes()),
+            _ => response("404 Not Found", &[], b""),
+        });
+        let (mut http, path) = session(&server.url("/dir/f"));
+        let source: Arc<dyn Source> = Arc::new(MemorySource::new(b"x".to_vec(), "memory"));
+        let spec = spec(Some(1), 1);
+        let control = Arc::new(TransferControl::new());
+        let stored = http.store(source, &path, &spec, &control).await;
+        assert_eq!(stored.unwrap_err().exit, exit, "{status} {is_there}");
+        assert!(!spec.started.load(Ordering::Relaxed), "nothing is stored");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_fetch_ends_at_once() {
     let waits = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&waits);
