@@ -1,4 +1,4 @@
-//! What a batch knows about renames at storages: where files cannot get their names when they are complete.
+//! Knowledge of a batch about renames at storages: where files cannot get their names when they are complete.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;

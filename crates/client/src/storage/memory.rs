@@ -468,11 +468,9 @@ impl Storage for MemoryStorage {
     ) -> Result<(), RenameFailure> {
         let mut state = self.store.state();
         if state.minimal {
-            let failure = CopyFailure::new(Exit::Protocol, "nothing is renamed here");
-            let refused = RefusedRenameStep::Unsupported;
             return Err(RenameFailure {
-                failure,
-                refused_step: refused,
+                failure: CopyFailure::new(Exit::Protocol, "nothing is renamed here"),
+                refused_step: RefusedRenameStep::Unsupported,
             });
         }
         let Some(mut stored) = state.files.remove(from) else {

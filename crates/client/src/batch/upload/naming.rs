@@ -10,7 +10,7 @@ use super::StorageDestination;
 use crate::storage::contract::Storage;
 use crate::{CopyFailure, Exit};
 
-/// What is known of a file with the final name.
+/// Knowledge of a file with the final name.
 pub(super) enum OldFile {
     /// There is none.
     Missing,
@@ -86,7 +86,7 @@ impl StorageDestination<'_> {
         Ok(())
     }
 
-    /// What is known of a file that would be lost. Where a file is replaced only when the new one is whole, none is.
+    /// Knowledge of a file that would be lost. Where a file is replaced only when the new one is whole, none is.
     pub(super) async fn old_file(&self, session: &mut dyn Storage) -> Result<OldFile, CopyFailure> {
         if session.capabilities().replaces_whole {
             return Ok(OldFile::Missing);
