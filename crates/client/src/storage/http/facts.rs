@@ -55,11 +55,6 @@ impl HttpFileFacts {
         self.etag.as_deref().filter(|etag| is_strong_etag(etag))
     }
 
-    /// Whether the server tells the version at all, by a tag of any kind.
-    pub(super) fn has_etag(&self) -> bool {
-        self.etag.is_some()
-    }
-
     /// Whether other facts may be of the same version, as far as both tell.
     pub(super) fn may_be_same(&self, other: &Self) -> bool {
         // Weak comparison (RFC 9110 section 8.8.3.2): even a weak tag that differs is another version.

@@ -263,7 +263,7 @@ impl Storage for HttpStorage {
         let mut attempt = attempt_of(result?, spec);
         if spec.streams > 1 && !has_tag {
             attempt.warnings.push(format!(
-                "{} has no strong ETag, by which ranges are known to be of one version: files come over one connection",
+                "{} sends no strong ETag, which shows that ranges are of one version: files come over one connection",
                 self.name
             ));
         }

@@ -316,7 +316,7 @@ impl HttpRangeReader<'_> {
         let is_whole = response.status() == 200 && start == 0 && (end.is_none() || end == size);
         // Several readers are stopped by the first that finds it out.
         let must_have_tag = file.joins_ranges() || !file.single_reader;
-        if must_have_tag && !now.has_etag() && !is_whole {
+        if must_have_tag && now.strong_etag().is_none() && !is_whole {
             file.omits_etag.store(true, Ordering::Relaxed);
             return failed(
                 Exit::Protocol,

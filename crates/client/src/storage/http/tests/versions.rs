@@ -80,12 +80,18 @@ async fn a_file_that_is_overwritten_while_it_is_sent_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ranges_without_the_tag_of_the_file_are_not_joined() {
+    for of_ranges in [&[][..], &[("ETag", "W/\"v1\"")]] {
+        check_ranges_without_tag(of_ranges).await;
+    }
+}
+
+/// `of_ranges`: the fields of responses with ranges.
+async fn check_ranges_without_tag(of_ranges: &'static [(&str, &str)]) {
     let body = content(LENGTH);
     let served = Arc::clone(&body);
     let server = ScriptedHttpServer::start(move |request| {
         let is_range = request.header("range").is_some();
-        let fields: &[_] = if is_range { &[] } else { &[ETAG] };
-        file_response(request, &served, fields)
+        file_response(request, &served, if is_range { of_ranges } else { &[ETAG] })
     });
     let (result, bytes, _) = fetched(&server.url("/f"), &spec(Some(LENGTH as u64), 4)).await;
     result.unwrap();
