@@ -47,7 +47,7 @@ impl KnownRenames {
             .cloned()
     }
 
-    /// Why the file `partial` could not be renamed to `path`; asks the storage if nothing is known of it.
+    /// Why files beside `path` could not be renamed; asks the storage if nothing is known of it.
     ///
     /// # Errors
     /// The session is lost.
@@ -55,13 +55,13 @@ impl KnownRenames {
         &self,
         id: &StorageId,
         session: &mut dyn Storage,
-        (partial, path): (&[u8], &[u8]),
+        path: &[u8],
     ) -> Result<Option<CopyFailure>, CopyFailure> {
         let known = self.refusal(id, path);
         if known.is_some() || lock(&self.permitted).contains(id) {
             return Ok(known);
         }
-        let Some(refused) = session.refuses_renames(partial).await? else {
+        let Some(refused) = session.refuses_renames(path).await? else {
             self.permitted(id);
             return Ok(None);
         };

@@ -1,6 +1,7 @@
 //! Commands on files and directories that use no data connection.
 
 use proto::command::{Command, SiteCommand};
+use proto::path::PARTIAL_SUFFIX;
 use proto::reply::Reply;
 use proto::timestamp::Timestamp;
 
@@ -194,8 +195,10 @@ impl ClientSession {
         if self.planner.takes_commands_ahead() {
             return Ok(None);
         }
+        // After RNFR of a file that exists, servers want RNTO (ProFTPD: 501 to anything else).
+        let path = &[path, PARTIAL_SUFFIX].concat();
         self.check_path(path)?;
-        let reply = self.control.call(&Command::Rnfr(path.to_vec())).await?;
+        let reply = self.control.call(&Command::Rnfr(path.clone())).await?;
         let operation = format!("rename {}", display_path(path));
         if replies::is_unsupported(&reply) {
             return Ok(Some(self.no_rename_failure(&operation, &reply)));

@@ -143,9 +143,9 @@ impl<'a> SeriesCopy<'a> {
         let local = self.ctx.pool.acquire(&StorageId::LocalFiles).await?;
         let first = &self.named[left[0]];
         if self.end == ServerEnd::Destination {
-            let names = (first.partial.as_slice(), first.path.as_slice());
             let renames = &self.ctx.renames;
-            if let Some(refusal) = renames.find_refusal(&self.id, &mut *session, names).await? {
+            let refusal = renames.find_refusal(&self.id, &mut *session, &first.path);
+            if let Some(refusal) = refusal.await? {
                 self.ctx.pool.release(&self.id, session);
                 return Err(refusal);
             }

@@ -10,7 +10,7 @@ use super::StorageDestination;
 use crate::storage::contract::Storage;
 use crate::{CopyFailure, Exit};
 
-/// Knowledge of a file with the final name.
+/// A file with the final name, as far as the storage shows it.
 pub(super) enum OldFile {
     /// There is none.
     Missing,
@@ -30,11 +30,11 @@ impl StorageDestination<'_> {
         ctx: &BatchContext,
         session: &mut dyn Storage,
     ) -> Result<(), CopyFailure> {
-        let Some(partial) = self.partial_path.clone() else {
+        if self.partial_path.is_none() {
             return Ok(());
-        };
-        let names = (partial.as_slice(), self.path);
-        match ctx.renames.find_refusal(&self.id, session, names).await? {
+        }
+        let refusal = ctx.renames.find_refusal(&self.id, session, self.path);
+        match refusal.await? {
             Some(refusal) => self.use_final_name(ctx, session, &refusal).await,
             None => Ok(()),
         }
@@ -86,7 +86,7 @@ impl StorageDestination<'_> {
         Ok(())
     }
 
-    /// Knowledge of a file that would be lost. Where a file is replaced only when the new one is whole, none is.
+    /// The file that would be lost. Where one is replaced only when the new one is whole, there is none.
     pub(super) async fn old_file(&self, session: &mut dyn Storage) -> Result<OldFile, CopyFailure> {
         if session.capabilities().replaces_whole {
             return Ok(OldFile::Missing);
