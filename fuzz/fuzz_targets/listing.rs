@@ -4,8 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use proto::listing::{
-    DirectoryEntry, EntryKind, EntryPermissions, FactSet, ListedEntry, format_ls, format_mlsx,
-    parse_ls, parse_mlsx,
+    DirectoryEntry, EntryKind, EntryPermissions, FactSet, ListedEntry, ListingFormat,
+    ListingReader, format_ls, format_mlsx, parse_ls, parse_mlsx,
 };
 use proto::timestamp::Timestamp;
 
@@ -32,7 +32,24 @@ fn is_unsafe(byte: &u8) -> bool {
 }
 
 fuzz_target!(|line: &[u8]| {
-    for listed in [parse_ls(line, Timestamp(0)), parse_mlsx(line)].into_iter().flatten() {
+    for format in [
+        ListingFormat::Facts,
+        ListingFormat::Rows,
+        ListingFormat::Names,
+    ] {
+        let mut reader = ListingReader::new(format, Timestamp(0));
+        let mut found = Vec::new();
+        for line in line.split(|byte| *byte == b'\n') {
+            reader.read(line, &mut found);
+        }
+        reader.finish();
+        assert_eq!(reader.entries(), found.len() as u64);
+        assert!(reader.entries() + reader.not_understood().0 <= reader.lines());
+    }
+    for listed in [parse_ls(line, Timestamp(0)), parse_mlsx(line)]
+        .into_iter()
+        .flatten()
+    {
         assert!(!listed.name.is_empty());
         let entry = server_entry(listed);
         let facts = format_mlsx(&entry, FactSet::default(), None);
@@ -46,8 +63,8 @@ fuzz_target!(|line: &[u8]| {
         }
         let back = parse_mlsx(&facts).map(|e| e.name);
         assert_eq!(back.as_ref(), Some(&entry.name));
-        // The name of a link ends at its first arrow.
-        if entry.kind != EntryKind::SymLink {
+        // The name of a link ends at an arrow, that of a directory may be followed by a slash.
+        if entry.kind != EntryKind::SymLink && !entry.name.ends_with(b"/") {
             let back = parse_ls(&ls, Timestamp(0)).map(|e| e.name);
             assert_eq!(back.as_ref(), Some(&entry.name));
         }

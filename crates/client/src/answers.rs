@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::time::SystemTime;
 
-use proto::listing::ListedEntry;
+use proto::listing::{CoarseTime, ListedEntry};
 use proto::timestamp::Timestamp;
 
 use crate::CopyFailure;
@@ -17,6 +17,8 @@ pub(crate) struct SourceFacts {
     pub(crate) size: Option<u64>,
     /// Modification time.
     pub(crate) modified: Option<Timestamp>,
+    /// Modification time as far as a listing shows it, if `modified` is unknown.
+    pub(crate) coarse_time: Option<CoarseTime>,
     /// Permission bits.
     pub(crate) mode: Option<u32>,
 }
@@ -47,6 +49,7 @@ impl SourceFacts {
         Self {
             size: entry.size,
             modified: entry.modified,
+            coarse_time: entry.coarse_time,
             mode: entry.mode,
         }
     }
@@ -61,8 +64,18 @@ impl SourceFacts {
         Self {
             size: Some(meta.len()),
             modified: modification_time(meta),
+            coarse_time: None,
             mode: Some(meta.mode() & 0o7777),
         }
+    }
+
+    /// The earliest and the latest moment of the modification; `None` if nothing is known of it.
+    pub(crate) fn modified_between(&self) -> Option<(Timestamp, Timestamp)> {
+        let exact = self.modified.map(|time| (time, time));
+        exact.or_else(|| {
+            self.coarse_time
+                .map(|time| (time.earliest(), time.latest()))
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{CopyFailure, Exit};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum IncompleteListing {
     /// Lines, or entries in another form, that are not understood.
-    #[error("{} not understood, the first is \"{}\"", parts(*.count), printable(.first))]
+    #[error("{} not understood{}", lines(*.count), shown_first(*.count, .first))]
     NotUnderstood {
         /// Number of them, at least 1.
         count: u64,
@@ -30,7 +30,7 @@ pub(crate) enum IncompleteListing {
     #[error("two entries have the name \"{}\"", printable(.0))]
     SameName(Vec<u8>),
     /// Entries of which the storage tells nothing but their names.
-    #[error("{} only {}, the first is \"{}\"", entries(*.count), if *.count == 1 { "a name" } else { "names" }, printable(.first))]
+    #[error("{} known by name alone{}", entries(*.count), shown_first(*.count, .first))]
     NoFacts {
         /// Number of them, at least 1.
         count: u64,
@@ -44,14 +44,13 @@ impl IncompleteListing {
     pub(crate) fn failure(&self, storage: &str, path: &[u8]) -> CopyFailure {
         let path = printable(path);
         let message = format!(
-            "the listing of {path} at {storage} is not known to be complete: {self}; name the files that it lacks \
-             themselves"
+            "the listing of {path} at {storage} is not known to be complete: {self}; name files that it lacks one by one"
         );
         CopyFailure::new(Exit::Protocol, message)
     }
 }
 
-fn parts(count: u64) -> String {
+fn lines(count: u64) -> String {
     match count {
         1 => "one line is".to_owned(),
         count => format!("{count} lines are"),
@@ -60,8 +59,16 @@ fn parts(count: u64) -> String {
 
 fn entries(count: u64) -> String {
     match count {
-        1 => "one entry has".to_owned(),
-        count => format!("{count} entries have"),
+        1 => "one entry is".to_owned(),
+        count => format!("{count} entries are"),
+    }
+}
+
+fn shown_first(count: u64, first: &[u8]) -> String {
+    let first = printable(first);
+    match count {
+        1 => format!(": \"{first}\""),
+        _ => format!(", the first is \"{first}\""),
     }
 }
 
@@ -76,7 +83,7 @@ mod tests {
         assert_eq!(
             shown(IncompleteListing::NotUnderstood { count: 2, first }),
             "the listing of /d at h:21 is not known to be complete: 2 lines are not understood, the first is \"x\\x0d\"; \
-             name the files that it lacks themselves"
+             name files that it lacks one by one"
         );
         let limited = IncompleteListing::Limited(b"226 Output truncated to 50 matches".to_vec());
         assert!(shown(limited).contains(": \"226 Output truncated to 50 matches\";"));
@@ -84,7 +91,7 @@ mod tests {
             count: 1,
             first: b"f".to_vec(),
         };
-        assert!(shown(unknown).contains("one entry has only a name, the first is \"f\";"));
+        assert!(shown(unknown).contains("one entry is known by name alone: \"f\";"));
         assert!(shown(IncompleteListing::SameName(b"a?".to_vec())).contains("the name \"a?\";"));
     }
 }

@@ -122,30 +122,57 @@ impl Selection {
             && times.iter().all(Option::is_none)
     }
 
-    /// Whether a file is selected. `path` is relative to the top of its tree. What is not known of a file does not
-    /// leave it out.
-    pub(crate) fn selects(&self, path: &[u8], facts: SourceFacts) -> bool {
-        let size = facts.size;
-        let modified = facts.modified.map(|time| time.0);
-        let too_small = size
-            .zip(self.min_size)
-            .is_some_and(|(size, min)| size < min);
-        let too_large = size
-            .zip(self.max_size)
-            .is_some_and(|(size, max)| size > max);
-        let too_old = modified
-            .zip(self.newer)
-            .is_some_and(|(time, newer)| time < newer.0);
-        let too_new = modified
-            .zip(self.older)
-            .is_some_and(|(time, older)| time > older.0);
-        !(too_small || too_large || too_old || too_new) && self.selects_path(path)
+    /// Whether a file is selected. `path` is relative to the top of its tree.
+    pub(crate) fn judge(&self, path: &[u8], facts: SourceFacts) -> SelectionVerdict {
+        let size = facts.size.map(|size| (size, size));
+        let time = facts.modified_between();
+        let time = time.map(|(earliest, latest)| (earliest.0, latest.0));
+        let limits = [
+            is_within(size, (self.min_size, self.max_size)),
+            is_within(time, (self.newer.map(|t| t.0), self.older.map(|t| t.0))),
+        ];
+        if limits.contains(&Some(false)) || !self.selects_path(path) {
+            return SelectionVerdict::LeftOut;
+        }
+        match limits.contains(&None) {
+            true => SelectionVerdict::Unknown,
+            false => SelectionVerdict::Selected,
+        }
     }
 
-    fn selects_path(&self, path: &[u8]) -> bool {
+    /// Whether the rules select a path.
+    pub(crate) fn selects_path(&self, path: &[u8]) -> bool {
         let path = Path::new(OsStr::from_bytes(path));
         let decides = self.rules.iter().find(|rule| rule.matcher.is_match(path));
         decides.map_or(!self.leaves_others, |rule| rule.includes)
+    }
+}
+
+/// A file's place in a selection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SelectionVerdict {
+    Selected,
+    LeftOut,
+    /// Its size or its time is not known as exactly as the selection needs.
+    Unknown,
+}
+
+/// Whether a value lies within limits; `None` if that is unknown. The value is only known to lie between two others.
+fn is_within<T: PartialOrd + Copy>(
+    value: Option<(T, T)>,
+    (least, most): (Option<T>, Option<T>),
+) -> Option<bool> {
+    if least.is_none() && most.is_none() {
+        return Some(true);
+    }
+    let (lowest, highest) = value?;
+    let is_below = least.is_some_and(|least| highest < least);
+    let is_above = most.is_some_and(|most| lowest > most);
+    let is_surely_within =
+        least.is_none_or(|least| lowest >= least) && most.is_none_or(|most| highest <= most);
+    match is_below || is_above {
+        true => Some(false),
+        false => is_surely_within.then_some(true),
     }
 }
 
@@ -155,11 +182,13 @@ fn usage(message: String) -> CopyFailure {
 
 #[cfg(test)]
 mod tests {
+    use proto::listing::CoarseTime;
+
     use super::*;
 
     fn selected<'p>(selection: &Selection, paths: &[&'p str]) -> Vec<&'p str> {
         let all = paths.iter().copied();
-        all.filter(|path| selection.selects(path.as_bytes(), SourceFacts::default()))
+        all.filter(|path| selection.selects_path(path.as_bytes()))
             .collect()
     }
 
@@ -236,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_times_leave_out_what_is_known_to_be_beyond_them() {
+    fn sizes_and_times_leave_out_files_beyond_them_and_unknown_ones_are_undecided() {
         let facts = |size, time: i64| SourceFacts {
             size: Some(size),
             modified: Some(Timestamp(time)),
@@ -249,11 +278,39 @@ mod tests {
             older: Some(Timestamp(200)),
             ..Selection::default()
         };
-        for inside in [facts(10, 100), facts(20, 200), SourceFacts::default()] {
-            assert!(selection.selects(b"f", inside));
+        let judge = |facts| selection.judge(b"f", facts);
+        for inside in [facts(10, 100), facts(20, 200)] {
+            assert_eq!(judge(inside), SelectionVerdict::Selected);
         }
         for outside in [facts(9, 150), facts(21, 150), facts(15, 99), facts(15, 201)] {
-            assert!(!selection.selects(b"f", outside));
+            assert_eq!(judge(outside), SelectionVerdict::LeftOut);
+        }
+        assert_eq!(judge(SourceFacts::default()), SelectionVerdict::Unknown);
+        let anything = Selection::default().judge(b"f", SourceFacts::default());
+        assert_eq!(anything, SelectionVerdict::Selected);
+    }
+
+    #[test]
+    fn a_coarse_time_selects_where_its_whole_span_is_on_one_side() {
+        const DAY: i64 = 86_400;
+        let selection = Selection {
+            newer: Some(Timestamp(100 * DAY)),
+            ..Selection::default()
+        };
+        for (day, verdict) in [
+            (97, SelectionVerdict::LeftOut),
+            (99, SelectionVerdict::Unknown),
+            (100, SelectionVerdict::Unknown),
+            (102, SelectionVerdict::Selected),
+        ] {
+            let facts = SourceFacts {
+                coarse_time: Some(CoarseTime {
+                    start: Timestamp(day * DAY),
+                    span: 86_400,
+                }),
+                ..SourceFacts::default()
+            };
+            assert_eq!(selection.judge(b"f", facts), verdict, "{day}");
         }
     }
 }

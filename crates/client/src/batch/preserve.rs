@@ -49,6 +49,9 @@ pub(super) fn leave_holes(options: &CopyOptions, source: Option<&dyn Source>, si
 
 /// After files are complete: sets the permissions of those at a server.
 pub(super) async fn finish_files(ctx: &BatchContext, files: &[&PlannedFile]) {
+    if ctx.options.recursive && ctx.options.preserve.times != PreservedTimes::None {
+        warn_of_unknown(ctx, files, "times", |facts| facts.modified.is_none());
+    }
     if !ctx.options.preserve.modes {
         return;
     }
@@ -63,7 +66,7 @@ pub(super) async fn finish_files(ctx: &BatchContext, files: &[&PlannedFile]) {
         };
         (&file.destination, kept)
     });
-    warn_of_unknown_modes(ctx, files);
+    warn_of_unknown(ctx, files, "permissions", |facts| facts.mode.is_none());
     change_each(ctx, changes).await;
 }
 
@@ -150,13 +153,18 @@ async fn change(ctx: &BatchContext, id: &StorageId, changes: &[MetadataChange<'_
     }
 }
 
-/// Warns of a server that does not tell the permissions of its files.
-fn warn_of_unknown_modes(ctx: &BatchContext, files: &[&PlannedFile]) {
-    let unknown = files.iter().find(|file| file.facts.mode.is_none());
+/// Warns of a server that does not tell something of its files (`what`).
+fn warn_of_unknown(
+    ctx: &BatchContext,
+    files: &[&PlannedFile],
+    what: &str,
+    is_unknown: impl Fn(SourceFacts) -> bool,
+) {
+    let unknown = files.iter().find(|file| is_unknown(file.facts));
     let server = unknown.map(|file| file.source.storage_id());
     if let Some(id) = server.filter(StorageId::is_server) {
         ctx.warn(format!(
-            "{id} does not tell the permissions of its files: they are not kept"
+            "{id} does not tell the {what} of its files: they are not kept"
         ));
     }
 }

@@ -1,17 +1,16 @@
 //! Commands on files and directories that use no data connection.
 
+use std::ops::ControlFlow;
+
 use proto::command::{Command, SiteCommand};
 use proto::path::PARTIAL_SUFFIX;
 use proto::reply::Reply;
 use proto::timestamp::Timestamp;
 
 use super::replies::{self, RefusalCause, refusal_cause};
-use super::{ClientSession, MAX_SILENCE, display_path};
+use super::{ClientSession, display_path};
 use crate::answers::{RefusedRenameStep, RenameFailure};
 use crate::{CopyFailure, Exit};
-
-/// Most MKD commands that are sent before a reply is read: their replies stay in the socket buffers.
-const MAX_PIPELINED_DIRECTORIES: usize = 128;
 
 impl ClientSession {
     /// Makes a directory (MKD); `Ok(false)` when it exists.
@@ -63,39 +62,13 @@ impl ClientSession {
         for path in paths {
             self.check_path(path)?;
         }
-        let patience = self.control.reply_timeout();
-        if !is_known {
-            self.control.set_reply_timeout(patience.min(MAX_SILENCE));
-        }
-        let most = match is_known {
-            true => MAX_PIPELINED_DIRECTORIES,
-            false => 1,
-        };
-        let made = self.make_in_groups(paths, most).await;
-        self.control.set_reply_timeout(patience);
-        made
-    }
-
-    /// Makes directories, `most` at a time first and then more.
-    async fn make_in_groups(
-        &mut self,
-        mut paths: &[&[u8]],
-        mut most: usize,
-    ) -> Result<Vec<bool>, CopyFailure> {
         let mut made = Vec::with_capacity(paths.len());
-        while !paths.is_empty() {
-            let (group, rest) = paths.split_at(most.min(paths.len()));
-            let commands: Vec<_> = group
-                .iter()
-                .map(|path| Command::Mkd(path.to_vec()))
-                .collect();
-            self.control.send_pipelined(&commands).await?;
-            for _ in group {
-                made.push(self.control.final_reply().await?.is_success());
-            }
-            paths = rest;
-            most = (most * 2).min(MAX_PIPELINED_DIRECTORIES);
-        }
+        let commands = paths.iter().map(|path| Command::Mkd(path.to_vec()));
+        let mut note = |reply: &Reply| {
+            made.push(reply.is_success());
+            ControlFlow::Continue(())
+        };
+        self.call_ahead(commands, may_go_ahead, &mut note).await?;
         Ok(made)
     }
 

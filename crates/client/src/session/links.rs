@@ -131,7 +131,8 @@ impl ClientSession {
         // DELE only what is a link: a file or directory of that name stays.
         if let Some(reply) = &refusal
             && !replies::is_unsupported(reply)
-            && self.stat(link).await.is_ok_and(|entry| entry.is_symlink())
+            && let Ok(Some(found)) = self.own_facts(link).await
+            && found.is_symlink()
         {
             self.delete(link).await?;
             refusal = self.try_make_link(target, absolute, link).await?;

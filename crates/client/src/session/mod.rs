@@ -18,6 +18,7 @@ use proto::printable::printable;
 use crate::location::Server;
 use crate::{CopyFailure, Credential, Exit};
 
+mod ahead;
 pub(crate) mod checksum;
 pub(crate) mod control;
 mod data_protection;
@@ -82,6 +83,8 @@ pub struct ClientSession {
     data_peer: Option<IpAddr>,
     /// The server refused a pipelined command, or the connection was lost during a pipelined login.
     avoids_pipelining: bool,
+    /// The server does not know MDTM.
+    lacks_mdtm: bool,
     /// Protection of the control connection.
     security: ClientSessionSecurity,
     /// Protection of the data connections, once it is agreed.
@@ -222,6 +225,7 @@ impl ClientSession {
             allow_foreign_data: false,
             data_peer: None,
             avoids_pipelining: false,
+            lacks_mdtm: false,
             security,
             data_protection: None,
         }

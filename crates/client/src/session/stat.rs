@@ -28,21 +28,34 @@ impl ClientSession {
     /// # Errors
     /// `NotFound` when nothing is there; otherwise the refusal by its class.
     pub async fn stat(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
-        self.check_path(path)?;
-        if self.features().mlst {
-            let reply = self.control.call(&mlst_command(path)).await?;
-            if reply.is_success() {
-                let entry = self.parse_mlst_reply(path, &reply)?;
-                return match entry.kind {
-                    EntryKind::SymLink => self.resolve_symlink(path, entry).await,
-                    _ => Ok(entry),
-                };
-            }
-            if !replies::is_unsupported(&reply) {
-                return Err(self.stat_failure(path, &reply));
-            }
+        match self.own_facts(path).await? {
+            Some(link) if link.kind == EntryKind::SymLink => self.resolve_symlink(path, link).await,
+            Some(entry) => Ok(entry),
+            None => self.stat_without_mlst(path).await,
         }
-        self.stat_without_mlst(path).await
+    }
+
+    /// Facts of a path by MLST, of a symbolic link itself where the server shows it. `None`: the server has no MLST, or does
+    /// not say what the path is.
+    ///
+    /// # Errors
+    /// As [`ClientSession::stat`].
+    pub(super) async fn own_facts(
+        &mut self,
+        path: &[u8],
+    ) -> Result<Option<ListedEntry>, CopyFailure> {
+        self.check_path(path)?;
+        if !self.features().mlst {
+            return Ok(None);
+        }
+        let reply = self.control.call(&mlst_command(path)).await?;
+        if reply.is_success() {
+            return Ok(parse_mlst_reply(path, &reply));
+        }
+        match replies::is_unsupported(&reply) {
+            true => Ok(None),
+            false => Err(self.stat_failure(path, &reply)),
+        }
     }
 
     /// The commands that [`ClientSession::stat`] will send for `path`, for sending them ahead.
@@ -52,28 +65,6 @@ impl ClientSession {
             true => vec![mlst_command(path)],
             false => Vec::new(),
         }
-    }
-
-    fn parse_mlst_reply(&self, path: &[u8], reply: &Reply) -> Result<ListedEntry, CopyFailure> {
-        // RFC 3659 §7.2: the facts are on the second line of the reply, after a blank.
-        let inner = reply.lines.iter().skip(1);
-        let entry = inner.filter_map(|line| parse_mlsx(line)).next();
-        let mut entry = entry.ok_or_else(|| CopyFailure {
-            exit: Exit::Protocol,
-            message: format!(
-                "{} sent no readable facts of {}: {}; report this to its administrator",
-                self.name(),
-                display_path(path),
-                replies::display_reply(reply)
-            ),
-            transient: false,
-            no_room: false,
-        })?;
-        entry.name = file_name(path);
-        if matches!(entry.kind, EntryKind::CurrentDir | EntryKind::ParentDir) {
-            entry.kind = EntryKind::Dir;
-        }
-        Ok(entry)
     }
 
     /// Facts of a name that a directory lists. Where the server has neither MLST nor SIZE nor MDTM, what cannot be entered
@@ -178,19 +169,6 @@ impl ClientSession {
         )
     }
 
-    async fn modification_time(&mut self, path: &[u8]) -> Result<Option<Timestamp>, CopyFailure> {
-        let features = self.features();
-        // FEAT without MDTM saves a round trip per file.
-        if features.feat_answered && !features.mdtm {
-            return Ok(None);
-        }
-        let reply = self.control.call(&Command::Mdtm(path.to_vec())).await?;
-        Ok(reply
-            .is_success()
-            .then(|| Timestamp::parse(reply.text().trim()))
-            .flatten())
-    }
-
     /// Sends CWD; returns the refusal, if any. All other commands use absolute paths, so the
     /// current directory does not affect them.
     pub(super) async fn change_directory(
@@ -209,6 +187,17 @@ impl ClientSession {
     pub(super) async fn is_directory(&mut self, path: &[u8]) -> Result<bool, CopyFailure> {
         Ok(self.change_directory(path).await?.is_none())
     }
+}
+
+fn parse_mlst_reply(path: &[u8], reply: &Reply) -> Option<ListedEntry> {
+    // RFC 3659 §7.2: the facts are on the second line of the reply, after a blank.
+    let mut inner = reply.lines.iter().skip(1);
+    let mut entry = inner.find_map(|line| parse_mlsx(line))?;
+    entry.name = file_name(path);
+    if matches!(entry.kind, EntryKind::CurrentDir | EntryKind::ParentDir) {
+        entry.kind = EntryKind::Dir;
+    }
+    Some(entry)
 }
 
 fn listed_entry(

@@ -160,6 +160,20 @@ pub(crate) trait Storage: Send + Debug + Any {
         Ok(SourceVersion::Facts)
     }
 
+    /// The exact modification times of files that a listing showed without; `None`: the storage does not tell.
+    ///
+    /// `may_go_ahead`: a server that does not announce pipelining may be tried.
+    ///
+    /// # Errors
+    /// The storage is lost.
+    async fn modification_times(
+        &mut self,
+        paths: &[Vec<u8>],
+        _may_go_ahead: bool,
+    ) -> Result<Vec<Option<Timestamp>>, CopyFailure> {
+        Ok(vec![None; paths.len()])
+    }
+
     /// The checksums that the storage can provide of a file.
     ///
     /// # Errors

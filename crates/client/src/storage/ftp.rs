@@ -117,6 +117,14 @@ impl Storage for ClientSession {
         self.list_tree(path, visit).await
     }
 
+    async fn modification_times(
+        &mut self,
+        paths: &[Vec<u8>],
+        may_go_ahead: bool,
+    ) -> Result<Vec<Option<Timestamp>>, CopyFailure> {
+        self.modification_times(paths, may_go_ahead).await
+    }
+
     async fn available_checksums(
         &mut self,
         _path: &[u8],

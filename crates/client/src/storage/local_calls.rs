@@ -71,34 +71,46 @@ pub(super) fn stat_path(path: &Path) -> Result<ListedEntry, CopyFailure> {
 }
 
 /// Reads a directory; `visit` receives the entries as they are read, some at a time. Links are not followed.
+///
+/// # Errors
+/// It, or the facts of some entries, cannot be read; `visit` has received all others.
 pub(super) fn read_directory(
     path: &Path,
     mut visit: impl FnMut(Vec<ListedEntry>) -> ControlFlow<()>,
 ) -> Result<(), CopyFailure> {
     let mut entries = Vec::new();
+    let mut read = Ok(());
     for dir_entry in fs::read_dir(path).map_err(|e| path_failure(path, &e))? {
-        let dir_entry = dir_entry.map_err(|e| path_failure(path, &e))?;
-        let name = dir_entry.file_name();
-        // Does not follow links.
-        let meta = match dir_entry.metadata() {
-            Ok(meta) => meta,
-            // Removed since the directory was read.
-            Err(e) if e.kind() == ErrorKind::NotFound => continue,
-            Err(e) => return Err(path_failure(&dir_entry.path(), &e)),
-        };
-        let mut entry = listed_entry(name.as_bytes(), &meta);
-        if meta.is_symlink() {
-            let target = fs::read_link(dir_entry.path());
-            let target = target.map(|target| target.as_os_str().as_bytes().to_vec());
-            entry.link_target = Some(target.unwrap_or_default());
+        match dir_entry
+            .map_err(|e| path_failure(path, &e))
+            .and_then(|e| entry_of(&e))
+        {
+            Ok(entry) => entries.extend(entry),
+            Err(failure) => read = read.and(Err(failure)),
         }
-        entries.push(entry);
         if entries.len() >= ENTRIES_AT_A_TIME && visit(std::mem::take(&mut entries)).is_break() {
             return Ok(());
         }
     }
     let _ = visit(entries);
-    Ok(())
+    read
+}
+
+/// An entry of a directory; `None` if it was removed since the directory was read.
+fn entry_of(dir_entry: &fs::DirEntry) -> Result<Option<ListedEntry>, CopyFailure> {
+    // Does not follow links.
+    let meta = match dir_entry.metadata() {
+        Ok(meta) => meta,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(path_failure(&dir_entry.path(), &e)),
+    };
+    let mut entry = listed_entry(dir_entry.file_name().as_bytes(), &meta);
+    if meta.is_symlink() {
+        let target = fs::read_link(dir_entry.path());
+        let target = target.map(|target| target.as_os_str().as_bytes().to_vec());
+        entry.link_target = Some(target.unwrap_or_default());
+    }
+    Ok(Some(entry))
 }
 
 /// Opens a file for reading. Facts are set only for regular files, which can be read again. A file

@@ -45,6 +45,11 @@ pub(crate) trait TreeVisitor: Send + Sync {
     /// # Errors
     /// The walk ends with this failure.
     fn visit(&self, directory: &[u8], name: &[u8], entry: TreeEntry) -> Result<(), CopyFailure>;
+
+    /// Whether the exact modification time of a file matters, so that it is asked for if its listing does not show it.
+    fn needs_time(&self, _directory: &[u8], _name: &[u8], _facts: SourceFacts) -> bool {
+        false
+    }
 }
 
 /// Checks that a name may be created below a destination: not empty, not `.` or `..`, without `/`

@@ -20,6 +20,8 @@ pub(super) struct PendingDirectory {
     pub(super) seen: HashSet<u64>,
     /// Links that will be followed after the listing.
     pub(super) links: Vec<ListedEntry>,
+    /// Files whose times will be asked for after the listing.
+    pub(super) timeless: Vec<ListedEntry>,
 }
 
 impl PendingDirectory {

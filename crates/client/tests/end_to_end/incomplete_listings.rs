@@ -12,6 +12,7 @@ use client::{
 
 use crate::listing_server::{ListingServer, ListingTextAndReply};
 use crate::support::{EventRecorder, file_names, options};
+use crate::sync::{sync, syncing};
 
 fn recursive() -> CopyOptions {
     CopyOptions {
@@ -24,15 +25,11 @@ async fn copy(from: &str, to: &Path) -> (CopySummary, Arc<EventRecorder>) {
     crate::support::copy(&[from], to.to_str().unwrap(), &recursive()).await
 }
 
-async fn sync_deleting(from: &str, to: &str) -> (CopySummary, Arc<EventRecorder>) {
-    let options = SyncOptions {
-        copy: recursive(),
+fn deleting() -> SyncOptions {
+    SyncOptions {
         delete: true,
-        checksum: false,
-    };
-    let recorder = Arc::new(EventRecorder::default());
-    let summary = client::sync(from, to, &options, recorder.clone()).await;
-    (summary, recorder)
+        ..syncing()
+    }
 }
 
 /// The messages of failures.
@@ -87,7 +84,7 @@ async fn what_a_listing_shows_beside_a_row_that_is_not_understood_is_copied_and_
         let top = tempfile::tempdir().unwrap();
         fs::write(top.path().join("b"), "earlier copy").unwrap();
         fs::write(top.path().join("extra"), "x").unwrap();
-        let (summary, recorder) = sync_deleting(&from, top.path().to_str().unwrap()).await;
+        let (summary, recorder) = sync(&from, top.path().to_str().unwrap(), &deleting()).await;
         assert_eq!(summary.exit, Exit::Partial, "{:?}", summary.first_failure);
         assert_eq!(file_names(top.path()), ["a", "b", "extra", "sub"]);
         assert_eq!(file_names(&top.path().join("sub")), ["c"]);
@@ -164,7 +161,7 @@ async fn a_reply_by_which_a_server_limits_a_listing_makes_it_incomplete() {
         let to = tempfile::tempdir().unwrap();
         fs::create_dir(to.path().join("sub")).unwrap();
         fs::write(to.path().join("sub/c"), "kept").unwrap();
-        let (summary, recorder) = sync_deleting(&from, to.path().to_str().unwrap()).await;
+        let (summary, recorder) = sync(&from, to.path().to_str().unwrap(), &deleting()).await;
         assert_eq!((summary.exit, summary.files), (Exit::Partial, 1));
         assert_eq!(fs::read(to.path().join("sub/c")).unwrap(), b"kept");
         let messages = failures(&recorder);
@@ -194,7 +191,7 @@ async fn two_entries_of_one_name_and_names_without_facts_are_unknown_entries() {
         });
     for (server, files, reason) in [
         (double, 2, "two entries have the name \"x?\""),
-        (unnamed, 1, "one entry has only a name"),
+        (unnamed, 1, "one entry is known by name alone"),
     ] {
         let to = tempfile::tempdir().unwrap();
         let (summary, recorder) =
@@ -210,6 +207,33 @@ async fn two_entries_of_one_name_and_names_without_facts_are_unknown_entries() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_listing_that_fails_in_the_middle_is_used_as_far_as_it_came() {
+    let server = ListingServer::with(&["/d/a", "/d/b"]).failing(|_, _, (text, _)| {
+        let whole = text
+            .split_inclusive(|b| *b == b'\n')
+            .next()
+            .unwrap_or_default();
+        // The second row breaks off within the name.
+        let part = &text[..text.len().min(whole.len() + 20)];
+        (part.to_vec(), "550 read error".to_owned())
+    });
+    let to = tempfile::tempdir().unwrap();
+    let at = to.path().join("t");
+    let (summary, recorder) = copy(&format!("{}/d", server.start()), &at).await;
+    let messages = failures(&recorder);
+    assert_eq!(
+        (summary.exit, summary.files),
+        (Exit::Partial, 1),
+        "{messages:?}"
+    );
+    assert_eq!(file_names(&at), ["a"]);
+    assert!(
+        messages.iter().any(|m| m.contains("550 read error")),
+        "{messages:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_incomplete_listing_of_the_destination_deletes_nothing() {
     let server = ListingServer::with(&["/t/old", "/t/sub/old", "/t/sub/b"]).failing(
         |command, directory, listing| match directory {
@@ -220,7 +244,7 @@ async fn an_incomplete_listing_of_the_destination_deletes_nothing() {
     let to = format!("{}/t", server.start());
     let from = tempfile::tempdir().unwrap();
     fs::write(from.path().join("new"), "1").unwrap();
-    let (summary, recorder) = sync_deleting(from.path().to_str().unwrap(), &to).await;
+    let (summary, recorder) = sync(from.path().to_str().unwrap(), &to, &deleting()).await;
     assert_eq!((summary.exit, summary.files), (Exit::Partial, 1));
     let messages = failures(&recorder);
     assert!(
@@ -233,19 +257,8 @@ async fn an_incomplete_listing_of_the_destination_deletes_nothing() {
     // Without --delete it is a warning, and unknown files are copied.
     fs::create_dir(from.path().join("sub")).unwrap();
     fs::write(from.path().join("sub/b"), "12345").unwrap();
-    let options = SyncOptions {
-        copy: recursive(),
-        delete: false,
-        checksum: false,
-    };
-    let recorder = Arc::new(EventRecorder::default());
-    let summary = client::sync(
-        from.path().to_str().unwrap(),
-        &to,
-        &options,
-        recorder.clone(),
-    )
-    .await;
+    let from = from.path().to_str().unwrap();
+    let (summary, recorder) = sync(from, &to, &syncing()).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     let stored = server.files.lock().unwrap()["/t/sub/b"].time.clone();
     assert_ne!(stored, "20240105101500", "copied");
@@ -345,13 +358,10 @@ async fn a_followed_link_whose_target_cannot_be_read_is_a_failure_and_its_copy_s
                 symlinks: SymlinkPolicy::Follow,
                 ..recursive()
             },
-            delete: true,
-            checksum: false,
+            ..deleting()
         };
-        let recorder = Arc::new(EventRecorder::default());
         let from = format!("{}/d", server.start());
-        let to_text = to.path().to_str().unwrap();
-        let summary = client::sync(&from, to_text, &options, recorder.clone()).await;
+        let (summary, recorder) = sync(&from, to.path().to_str().unwrap(), &options).await;
         assert_eq!(summary.exit, exit, "{reply}: {:?}", failures(&recorder));
         assert!(to.path().join("link/kept").exists(), "{reply}");
     }
@@ -361,7 +371,7 @@ async fn a_followed_link_whose_target_cannot_be_read_is_a_failure_and_its_copy_s
 async fn a_mlsd_that_is_refused_is_replaced_and_an_empty_replacement_proves_nothing() {
     let refuse = |reply: &'static str| {
         move |command: &str, _: &str, (text, done): ListingTextAndReply| match command {
-            "MLSD" => (text, reply.to_owned()),
+            "MLSD" => (Vec::new(), reply.to_owned()),
             _ => (text, done),
         }
     };

@@ -299,7 +299,8 @@ impl ListingSession {
         };
         let listing = (text.into_bytes(), "226 done".to_owned());
         let (text, reply) = (self.server.fault)(&command, &directory, listing);
-        if !reply.starts_with('2') {
+        // Some fail in the middle.
+        if !reply.starts_with('2') && text.is_empty() {
             return reply;
         }
         let _ = self.open_data().write_all(&text);

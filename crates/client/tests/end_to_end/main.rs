@@ -15,6 +15,7 @@ mod bundles;
 mod bundles_between;
 mod checksum_files;
 mod chunked;
+mod coarse_times;
 mod confirmation;
 mod control_proxy;
 mod destination_locks;

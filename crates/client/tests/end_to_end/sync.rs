@@ -9,7 +9,8 @@ use client::{CopyEvent, CopyOptions, CopySummary, Exit, Selection, SyncOptions};
 
 use crate::support::{EndToEndServer, EventRecorder, options};
 
-fn syncing() -> SyncOptions {
+/// Options of a sync that deletes nothing.
+pub(crate) fn syncing() -> SyncOptions {
     SyncOptions {
         copy: CopyOptions {
             recursive: true,
@@ -20,7 +21,12 @@ fn syncing() -> SyncOptions {
     }
 }
 
-async fn sync(from: &str, to: &str, options: &SyncOptions) -> (CopySummary, Arc<EventRecorder>) {
+/// Syncs, and returns the summary and the events.
+pub(crate) async fn sync(
+    from: &str,
+    to: &str,
+    options: &SyncOptions,
+) -> (CopySummary, Arc<EventRecorder>) {
     let recorder = Arc::new(EventRecorder::default());
     let summary = client::sync(from, to, options, recorder.clone()).await;
     (summary, recorder)

@@ -223,7 +223,9 @@ fn joined_date(words: &[RowWord<'_>]) -> Option<RowDate> {
         }
         (parts @ [_, _, _], time) => {
             let (year, day) = three_parts(parts, separator)?;
-            let zone = words.get(2).filter(|_| time.is_some());
+            // `ls --full-time` shows seconds before the zone.
+            let is_full = time.is_some_and(|(time, _)| time.second.is_some());
+            let zone = words.get(2).filter(|_| is_full);
             let zone = zone.and_then(|(word, end)| Some((zone_of_word(word)?, *end)));
             let end = zone.map(|(_, end)| end).or(time.map(|(_, end)| end));
             Some(RowDate {

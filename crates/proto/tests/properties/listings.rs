@@ -3,8 +3,8 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proto::listing::{
-    DirectoryEntry, EntryKind, EntryPermissions, Fact, FactSet, format_ls, format_mlsx, parse_ls,
-    parse_mlsx,
+    DirectoryEntry, EntryKind, EntryPermissions, Fact, FactSet, ListingFormat, ListingReader,
+    format_ls, format_mlsx, parse_ls, parse_mlsx,
 };
 use proto::timestamp::Timestamp;
 
@@ -171,6 +171,20 @@ proptest! {
             prop_assert_eq!(set.contains(fact), on);
         }
         prop_assert_eq!(FactSet::parse(&set.selected()), set);
+    }
+
+    #[test]
+    fn each_line_is_an_entry_or_none_or_not_understood(lines in vec(listing_like(), 0..8)) {
+        for format in [ListingFormat::Facts, ListingFormat::Rows, ListingFormat::Names] {
+            let mut reader = ListingReader::new(format, Timestamp(0));
+            let mut found = Vec::new();
+            for line in &lines {
+                reader.read(line, &mut found);
+            }
+            reader.finish();
+            prop_assert_eq!(reader.entries(), found.len() as u64);
+            prop_assert!(reader.entries() + reader.not_understood().0 <= reader.lines());
+        }
     }
 
     #[test]

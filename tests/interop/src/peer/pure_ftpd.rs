@@ -21,6 +21,12 @@ pub fn start(store: &TestStore) -> Result<PeerServer> {
     spawn(store, &[])
 }
 
+/// Like [`start`]; a listing shows at most this many entries.
+pub fn start_with_short_listings(store: &TestStore, entries: u32) -> Result<PeerServer> {
+    // The number after the colon is that of levels.
+    spawn(store, &["-L", &format!("{entries}:5")])
+}
+
 /// Like [`start`], with TLS for commands and data. Of [`PeerTls`] only the certificate has an effect.
 pub fn start_with_tls(store: &TestStore, tls: &PeerTls) -> Result<PeerServer> {
     let certificate = tls.identity.joined()?.display().to_string();

@@ -29,6 +29,7 @@ mod peers_alone_gsi;
 mod peers_alone_tls;
 mod pipes;
 mod plain_clients;
+mod plain_listings;
 mod plain_servers;
 mod power_cut;
 mod preserve;

@@ -16,6 +16,7 @@ fn file(name: &str) -> PlanRecord {
             size: Some(300),
             modified: Some(Timestamp(1_700_000_000)),
             mode: Some(0o640),
+            ..SourceFacts::default()
         },
     }
 }
@@ -269,7 +270,7 @@ fn directories_and_hard_links_keep_the_facts_of_their_sources() {
     let facts = SourceFacts {
         mode: Some(0o7750),
         modified: Some(Timestamp(-5)),
-        size: None,
+        ..SourceFacts::default()
     };
     let records = [
         PlanRecord::NewDirectory {

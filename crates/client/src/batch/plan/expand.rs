@@ -1,5 +1,6 @@
 //! Expands source arguments: resolves patterns and finds out what each source is.
 
+use proto::client::CommandLead;
 use proto::listing::{EntryKind, ListedEntry};
 
 use super::name_pattern::NamePattern;
@@ -11,7 +12,7 @@ use crate::retry::RetryBudget;
 use crate::storage::collected::CollectedEntries;
 use crate::storage::contract::Storage;
 use crate::tree::{DANGLING_LINK, NO_REGULAR_FILE, join_path};
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, Exit, PreservedTimes};
 
 /// A source that exists.
 #[derive(Debug)]
@@ -69,7 +70,8 @@ pub(super) async fn expand_source(
     let mut retries = RetryBudget::new(ctx.options.retries, ctx.seed);
     loop {
         let mut session = ctx.session(&id).await?;
-        let found = expand_pattern(&mut *session, source, &pattern).await;
+        let expanded = expand_pattern(&mut *session, source, &pattern).await;
+        let found = with_times(ctx, (source, &mut *session), expanded).await;
         ctx.return_session(&id, session, &found);
         match found {
             Err(failure) if failure.transient => {
@@ -79,6 +81,38 @@ pub(super) async fn expand_source(
             found => return found,
         }
     }
+}
+
+/// Asks for the times of matched files that a listing does not show exactly, if copies keep them.
+async fn with_times(
+    ctx: &BatchContext,
+    (source, storage): (&Location, &mut dyn Storage),
+    expanded: Result<ExpandedSource, CopyFailure>,
+) -> Result<ExpandedSource, CopyFailure> {
+    let mut expanded = expanded?;
+    if ctx.options.preserve.times == PreservedTimes::None {
+        return Ok(expanded);
+    }
+    let found = expanded.found.iter_mut();
+    let mut timeless: Vec<_> = found
+        .filter(|found| !found.is_directory && found.facts.modified.is_none())
+        .collect();
+    let paths: Vec<_> = timeless
+        .iter()
+        .map(|found| found.location.path().to_vec())
+        .collect();
+    let id = source.storage_id();
+    let may_go_ahead = ctx.pool.series_lead(&id) > CommandLead::Lockstep;
+    let answered = storage.modification_times(&paths, may_go_ahead).await;
+    if answered.is_err() {
+        // Perhaps a server that discards commands ahead: it gets none from now on.
+        ctx.pool.limit_series_lead(&id, CommandLead::Lockstep);
+    }
+    let times = answered?;
+    for (found, time) in timeless.iter_mut().zip(times) {
+        found.facts.modified = time;
+    }
+    Ok(expanded)
 }
 
 /// The source that an argument names exactly, whatever pattern its name looks like.

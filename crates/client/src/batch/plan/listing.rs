@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use proto::client::CommandLead;
 use proto::path::MAX_NAME;
 use tokio::task::JoinSet;
 use tune::sessions::LONG_RTT;
@@ -23,7 +24,7 @@ use crate::location::{Location, StorageId};
 use crate::partial::is_unfinished;
 use crate::retry::RetryBudget;
 use crate::tree::{TreeEntry, TreeVisitor, TreeWalk, check_sendable, join_path};
-use crate::{CopyEvent, CopyFailure, Exit, SymlinkPolicy};
+use crate::{CopyEvent, CopyFailure, Exit, PreservedTimes, SymlinkPolicy};
 
 /// Most sessions that list one tree at a time.
 const MAX_LISTERS: usize = 8;
@@ -273,8 +274,12 @@ pub(crate) async fn list_source(
         plan.add(&top, (b"", b""), NewEntry::Unlisted { is_directory })?;
         return Err(failure);
     }
-    let missing = visitor.selected.lock();
-    for (path, failure) in missing.unwrap_or_else(PoisonError::into_inner).missing() {
+    let selected = visitor.selected.lock();
+    let selected = selected.unwrap_or_else(PoisonError::into_inner);
+    for (path, failure) in selected.missing() {
+        filler.fail(&top, (b"", &path), failure);
+    }
+    if let Some((path, failure)) = selected.undecided() {
         filler.fail(&top, (b"", &path), failure);
     }
     Ok(())
@@ -308,6 +313,12 @@ struct TreeFiller {
 }
 
 impl TreeVisitor for TreeFiller {
+    fn needs_time(&self, directory: &[u8], name: &[u8], facts: SourceFacts) -> bool {
+        let selected = self.selected.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_kept = self.filler.ctx.options.preserve.times != PreservedTimes::None;
+        selected.needs_time(&join_path(directory, name), facts, is_kept)
+    }
+
     fn visit(&self, directory: &[u8], name: &[u8], entry: TreeEntry) -> Result<(), CopyFailure> {
         let mut selected = self.selected.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(directories) = selected.admit(directory, name, &entry) else {
@@ -362,14 +373,15 @@ impl TreeVisitor for TreeFiller {
 /// retried.
 ///
 /// # Errors
-/// The storage is lost after all retries; the visitor's failure.
+/// Nothing of the top can be listed, or the storage is lost after all retries; the visitor's failure.
 pub(crate) async fn walk_tree(
     ctx: &Arc<BatchContext>,
     (top, links): (&Location, SymlinkPolicy),
     visitor: Arc<dyn TreeVisitor>,
 ) -> Result<(), CopyFailure> {
     let (id, path) = (top.storage_id(), trim_trailing_slashes(top.path()));
-    let walk = TreeWalk::new(path, links, visitor);
+    let may_go_ahead = ctx.pool.series_lead(&id) > CommandLead::Lockstep;
+    let walk = TreeWalk::new(path, links, visitor).going_ahead(may_go_ahead);
     let walk = Arc::new(begin_with_retries(ctx, &id, walk).await?);
     let mut most = ctx
         .options
@@ -382,7 +394,12 @@ pub(crate) async fn walk_tree(
     loop {
         tokio::select! {
             biased;
-            listed = &mut listing => return listed,
+            listed = &mut listing => {
+                if may_go_ahead && !walk.may_go_ahead() {
+                    ctx.pool.limit_series_lead(&id, CommandLead::Lockstep);
+                }
+                return listed;
+            }
             () = walk.wants_help(), if helpers.len() + 1 < most => {
                 let (ctx, id, walk) = (Arc::clone(ctx), id.clone(), Arc::clone(&walk));
                 helpers.spawn(async move { help(&ctx, &id, &walk).await });

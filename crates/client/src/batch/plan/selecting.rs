@@ -6,6 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use super::paths::parents;
 use crate::answers::SourceFacts;
+use crate::selection::SelectionVerdict;
 use crate::session::display_path;
 use crate::tree::{TreeEntry, join_path};
 use crate::{CopyFailure, CopyOptions, Exit, Selection};
@@ -19,6 +20,8 @@ pub(crate) struct SelectedEntries {
     selects_all: bool,
     /// A directory may have more entries than were listed.
     is_incomplete: bool,
+    /// Files that may be selected or not: how many, and the first one.
+    undecided: Option<(u64, Vec<u8>)>,
     /// Hashes of the directories that were admitted.
     directories: HashSet<u64>,
     /// Facts of other directories, by their hashes.
@@ -36,6 +39,7 @@ impl SelectedEntries {
             selection: options.selection.clone(),
             listed,
             is_incomplete: false,
+            undecided: None,
             directories: HashSet::new(),
             others: HashMap::new(),
             hasher: RandomState::new(),
@@ -55,18 +59,32 @@ impl SelectedEntries {
         }
         let path = join_path(directory, name);
         let is_wanted = self.is_wanted(&path);
-        let facts = match entry {
+        let verdict = match entry {
             // Its content decides.
             TreeEntry::Directory(facts) => {
                 self.others.insert(self.hasher.hash_one(&path), *facts);
                 return None;
             }
             TreeEntry::Failed(_) | TreeEntry::Unlisted(_) => return Some(Vec::new()),
-            TreeEntry::File(facts) | TreeEntry::LinkedFile(facts, _) => *facts,
-            TreeEntry::Link(_) | TreeEntry::Skipped(_) => SourceFacts::default(),
+            TreeEntry::File(facts) | TreeEntry::LinkedFile(facts, _) => {
+                self.selection.judge(&path, *facts)
+            }
+            TreeEntry::Link(_) | TreeEntry::Skipped(_) => {
+                match self.selection.selects_path(&path) {
+                    true => SelectionVerdict::Selected,
+                    false => SelectionVerdict::LeftOut,
+                }
+            }
         };
-        if !(is_wanted && self.selection.selects(&path, facts)) {
-            return None;
+        match verdict {
+            _ if !is_wanted => return None,
+            SelectionVerdict::Selected => {}
+            SelectionVerdict::LeftOut => return None,
+            SelectionVerdict::Unknown => {
+                let (count, _) = self.undecided.get_or_insert((0, path));
+                *count += 1;
+                return None;
+            }
         }
         if matches!(entry, TreeEntry::Skipped(_)) {
             return Some(Vec::new());
@@ -80,6 +98,33 @@ impl SelectedEntries {
             }
         }
         Some(needed)
+    }
+
+    /// Whether the exact time of a file matters: for the selection, or, if it is selected, for the copy (`for_copy`).
+    pub(crate) fn needs_time(&self, path: &[u8], facts: SourceFacts, for_copy: bool) -> bool {
+        let is_listed = self.listed.as_ref().is_none_or(|listed| {
+            listed.contains_key(path) || parents(path).any(|parent| listed.contains_key(parent))
+        });
+        is_listed
+            && match self.selection.judge(path, facts) {
+                SelectionVerdict::Selected => for_copy,
+                SelectionVerdict::LeftOut => false,
+                SelectionVerdict::Unknown => true,
+            }
+    }
+
+    /// The first of the files that may be selected or not, which are left out, with the failure for all of them.
+    pub(crate) fn undecided(&self) -> Option<(Vec<u8>, CopyFailure)> {
+        let (count, first) = self.undecided.as_ref()?;
+        let others = match count {
+            1 => String::new(),
+            count => format!(" and {} other files", count - 1),
+        };
+        let message = format!(
+            "{}{others}: left out, because the server does not tell sizes or times as exactly as the selection needs",
+            display_path(first)
+        );
+        Some((first.clone(), CopyFailure::new(Exit::Protocol, message)))
     }
 
     /// Whether `--files-from` lists a path, or a directory above it.

@@ -3,8 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::index::{DestinationIndex, EntryThere};
-use crate::CopyFailure;
+use proto::timestamp::Timestamp;
+
+use super::index::{DestinationIndex, EntryThere, TimeThere};
+use super::times::{TimeComparison, compare_times};
 use crate::answers::SourceFacts;
 use crate::batch::plan::{
     CopyPlan, HardLinkNames, NewEntry, PlanFiller, PlanTop, PlannedFile, SelectedEntries,
@@ -13,6 +15,7 @@ use crate::batch::plan::{
 use crate::batch::{BatchContext, preserve};
 use crate::partial::is_unfinished;
 use crate::tree::{TreeEntry, TreeVisitor, join_path};
+use crate::{CopyFailure, PreservedTimes};
 
 /// Adds the entries of the source that the destination lacks, or has otherwise, to a plan.
 pub(super) struct Comparison {
@@ -27,26 +30,34 @@ pub(super) struct Comparison {
     unchanged: Option<(CopyPlan, PlanTop)>,
     /// How files of equal size are compared.
     content: ContentComparison,
+    /// Files of equal size about which the listings do not decide.
+    undecided: (CopyPlan, PlanTop),
+    /// A file is copied because too little is known of its time.
+    has_unknown_times: AtomicBool,
     has_files: AtomicBool,
     is_whole: AtomicBool,
+    /// Times are compared, or kept.
+    needs_times: bool,
 }
 
 /// How files of one size are compared.
 enum ContentComparison {
     /// By time. `keeps_times`: the destination has the time of the source, not that of the copy.
     Time { keeps_times: bool },
-    /// By checksum, later: here are the files.
-    Checksum(Box<(CopyPlan, PlanTop)>),
+    /// By checksum, later.
+    Checksum,
 }
 
 impl Comparison {
-    /// Compares with the index `there`, and adds to the plan of `filler` below `top`.
+    /// Compares with the index `there`, and adds to the plan of `filler` below `top`. Files of equal size about which the
+    /// listings do not decide are added to `undecided`.
     pub(super) fn new(
         ctx: &Arc<BatchContext>,
         filler: &Arc<PlanFiller>,
         there: &Arc<DestinationIndex>,
-        top: PlanTop,
+        (top, undecided): (PlanTop, CopyPlan),
     ) -> Self {
+        let undecided_top = undecided.add_top(&top.source, &top.destination);
         Self {
             filler: Arc::clone(filler),
             there: Arc::clone(there),
@@ -55,22 +66,19 @@ impl Comparison {
             selected: Mutex::new(SelectedEntries::of(&ctx.options)),
             keeps_directories: preserve::is_for_directories(&ctx.options),
             unchanged: None,
-            content: ContentComparison::Time { keeps_times: true },
+            content: ContentComparison::Checksum,
+            undecided: (undecided, undecided_top),
+            has_unknown_times: AtomicBool::new(false),
+            needs_times: ctx.options.preserve.times != PreservedTimes::None,
             has_files: AtomicBool::new(false),
             is_whole: AtomicBool::new(true),
         }
     }
 
-    /// Files of equal size are compared by time.
+    /// Files of equal size are compared by time instead of content. `keeps_times`: the destination is said to keep times.
     pub(super) fn by_time(mut self, keeps_times: bool) -> Self {
         self.content = ContentComparison::Time { keeps_times };
-        self
-    }
-
-    /// Files of equal size are added to `undecided`.
-    pub(super) fn by_checksum(mut self, undecided: CopyPlan) -> Self {
-        let top = undecided.add_top(&self.top.source, &self.top.destination);
-        self.content = ContentComparison::Checksum(Box::new((undecided, top)));
+        self.needs_times = true;
         self
     }
 
@@ -114,12 +122,23 @@ impl Comparison {
         Ok(())
     }
 
-    /// Files whose content is still to be compared.
-    pub(super) fn undecided(&self) -> Option<&CopyPlan> {
-        match &self.content {
-            ContentComparison::Time { .. } => None,
-            ContentComparison::Checksum(undecided) => Some(&undecided.0),
+    /// Files that are still to be compared, otherwise than by what listings show.
+    pub(super) fn undecided(&self) -> &CopyPlan {
+        &self.undecided.0
+    }
+
+    /// The time of the destination's file for one of [`Comparison::undecided`], if it is known exactly.
+    pub(super) fn time_there(&self, item: &PlannedFile) -> Option<Timestamp> {
+        let path = item.destination.path().get(self.there.prefix()..)?;
+        match self.there.file(path)?.time {
+            TimeThere::Exact(time) => Some(time),
+            TimeThere::NotBefore(_) | TimeThere::Unknown => None,
         }
+    }
+
+    /// Whether files are copied because too little is known of their times.
+    pub(super) fn has_unknown_times(&self) -> bool {
+        self.has_unknown_times.load(Ordering::Relaxed)
     }
 
     /// Adds a file that was compared later.
@@ -133,10 +152,11 @@ impl Comparison {
         }
     }
 
-    /// Reports the paths of `--files-from` that the source does not have.
+    /// Reports the paths of `--files-from` that the source does not have, and files that may be selected or not.
     pub(super) fn report_missing(&self) {
         let selected = self.selected.lock();
-        for (path, failure) in selected.unwrap_or_else(PoisonError::into_inner).missing() {
+        let selected = selected.unwrap_or_else(PoisonError::into_inner);
+        for (path, failure) in selected.missing().into_iter().chain(selected.undecided()) {
             self.fail(b"", &path, failure);
         }
     }
@@ -156,33 +176,46 @@ impl Comparison {
         self.filler.fail(&self.top, (directory, name), failure);
     }
 
-    /// Whether the destination lacks a file, or has another one.
+    /// Whether the destination lacks a file, or has another one, as far as the listings show it.
     fn differs(
         &self,
         (directory, name): (&[u8], &[u8]),
         facts: SourceFacts,
         there: Option<EntryThere>,
     ) -> Result<bool, CopyFailure> {
-        let there = match there {
-            Some(EntryThere::File(there)) if facts.size.is_none() || facts.size == there.size => {
-                there
-            }
-            _ => return Ok(true),
+        let Some(EntryThere::File(there)) = there else {
+            return Ok(true);
         };
-        match &self.content {
-            ContentComparison::Time { keeps_times } => {
-                let differs = !is_same_by_time(facts, there, *keeps_times);
-                if let (false, Some((unchanged, top))) = (differs, &self.unchanged) {
-                    unchanged.add(top, (directory, name), NewEntry::File(facts))?;
-                }
-                Ok(differs)
+        // An unknown size is no equal one, but contents can be compared.
+        let may_be_same = match self.content {
+            ContentComparison::Time { .. } => facts.size.is_some() && facts.size == there.size,
+            ContentComparison::Checksum => facts.size.is_none() || facts.size == there.size,
+        };
+        if !may_be_same {
+            return Ok(true);
+        }
+        let add_to = |(plan, top): &(CopyPlan, PlanTop)| {
+            plan.add(top, (directory, name), NewEntry::File(facts))
+        };
+        let compared = match self.content {
+            ContentComparison::Time { keeps_times } => compare_times(facts, there, keeps_times),
+            ContentComparison::Checksum => TimeComparison::SameIfRounded,
+        };
+        match compared {
+            TimeComparison::Same => {
+                self.unchanged.as_ref().map_or(Ok(false), add_to)?;
             }
-            ContentComparison::Checksum(undecided) => {
-                let (undecided, top) = &**undecided;
-                undecided.add(top, (directory, name), NewEntry::File(facts))?;
-                Ok(false)
+            TimeComparison::SameIfRounded => {
+                add_to(&self.undecided)?;
+            }
+            TimeComparison::Different => {
+                let is_known =
+                    facts.modified.is_some() && matches!(there.time, TimeThere::Exact(_));
+                self.has_unknown_times
+                    .fetch_or(!is_known, Ordering::Relaxed);
             }
         }
+        Ok(compared == TimeComparison::Different)
     }
 
     fn add_entry(
@@ -251,6 +284,11 @@ impl Comparison {
 }
 
 impl TreeVisitor for Comparison {
+    fn needs_time(&self, directory: &[u8], name: &[u8], facts: SourceFacts) -> bool {
+        let selected = self.selected.lock().unwrap_or_else(PoisonError::into_inner);
+        selected.needs_time(&join_path(directory, name), facts, self.needs_times)
+    }
+
     fn visit(&self, directory: &[u8], name: &[u8], entry: TreeEntry) -> Result<(), CopyFailure> {
         // Also of entries that are left out of the copy: the source has them.
         let path = join_path(directory, name);
@@ -271,51 +309,5 @@ impl TreeVisitor for Comparison {
             self.filler.fail(&self.top, (directory, name), failure);
         }
         Ok(())
-    }
-}
-
-/// Whether two files of one size are taken for the same. A destination that does not keep times (`keeps_times`) has the
-/// time of the copy, which is later.
-pub(super) fn is_same_by_time(source: SourceFacts, there: SourceFacts, keeps_times: bool) -> bool {
-    match (source.modified, there.modified) {
-        (Some(source), Some(there)) if keeps_times => source.0 == there.0,
-        (Some(source), Some(there)) => source.0 <= there.0,
-        // Only the sizes can be compared.
-        _ => source.size.is_some(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proto::timestamp::Timestamp;
-
-    use super::*;
-
-    fn facts(size: u64, time: i64) -> SourceFacts {
-        SourceFacts {
-            size: Some(size),
-            modified: Some(Timestamp(time)),
-            ..SourceFacts::default()
-        }
-    }
-
-    #[test]
-    fn files_of_one_size_are_compared_by_time() {
-        for (source, there, keeps_times, same) in [
-            (100, 100, true, true),
-            (100, 101, true, false),
-            (100, 99, true, false),
-            (100, 500, false, true),
-            (100, 99, false, false),
-        ] {
-            let (source, there) = (facts(1, source), facts(1, there));
-            assert_eq!(is_same_by_time(source, there, keeps_times), same);
-        }
-        let unknown = SourceFacts {
-            size: Some(1),
-            ..SourceFacts::default()
-        };
-        assert!(is_same_by_time(unknown, facts(1, 5), true));
-        assert!(!is_same_by_time(SourceFacts::default(), facts(1, 5), true));
     }
 }

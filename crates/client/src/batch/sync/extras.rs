@@ -8,6 +8,7 @@ use crate::answers::SourceFacts;
 use crate::batch::plan::{CopyPlan, NextEntry, PlanReader, PlannedEntry, parents};
 use crate::location::Location;
 use crate::partial::is_unfinished;
+use crate::selection::SelectionVerdict;
 use crate::{CopyFailure, CopyOptions, Exit};
 
 /// Goes through what is to be deleted. A directory stands for everything below it.
@@ -94,7 +95,9 @@ impl<'a> Extras<'a> {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
         // Another copy may be writing it.
         let is_kept = self.there.is_kept(path) || is_unfinished(name);
-        let is_selected = self.options.selection.selects(path, facts) && self.is_listed(path);
+        // A file that may be selected or not stays.
+        let verdict = self.options.selection.judge(path, facts);
+        let is_selected = verdict == SelectionVerdict::Selected && self.is_listed(path);
         !is_kept && !self.is_gone(path) && is_selected
     }
 

@@ -19,9 +19,40 @@ use crate::tree::{TreeEntry, TreeVisitor, join_path};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EntryThere {
     Directory,
-    File(SourceFacts),
+    File(FileThere),
     /// Hash of the content.
     Link(u64),
+}
+
+/// A file of the destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FileThere {
+    pub(super) size: Option<u64>,
+    pub(super) time: TimeThere,
+}
+
+/// The modification time of a file of the destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TimeThere {
+    Exact(Timestamp),
+    /// This moment or a later one.
+    NotBefore(Timestamp),
+    Unknown,
+}
+
+impl FileThere {
+    pub(super) fn from_facts(facts: SourceFacts) -> Self {
+        let coarse = || {
+            facts
+                .coarse_time
+                .map(|time| TimeThere::NotBefore(time.earliest()))
+        };
+        let time = facts.modified.map(TimeThere::Exact).or_else(coarse);
+        Self {
+            size: facts.size,
+            time: time.unwrap_or(TimeThere::Unknown),
+        }
+    }
 }
 
 /// An entry in 24 bytes.
@@ -38,6 +69,8 @@ const KIND: u64 = 3;
 const DIRECTORY: u64 = 0;
 const FILE: u64 = 1;
 const LINK: u64 = 2;
+/// A file whose time is [`TimeThere::NotBefore`].
+const COARSE_FILE: u64 = 3;
 /// Values of what is unknown.
 const NO_SIZE: u64 = u64::MAX;
 const NO_TIME: i64 = i64::MIN;
@@ -46,9 +79,13 @@ impl PackedEntry {
     fn new(hash: u64, there: EntryThere) -> Self {
         let (kind, size, time) = match there {
             EntryThere::Directory => (DIRECTORY, NO_SIZE, NO_TIME),
-            EntryThere::File(facts) => {
-                let time = facts.modified.map_or(NO_TIME, |time| time.0);
-                (FILE, facts.size.unwrap_or(NO_SIZE), time)
+            EntryThere::File(file) => {
+                let (kind, time) = match file.time {
+                    TimeThere::Exact(time) => (FILE, time.0),
+                    TimeThere::NotBefore(time) => (COARSE_FILE, time.0),
+                    TimeThere::Unknown => (FILE, NO_TIME),
+                };
+                (kind, file.size.unwrap_or(NO_SIZE), time)
             }
             EntryThere::Link(content) => (LINK, content, NO_TIME),
         };
@@ -66,14 +103,15 @@ impl PackedEntry {
     fn unpack(self) -> EntryThere {
         match self.hash & KIND {
             DIRECTORY => EntryThere::Directory,
-            FILE => EntryThere::File(SourceFacts {
+            LINK => EntryThere::Link(self.size),
+            kind => EntryThere::File(FileThere {
                 size: Some(self.size).filter(|size| *size != NO_SIZE),
-                modified: Some(self.time)
-                    .filter(|time| *time != NO_TIME)
-                    .map(Timestamp),
-                ..SourceFacts::default()
+                time: match (kind, self.time) {
+                    (_, NO_TIME) => TimeThere::Unknown,
+                    (FILE, time) => TimeThere::Exact(Timestamp(time)),
+                    (_, time) => TimeThere::NotBefore(Timestamp(time)),
+                },
             }),
-            _ => EntryThere::Link(self.size),
         }
     }
 }
@@ -113,6 +151,8 @@ pub(super) struct DestinationIndex {
     paths: CopyPlan,
     top: PlanTop,
     keeps_paths: bool,
+    /// The times of files are compared.
+    needs_times: bool,
     /// Hashes of directories that hold an unfinished file.
     unfinished: Mutex<HashSet<u64>>,
     /// Hashes of paths below which everything is kept.
@@ -122,8 +162,13 @@ pub(super) struct DestinationIndex {
 }
 
 impl DestinationIndex {
-    /// An empty index of the tree `to`. With `keeps_paths` the paths are added to the plan `paths`.
-    pub(super) fn new(paths: CopyPlan, to: &Location, keeps_paths: bool) -> Self {
+    /// An empty index of the tree `to`. With `keeps_paths` the paths are added to the plan `paths`. `needs_times`: the times
+    /// of files are compared.
+    pub(super) fn new(
+        paths: CopyPlan,
+        to: &Location,
+        (keeps_paths, needs_times): (bool, bool),
+    ) -> Self {
         let top = paths.add_top(to, to);
         Self {
             entries: Mutex::default(),
@@ -131,6 +176,7 @@ impl DestinationIndex {
             paths,
             top,
             keeps_paths,
+            needs_times,
             unfinished: Mutex::default(),
             kept_trees: Mutex::default(),
             unlisted: Mutex::default(),
@@ -155,6 +201,16 @@ impl DestinationIndex {
     /// Whether another copy may be writing a file below a relative path.
     pub(super) fn holds_unfinished(&self, path: &[u8]) -> bool {
         lock(&self.unfinished).contains(&self.hasher.hash_one(path))
+    }
+
+    /// The file at a relative path.
+    pub(super) fn file(&self, path: &[u8]) -> Option<FileThere> {
+        let mut entries = self.lock();
+        let position = entries.position(self.hasher.hash_one(path))?;
+        match entries.entries.get(position)?.unpack() {
+            EntryThere::File(file) => Some(file),
+            EntryThere::Directory | EntryThere::Link(_) => None,
+        }
     }
 
     /// The entry at a relative path. It is noted that the source has this path.
@@ -216,12 +272,17 @@ impl DestinationIndex {
 }
 
 impl TreeVisitor for DestinationIndex {
+    fn needs_time(&self, _directory: &[u8], _name: &[u8], _facts: SourceFacts) -> bool {
+        self.needs_times
+    }
+
     fn visit(&self, directory: &[u8], name: &[u8], entry: TreeEntry) -> Result<(), CopyFailure> {
         let path = join_path(directory, name);
         let (there, new) = match entry {
             TreeEntry::Directory(facts) => (EntryThere::Directory, NewEntry::Directory(facts)),
             TreeEntry::File(facts) | TreeEntry::LinkedFile(facts, _) => {
-                (EntryThere::File(facts), NewEntry::File(facts))
+                let there = EntryThere::File(FileThere::from_facts(facts));
+                (there, NewEntry::File(facts))
             }
             TreeEntry::Link(target) => (
                 EntryThere::Link(self.hash_of_link(&target)),
@@ -230,10 +291,6 @@ impl TreeVisitor for DestinationIndex {
             // Nothing is known of it, so nothing is done with it.
             TreeEntry::Skipped(_) => return Ok(()),
             TreeEntry::Failed(failure) | TreeEntry::Unlisted(failure) => {
-                // Nothing at all is known of the destination.
-                if path.is_empty() && self.lock().entries.is_empty() {
-                    return Err(failure);
-                }
                 lock(&self.unlisted).push((path, failure));
                 return Ok(());
             }

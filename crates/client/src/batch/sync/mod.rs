@@ -25,10 +25,12 @@ use crate::{
 mod comparison;
 mod extras;
 mod index;
+mod times;
 
 use comparison::Comparison;
 use extras::Extras;
 use index::DestinationIndex;
+use times::KeptTimes;
 
 /// Implementation of [`crate::sync`].
 pub(crate) async fn sync(
@@ -87,7 +89,7 @@ async fn compare_and_copy(
     let there = Arc::new(DestinationIndex::new(
         temporary_plan(&[to])?,
         to,
-        options.delete,
+        (options.delete, !options.checksum),
     ));
     if destination.is_some() {
         let links = match ctx.options.symlinks {
@@ -109,9 +111,10 @@ async fn compare_and_copy(
     }
     let keeps_times =
         options.copy.preserve.times != PreservedTimes::None && keeps_times(ctx, to).await?;
-    let comparison = Comparison::new(ctx, &filler, &there, plan.add_top(from, to));
+    let plans = (plan.add_top(from, to), temporary_plan(&[from, to])?);
+    let comparison = Comparison::new(ctx, &filler, &there, plans);
     let comparison = match options.checksum {
-        true => comparison.by_checksum(temporary_plan(&[from, to])?),
+        true => comparison,
         false => comparison.by_time(keeps_times),
     };
     let earlier_sums = sums::earlier(ctx)?;
@@ -123,7 +126,10 @@ async fn compare_and_copy(
     let visitor = Arc::clone(&comparison) as Arc<dyn TreeVisitor>;
     walk_tree(ctx, (from, ctx.options.symlinks), visitor).await?;
     comparison.report_missing();
-    compare_checksums(ctx, (from, to), &comparison).await?;
+    match options.checksum {
+        true => compare_checksums(ctx, (from, to), &comparison).await?,
+        false => compare_kept_times(ctx, to, &comparison).await?,
+    }
     filler.end();
     check_conflicts(&plan).inspect_err(|failure| lock(totals).batch_refused(failure))?;
     Box::pin(execute::execute(ctx, &plan, totals)).await;
@@ -184,9 +190,7 @@ async fn compare_checksums(
     (from, to): (&Location, &Location),
     comparison: &Comparison,
 ) -> Result<(), CopyFailure> {
-    let Some(undecided) = comparison.undecided() else {
-        return Ok(());
-    };
+    let undecided = comparison.undecided();
     undecided.end(true);
     let mut reader = PlanReader::of(undecided);
     let (from_id, to_id) = (from.storage_id(), to.storage_id());
@@ -214,6 +218,50 @@ async fn compare_checksums(
     if let Some((source, destination, _)) = sessions {
         ctx.pool.release(&from_id, source);
         ctx.pool.release(&to_id, destination);
+    }
+    Ok(())
+}
+
+/// Adds the files of equal size whose times differ, unless that is for the way in which the destination keeps times.
+async fn compare_kept_times(
+    ctx: &BatchContext,
+    to: &Location,
+    comparison: &Comparison,
+) -> Result<(), CopyFailure> {
+    let undecided = comparison.undecided();
+    undecided.end(true);
+    let mut reader = PlanReader::of(undecided);
+    let id = to.storage_id();
+    let mut kept_times = KeptTimes::unknown(id.is_server());
+    // Files that are left alone keep their times, too.
+    let may_try = !ctx.options.dry_run && !ctx.options.keep_existing;
+    let mut session = None;
+    while let Some(item) = reader.next_file(undecided)? {
+        let times = item.facts.modified.zip(comparison.time_there(&item));
+        let is_same = match times.filter(|_| may_try) {
+            None => false,
+            Some(times) => {
+                let storage = match &mut session {
+                    Some(session) => session,
+                    none => none.insert(ctx.session(&id).await?),
+                };
+                let path = item.destination.path();
+                kept_times.is_same(&mut **storage, path, times).await?
+            }
+        };
+        match is_same {
+            true => comparison.keep(&item)?,
+            false => comparison.copy(&item),
+        }
+    }
+    if let Some(session) = session {
+        ctx.pool.release(&id, session);
+    }
+    if comparison.has_unknown_times() {
+        ctx.warn(
+            "files of equal size were copied again, since too little is known of their times; --checksum compares contents"
+                .to_owned(),
+        );
     }
     Ok(())
 }

@@ -101,6 +101,11 @@ impl EntrySink {
         })
     }
 
+    /// The entries of whole lines of a text that broke off, as far as they were not passed on.
+    pub(super) fn take_rest(&self) -> Vec<ListedEntry> {
+        std::mem::take(&mut self.state().batch)
+    }
+
     /// Reads a part of the text.
     fn take_text(&self, state: &mut EntrySinkState, text: &[u8]) -> io::Result<()> {
         state.text_bytes += text.len() as u64;

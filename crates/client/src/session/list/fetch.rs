@@ -173,14 +173,20 @@ impl ClientSession {
                 result = &mut exchange => break result,
             }
         };
-        let result = result.and_then(|completed| {
-            while let Ok(batch) = batches.try_recv() {
-                visit_batch(batch);
+        drop(exchange);
+        while let Ok(batch) = batches.try_recv() {
+            visit_batch(batch);
+        }
+        let result = match result {
+            Ok(completed) => sink.finish().ok_or_else(cut_listing).map(|mut text| {
+                visit_batch(std::mem::take(&mut text.rest));
+                (text, completed.reply)
+            }),
+            Err(failed) => {
+                visit_batch(sink.take_rest());
+                Err(failed)
             }
-            let mut text = sink.finish().ok_or_else(cut_listing)?;
-            visit_batch(std::mem::take(&mut text.rest));
-            Ok((text, completed.reply))
-        });
+        };
         (result, visitor_stopped)
     }
 }

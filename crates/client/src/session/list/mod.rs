@@ -262,7 +262,8 @@ impl ClientSession {
             ListingCommand::Nlst,
         ] {
             // It would show less of the same.
-            if command == ListingCommand::List && listing.takes_all {
+            let shows_less = command == ListingCommand::List && listing.takes_all;
+            if shows_less || listing.names.is_full() {
                 continue;
             }
             if self.try_command(&mut listing, command).await? {

@@ -3,6 +3,10 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 
+/// Most names that are kept, at some 18 bytes each. In a larger directory names that are shown twice are not noticed, and no
+/// second command is sent.
+const MAX_NAMES: usize = 4_000_000;
+
 /// Hashes of names, by which a name is visited once, and two entries with one name are noticed.
 #[derive(Debug, Default)]
 pub(super) struct ShownNames {
@@ -12,6 +16,8 @@ pub(super) struct ShownNames {
     earlier: HashSet<u64>,
     /// Names that the present command showed.
     current: HashSet<u64>,
+    /// There are more names than are kept.
+    is_full: bool,
     new: u64,
     repeated: Option<Vec<u8>>,
 }
@@ -26,6 +32,10 @@ impl ShownNames {
 
     /// Whether a name that the present command shows was not shown before.
     pub(super) fn add(&mut self, name: &[u8]) -> bool {
+        self.is_full |= self.current.len() >= MAX_NAMES;
+        if self.is_full {
+            return true;
+        }
         let hash = self.hasher.hash_one(name);
         if !self.current.insert(hash) {
             self.repeated.get_or_insert_with(|| name.to_vec());
@@ -34,6 +44,11 @@ impl ShownNames {
         let is_new = !self.earlier.contains(&hash);
         self.new += u64::from(is_new);
         is_new
+    }
+
+    /// Whether there are too many names for another command, which shows most of them again.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full
     }
 
     /// Number of names that the present command showed and no earlier one.

@@ -164,6 +164,23 @@ impl Storage for HttpStorage {
         Err(reason.failure(&self.name, path))
     }
 
+    async fn modification_times(
+        &mut self,
+        paths: &[Vec<u8>],
+        _may_go_ahead: bool,
+    ) -> Result<Vec<Option<Timestamp>>, CopyFailure> {
+        let mut times = Vec::with_capacity(paths.len());
+        for path in paths {
+            times.push(match self.current_facts(path).await {
+                Err(failure) if failure.transient => return Err(failure),
+                facts => facts
+                    .ok()
+                    .and_then(|facts| facts.entry(path, EntryKind::File).modified),
+            });
+        }
+        Ok(times)
+    }
+
     async fn version(&mut self, path: &[u8]) -> Result<SourceVersion, CopyFailure> {
         let facts = self.file_facts(path).await?;
         Ok(match facts.strong_etag() {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use proto::listing::{EntryKind, ListedEntry};
 
@@ -15,6 +15,8 @@ use crate::answers::{SourceFacts, SymlinkCheckScope, SymlinkCheckedEntry};
 use crate::session::display_path;
 use crate::storage::contract::Storage;
 use crate::{CopyFailure, Exit, SymlinkPolicy};
+
+mod times;
 
 /// Most entries of a tree: a server could list without end. Each takes some bytes of memory and some ten of the disk.
 const MAX_ENTRIES: u64 = 50_000_000;
@@ -33,6 +35,8 @@ pub(crate) struct TreeWalk {
     hasher: RandomState,
     /// Hashes of the paths that a listing of the whole tree brought before it broke off. Empty after one that did not.
     visited_at_once: HashSet<u64>,
+    /// Questions may be sent ahead of answers, also to servers that do not announce it.
+    may_go_ahead: AtomicBool,
 }
 
 impl TreeWalk {
@@ -47,7 +51,21 @@ impl TreeWalk {
             entries: AtomicU64::new(0),
             hasher: RandomState::new(),
             visited_at_once: HashSet::new(),
+            may_go_ahead: AtomicBool::new(false),
         }
+    }
+
+    /// With questions ahead of answers.
+    pub(crate) fn going_ahead(self, may_go_ahead: bool) -> Self {
+        Self {
+            may_go_ahead: AtomicBool::new(may_go_ahead),
+            ..self
+        }
+    }
+
+    /// Whether that did no harm.
+    pub(crate) fn may_go_ahead(&self) -> bool {
+        self.may_go_ahead.load(Ordering::Relaxed)
     }
 
     /// Begins. Where one listing brings the whole tree, it is read here. [`TreeWalk::run`] lists the rest.
@@ -75,7 +93,8 @@ impl TreeWalk {
     /// known to be complete, is visited as [`TreeEntry::Unlisted`] after the entries that are known; the top is too.
     ///
     /// # Errors
-    /// Transient: the session is lost; the walk can go on with another one. Otherwise the walk is over: the visitor failed.
+    /// Transient: the session is lost; the walk can go on with another one. Otherwise the walk is over: nothing of the top can
+    /// be listed, or the visitor failed.
     pub(crate) async fn run(&self, storage: &mut dyn Storage) -> Result<(), CopyFailure> {
         while let Some(mut directory) = self.pending.next().await? {
             let listed = self.list_directory(storage, &mut directory).await;
@@ -131,9 +150,13 @@ impl TreeWalk {
         if listed.as_ref().is_err_and(|failure| failure.transient) {
             return listed;
         }
+        self.ask_times(storage, directory).await?;
         self.follow_links(storage, directory).await?;
+        let is_nothing_known =
+            directory.path.is_empty() && self.entries.load(Ordering::Relaxed) == 0;
         match listed {
             Ok(()) => Ok(()),
+            Err(failure) if is_nothing_known => Err(failure),
             Err(failure) => self.visit_path(&directory.path, TreeEntry::Unlisted(failure)),
         }
     }
@@ -150,6 +173,10 @@ impl TreeWalk {
         }
         if let Err(failure) = check_name(&entry.name) {
             return self.visit(&directory.path, &entry.name, TreeEntry::Failed(failure));
+        }
+        if self.lacks_time(&directory.path, &entry) {
+            directory.timeless.push(entry);
+            return Ok(());
         }
         if !entry.is_symlink() {
             return self.visit_entry(directory, &entry, found);

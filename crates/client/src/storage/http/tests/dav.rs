@@ -49,6 +49,20 @@ async fn a_server_without_webdav_is_asked_once_for_a_directory() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_time_that_a_listing_lacks_comes_from_head() {
+    let date = ("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT");
+    let server = ScriptedHttpServer::start(move |request| match request.path.as_str() {
+        "/f" => file_response(request, b"x", &[date]),
+        "/timeless" => file_response(request, b"x", &[]),
+        _ => response("404 Not Found", &[], b""),
+    });
+    let (mut http, _) = session(&server.url("/"));
+    let paths = [&b"/f"[..], b"/timeless", b"/missing"].map(<[u8]>::to_vec);
+    let times = http.modification_times(&paths, false).await.unwrap();
+    assert_eq!(times, [Some(Timestamp(784_111_777)), None, None]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_busy_server_has_not_said_what_a_path_is() {
     let server = ScriptedHttpServer::start(|request| match request.method.as_str() {
         "PROPFIND" => response("503 Service Unavailable", &[], b""),
