@@ -18,8 +18,10 @@ const FIELDS: [&str; 6] = [
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(resources) = multistatus::parse(bytes) {
-        let (_, entries) = multistatus::directory_entries(&resources, &[b"d".to_vec()]);
-        for entry in entries {
+        let collection = HttpUrl::new(true, "data.example", 443, b"/d/", None);
+        let listing = multistatus::DavListing::of(&resources, &collection);
+        assert!(listing.members.len() + listing.unknown.len() <= resources.len());
+        for entry in listing.members {
             assert!(!entry.name.is_empty() && !entry.name.contains(&b'/'));
             assert!(
                 entry

@@ -25,6 +25,17 @@ pub(crate) struct SourceFacts {
     pub(crate) version: Option<u64>,
 }
 
+/// Proof that bytes which are fetched at different times are of one version of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum SourceVersion {
+    /// Size and time, as the storage tells them.
+    Facts,
+    /// A text that no other version has: a strong entity tag (RFC 9110 section 8.8.3).
+    Tag(String),
+    /// Nothing. Bytes of two transfers are not joined, unless a checksum of the whole file proves them.
+    Unknown,
+}
+
 /// Metadata that a copy takes from its source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct KeptMetadata {

@@ -16,6 +16,9 @@ pub(crate) enum IncompleteListing {
         /// The first one.
         first: Vec<u8>,
     },
+    /// The directory itself, which every listing of WebDAV has (RFC 4918 section 9.1), so that this one is of something else.
+    #[error("it does not contain the directory itself")]
+    LacksDirectory,
     /// The last line of a text has no end.
     #[error("its last line has no end")]
     Cut,

@@ -253,12 +253,9 @@ impl RunningBatch {
         if !self.plan.has_complete_listing() || !item.source.storage_id().is_server() {
             return Ok(());
         }
-        let id = item.source.storage_id();
-        let path = item.source.path();
-        let mut session = self.ctx.session_for_path(&id, Some(path)).await?;
-        let found = session.stat(path).await;
-        self.ctx.return_session(&id, session, &found);
-        item.facts = SourceFacts::from_entry(&found?);
+        let source = &item.source;
+        let found = self.ctx.stat(&source.storage_id(), source.path()).await?;
+        item.facts = SourceFacts::from_entry(&found);
         Ok(())
     }
 

@@ -94,10 +94,7 @@ async fn keep_existing(
         return Ok(None);
     }
     let (id, path) = (item.destination.storage_id(), item.destination.path());
-    let mut session = ctx.session_for_path(&id, Some(path)).await?;
-    let result = session.stat(path).await;
-    ctx.return_session(&id, session, &result);
-    let existing = match result {
+    let existing = match ctx.stat(&id, path).await {
         Ok(entry) => match entry.kind {
             EntryKind::File => Some(SourceFacts::from_entry(&entry)),
             // On this machine this is a dangling link, which a copy would replace.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use data::rate::RateLimit;
 use data::store::file::FileSink;
+use proto::listing::ListedEntry;
 use tokio::time::MissedTickBehavior;
 
 use crate::credentials::netrc_warning;
@@ -83,6 +84,8 @@ use totals::BatchTotals;
 /// First and longest interval between two checks whether another copy has released a destination.
 const FIRST_BUSY_POLL: Duration = Duration::from_millis(100);
 const MAX_BUSY_POLL: Duration = Duration::from_secs(5);
+/// Longest wait that a server can ask for. A copy that would have to wait longer fails.
+const MAX_ASKED_WAIT: Duration = Duration::from_secs(600);
 
 /// State shared by all files of a batch.
 pub(crate) struct BatchContext {
@@ -100,6 +103,8 @@ pub(crate) struct BatchContext {
     given_warnings: Mutex<HashSet<String>>,
     advice: AdviceQuestions,
     sums: Option<BatchSums>,
+    /// A server has asked to be left alone until then.
+    asked_to_wait: Mutex<Option<Instant>>,
 }
 
 impl BatchContext {
@@ -131,6 +136,7 @@ impl BatchContext {
             given_warnings: Mutex::default(),
             advice: AdviceQuestions::new(options.advice.clone()),
             sums: None,
+            asked_to_wait: Mutex::default(),
             options,
             observer,
         })
@@ -179,6 +185,40 @@ impl BatchContext {
         }
     }
 
+    /// The facts of a path, over one session after the other. Lost connections are retried as for transfers.
+    async fn stat(&self, id: &StorageId, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
+        self.examine(id, path, false).await
+    }
+
+    /// As [`BatchContext::stat`], of a path that is to be read ([`Storage::stat_to_read`]).
+    async fn stat_to_read(&self, id: &StorageId, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
+        self.examine(id, path, true).await
+    }
+
+    async fn examine(
+        &self,
+        id: &StorageId,
+        path: &[u8],
+        to_read: bool,
+    ) -> Result<ListedEntry, CopyFailure> {
+        let mut retries = RetryBudget::new(self.options.retries, self.seed);
+        loop {
+            let mut session = self.session_for_path(id, Some(path)).await?;
+            let found = match to_read {
+                true => session.stat_to_read(path).await,
+                false => session.stat(path).await,
+            };
+            self.return_session(id, session, &found);
+            match found {
+                Err(failure) if failure.transient => {
+                    self.wait_for_retry(&id.to_string(), (&mut retries, 0), failure)
+                        .await?;
+                }
+                found => return found,
+            }
+        }
+    }
+
     /// Waits before the next try of `source`, and reports it. `moved`: bytes since the last one.
     ///
     /// # Errors
@@ -192,6 +232,14 @@ impl BatchContext {
         let Some((attempt, after)) = retries.next_attempt(&failure, moved) else {
             return Err(failure);
         };
+        let until = *lock(&self.asked_to_wait);
+        let asked = until.map_or(Duration::ZERO, |until| {
+            until.saturating_duration_since(Instant::now())
+        });
+        if asked > MAX_ASKED_WAIT {
+            return Err(failure);
+        }
+        let after = after.max(asked);
         self.observer.on_event(CopyEvent::Retrying {
             source: source.to_owned(),
             reason: failure.message,
@@ -267,6 +315,11 @@ impl BatchContext {
         session: Box<dyn Storage>,
         result: &Result<T, CopyFailure>,
     ) {
+        if let (Err(_), Some(wait)) = (result, session.retry_after()) {
+            let until = Instant::now().checked_add(wait);
+            let mut asked = lock(&self.asked_to_wait);
+            *asked = until.max(*asked);
+        }
         let is_usable = result.as_ref().err().is_none_or(|failure| {
             !failure.transient && matches!(failure.exit, Exit::NotFound | Exit::Refused)
         });

@@ -118,6 +118,8 @@ fn without_checksums(
         "the connection was lost while the server stored it, and the server has no checksums"
     } else if claim.safe.is_empty() {
         "this machine was restarted before any of it was written to disk"
+    } else if claim.has_journal && leftover.identity.version.is_some() {
+        return claim.safe;
     } else if !claim.has_journal || leftover.identity.modified.is_none() {
         "nothing shows that it belongs to this file"
     } else {

@@ -44,10 +44,11 @@ pub(crate) struct CopyIdentity {
     pub(crate) destination: String,
     /// Size of the source, bytes.
     pub(crate) size: Option<u64>,
-    /// Modification time of the source, seconds since 1970.
+    /// Modification time of the source, seconds since 1970. `None` if it is unknown, or shows no version.
     pub(crate) modified: Option<i64>,
-    /// Further marks of this version of the source: inode and times of a local file, or those that a server tells. It
-    /// may also change without the content.
+    /// Further marks of this version of the source: the text that no other version has
+    /// ([`crate::answers::SourceVersion::Tag`]), else inode and times of a local file, or those that a server tells, which may
+    /// also change without the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) version: Option<String>,
     /// Offset and length of the copied part, bytes.

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use data::job::TransferControl;
@@ -17,7 +18,7 @@ use proto::timestamp::Timestamp;
 use super::capabilities::{AvailableChecksums, Capabilities};
 use super::open_source::OpenSource;
 use crate::answers::{
-    EntryVisitor, ListingVisitor, MetadataChange, RenameFailure, SymlinkCheckScope,
+    EntryVisitor, ListingVisitor, MetadataChange, RenameFailure, SourceVersion, SymlinkCheckScope,
 };
 use crate::partial::WriteTarget;
 use crate::session::ServerHabits;
@@ -73,6 +74,11 @@ pub(crate) trait Storage: Send + Debug + Any {
     /// Whether the session can still be used.
     fn is_usable(&self) -> bool {
         true
+    }
+
+    /// How long the storage asks to be left alone, with its last refusal (Retry-After, RFC 9110 section 10.2.3).
+    fn retry_after(&self) -> Option<Duration> {
+        None
     }
 
     /// Keeps `lease` for as long as the session lives.
@@ -146,6 +152,14 @@ pub(crate) trait Storage: Send + Debug + Any {
         _visit: &mut EntryVisitor<'_>,
     ) -> Result<bool, CopyFailure> {
         Ok(false)
+    }
+
+    /// The version of a file. [`Storage::fetch`], if it comes next, fetches this one or fails.
+    ///
+    /// # Errors
+    /// As [`Storage::stat`].
+    async fn version(&mut self, _path: &[u8]) -> Result<SourceVersion, CopyFailure> {
+        Ok(SourceVersion::Facts)
     }
 
     /// The exact modification times of files that a listing showed without; `None`: the storage does not tell.

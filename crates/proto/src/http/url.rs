@@ -56,16 +56,27 @@ impl HttpUrl {
         Self::new(self.secure, &self.host, self.port, path, query)
     }
 
+    /// The URL of the directory that the path is in, with a slash at its end.
+    pub fn parent(&self) -> Self {
+        let path = self.path.strip_suffix('/').unwrap_or(&self.path);
+        let end = path.rfind('/').map_or(0, |at| at + 1);
+        Self {
+            path: format!("/{}", path[..end].trim_start_matches('/')),
+            ..self.clone()
+        }
+    }
+
     /// The complete URL, for requests. It must not be shown, since the query may hold a secret.
     pub fn uri(&self) -> String {
-        let query = self.query.as_deref();
-        let mark = if query.is_some() { "?" } else { "" };
-        format!(
-            "{}{}{mark}{}",
-            self.origin(),
-            self.path,
-            query.unwrap_or("")
-        )
+        self.origin() + &self.path_and_query()
+    }
+
+    /// The URL without scheme and host (`path-absolute`, RFC 3986 §3.3), with its query; not to be shown either.
+    pub fn path_and_query(&self) -> String {
+        match &self.query {
+            Some(query) => format!("{}?{query}", self.path),
+            None => self.path.clone(),
+        }
     }
 
     /// `scheme://host[:port]`
@@ -255,7 +266,7 @@ fn remove_dot_segments(path: &str) -> String {
 }
 
 /// The decoded segments of a percent-encoded path.
-pub(super) fn path_segments(path: &str) -> Vec<Vec<u8>> {
+fn path_segments(path: &str) -> Vec<Vec<u8>> {
     let path = path.strip_prefix('/').unwrap_or(path);
     let parts = path.split('/');
     parts
@@ -266,8 +277,9 @@ pub(super) fn path_segments(path: &str) -> Vec<Vec<u8>> {
 /// Percent-encodes the bytes of a path (RFC 3986 §3.3).
 fn encode_path(path: &[u8], out: &mut String) {
     for &b in path {
-        // `pchar` of RFC 3986 §3.3, and the slash between segments.
-        if b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/".contains(&b) {
+        // `pchar` of RFC 3986 §3.3, and the slash between segments. A `;` is permitted, but begins a parameter for some servers
+        // (Tomcat), which then mean another file.
+        if b.is_ascii_alphanumeric() || b"-._~!$&'()*+,=:@/".contains(&b) {
             out.push(char::from(b));
         } else {
             push_encoded(b, out);
@@ -307,14 +319,18 @@ mod tests {
 
     #[test]
     fn paths_are_encoded_and_queries_are_sent_unchanged() {
-        let url = target("/a b/ü%?#/x+y".as_bytes(), Some("X-Sig=a%2Fb&c=d"));
-        let sent = "https://data.example/a%20b/%C3%BC%25%3F%23/x+y?X-Sig=a%2Fb&c=d";
+        let url = target("/a b/ü%?#;/x+y".as_bytes(), Some("X-Sig=a%2Fb;c=d"));
+        let sent = "https://data.example/a%20b/%C3%BC%25%3F%23%3B/x+y?X-Sig=a%2Fb;c=d";
         assert_eq!(url.uri(), sent);
-        assert_eq!(url.segments().concat(), "a bü%?#x+y".as_bytes());
+        assert_eq!(url.segments().concat(), "a bü%?#;x+y".as_bytes());
         assert_eq!(
             url.with_path(b"/z/").uri(),
-            "https://data.example/z/?X-Sig=a%2Fb&c=d"
+            "https://data.example/z/?X-Sig=a%2Fb;c=d"
         );
+        for (path, parent) in [("/a/b", "/a/"), ("/a/b/", "/a/"), ("/a", "/"), ("/", "/")] {
+            let parent_of = target(path.as_bytes(), None).parent();
+            assert_eq!(parent_of, target(parent.as_bytes(), None), "{path}");
+        }
         let v6 = HttpUrl::new(false, "::1", 8080, b"f", None);
         assert_eq!(v6.uri(), "http://[::1]:8080/f");
     }

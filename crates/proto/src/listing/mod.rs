@@ -6,7 +6,7 @@ mod eplf;
 mod facts;
 mod ls;
 mod mlsx;
-mod months;
+pub(crate) mod months;
 mod reader;
 mod row_date;
 

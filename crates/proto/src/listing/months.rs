@@ -27,7 +27,7 @@ const MIN_LETTERS: usize = 3;
 
 /// The number of a month by its name or the beginning of it, 1 to 12, without regard to case. A name that is not UTF-8 is
 /// one of a character set with one byte for each letter: letters outside of ASCII are not compared then.
-pub(super) fn month_of_name(word: &[u8]) -> Option<i8> {
+pub(crate) fn month_of_name(word: &[u8]) -> Option<i8> {
     let word = word
         .strip_suffix(b".")
         .or_else(|| word.strip_suffix(b","))

@@ -15,9 +15,11 @@ pub mod pure_ftpd;
 pub mod pyftpdlib;
 pub mod python;
 pub mod rclone;
+pub mod rclone_webdav;
 pub mod tls;
 pub mod vsftpd;
 pub mod wget;
+pub mod wsgidav;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -65,11 +67,7 @@ pub fn find_installed(program: &str) -> Result<PathBuf, String> {
 
 /// Finds a program of a package that `tests/install-peers` unpacks without installing it.
 pub fn find_unpacked(package: &str, program: &str) -> Result<PathBuf, String> {
-    let folder = match std::env::var_os("LONGHAUL_PEERS") {
-        Some(folder) => PathBuf::from(folder),
-        None => target_folder()?.join("interop-peers"),
-    };
-    let path = folder.join(package).join(program);
+    let path = peers_folder()?.join(package).join(program);
     if !path.is_file() {
         return Err(format!(
             "{} is missing; run tests/install-peers",
@@ -80,6 +78,14 @@ pub fn find_unpacked(package: &str, program: &str) -> Result<PathBuf, String> {
         return Err(format!("{package} can only be started by root"));
     }
     Ok(path)
+}
+
+/// Where `tests/install-peers` puts what it does not install.
+fn peers_folder() -> Result<PathBuf, String> {
+    match std::env::var_os("LONGHAUL_PEERS") {
+        Some(folder) => Ok(PathBuf::from(folder)),
+        None => Ok(target_folder()?.join("interop-peers")),
+    }
 }
 
 fn target_folder() -> Result<PathBuf, String> {

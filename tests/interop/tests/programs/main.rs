@@ -41,3 +41,4 @@ mod thin_volume;
 mod third_party;
 mod verbs;
 mod web_servers;
+mod webdav_servers;

@@ -16,8 +16,7 @@ use super::stream_plan::{CopyRange, StreamPlan};
 use super::upload::{StorageDestination, UploadFinish};
 use super::{BatchContext, FileOutcome, PlannedFile, decisions, preserve};
 use crate::CopyFailure;
-use crate::answers::SourceFacts;
-use crate::journal::CopyIdentity;
+use crate::answers::{SourceFacts, SourceVersion};
 use crate::location::StorageId;
 use crate::storage::capabilities::AvailableChecksums;
 use crate::storage::contract::Storage;
@@ -27,6 +26,7 @@ use crate::verify::{ChecksumAbility, Verification, choose_verification};
 use repair::Repairs;
 use verification::Verdict;
 
+mod identity;
 mod moving;
 mod range_sums;
 mod repair;
@@ -44,6 +44,8 @@ pub(super) struct FileCopy<'a> {
     stream_plan: Option<StreamPlan>,
     /// Knowledge of the path to or from the server, if this machine is one of its ends.
     path: PathKnowledge,
+    /// The version of a source at a storage, from the first attempt on.
+    version: Option<SourceVersion>,
     /// Bytes were read from a pipe, which cannot be read again.
     pipe_consumed: bool,
     /// The destination server may have accepted bytes of the last attempt.
@@ -140,6 +142,7 @@ impl<'a> FileCopy<'a> {
             state: None,
             stream_plan: None,
             path: PathKnowledge::default(),
+            version: None,
             pipe_consumed: false,
             store_began: false,
             repairs: Repairs::default(),
@@ -408,21 +411,7 @@ impl<'a> FileCopy<'a> {
         if is_first && (self.from.is_server() || self.to.is_server()) {
             decisions::report_stream_plan(self.ctx, self.item.source.display(), stream_plan);
         }
-        let identity = CopyIdentity {
-            source: self.source_identity(state),
-            destination: self.item.destination.identity_key(),
-            size: match state.source {
-                Some(_) => state.range.size,
-                None => state.facts.size,
-            },
-            modified: state.facts.modified.map(|t| t.0),
-            version: match &state.source {
-                Some(opened) => opened.version(),
-                None => state.facts.version.map(|version| format!("{version:x}")),
-            },
-            part: state.range.part,
-            in_order: stream_plan.in_order,
-        };
+        let identity = self.identify(state, sessions).await?;
         if let CopyDestination::Storage(upload) = &mut state.destination {
             // A relayed file is always sent from its first byte.
             upload.set_can_resume(!relayed && sessions.to.capabilities().resumes_uploads);
@@ -446,13 +435,6 @@ impl<'a> FileCopy<'a> {
                 &mut *sessions.to,
             )
             .await
-    }
-
-    fn source_identity(&self, state: &CopyState<'_>) -> String {
-        match state.source_is_local() {
-            true => self.item.source.resolved_key(),
-            false => self.item.source.identity_key(),
-        }
     }
 
     /// After an integrity failure: discards what was resumed from an earlier run, or the whole copy if it differs and

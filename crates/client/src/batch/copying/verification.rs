@@ -272,7 +272,7 @@ fn is_unchanged(before: SourceFacts, now: SourceFacts, has_checksum: bool) -> bo
         && (has_checksum || is_same(before.version, now.version))
 }
 
-fn source_changed_failure(source: &Location) -> CopyFailure {
+pub(super) fn source_changed_failure(source: &Location) -> CopyFailure {
     CopyFailure::new(
         Exit::Integrity,
         format!(

@@ -8,6 +8,7 @@ use super::paths::trim_trailing_slashes;
 use crate::answers::{SourceFacts, SymlinkCheckScope};
 use crate::batch::BatchContext;
 use crate::location::Location;
+use crate::retry::RetryBudget;
 use crate::storage::collected::CollectedEntries;
 use crate::storage::contract::Storage;
 use crate::tree::{DANGLING_LINK, NO_REGULAR_FILE, join_path};
@@ -62,23 +63,24 @@ pub(super) async fn expand_source(
         };
         return Ok(found.into());
     }
-    let (id, path) = (source.storage_id(), trim_trailing_slashes(source.path()));
-    let pattern = NamePattern::of(source)?;
-    let first_path = Some(path).filter(|_| pattern.is_none());
-    let mut session = ctx.session_for_path(&id, first_path).await?;
-    let found = match &pattern {
-        Some(pattern) => {
-            let expanded = expand_pattern(&mut *session, source, pattern).await;
-            with_times(ctx, (source, &mut *session), expanded).await
-        }
-        None => stat_source(&mut *session, source).await.map(Into::into),
+    let Some(pattern) = NamePattern::of(source)? else {
+        return Ok(examine_source(ctx, source).await?.into());
     };
-    match &found {
-        // A lost session does not go back to the pool.
-        Err(failure) if failure.transient => {}
-        _ => ctx.pool.release(&id, session),
+    let id = source.storage_id();
+    let mut retries = RetryBudget::new(ctx.options.retries, ctx.seed);
+    loop {
+        let mut session = ctx.session(&id).await?;
+        let expanded = expand_pattern(&mut *session, source, &pattern).await;
+        let found = with_times(ctx, (source, &mut *session), expanded).await;
+        ctx.return_session(&id, session, &found);
+        match found {
+            Err(failure) if failure.transient => {
+                ctx.wait_for_retry(&id.to_string(), (&mut retries, 0), failure)
+                    .await?;
+            }
+            found => return found,
+        }
     }
-    found
 }
 
 /// Asks for the times of matched files that a listing does not show exactly, if copies keep them.
@@ -118,25 +120,20 @@ pub(crate) async fn examine_source(
     ctx: &BatchContext,
     source: &Location,
 ) -> Result<FoundSource, CopyFailure> {
-    let (id, path) = (source.storage_id(), trim_trailing_slashes(source.path()));
-    let mut session = ctx.session_for_path(&id, Some(path)).await?;
-    let found = stat_source(&mut *session, source).await;
-    ctx.return_session(&id, session, &found);
-    found
+    let path = trim_trailing_slashes(source.path());
+    let entry = ctx.stat_to_read(&source.storage_id(), path).await?;
+    found_source(source, &entry)
 }
 
-async fn stat_source(storage: &mut dyn Storage, at: &Location) -> Result<FoundSource, CopyFailure> {
-    let entry = storage
-        .stat_to_read(trim_trailing_slashes(at.path()))
-        .await?;
+fn found_source(at: &Location, entry: &ListedEntry) -> Result<FoundSource, CopyFailure> {
     if entry.kind == EntryKind::SymLink {
         let message = format!("{}: dangling symbolic link", at.display());
         return Err(CopyFailure::new(Exit::NotFound, message));
     }
     Ok(FoundSource {
         location: at.clone(),
-        is_directory: is_directory(&entry),
-        facts: SourceFacts::from_entry(&entry),
+        is_directory: is_directory(entry),
+        facts: SourceFacts::from_entry(entry),
     })
 }
 
@@ -149,12 +146,13 @@ async fn expand_pattern(
     pattern: &NamePattern,
 ) -> Result<ExpandedSource, CopyFailure> {
     // Only where a lookup costs no round trip: a file may be named like the pattern.
+    let path = trim_trailing_slashes(source.path());
     if storage.capabilities().rtt.is_zero()
-        && let Ok(found) = stat_source(storage, source).await
+        && let Ok(entry) = storage.stat(path).await
+        && let Ok(found) = found_source(source, &entry)
     {
         return Ok(found.into());
     }
-    let path = trim_trailing_slashes(source.path());
     let start = path.iter().rposition(|b| *b == b'/').map_or(0, |i| i + 1);
     let parent = &path[..start];
     let directory = match parent {

@@ -211,13 +211,8 @@ async fn inspect_destination(
         return Ok(PlannedDestination::Directory { at, make: false });
     }
     let path = trim_trailing_slashes(path);
-    let mut session = ctx.session_for_path(&id, Some(path)).await?;
-    let result = session.stat(path).await;
-    match result {
+    Ok(match ctx.stat(&id, path).await {
         Err(failure) if failure.transient => return Err(failure),
-        _ => ctx.pool.release(&id, session),
-    }
-    Ok(match result {
         Ok(entry) if expand::is_directory(&entry) => {
             PlannedDestination::Directory { at, make: false }
         }

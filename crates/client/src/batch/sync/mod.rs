@@ -181,10 +181,7 @@ async fn directory_facts(
     at: &Location,
 ) -> Result<Option<SourceFacts>, CopyFailure> {
     let (id, path) = (at.storage_id(), trim_trailing_slashes(at.path()));
-    let mut session = ctx.session_for_path(&id, Some(path)).await?;
-    let found = session.stat(path).await;
-    ctx.return_session(&id, session, &found);
-    match found {
+    match ctx.stat(&id, path).await {
         Err(failure) if failure.exit == Exit::NotFound => Ok(None),
         Err(failure) => Err(failure),
         Ok(entry) if is_directory(&entry) => Ok(Some(SourceFacts::from_entry(&entry))),

@@ -60,6 +60,8 @@ pub(super) struct StorageDestination<'a> {
     lock_file: Option<LockFile>,
     /// Leftovers of an earlier run have been examined.
     prepared: bool,
+    /// An attempt has stored the file.
+    has_stored: bool,
     /// A checksum of the whole file will be compared at the end.
     has_checksum: bool,
 }
@@ -100,6 +102,7 @@ impl<'a> StorageDestination<'a> {
             server_refused: false,
             lock_file: None,
             prepared: false,
+            has_stored: false,
             has_checksum: false,
         }
     }
@@ -148,6 +151,10 @@ impl<'a> StorageDestination<'a> {
         &self,
         session: &mut dyn Storage,
     ) -> Result<AvailableChecksums, CopyFailure> {
+        // A file that is there before the first store is replaced.
+        if !self.has_stored && !session.capabilities().resumes_uploads {
+            return Ok(AvailableChecksums::default());
+        }
         match session.available_checksums(&self.store_path()).await {
             // The file does not exist yet.
             Err(missing) if missing.exit == Exit::NotFound => Ok(AvailableChecksums::default()),
@@ -164,6 +171,7 @@ impl<'a> StorageDestination<'a> {
     /// them.
     pub(super) fn attempt_succeeded(&mut self, size: Option<u64>) {
         self.state.attempt_wasted = false;
+        self.has_stored = true;
         self.connection_lost = false;
         self.control = None;
         self.stored_ranges = Arc::default();

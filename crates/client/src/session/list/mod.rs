@@ -136,7 +136,9 @@ impl<'l, 'v> DirectoryListing<'l, 'v> {
             IncompleteListing::NotUnderstood { .. } if !is_readable => 0,
             IncompleteListing::NotUnderstood { count, .. } => *count,
             IncompleteListing::SameName(_) => 1,
-            IncompleteListing::NoFacts { .. } | IncompleteListing::Limited(_) => u64::MAX,
+            IncompleteListing::NoFacts { .. }
+            | IncompleteListing::Limited(_)
+            | IncompleteListing::LacksDirectory => u64::MAX,
         };
         self.lacking = self.lacking.max(lacking);
         self.doubt.get_or_insert(doubt);

@@ -2,12 +2,15 @@
 //! limits.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use data::dialer::Dialer;
 use data::job::TransferSettings;
+use proto::http::date;
 use proto::http::url::HttpUrl;
+use proto::timestamp::Timestamp;
 use ureq::http::{HeaderValue, Request, Response};
 use ureq::{Agent, Body, SendBody};
 
@@ -89,6 +92,8 @@ impl HttpOrigin {
 pub(super) struct HttpClient {
     origin: HttpOrigin,
     pub(super) dialer: Arc<Dialer>,
+    /// The wait that the last response asks for.
+    pub(super) retry_after: Option<Duration>,
     /// Agents by scheme and proxy, created on first use: a redirect may lead to a host that has another one.
     agents: Vec<RoutedAgent>,
 }
@@ -115,15 +120,15 @@ impl HttpClient {
         Ok(Self {
             origin: origin.clone(),
             dialer,
+            retry_after: None,
             agents: Vec::new(),
         })
     }
 
-    /// Sends a request and follows redirects. Any status that is not a redirect is returned. A
-    /// request with a body is not sent a second time.
+    /// Sends a request, and follows redirects of one that changes nothing. Any status that is not a redirect is returned.
     ///
     /// # Errors
-    /// Failures by class. Transient if a connection was lost.
+    /// Failures by class. Transient if a connection was lost. `Protocol` for a redirect that is not followed.
     pub(super) fn send(
         &mut self,
         request: &HttpRequest<'_>,
@@ -132,6 +137,7 @@ impl HttpClient {
         let mut target = request.url.clone();
         // Bounded, because redirects may form a loop.
         for _ in 0..=MAX_REDIRECTS {
+            self.retry_after = None;
             let result = match &mut body_source {
                 HttpRequestBody::Empty => self.send_once(request, &target, ()),
                 HttpRequestBody::Text(text) => self.send_once(request, &target, *text),
@@ -145,18 +151,14 @@ impl HttpClient {
                 response,
                 url: target,
             };
+            self.retry_after = reply
+                .header("retry-after")
+                .and_then(|text| date::retry_after(text, Timestamp(now())));
             // RFC 9110 section 15.4. 300 offers a choice and 304 is an answer to a condition.
             let is_redirect = matches!(status, 301 | 302 | 303 | 307 | 308);
             let Some(location) = reply.header("location").filter(|_| is_redirect) else {
                 return Ok(reply);
             };
-            if !matches!(body_source, HttpRequestBody::Empty) {
-                let message = format!(
-                    "cannot {}: the server redirects the request; write to the new URL directly (HTTP {status})",
-                    request.action
-                );
-                return Err(CopyFailure::new(Exit::Protocol, message));
-            }
             let next_url = reply.url.resolve_redirect(location).map_err(|error| {
                 let message = format!(
                     "cannot {}: the server redirects the request, but {error}",
@@ -164,6 +166,9 @@ impl HttpClient {
                 );
                 CopyFailure::new(Exit::Protocol, message)
             })?;
+            if !request.follows(status) {
+                return Err(errors::redirected(request.action, &next_url));
+            }
             reply.discard_body();
             target = next_url;
         }
@@ -199,6 +204,10 @@ impl HttpClient {
         let result = agent.run(message);
         if let Ok(response) = &result {
             dialogue::log_response(response, to);
+            // Some servers send the page of an error all the same, which would be taken for the next response (wsgidav).
+            if request.method == "HEAD" && response.status().as_u16() >= 400 {
+                self.agents.clear();
+            }
         }
         result.map_err(|error| {
             let dialer_error = self.dialer.take_failure();
@@ -226,4 +235,10 @@ impl HttpClient {
         });
         Ok(agent)
     }
+}
+
+/// Seconds since 1970.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs().cast_signed())
 }

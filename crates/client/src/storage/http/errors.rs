@@ -1,6 +1,7 @@
 //! Converts HTTP statuses and connection errors to failures.
 
 use data::error::DataError;
+use proto::http::url::HttpUrl;
 use security::tls::TlsError;
 use ureq::Error;
 
@@ -9,6 +10,37 @@ use super::response::HttpResponse;
 use crate::network_proxy::proxy_advice;
 use crate::protection::is_unknown_authority;
 use crate::{CopyFailure, Exit};
+
+/// A request that did not succeed.
+#[derive(Debug)]
+pub(super) struct RefusedRequest {
+    /// Status of the response, if there was one.
+    pub(super) status: Option<u16>,
+    pub(super) failure: CopyFailure,
+}
+
+impl From<CopyFailure> for RefusedRequest {
+    fn from(failure: CopyFailure) -> Self {
+        Self {
+            status: None,
+            failure,
+        }
+    }
+}
+
+/// The failure of a request that a server redirects to `target`, which it must not follow: what is there is unknown.
+pub(super) fn redirected(action: &str, target: &HttpUrl) -> CopyFailure {
+    let message = format!(
+        "cannot {action}: the server redirects the request to {target}; if that is meant, name it instead"
+    );
+    CopyFailure::new(Exit::Protocol, message)
+}
+
+/// The failure of a transfer of a file that has another version now.
+pub(super) fn changed(action: &str) -> CopyFailure {
+    let message = format!("cannot {action}: the file changed while it was copied; start over");
+    CopyFailure::new(Exit::Integrity, message)
+}
 
 /// The failure for a status. `action`: `read http://host/f`.
 pub(super) fn status_failure(action: &str, response: &HttpResponse) -> CopyFailure {
@@ -59,7 +91,7 @@ pub(super) fn status_failure(action: &str, response: &HttpResponse) -> CopyFailu
         ),
         412 => permanent(
             Exit::Integrity,
-            "the file changed while it was copied; start over",
+            "it has changed, or another program has made it; try again",
         ),
         413 => permanent(Exit::Local, "the server does not accept files of this size"),
         416 => permanent(Exit::Integrity, "the file became shorter; start over"),

@@ -1,7 +1,7 @@
 //! Facts of a file as reported in a response.
 
 use proto::checksum::ChecksumAlgorithm;
-use proto::http::content_range::{ContentRange, parse_number};
+use proto::http::content_range::ContentRange;
 use proto::http::multistatus::is_strong_etag;
 use proto::http::url::HttpUrl;
 use proto::http::{date, digest};
@@ -15,10 +15,10 @@ pub(super) struct HttpFileFacts {
     /// URL after redirects.
     pub(super) url: HttpUrl,
     pub(super) size: Option<u64>,
-    /// Strong entity tag as sent by the server.
-    pub(super) etag: Option<String>,
+    /// Entity tag as sent by the server, strong or weak.
+    etag: Option<String>,
     /// Last-Modified as sent by the server.
-    pub(super) modified: Option<String>,
+    modified: Option<String>,
     /// The server accepts range requests.
     pub(super) accepts_ranges: bool,
     /// Checksums of the whole file, lower-case hex.
@@ -26,7 +26,7 @@ pub(super) struct HttpFileFacts {
 }
 
 impl HttpFileFacts {
-    /// From a response to HEAD, or to GET of the first byte.
+    /// From a response with a file, or with a part of it.
     pub(super) fn from_response(response: &HttpResponse) -> Self {
         let partial = response.status() == 206;
         let content_range = response
@@ -35,30 +35,36 @@ impl HttpFileFacts {
         // Content-Length of a 206 is the length of the range, not of the file.
         let size = match partial {
             true => content_range.and_then(|content_range| content_range.complete_length),
-            false => response.header("content-length").and_then(parse_number),
+            false => response.length(),
         };
         let accepts = response.header("accept-ranges");
         let text = |name: &str| response.header(name).map(str::to_owned);
         Self {
             url: response.url.clone(),
             size,
-            // A weak tag does not guarantee equal bytes (RFC 9110 section 8.8.3).
-            etag: text("etag").filter(|etag| is_strong_etag(etag)),
+            etag: text("etag"),
             modified: text("last-modified").filter(|value| date::parse(value).is_some()),
             accepts_ranges: partial || accepts.is_some_and(|how| how.eq_ignore_ascii_case("bytes")),
             checksums: digest::checksums_from_fields(response.headers(), partial),
         }
     }
 
-    /// Whether a response describes the same bytes, as far as it says.
-    pub(super) fn matches(&self, response: &HttpResponse) -> bool {
-        match (&self.etag, response.header("etag")) {
-            (Some(known), Some(value)) => known == value,
-            _ => match (&self.modified, response.header("last-modified")) {
-                (Some(known), Some(value)) => known == value,
-                _ => true,
-            },
-        }
+    /// The entity tag that no other version has (RFC 9110 section 8.8.1). A date is none: a file can be written twice in a second,
+    /// or be given an earlier time.
+    pub(super) fn strong_etag(&self) -> Option<&str> {
+        self.etag.as_deref().filter(|etag| is_strong_etag(etag))
+    }
+
+    /// Whether other facts may be of the same version, as far as both tell.
+    pub(super) fn may_be_same(&self, other: &Self) -> bool {
+        // Weak comparison (RFC 9110 section 8.8.3.2): even a weak tag that differs is another version.
+        let opaque = |etag: &Option<String>| {
+            let etag = etag.as_deref()?;
+            Some(etag.strip_prefix("W/").unwrap_or(etag).to_owned())
+        };
+        agree(self.size, other.size)
+            && agree(opaque(&self.etag), opaque(&other.etag))
+            && agree(self.modified.as_ref(), other.modified.as_ref())
     }
 
     pub(super) fn entry(&self, name: &[u8], kind: EntryKind) -> ListedEntry {
@@ -66,8 +72,13 @@ impl HttpFileFacts {
         ListedEntry {
             size: self.size.filter(|_| is_file),
             modified: self.modified.as_deref().and_then(date::parse),
-            unique: self.etag.clone().filter(|_| is_file),
+            unique: self.strong_etag().filter(|_| is_file).map(str::to_owned),
             ..ListedEntry::new(name, kind)
         }
     }
+}
+
+/// Whether two facts are the same, or one is unknown.
+fn agree<T: PartialEq>(a: Option<T>, b: Option<T>) -> bool {
+    a.zip(b).is_none_or(|(a, b)| a == b)
 }

@@ -1,25 +1,96 @@
-//! Facts of a path: HEAD for one file or directory, PROPFIND for the entries of a directory.
+//! Facts of a path: PROPFIND where the server has WebDAV, otherwise HEAD.
 
 use std::io::Read as _;
 
 use proto::http::digest;
-use proto::http::multistatus::{self, MAX_BODY};
+use proto::http::multistatus::{self, DavListing, DavResource, MAX_BODY};
 use proto::http::url::HttpUrl;
-use proto::listing::EntryKind;
+use proto::listing::{EntryKind, ListedEntry};
 
 use super::client::HttpClient;
-use super::errors;
+use super::errors::{self, RefusedRequest};
 use super::facts::HttpFileFacts;
 use super::request::{HttpRequest, HttpRequestBody};
 use crate::{CopyFailure, Exit};
 
-/// Sends HEAD. If that is refused or says too little, sends GET for the first byte. If that fails
-/// too and the path may be a directory, sends PROPFIND.
-pub(super) fn stat_resource(
+/// The facts of a path, as far as one request or two have told them.
+#[derive(Debug)]
+pub(super) struct ResourceFacts {
+    pub(super) entry: ListedEntry,
+    /// From HEAD, if it was sent. Of a file only.
+    pub(super) file: Option<HttpFileFacts>,
+    pub(super) support: WebDavSupport,
+}
+
+/// Whether a server has WebDAV, as far as its answers have told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WebDavSupport {
+    Unknown,
+    Has,
+    HasNot,
+}
+
+/// Asks what a path is. Only PROPFIND tells files from collections: many servers answer HEAD for both in the same way.
+/// `support` is that of the directory. `name` is that of the entry.
+pub(super) fn examine(
+    client: &mut HttpClient,
+    (url, name): (&HttpUrl, &[u8]),
+    support: WebDavSupport,
+) -> Result<ResourceFacts, CopyFailure> {
+    let action = format!("read {url}");
+    let described = match support {
+        WebDavSupport::HasNot => None,
+        _ => Some(propfind(client, url, (0, &action))),
+    };
+    let refused = match described {
+        Some(Ok(described)) => {
+            let entry = described.listing().itself.and_then(|r| r.to_entry(name));
+            match entry {
+                Some(entry) if entry.kind == EntryKind::Dir || entry.size.is_some() => {
+                    return Ok(ResourceFacts {
+                        entry,
+                        file: None,
+                        support: WebDavSupport::Has,
+                    });
+                }
+                _ => None,
+            }
+        }
+        Some(Err(refused)) => Some(refused),
+        None => None,
+    };
+    // A server that is busy has said nothing, and one that loses the connection may not know the method.
+    let is_answer = match refused.as_ref().and_then(|refused| refused.status) {
+        Some(408 | 425 | 429 | 502..=504) => true,
+        Some(404 | 410) => support == WebDavSupport::Has,
+        _ => false,
+    };
+    if let Some(refused) = &refused
+        && is_answer
+    {
+        return Err(refused.failure.clone());
+    }
+    let (facts, is_directory) = head(client, url)?;
+    let kind = match is_directory {
+        true => EntryKind::Dir,
+        false => EntryKind::File,
+    };
+    Ok(ResourceFacts {
+        entry: facts.entry(name, kind),
+        file: Some(facts).filter(|_| !is_directory),
+        support: match refused {
+            Some(refused) if refused.status.is_some() => WebDavSupport::HasNot,
+            _ => support,
+        },
+    })
+}
+
+/// Facts of a file by HEAD; with `true` if the URL is that of a directory: it ends with a slash, or leads to one that does. If HEAD
+/// is refused or says too little, sends GET for the first byte.
+pub(super) fn head(
     client: &mut HttpClient,
     url: &HttpUrl,
-    directory: &HttpUrl,
-) -> Result<(HttpFileFacts, EntryKind), CopyFailure> {
+) -> Result<(HttpFileFacts, bool), CopyFailure> {
     let action = format!("read {url}");
     let mut headers = vec![
         ("want-repr-digest", digest::WANT_REPR_DIGEST.to_owned()),
@@ -37,7 +108,7 @@ pub(super) fn stat_resource(
     let mut response = send("HEAD", &headers, client)?;
     // Apache sends no length in response to HEAD of an empty file.
     let lacks_length = response.status() == 200
-        && response.header("content-length").is_none()
+        && response.length().is_none()
         && response.header("accept-ranges").is_some();
     if (lacks_length || matches!(response.status(), 400 | 403 | 405 | 501))
         && !url.has_trailing_slash()
@@ -56,57 +127,58 @@ pub(super) fn stat_resource(
         200 | 204 | 206 => {
             let facts = HttpFileFacts::from_response(&response);
             response.discard_body();
-            let kind = if is_directory {
-                EntryKind::Dir
-            } else {
-                EntryKind::File
-            };
-            Ok((facts, kind))
-        }
-        // Servers without directory indexes refuse HEAD, but WebDAV still knows the directory.
-        403..=405 if is_directory => {
-            let failure = errors::status_failure(&action, &response);
-            let facts = HttpFileFacts::from_response(&response);
-            response.discard_body();
-            match propfind(client, directory, "0") {
-                Ok(_) => Ok((facts, EntryKind::Dir)),
-                Err(_) => Err(failure),
-            }
+            Ok((facts, is_directory))
         }
         _ => Err(errors::status_failure(&action, &response)),
     }
 }
 
-/// The resources in a WebDAV collection.
+/// A server's description of a resource, and with depth 1 of its members.
+#[derive(Debug)]
+pub(super) struct DavDescription {
+    resources: Vec<DavResource>,
+    /// URL that answered, after redirects.
+    pub(super) url: HttpUrl,
+}
+
+impl DavDescription {
+    pub(super) fn listing(&self) -> DavListing<'_> {
+        DavListing::of(&self.resources, &self.url)
+    }
+}
+
+/// Sends PROPFIND (RFC 4918 section 9.1). `action` is the operation for messages.
 pub(super) fn propfind(
     client: &mut HttpClient,
     target: &HttpUrl,
-    depth: &str,
-) -> Result<Vec<multistatus::DavResource>, CopyFailure> {
-    let action = format!("list {target}");
+    (depth, action): (u8, &str),
+) -> Result<DavDescription, RefusedRequest> {
     let request = HttpRequest {
         method: "PROPFIND",
         url: target,
         headers: &[
-            ("depth", depth.to_owned()),
+            ("depth", depth.to_string()),
             ("content-type", "application/xml; charset=utf-8".to_owned()),
         ],
-        action: &action,
+        action,
     };
     let response = client.send(&request, HttpRequestBody::Text(multistatus::PROPFIND_BODY))?;
-    match response.status() {
-        207 => {}
-        200..=299 | 405 | 501 => {
-            return Err(CopyFailure::new(
+    let status = response.status();
+    if status != 207 {
+        let failure = match status {
+            200..=299 | 405 | 501 => CopyFailure::new(
                 Exit::Protocol,
-                format!(
-                    "cannot {action}: the server is not a WebDAV server, and HTTP has no other way to list a \
-                     directory; name each file"
-                ),
-            ));
-        }
-        _ => return Err(errors::status_failure(&action, &response)),
+                format!("cannot {action}: the server is not a WebDAV server (HTTP {status})"),
+            ),
+            _ => errors::status_failure(action, &response),
+        };
+        response.discard_body();
+        return Err(RefusedRequest {
+            status: Some(status),
+            failure,
+        });
     }
+    let url = response.url.clone();
     let mut body = Vec::new();
     response
         .into_body()
@@ -114,12 +186,13 @@ pub(super) fn propfind(
         .read_to_end(&mut body)
         .map_err(|e| {
             let dialer_error = client.dialer.take_failure();
-            errors::request_failure(&action, &ureq::Error::Io(e), dialer_error.as_ref())
+            errors::request_failure(action, &ureq::Error::Io(e), dialer_error.as_ref())
         })?;
-    multistatus::parse(&body).map_err(|error| {
+    let resources = multistatus::parse(&body).map_err(|error| {
         CopyFailure::new(
             Exit::Protocol,
             format!("cannot {action}: in the server's response, {error}"),
         )
-    })
+    })?;
+    Ok(DavDescription { resources, url })
 }

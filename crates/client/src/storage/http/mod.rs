@@ -3,6 +3,7 @@
 //! A request blocks its thread, never the runtime. Dropping a future ends the waits of its thread.
 
 mod agent;
+mod changes;
 mod client;
 mod dialogue;
 mod errors;
@@ -13,6 +14,7 @@ mod request;
 mod response;
 #[cfg(test)]
 mod scripted;
+mod session;
 #[cfg(test)]
 mod tests;
 mod upload;
@@ -25,183 +27,26 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use data::dialer::Dialer;
 use data::job::{TransferControl, TransferReport, TransferSettings};
 use data::store::{Sink, Source};
 use proto::checksum::ChecksumAlgorithm;
-use proto::http::multistatus;
-use proto::http::url::HttpUrl;
 use proto::listing::{EntryKind, ListedEntry};
 use proto::timestamp::Timestamp;
 
 use super::capabilities::{AvailableChecksums, Capabilities};
 use super::contract::Storage;
 use crate::answers::{
-    ListingVisitor, RefusedRenameStep, RenameFailure, SymlinkCheckScope, SymlinkCheckedEntry,
+    ListingVisitor, RenameFailure, SourceVersion, SymlinkCheckScope, SymlinkCheckedEntry,
 };
-use crate::credentials::Credential;
+use crate::incomplete_listing::IncompleteListing;
 use crate::transfer::{TransferAttempt, TransferSpec};
-use crate::{ConnectionSecurity, CopyFailure, Exit};
-use client::{HttpClient, HttpOrigin};
-use facts::HttpFileFacts;
-use lookup::{propfind, stat_resource};
+use crate::{CopyFailure, Exit};
+use changes::Removable;
+use lookup::propfind;
 use ranges::{HttpFile, receive_file};
-use request::{HttpRequest, HttpRequestBody};
+use session::{MAX_IDLE_CLIENTS, last_name};
 
-/// Most idle connections that are kept for the next file.
-const MAX_IDLE_CLIENTS: usize = 64;
-
-/// A session with an HTTP server.
-#[derive(Debug)]
-pub(crate) struct HttpStorage {
-    name: String,
-    origin: HttpOrigin,
-    settings: TransferSettings,
-    /// `None` while a request runs.
-    client: Option<HttpClient>,
-    /// Clients from the streams of earlier files.
-    idle_clients: Vec<HttpClient>,
-    /// Path and facts of the last file that was examined.
-    last_facts: Option<(Vec<u8>, HttpFileFacts)>,
-    /// Round-trip time of the last connection.
-    rtt: Duration,
-    /// Addresses of this machine and of the server, or its proxy, of the last connection.
-    path_ends: Option<(IpAddr, IpAddr)>,
-}
-
-impl HttpStorage {
-    /// A session with a server; no request is sent yet. `target` is any URL of the server, with the
-    /// query that goes with every request.
-    ///
-    /// # Errors
-    /// `Usage`: the credential cannot be expressed in HTTP.
-    pub(crate) fn new(
-        target: &HttpUrl,
-        credential: &Credential,
-        security: &Arc<ConnectionSecurity>,
-        timeout: Duration,
-    ) -> Result<Self, CopyFailure> {
-        let mut settings = TransferSettings {
-            connect_timeout: timeout,
-            ..TransferSettings::default()
-        };
-        settings.options.stall = timeout;
-        Ok(Self {
-            name: target.authority(),
-            origin: HttpOrigin::new(target.with_path(b"/"), credential, security)?,
-            settings,
-            client: None,
-            idle_clients: Vec::new(),
-            last_facts: None,
-            rtt: Duration::ZERO,
-            path_ends: None,
-        })
-    }
-
-    fn url_for(&self, path: &[u8]) -> HttpUrl {
-        self.origin.root_url.with_path(path)
-    }
-
-    /// The URL of a path as a directory, with a trailing slash.
-    fn directory_url(&self, path: &[u8]) -> HttpUrl {
-        match path.last() {
-            Some(b'/') => self.url_for(path),
-            _ => self.url_for(&[path, b"/"].concat()),
-        }
-    }
-
-    /// Runs requests on a thread for blocking calls.
-    async fn blocking<T: Send + 'static>(
-        &mut self,
-        work: impl FnOnce(&mut HttpClient) -> Result<T, CopyFailure> + Send + 'static,
-    ) -> Result<T, CopyFailure> {
-        let mut client = match self.client.take() {
-            Some(client) => client,
-            None => HttpClient::new(&self.origin, &self.settings)?,
-        };
-        // The thread cannot be cancelled, but its socket waits can be ended.
-        let mut guard = StopDialerOnDrop(Some(Arc::clone(&client.dialer)));
-        let result = tokio::task::spawn_blocking(move || {
-            let result = work(&mut client);
-            (client, result)
-        });
-        let (client, result) = result
-            .await
-            .map_err(|e| CopyFailure::new(Exit::Local, e.to_string()))?;
-        guard.0 = None;
-        self.rtt = client.dialer.rtt().unwrap_or(self.rtt);
-        self.path_ends = client.dialer.path_ends().or(self.path_ends);
-        self.client = Some(client);
-        result
-    }
-
-    /// Sends one request without a body, which must succeed.
-    async fn send_command(
-        &mut self,
-        method: &'static str,
-        target: HttpUrl,
-        headers: Vec<(&'static str, String)>,
-        verb: &str,
-    ) -> Result<u16, (u16, CopyFailure)> {
-        let action = format!("{verb} {target}");
-        self.last_facts = None;
-        let result = self.blocking(move |client| {
-            let request = HttpRequest {
-                method,
-                url: &target,
-                headers: &headers,
-                action: &action,
-            };
-            let response = client.send(&request, HttpRequestBody::Empty)?;
-            let status = response.status();
-            let failure = errors::status_failure(&action, &response);
-            response.discard_body();
-            Ok(match status {
-                200 | 201 | 204 => Ok(status),
-                _ => Err((status, failure)),
-            })
-        });
-        result.await.map_err(|failure| (0, failure))?
-    }
-
-    /// Facts of a file or directory.
-    async fn stat_path(&mut self, path: &[u8]) -> Result<(HttpFileFacts, EntryKind), CopyFailure> {
-        let url = self.url_for(path);
-        let directory = self.directory_url(path);
-        let (facts, kind) = self
-            .blocking(move |client| stat_resource(client, &url, &directory))
-            .await?;
-        self.last_facts = (kind == EntryKind::File).then(|| (path.to_vec(), facts.clone()));
-        Ok((facts, kind))
-    }
-
-    /// Facts of a file: the last ones if they are of the same path, otherwise current ones.
-    async fn file_facts(&mut self, path: &[u8]) -> Result<HttpFileFacts, CopyFailure> {
-        if let Some((at, facts)) = &self.last_facts
-            && at == path
-        {
-            return Ok(facts.clone());
-        }
-        match self.stat_path(path).await? {
-            (facts, EntryKind::File) => Ok(facts),
-            _ => Err(CopyFailure::new(
-                Exit::Usage,
-                format!("{} is a directory", self.url_for(path)),
-            )),
-        }
-    }
-}
-
-/// Ends the waits of a request when its future is dropped.
-struct StopDialerOnDrop(Option<Arc<Dialer>>);
-
-impl Drop for StopDialerOnDrop {
-    fn drop(&mut self) {
-        if let Some(dialer) = &self.0 {
-            dialer.stop();
-        }
-    }
-}
+pub(crate) use session::HttpStorage;
 
 /// Cancels a transfer when its future is dropped.
 struct StopTransferOnDrop(Option<Arc<TransferControl>>);
@@ -212,11 +57,6 @@ impl Drop for StopTransferOnDrop {
             control.cancel();
         }
     }
-}
-
-fn last_name(path: &[u8]) -> &[u8] {
-    let path = path.strip_suffix(b"/").unwrap_or(path);
-    path.rsplit(|b| *b == b'/').next().unwrap_or_default()
 }
 
 /// The settings of a transfer.
@@ -253,7 +93,7 @@ impl Storage for HttpStorage {
             partial_writes: false,
             resumes_uploads: false,
             replaces_whole: true,
-            takes_any_name: true,
+            takes_any_name: false,
             parallel: true,
             stores_any_order: true,
             sends_markers: false,
@@ -277,9 +117,13 @@ impl Storage for HttpStorage {
         false
     }
 
+    fn retry_after(&self) -> Option<Duration> {
+        let clients = self.client.iter().chain(&self.idle_clients);
+        clients.filter_map(|client| client.retry_after).max()
+    }
+
     async fn stat(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
-        let (facts, kind) = self.stat_path(path).await?;
-        Ok(facts.entry(last_name(path), kind))
+        self.examine(path).await
     }
 
     async fn list(
@@ -288,25 +132,61 @@ impl Storage for HttpStorage {
         _scope: SymlinkCheckScope,
         visit: &mut ListingVisitor<'_>,
     ) -> Result<(), CopyFailure> {
-        let target = self.directory_url(path);
-        let own_url = self.url_for(path.strip_suffix(b"/").unwrap_or(path));
-        let mut parts = own_url.segments();
-        parts.retain(|part| !part.is_empty());
-        let resources = self
-            .blocking(move |client| propfind(client, &target, "1"))
-            .await?;
-        let (collection, entries) = multistatus::directory_entries(&resources, &parts);
+        let target = self.urls(path).collection;
+        let action = format!("list {target}");
+        let listed = self.blocking(move |client| {
+            let described = propfind(client, &target, (1, &action));
+            described.map_err(|refused| refused.failure)
+        });
+        let described = listed.await?;
+        let listing = described.listing();
         // A server lists a file as itself.
-        let is_file = collection
-            .as_ref()
-            .is_some_and(|entry| entry.kind == EntryKind::File);
-        let entries = match is_file {
-            true => collection.into_iter().collect(),
-            false => entries,
+        let itself = listing
+            .itself
+            .and_then(|itself| itself.to_entry(last_name(path)));
+        let file = itself.filter(|itself| itself.kind == EntryKind::File);
+        let entries = file.into_iter().chain(listing.members);
+        if entries
+            .map(SymlinkCheckedEntry::certain)
+            .try_for_each(visit)
+            .is_break()
+        {
+            return Ok(());
+        }
+        let reason = match (listing.unknown.first(), listing.itself) {
+            (Some(first), _) => IncompleteListing::NotUnderstood {
+                count: listing.unknown.len() as u64,
+                first: first.as_bytes().to_vec(),
+            },
+            (None, None) => IncompleteListing::LacksDirectory,
+            (None, Some(_)) => return Ok(()),
         };
-        let mut marked = entries.into_iter().map(SymlinkCheckedEntry::certain);
-        let _ = marked.try_for_each(visit);
-        Ok(())
+        Err(reason.failure(&self.name, path))
+    }
+
+    async fn modification_times(
+        &mut self,
+        paths: &[Vec<u8>],
+        _may_go_ahead: bool,
+    ) -> Result<Vec<Option<Timestamp>>, CopyFailure> {
+        let mut times = Vec::with_capacity(paths.len());
+        for path in paths {
+            times.push(match self.current_facts(path).await {
+                Err(failure) if failure.transient => return Err(failure),
+                facts => facts
+                    .ok()
+                    .and_then(|facts| facts.entry(path, EntryKind::File).modified),
+            });
+        }
+        Ok(times)
+    }
+
+    async fn version(&mut self, path: &[u8]) -> Result<SourceVersion, CopyFailure> {
+        let facts = self.file_facts(path).await?;
+        Ok(match facts.strong_etag() {
+            Some(etag) => SourceVersion::Tag(etag.to_owned()),
+            None => SourceVersion::Unknown,
+        })
     }
 
     async fn available_checksums(
@@ -331,8 +211,8 @@ impl Storage for HttpStorage {
         length: Option<u64>,
         path: &[u8],
     ) -> Result<String, CopyFailure> {
-        // Requested again, because the file may have changed since.
-        let (facts, _) = self.stat_path(path).await?;
+        // Requested again, because the file may have changed since. The next transfer is still of the version that was told.
+        let facts = self.current_facts(path).await?;
         let is_whole = offset == 0 && (length.is_none() || length == facts.size);
         let entry = facts
             .checksums
@@ -367,13 +247,12 @@ impl Storage for HttpStorage {
         if let (None, Some(announced), Some(size)) = (spec.part, spec.size, facts.size)
             && announced != size
         {
-            let message =
-                format!("cannot {action}: the file changed while it was copied; start over");
-            return Err(CopyFailure::new(Exit::Integrity, message));
+            return Err(errors::changed(&action));
         }
         let settings = transfer_settings(spec, self.settings.connect_timeout);
         let mut idle_clients = std::mem::take(&mut self.idle_clients);
         idle_clients.extend(self.client.take());
+        let has_tag = facts.strong_etag().is_some();
         let file = HttpFile {
             origin: self.origin.clone(),
             settings: settings.clone(),
@@ -383,6 +262,7 @@ impl Storage for HttpStorage {
             action,
             idle_clients: Mutex::new(idle_clients),
             ignores_ranges: AtomicBool::new(false),
+            omits_etag: AtomicBool::new(false),
         };
         let mut guard = StopTransferOnDrop(Some(Arc::clone(control)));
         let (task_control, task_spec) = (Arc::clone(control), spec.clone());
@@ -397,7 +277,14 @@ impl Storage for HttpStorage {
         self.idle_clients = idle_clients.unwrap_or_else(std::sync::PoisonError::into_inner);
         self.idle_clients.truncate(MAX_IDLE_CLIENTS);
         self.client = self.idle_clients.pop();
-        result.map(|report| attempt_of(report, spec))
+        let mut attempt = attempt_of(result?, spec);
+        if spec.streams > 1 && !has_tag {
+            attempt.warnings.push(format!(
+                "{} sends no strong ETag, which shows that ranges are of one version: files come over one connection",
+                self.name
+            ));
+        }
+        Ok(attempt)
     }
 
     async fn store(
@@ -425,40 +312,37 @@ impl Storage for HttpStorage {
             })
             .await;
         guard.0 = None;
-        report.map(|report| attempt_of(report, spec))
+        let report = report?;
+        self.remember_stored(path);
+        Ok(attempt_of(report, spec))
     }
 
     async fn make_dir(&mut self, path: &[u8]) -> Result<bool, CopyFailure> {
-        let target = self.directory_url(path);
-        match self.send_command("MKCOL", target, Vec::new(), "make").await {
-            Ok(_) => Ok(true),
+        let urls = self.urls(path);
+        self.last_facts = None;
+        let made = self.blocking(move |client| Ok(changes::make_collection(client, &urls)));
+        match made.await? {
+            Ok(()) => Ok(true),
             // RFC 4918 section 9.3.1: MKCOL on an existing resource. A server without WebDAV sends
             // the same status.
-            Err((405, failure)) => match self.stat_path(path).await {
-                Ok((_, EntryKind::Dir)) => Ok(false),
-                _ => Err(failure),
+            Err(refused) if refused.status == Some(405) => match self.examine(path).await {
+                Ok(entry) if entry.kind == EntryKind::Dir => Ok(false),
+                _ => Err(refused.failure),
             },
-            Err((_, failure)) => Err(failure),
+            Err(refused) => Err(refused.failure),
         }
     }
 
     async fn remove(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
-        let target = self.url_for(path);
-        let result = self
-            .send_command("DELETE", target, Vec::new(), "remove")
-            .await;
-        result.map(|_| ()).map_err(|(_, failure)| failure)
+        let what = match self.has_stored(path) {
+            true => Removable::OwnFile,
+            false => Removable::File,
+        };
+        self.remove_what(path, what).await
     }
 
     async fn remove_tree(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
-        let target = match self.stat_path(path).await? {
-            (_, EntryKind::Dir) => self.directory_url(path),
-            _ => self.url_for(path),
-        };
-        let result = self
-            .send_command("DELETE", target, Vec::new(), "remove")
-            .await;
-        result.map(|_| ()).map_err(|(_, failure)| failure)
+        self.remove_what(path, Removable::Tree).await
     }
 
     async fn rename(
@@ -467,25 +351,20 @@ impl Storage for HttpStorage {
         to: &[u8],
         _modified: Option<Timestamp>,
     ) -> Result<(), RenameFailure> {
-        let (target, new_url) = (self.url_for(from), self.url_for(to));
-        let headers = vec![
-            ("destination", new_url.uri()),
-            ("overwrite", "T".to_owned()),
-        ];
-        let verb = format!("rename to {new_url}:");
-        let result = self.send_command("MOVE", target, headers, &verb).await;
-        result
-            .map(|_| ())
-            .map_err(|(status, failure)| RenameFailure {
-                failure,
-                refused_step: match status {
-                    // RFC 9110 §15.5.6 and §15.6.2: no file of this server can be moved.
-                    405 | 501 => RefusedRenameStep::Unsupported,
-                    412 => RefusedRenameStep::NewNameMayExist,
-                    409 | 507 => RefusedRenameStep::RntoRefused,
-                    _ => RefusedRenameStep::RnfrRefused,
-                },
-            })
+        let (source, new_name) = (self.urls(from), self.urls(to));
+        let is_own_file = self.has_stored(from);
+        self.last_facts = None;
+        let renamed = self
+            .blocking(move |client| Ok(changes::rename(client, (&source, &new_name), is_own_file)));
+        renamed.await??;
+        self.forget_stored(from);
+        Ok(())
+    }
+
+    async fn refuses_renames(&mut self, path: &[u8]) -> Result<Option<RenameFailure>, CopyFailure> {
+        let urls = self.urls(path);
+        self.blocking(move |client| changes::refuses_renames(client, &urls))
+            .await
     }
 
     async fn set_modified(&mut self, _path: &[u8], _time: Timestamp) -> Result<bool, CopyFailure> {

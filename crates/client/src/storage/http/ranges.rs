@@ -4,17 +4,20 @@ use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use data::error::DataError;
 use data::job::{TransferControl, TransferReport, TransferSettings};
 use data::pull::{self, PullPlan, RangeOrigin, RangeReader, ReaderContext};
 use data::store::Sink;
 use proto::http::content_range::ContentRange;
 use proto::http::url::HttpUrl;
+use proto::printable::printable;
 use proto::ranges::RangeSet;
 use tune::Evidence;
 
 use super::client::{HttpClient, HttpOrigin};
 use super::errors;
 use super::facts::HttpFileFacts;
+use super::lookup::head;
 use super::request::{HttpRequest, HttpRequestBody};
 use super::response::HttpResponse;
 use crate::transfer::TransferSpec;
@@ -40,11 +43,18 @@ pub(super) struct HttpFile {
     pub(super) idle_clients: Mutex<Vec<HttpClient>>,
     /// The server was found to send the whole file for any range.
     pub(super) ignores_ranges: AtomicBool,
+    /// The server was found to send ranges without the entity tag that it has told before.
+    pub(super) omits_etag: AtomicBool,
     /// A single reader fetches all bytes, so it may skip bytes that it does not need.
     pub(super) single_reader: bool,
 }
 
-/// Fetches a file. If the server turns out to ignore ranges, fetches the rest again in one request.
+/// From this size on, a file is examined once more after it was fetched, bytes: it may have been overwritten while the server
+/// read it.
+const EXAMINED_AGAIN_FROM: u64 = 1 << 20;
+
+/// Fetches a file. All of it is of one version: ranges are joined only if each has the entity tag of the others. If the server
+/// turns out to ignore ranges, fetches the rest again in one request; if it has no strong tag, everything in one.
 pub(super) fn receive_file(
     mut file: HttpFile,
     sink: &Arc<dyn Sink>,
@@ -52,49 +62,102 @@ pub(super) fn receive_file(
     settings: &TransferSettings,
     control: &Arc<TransferControl>,
 ) -> (HttpFile, Result<TransferReport, CopyFailure>) {
-    let origin = spec.part.map_or(0, |(offset, _)| offset);
     let part = spec.part.map(|(_, length)| length);
     let size = spec.size.or(part).or(file.facts.size);
-    let view = sink.open_reader().map(|view| (view, 0));
     let mut settings = settings.clone();
+    if !file.joins_ranges() {
+        // Without a tag, what arrives counts if all of it does, or if a checksum of the whole proves it.
+        file.single_reader = true;
+    }
     if file.single_reader {
         settings.streams = 1;
     }
     loop {
         let mut completed = spec.completed_ranges.clone();
-        completed.extend(&control.stored());
+        if file.joins_ranges() {
+            completed.extend(&control.stored());
+        }
         let missing = size.map(|size| completed.gaps(0, size));
-        let share = missing.as_ref().map_or(0, RangeSet::byte_count);
         let plan = PullPlan {
-            origin,
+            origin: spec.part.map_or(0, |(offset, _)| offset),
+            piece: piece(missing.as_ref(), settings.streams),
             missing,
-            // A share for each stream, so that all of them end at about the same time.
-            piece: match settings.streams {
-                1 => u64::MAX,
-                n => (share / n as u64).clamp(MIN_REQUEST_BYTES, MAX_REQUEST_BYTES),
-            },
-            view: view.clone(),
+            view: sink.open_reader().map(|view| (view, 0)),
         };
         let moved = pull::run(&file, sink, &plan, &settings, control);
-        let ignores_ranges = file.ignores_ranges.load(Ordering::Relaxed) && !file.single_reader;
+        let is_without_tag = !file.joins_ranges() && spec.completed_ranges.is_empty();
+        let must_read_whole =
+            !file.single_reader && (file.ignores_ranges.load(Ordering::Relaxed) || is_without_tag);
         match moved {
-            Err(_) if ignores_ranges && !control.is_cancelled() => {
-                // The bytes stored so far stay; the single reader skips them.
+            Err(_) if must_read_whole && !control.is_cancelled() => {
                 file.single_reader = true;
                 settings.streams = 1;
-                settings.checksum = settings.checksum.filter(|_| control.stored().is_empty());
+                // The bytes stored so far stay if they can: the single reader skips them.
+                let keeps = file.joins_ranges() && !control.stored().is_empty();
+                settings.checksum = settings.checksum.filter(|_| !keeps);
             }
-            Ok(report) => return (file, Ok(report)),
+            Ok(report) => {
+                let checked = file.check_unchanged(size);
+                return (file, checked.map(|()| report));
+            }
             Err(error) => {
-                let failure = pull_failure(
-                    &file.origin.root_url.authority(),
-                    &file.action,
-                    &error,
-                    &spec.confirmation,
-                );
+                let is_started = !sink.is_seekable() && !control.stored().is_empty();
+                let failure = file.failure(&error, spec, is_started);
                 return (file, Err(failure));
             }
         }
+    }
+}
+
+/// Most bytes of one request: a share for each stream, so that all of them end at about the same time.
+fn piece(missing: Option<&RangeSet>, streams: usize) -> u64 {
+    let share = missing.map_or(0, RangeSet::byte_count);
+    match streams {
+        1 => u64::MAX,
+        n => (share / n as u64).clamp(MIN_REQUEST_BYTES, MAX_REQUEST_BYTES),
+    }
+}
+
+impl HttpFile {
+    /// Whether ranges can be told to be of one version.
+    fn joins_ranges(&self) -> bool {
+        self.facts.strong_etag().is_some() && !self.omits_etag.load(Ordering::Relaxed)
+    }
+
+    /// Fails if the file, of `size` bytes, has another version now than before it was fetched. What the server does not tell any more
+    /// is no sign of that.
+    fn check_unchanged(&self, size: Option<u64>) -> Result<(), CopyFailure> {
+        let is_short = size.is_some_and(|size| size < EXAMINED_AGAIN_FROM);
+        if self.joins_ranges() && is_short {
+            return Ok(());
+        }
+        let mut client = self.client()?;
+        let now = head(&mut client, &self.facts.url);
+        lock(&self.idle_clients).push(client);
+        match now {
+            Ok((now, _)) if !self.facts.may_be_same(&now) => Err(errors::changed(&self.action)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The failure of a transfer. `is_started`: bytes went to a pipe, which must be continued if anything.
+    fn failure(&self, error: &DataError, spec: &TransferSpec, is_started: bool) -> CopyFailure {
+        if !self.joins_ranges() {
+            spec.confirmation.mark_refused();
+        }
+        let server = self.origin.root_url.authority();
+        let mut failure = pull_failure(&server, &self.action, error, &spec.confirmation);
+        if failure.transient && is_started && !self.joins_ranges() {
+            failure.transient = false;
+            failure.message += "; the output cannot be continued, since no strong ETag shows that the file is the same: \
+                                copy to a file";
+        }
+        failure
+    }
+
+    fn client(&self) -> Result<HttpClient, CopyFailure> {
+        let idle = lock(&self.idle_clients).pop();
+        idle.map_or_else(|| HttpClient::new(&self.origin, &self.settings), Ok)
     }
 }
 
@@ -104,16 +167,13 @@ impl RangeOrigin for HttpFile {
     }
 
     fn reader(&self) -> io::Result<Box<dyn RangeReader + '_>> {
-        let idle = lock(&self.idle_clients).pop();
-        let client = match idle {
-            Some(client) => client,
-            None => HttpClient::new(&self.origin, &self.settings).map_err(io::Error::other)?,
-        };
+        let client = self.client().map_err(io::Error::other)?;
         Ok(Box::new(HttpRangeReader {
             file: self,
             client: Some(client),
             body: None,
             remaining: None,
+            must_end: true,
         }))
     }
 
@@ -140,6 +200,8 @@ struct HttpRangeReader<'f> {
     body: Option<Box<dyn Read + Send>>,
     /// Bytes of the range that are still to come. `None`: until the server closes.
     remaining: Option<u64>,
+    /// The body ends with the range.
+    must_end: bool,
 }
 
 impl RangeReader for HttpRangeReader<'_> {
@@ -197,13 +259,9 @@ impl HttpRangeReader<'_> {
         if !is_whole {
             let last = end.map_or_else(String::new, |end| (end - 1).to_string());
             headers.push(("range", format!("bytes={start}-{last}")));
-            // If-Range requires a strong validator (RFC 9110 section 13.1.5). With a date alone, the
-            // server must refuse a changed file (412).
-            match (&file.facts.etag, &file.facts.modified) {
-                (Some(etag), _) => headers.push(("if-range", etag.clone())),
-                (None, Some(modified)) => headers.push(("if-unmodified-since", modified.clone())),
-                (None, None) => {}
-            }
+            // If-Range requires a strong validator (RFC 9110 section 13.1.5).
+            let etag = file.facts.strong_etag();
+            headers.extend(etag.map(|etag| ("if-range", etag.to_owned())));
         }
         let response = self.send(&headers)?;
         match response.status() {
@@ -250,19 +308,30 @@ impl HttpRangeReader<'_> {
             let message = format!("cannot {}: {reason}", file.action);
             Err(CopyFailure::new(exit, message))
         };
-        if !file.facts.matches(&response) {
-            return failed(
-                Exit::Integrity,
-                "the file changed while it was copied; start over",
-            );
+        let now = HttpFileFacts::from_response(&response);
+        if !file.facts.may_be_same(&now) {
+            return Err(errors::changed(&file.action));
         }
-        // A compressed body has other lengths and offsets than the file.
-        let coding = response.header("content-encoding").unwrap_or("identity");
-        if file.facts.size.is_some() && !coding.eq_ignore_ascii_case("identity") {
+        let size = now.size.or(file.facts.size);
+        let is_whole = response.status() == 200 && start == 0 && (end.is_none() || end == size);
+        // Several readers are stopped by the first that finds it out.
+        let must_have_tag = file.joins_ranges() || !file.single_reader;
+        if must_have_tag && now.strong_etag().is_none() && !is_whole {
+            file.omits_etag.store(true, Ordering::Relaxed);
             return failed(
                 Exit::Protocol,
-                "the server sends it compressed although identity coding was requested",
+                "the server does not say which version of the file it sends",
             );
+        }
+        // A coded body has other lengths and offsets than the file.
+        if let Some(coding) = response.foreign_coding(&file.requested_url) {
+            let coding = printable(coding.as_bytes());
+            let message = format!(
+                "cannot {}: the server sends it in the content coding {coding}, which was not asked for; fetch it with a \
+                 program that decodes it (curl --compressed)",
+                file.action
+            );
+            return Err(CopyFailure::new(Exit::Protocol, message));
         }
         if response.status() == 206 {
             let content_range = response
@@ -281,14 +350,8 @@ impl HttpRangeReader<'_> {
                     "the server sends a different part of the file than requested",
                 );
             }
-            let size = content_range.and_then(|content_range| content_range.complete_length);
-            if size.is_some() && file.facts.size.is_some() && size != file.facts.size {
-                return failed(
-                    Exit::Integrity,
-                    "the file changed while it was copied; start over",
-                );
-            }
             self.remaining = Some(range.len());
+            self.must_end = true;
             self.body = Some(Box::new(response.into_body()));
             return Ok(());
         }
@@ -304,18 +367,7 @@ impl HttpRangeReader<'_> {
         end: Option<u64>,
     ) -> Result<(), CopyFailure> {
         let file = self.file;
-        let length = response
-            .header("content-length")
-            .and_then(proto::http::content_range::parse_number);
-        if let (Some(length), Some(size)) = (length, file.facts.size)
-            && length != size
-        {
-            let message = format!(
-                "cannot {}: the file changed while it was copied; start over",
-                file.action
-            );
-            return Err(CopyFailure::new(Exit::Integrity, message));
-        }
+        let length = response.length();
         let expected = end.or(file.facts.size).or(length);
         let is_partial = expected.is_some() && expected != file.facts.size.or(length);
         if (start > 0 || is_partial) && !file.single_reader {
@@ -330,6 +382,7 @@ impl HttpRangeReader<'_> {
         let skipped = io::copy(&mut (&mut body).take(start), &mut io::sink());
         self.body = Some(Box::new(body));
         self.remaining = expected.map(|expected| expected - start);
+        self.must_end = !is_partial;
         match skipped {
             Ok(n) if n == start => Ok(()),
             Ok(_) => Err(self.connection_failure(&io::ErrorKind::UnexpectedEof.into())),
@@ -337,11 +390,10 @@ impl HttpRangeReader<'_> {
         }
     }
 
-    /// All bytes of the range have arrived. The body must end here, unless the response is a whole
-    /// file.
+    /// All bytes of the range have arrived. The body must end here, unless it is the whole file and the range is not its end.
     fn check_body_end(&mut self) -> io::Result<()> {
         if let Some(mut body) = self.body.take()
-            && !self.file.single_reader
+            && self.must_end
             && body.read(&mut [0; 1]).map_err(|e| self.wrap_error(e))? > 0
         {
             let message = format!(

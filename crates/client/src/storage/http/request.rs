@@ -16,6 +16,19 @@ pub(super) struct HttpRequest<'a> {
     pub(super) action: &'a str,
 }
 
+impl HttpRequest<'_> {
+    /// Whether the request may be sent to the target of a redirect with this status: where it changes nothing
+    /// (RFC 9110 section 9.2.1). What a change would do elsewhere is unknown.
+    pub(super) fn follows(&self, status: u16) -> bool {
+        match self.method {
+            "GET" | "HEAD" => true,
+            // 303 names something else that describes the resource (section 15.4.4).
+            "PROPFIND" => status != 303,
+            _ => false,
+        }
+    }
+}
+
 /// Body of a request.
 pub(super) enum HttpRequestBody<'b> {
     /// No body.

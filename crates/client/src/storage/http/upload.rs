@@ -7,9 +7,11 @@ use data::job::{TransferControl, TransferReport, TransferSettings};
 use data::send::body::{self, BodyRange};
 use data::store::Source;
 use proto::http::url::HttpUrl;
+use proto::listing::EntryKind;
 
 use super::client::HttpClient;
 use super::errors;
+use super::lookup::{WebDavSupport, examine};
 use super::request::{HttpRequest, HttpRequestBody};
 use crate::transfer::TransferSpec;
 use crate::transfer::outcome::pull_failure;
@@ -77,15 +79,20 @@ pub(super) fn put(
         let response = client
             .send(&request, HttpRequestBody::Bytes(bytes))
             .map_err(PutError::Refused)?;
-        let result = match response.status() {
-            200 | 201 | 204 => Ok(()),
-            _ => Err(PutError::Refused(errors::status_failure(
-                &action, &response,
-            ))),
-        };
+        let status = response.status();
+        let failure = errors::status_failure(&action, &response);
         // The connection can then carry the next request.
         response.discard_body();
-        result
+        match status {
+            200 | 201 | 204 => return Ok(()),
+            // It has stored none of them.
+            400..=499 => spec.started.store(false, Ordering::Relaxed),
+            _ => {}
+        }
+        Err(PutError::Refused(match status {
+            400 | 409 => refused_name(client, target, (status, failure)),
+            _ => failure,
+        }))
     });
     result.map_err(|error| match error {
         PutError::Refused(failure) => failure,
@@ -93,4 +100,23 @@ pub(super) fn put(
             pull_failure(&target.authority(), &action, &error, &spec.confirmation)
         }
     })
+}
+
+/// The failure of a PUT of which the server may not accept the name. 409 is first of all the status of a missing directory
+/// (RFC 4918 section 9.7.1).
+fn refused_name(
+    client: &mut HttpClient,
+    target: &HttpUrl,
+    (status, failure): (u16, CopyFailure),
+) -> CopyFailure {
+    if failure.exit == Exit::NotFound {
+        let directory = target.parent();
+        let found = examine(client, (&directory, b""), WebDavSupport::Unknown);
+        if !found.is_ok_and(|found| found.entry.kind == EntryKind::Dir) {
+            return failure;
+        }
+    }
+    let message =
+        format!("cannot write {target}: the server does not accept this name (HTTP {status})");
+    CopyFailure::new(Exit::Refused, message)
 }

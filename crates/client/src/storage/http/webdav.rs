@@ -36,6 +36,16 @@ struct WebDavState {
     omits_digests: bool,
     /// The digests sent are of other bytes.
     wrong_digests: bool,
+    /// The next request with each of these methods is refused, with this Retry-After.
+    busy_for: Vec<(&'static str, u64)>,
+    /// Only GET, HEAD and PUT are supported.
+    is_plain: bool,
+    /// HEAD and GET of collections are answered as those of files are.
+    heads_collections: bool,
+    /// Conditions are refused whatever they are, as by servers that take each for a lock.
+    refuses_conditions: bool,
+    /// A collection takes the place of this file after it was described.
+    swapped: Option<Vec<u8>>,
     /// Bytes of files that were sent.
     sent: u64,
 }
@@ -112,6 +122,44 @@ impl WebDavServer {
         lock(&self.state).omits_digests = true;
     }
 
+    /// Refuses the next request with this method, and asks to wait for so many seconds.
+    pub(crate) fn refuse_once(&self, method: &'static str, seconds: u64) {
+        lock(&self.state).busy_for.push((method, seconds));
+    }
+
+    /// From now on supports nothing of WebDAV.
+    pub(crate) fn refuse_webdav(&self) {
+        lock(&self.state).is_plain = true;
+    }
+
+    /// Makes a collection.
+    pub(crate) fn make_collection(&self, path: &str) {
+        lock(&self.state)
+            .directories
+            .insert(path.as_bytes().to_vec());
+    }
+
+    /// From now on answers HEAD and GET of collections as wsgidav and sabre/dav do.
+    pub(crate) fn answer_head_of_collections(&self) {
+        lock(&self.state).heads_collections = true;
+    }
+
+    /// From now on refuses requests with If or If-Match.
+    pub(crate) fn refuse_conditions(&self) {
+        lock(&self.state).refuses_conditions = true;
+    }
+
+    /// Puts a collection with a file in the place of a file as soon as a client has asked what is there.
+    pub(crate) fn swap_after_question(&self, path: &str) {
+        lock(&self.state).swapped = Some(path.as_bytes().to_vec());
+    }
+
+    /// Methods of the requests so far.
+    pub(crate) fn methods(&self) -> Vec<String> {
+        let requests = self.scripted.requests().into_iter();
+        requests.map(|request| request.method).collect()
+    }
+
     /// Sends wrong digests from now on.
     pub(crate) fn send_wrong_digests(&self) {
         lock(&self.state).wrong_digests = true;
@@ -142,14 +190,29 @@ fn empty_response(status: &str) -> Vec<u8> {
 
 impl WebDavState {
     fn reply(&mut self, request: &ReceivedRequest) -> Vec<u8> {
+        let busy = self.busy_for.iter().position(|(m, _)| *m == request.method);
+        if let Some(at) = busy {
+            let wait = self.busy_for.remove(at).1.to_string();
+            return head_response("503 Service Unavailable", &[("Retry-After", &wait)], 0);
+        }
         let path = decoded_path(&request.path);
         let is_directory = self.is_directory(&path);
         let is_there = is_directory || self.files.contains_key(&path);
         match request.method.as_str() {
+            "MKCOL" | "DELETE" | "PROPFIND" | "MOVE" if self.is_plain => {
+                empty_response("405 Method Not Allowed")
+            }
             "HEAD" | "GET" | "DELETE" | "PROPFIND" | "MOVE" if !is_there => {
                 empty_response("404 Not Found")
             }
             "HEAD" | "GET" if !is_directory => self.send(request, &path),
+            "HEAD" | "GET" if self.heads_collections => {
+                let page = b"<html>a page</html>";
+                match request.method.as_str() {
+                    "HEAD" => head_response("200 OK", &[], page.len()),
+                    _ => response("200 OK", &[], page),
+                }
+            }
             "HEAD" | "GET" if request.path.ends_with('/') => head_response("403 Forbidden", &[], 0),
             "HEAD" | "GET" => {
                 let location = format!("{}/", request.path);
@@ -170,15 +233,27 @@ impl WebDavState {
                     "201 Created"
                 })
             }
+            "DELETE" | "MOVE" if self.is_refused(request, &path) => {
+                empty_response("412 Precondition Failed")
+            }
+            // RFC 4918 section 9.6.1.
+            "DELETE" if is_directory && request.header("depth") == Some("0") => {
+                empty_response("400 Bad Request")
+            }
             "DELETE" => {
-                let below = [&path[..], b"/"].concat();
-                let stays = |other: &[u8]| other != path && !other.starts_with(&below);
-                self.files.retain(|other, _| stays(other));
-                self.directories.retain(|other| stays(other));
+                self.remove(&path);
                 empty_response("204 No Content")
             }
             "MOVE" => self.rename(request, &path),
-            "PROPFIND" => self.propfind(request, &path),
+            "PROPFIND" => {
+                let described = self.propfind(request, &path);
+                if self.swapped.take_if(|swapped| *swapped == path).is_some() {
+                    self.files.remove(&path);
+                    self.directories.insert(path.clone());
+                    self.store(&[&path[..], b"/precious"].concat(), b"precious".to_vec());
+                }
+                described
+            }
             _ => empty_response("501 Not Implemented"),
         }
     }
@@ -196,21 +271,50 @@ impl WebDavState {
         self.files.insert(path.to_vec(), stored);
     }
 
-    /// Renames files only; no test moves directories.
+    /// Whether If-Match, or the tags of If for the destination (RFC 4918 section 10.4), name another version.
+    fn is_refused(&self, request: &ReceivedRequest, path: &[u8]) -> bool {
+        let conditions = ["if-match", "if"].map(|name| request.header(name));
+        let destination = request.header("destination").map(decoded_path);
+        let target = destination.as_deref().unwrap_or(path);
+        let stored = self.files.get(target);
+        let tag = stored.map(|stored| format!("\"{}\"", stored.version));
+        let is_met = |condition: &str| tag.as_ref().is_some_and(|tag| condition.contains(tag));
+        let mut conditions = conditions.into_iter().flatten();
+        conditions.any(|condition| self.refuses_conditions || !is_met(condition))
+    }
+
+    fn remove(&mut self, path: &[u8]) {
+        let below = [path, b"/"].concat();
+        let stays = |other: &[u8]| other != path && !other.starts_with(&below);
+        self.files.retain(|other, _| stays(other));
+        self.directories.retain(|other| stays(other));
+    }
+
+    /// Renames a file or a collection. What is at the destination is deleted with everything in it (RFC 4918 section 9.9.3).
     fn rename(&mut self, request: &ReceivedRequest, from: &[u8]) -> Vec<u8> {
         let to = decoded_path(request.header("destination").unwrap_or_default());
-        if self.is_directory(&to) || !self.is_directory(parent(&to)) {
+        if !self.is_directory(parent(&to)) {
             return empty_response("409 Conflict");
         }
-        if request.header("overwrite") == Some("F") && self.files.contains_key(&to) {
+        let is_there = self.is_directory(&to) || self.files.contains_key(&to);
+        if request.header("overwrite") == Some("F") && is_there {
             return empty_response("412 Precondition Failed");
         }
-        let Some(stored) = self.files.remove(from) else {
-            return empty_response("403 Forbidden");
+        self.remove(&to);
+        let moved = |path: &[u8]| {
+            let rest = path.strip_prefix(from)?;
+            let is_below = rest.is_empty() || rest.starts_with(b"/");
+            is_below.then(|| [&to, rest].concat())
         };
-        match self.files.insert(to, stored) {
-            Some(_) => empty_response("204 No Content"),
-            None => empty_response("201 Created"),
+        let files = std::mem::take(&mut self.files).into_iter();
+        let files = files.map(|(path, file)| (moved(&path).unwrap_or(path), file));
+        self.files = files.collect();
+        let directories = std::mem::take(&mut self.directories).into_iter();
+        let directories = directories.map(|path| moved(&path).unwrap_or(path));
+        self.directories = directories.collect();
+        match is_there {
+            true => empty_response("204 No Content"),
+            false => empty_response("201 Created"),
         }
     }
 

@@ -1,11 +1,15 @@
-//! The 207 response to PROPFIND (RFC 4918 §9.1, §13): the entries of a WebDAV collection.
+//! The 207 response to PROPFIND (RFC 4918 §9.1, §13): resources of a WebDAV server.
+
+mod members;
 
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
 use super::content_range::parse_number;
-use super::{date, url};
+use super::date;
 use crate::listing::{EntryKind, ListedEntry};
+
+pub use members::DavListing;
 
 /// Body of a PROPFIND request for the properties that [`parse`] reads.
 pub const PROPFIND_BODY: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\
@@ -39,37 +43,37 @@ pub enum MultistatusError {
     TooMany,
 }
 
-/// Properties of one resource.
+/// Properties of one resource in a response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DavResource {
-    /// Decoded segments of its path, without the empty one after a trailing slash.
-    pub path: Vec<Vec<u8>>,
-    /// The resource is a collection (directory).
-    pub is_collection: bool,
+    /// Text of its `href`, not decoded. Empty if it has none.
+    pub href: String,
+    /// Whether it is a collection (directory) or not, by its `resourcetype`. `None`: the server does not tell.
+    pub kind: Option<EntryKind>,
     /// Size, bytes.
     pub size: Option<u64>,
     /// Text of `getlastmodified`.
     pub modified: Option<String>,
     /// Text of `getetag`, including quotes.
     pub etag: Option<String>,
+    /// The server refused to describe the resource, or answers for something else (RFC 4918 §13: a `status` of the response).
+    pub is_refused: bool,
 }
 
 impl DavResource {
-    /// The resource as a directory entry with this name.
-    pub fn to_entry(&self, name: &[u8]) -> ListedEntry {
-        let kind = match self.is_collection {
-            true => EntryKind::Dir,
-            false => EntryKind::File,
-        };
+    /// The resource as a directory entry with this name. `None` if nothing shows what it is: it has neither a
+    /// `resourcetype` nor the length of a file.
+    pub fn to_entry(&self, name: &[u8]) -> Option<ListedEntry> {
+        let file = self.size.map(|_| EntryKind::File);
+        let kind = self.kind.or(file).filter(|_| !self.is_refused)?;
+        let is_file = kind == EntryKind::File;
         let strong = self.etag.clone().filter(|etag| is_strong_etag(etag));
-        ListedEntry {
-            size: self.size.filter(|_| !self.is_collection),
+        Some(ListedEntry {
+            size: self.size.filter(|_| is_file),
             modified: self.modified.as_deref().and_then(date::parse),
-            unique: strong.filter(|_| !self.is_collection),
-            may_list: None,
-            link_count: None,
+            unique: strong.filter(|_| is_file),
             ..ListedEntry::new(name, kind)
-        }
+        })
     }
 }
 
@@ -84,30 +88,6 @@ pub fn is_strong_etag(etag: &str) -> bool {
     })
 }
 
-/// The directory with the path segments `path`, if the response lists it, and its entries. Resources
-/// elsewhere or deeper, and names that no file can have, are left out.
-pub fn directory_entries(
-    resources: &[DavResource],
-    path: &[Vec<u8>],
-) -> (Option<ListedEntry>, Vec<ListedEntry>) {
-    let (mut itself, mut entries) = (None, Vec::new());
-    for resource in resources {
-        match resource.path.strip_prefix(path) {
-            Some([]) => {
-                let name = path.last().map_or(&b""[..], Vec::as_slice);
-                itself = Some(resource.to_entry(name));
-            }
-            Some([name]) if is_name(name) => entries.push(resource.to_entry(name)),
-            _ => {}
-        }
-    }
-    (itself, entries)
-}
-
-fn is_name(name: &[u8]) -> bool {
-    !matches!(name, b"" | b"." | b"..") && !name.iter().any(|b| matches!(b, 0 | b'/'))
-}
-
 /// Parses the body of a 207 response.
 ///
 /// # Errors
@@ -116,6 +96,7 @@ pub fn parse(body: &[u8]) -> Result<Vec<DavResource>, MultistatusError> {
     if body.len() > MAX_BODY {
         return Err(MultistatusError::TooMany);
     }
+    // A name with other bytes is not understood; the others are.
     let text = String::from_utf8_lossy(body);
     let mut reader = Reader::from_str(&text);
     let mut document = MultistatusParser::default();
@@ -208,10 +189,9 @@ struct MultistatusParser {
     resources: Vec<DavResource>,
     /// Properties of the current `response` element.
     response: DavResource,
-    href: Option<String>,
+    hrefs: Vec<String>,
     /// Properties of the current `propstat` element.
     propstat: DavResource,
-    refused: bool,
 }
 
 impl MultistatusParser {
@@ -273,11 +253,11 @@ impl MultistatusParser {
         match self.path().as_slice() {
             [Multistatus, Response] => {
                 self.response = DavResource::default();
-                self.href = None;
+                self.hrefs.clear();
             }
-            [Multistatus, Response, Propstat] => {
-                self.propstat = DavResource::default();
-                self.refused = false;
+            [Multistatus, Response, Propstat] => self.propstat = DavResource::default(),
+            [Multistatus, Response, Propstat, Prop, ResourceType] => {
+                self.propstat.kind = Some(EntryKind::File);
             }
             [
                 Multistatus,
@@ -287,7 +267,7 @@ impl MultistatusParser {
                 ResourceType,
                 Collection,
             ] => {
-                self.propstat.is_collection = true;
+                self.propstat.kind = Some(EntryKind::Dir);
             }
             _ => {}
         }
@@ -315,11 +295,11 @@ impl MultistatusParser {
         match path.as_slice() {
             // `path` still includes the element that ends here.
             [Multistatus, Response] => self.finish_response()?,
-            [Multistatus, Response, Href] => self.href = Some(text.to_owned()),
+            [Multistatus, Response, Href] => self.add_href(text)?,
+            [Multistatus, Response, Status] => self.response.is_refused = !is_success(text),
             [Multistatus, Response, Propstat] => self.finish_propstat(),
             [Multistatus, Response, Propstat, Status] => {
-                // HTTP/1.1 200 OK
-                self.refused = text.split_ascii_whitespace().nth(1) != Some("200");
+                self.propstat.is_refused = !is_success(text);
             }
             [Multistatus, Response, Propstat, Prop, property] => match property {
                 Length => self.propstat.size = parse_number(text),
@@ -334,31 +314,41 @@ impl MultistatusParser {
         Ok(())
     }
 
-    /// Applies the properties of a `propstat`, if its status is 200.
+    fn add_href(&mut self, text: &str) -> Result<(), MultistatusError> {
+        // Only the refusal of several resources names more than one (RFC 4918 §14.24).
+        if self.resources.len() + self.hrefs.len() >= MAX_RESOURCES {
+            return Err(MultistatusError::TooMany);
+        }
+        self.hrefs.push(text.to_owned());
+        Ok(())
+    }
+
+    /// Applies the properties of a `propstat`, if they were found.
     fn finish_propstat(&mut self) {
         let found = std::mem::take(&mut self.propstat);
-        if self.refused {
+        if found.is_refused {
             return;
         }
         let response = &mut self.response;
-        // A response may have several `propstat` elements with status 200; their properties are merged.
-        response.is_collection |= found.is_collection;
+        // A response may have several such elements; their properties are merged.
+        response.kind = found.kind.or(response.kind);
         response.size = found.size.or(response.size);
         response.modified = found.modified.or_else(|| response.modified.take());
         response.etag = found.etag.or_else(|| response.etag.take());
     }
 
     fn finish_response(&mut self) -> Result<(), MultistatusError> {
-        let mut resource = std::mem::take(&mut self.response);
-        // A resource without a usable href is skipped, not an error: the others are still valid.
-        let Some(path) = self.href.take().and_then(|href| href_segments(&href)) else {
-            return Ok(());
-        };
-        if self.resources.len() >= MAX_RESOURCES {
-            return Err(MultistatusError::TooMany);
+        if self.hrefs.is_empty() {
+            // It describes something, though nobody knows what.
+            self.add_href("")?;
         }
-        resource.path = path;
-        self.resources.push(resource);
+        let described = std::mem::take(&mut self.response);
+        for href in self.hrefs.drain(..) {
+            self.resources.push(DavResource {
+                href,
+                ..described.clone()
+            });
+        }
         Ok(())
     }
 
@@ -371,24 +361,10 @@ impl MultistatusParser {
     }
 }
 
-/// The path segments of an href, which is a path or a complete URL (RFC 4918 §8.3).
-fn href_segments(href: &str) -> Option<Vec<Vec<u8>>> {
-    // Hrefs of resources have neither query nor fragment; servers that add them mean the path.
-    let href = href.split(['?', '#']).next().unwrap_or_default();
-    let path = match href.split_once("://") {
-        Some((scheme, rest)) if !scheme.contains('/') => {
-            &rest[rest.find('/').unwrap_or(rest.len())..]
-        }
-        _ => href,
-    };
-    if !path.is_empty() && !path.starts_with('/') {
-        return None;
-    }
-    let mut parts = url::path_segments(path);
-    if parts.last().is_some_and(Vec::is_empty) {
-        parts.pop();
-    }
-    Some(parts)
+/// Whether a status line (`HTTP/1.1 200 OK`) reports success.
+fn is_success(line: &str) -> bool {
+    let status = line.split_ascii_whitespace().nth(1);
+    status.is_some_and(|status| status.len() == 3 && status.starts_with('2'))
 }
 
 #[cfg(test)]

@@ -1,13 +1,27 @@
 //! The copy engine over a WebDAV server with injected faults.
 
 use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::{LENGTH, copy, options_with_retries};
 use crate::batch::tests::options;
 use crate::storage::conformance::content;
 use crate::storage::memory::MemoryStore;
 use crate::storage::webdav::WebDavServer;
-use crate::{CopyOptions, Exit, Parallelism};
+use crate::{CopyEvent, CopyObserver, CopyOptions, Exit, Parallelism, SyncOptions};
+
+/// Waits before retries.
+#[derive(Default)]
+struct RecordedWaits(Mutex<Vec<Duration>>);
+
+impl CopyObserver for RecordedWaits {
+    fn on_event(&self, event: CopyEvent) {
+        if let CopyEvent::Retrying { after, .. } = event {
+            self.0.lock().unwrap().push(after);
+        }
+    }
+}
 
 /// Bytes in flight at a break, which may be sent again.
 const LOST: u64 = 1 << 20;
@@ -259,4 +273,130 @@ async fn trees_are_uploaded_and_downloaded() {
     );
     let three = std::fs::read(back.join("a b/three?.nc")).unwrap();
     assert_eq!(three, b"t/a b/three?.nc");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_server_is_asked_again_after_the_time_that_it_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, bytes) = server();
+    let local_path = dir.path().join("f");
+    let to = local_path.display().to_string();
+    let copying = async |from: String, to: String| {
+        let waits = Arc::new(RecordedWaits::default());
+        let observer = Arc::clone(&waits) as Arc<dyn CopyObserver>;
+        let summary = crate::copy(&[from], &to, &options_with_retries(), observer).await;
+        let waits = waits.0.lock().unwrap().clone();
+        (summary.exit, waits)
+    };
+    for method in ["PROPFIND", "HEAD", "GET"] {
+        server.refuse_once(method, 2);
+        let (exit, waits) = copying(server.url("/f"), to.clone()).await;
+        assert_eq!(exit, Exit::Done, "{method}");
+        assert!(std::fs::read(&local_path).unwrap() == bytes);
+        assert!(waits[0] > Duration::from_millis(1500), "{method} {waits:?}");
+    }
+    server.refuse_once("PUT", 0);
+    let (exit, waits) = copying(to.clone(), server.url("/g")).await;
+    assert_eq!((exit, waits.len()), (Exit::Done, 1));
+    assert!(server.get("/g") == Some(bytes));
+    server.refuse_once("PROPFIND", 3600);
+    let (exit, waits) = copying(server.url("/f"), to).await;
+    assert_eq!((exit, waits.len()), (Exit::Unreachable, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_webdav_gets_each_file_once_under_its_final_name() {
+    let (server, bytes) = server();
+    server.refuse_webdav();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x");
+    std::fs::write(&file, &bytes).unwrap();
+    for _ in 0..2 {
+        let to = server.url("/new");
+        let (summary, warnings) = copy(&file.display().to_string(), &to, &options()).await;
+        assert_eq!(summary.exit, Exit::Done, "{summary:?}");
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+    }
+    assert!(server.get("/new") == Some(bytes));
+    assert_eq!(server.paths(), ["/f", "/new"]);
+    let methods = server.methods();
+    assert_eq!(methods.iter().filter(|m| *m == "PUT").count(), 2);
+    assert!(!methods.iter().any(|m| m == "MOVE" || m == "DELETE"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_of_an_earlier_run_are_kept_only_if_the_tag_is_still_theirs() {
+    let other: Vec<u8> = content(10, LENGTH);
+    for is_tagged in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let (server, bytes) = server();
+        if !is_tagged {
+            server.omit_digests_and_etags();
+        }
+        let local_path = dir.path().join("f");
+        let to = local_path.display().to_string();
+        let resuming = CopyOptions {
+            resume: true,
+            verify: crate::VerifyMode::None,
+            ..with_streams(1, options())
+        };
+        let mut sent = 0;
+        for expected in [&bytes, &other] {
+            server.put("/f", &bytes);
+            server.break_after(&[5 << 20]);
+            let (summary, _) = copy(&server.url("/f"), &to, &resuming).await;
+            assert_eq!(summary.exit, Exit::Unreachable);
+            let before = server.sent();
+            server.put("/f", expected);
+            let (summary, _) = copy(&server.url("/f"), &to, &resuming).await;
+            assert_eq!(summary.exit, Exit::Done, "{summary:?}");
+            assert!(std::fs::read(&local_path).unwrap() == *expected);
+            std::fs::remove_file(&local_path).unwrap();
+            sent = server.sent() - before;
+            assert_eq!(sent, LENGTH as u64, "each put is another version");
+        }
+        assert!(sent > 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_go_into_a_collection_that_answers_head_and_take_the_place_of_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, _) = server();
+    server.answer_head_of_collections();
+    server.make_collection("/d");
+    server.put("/d/precious", b"precious");
+    let file = dir.path().join("x");
+    std::fs::write(&file, b"x").unwrap();
+    let file = file.display().to_string();
+    let (summary, _) = copy(&file, &server.url("/d"), &options()).await;
+    assert_eq!(summary.exit, Exit::Done, "{summary:?}");
+    assert_eq!(server.get("/d/x").as_deref(), Some(&b"x"[..]));
+    let (summary, _) = copy(
+        &server.url("/d"),
+        &dir.path().join("got").display().to_string(),
+        &options(),
+    )
+    .await;
+    assert_eq!(
+        summary.exit,
+        Exit::Usage,
+        "a directory needs -r: {summary:?}"
+    );
+    // A tree with a file where the server has a collection.
+    let tree = dir.path().join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    std::fs::write(tree.join("d"), b"a file").unwrap();
+    for delete in [false, true] {
+        let options = SyncOptions {
+            copy: options(),
+            delete,
+            checksum: false,
+        };
+        let observer = Arc::new(RecordedWaits::default());
+        let from = tree.display().to_string();
+        let summary = crate::sync(&from, &server.url("/"), &options, observer).await;
+        assert_ne!(summary.exit, Exit::Done, "{summary:?}");
+        assert!(server.get("/d/precious").is_some() && server.get("/f").is_some());
+    }
 }

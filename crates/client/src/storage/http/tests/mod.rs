@@ -1,7 +1,11 @@
+mod dav;
+mod versions;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use data::store::memory::{MemorySink, MemorySource};
+use proto::http::url::HttpUrl;
 use proto::ranges::RangeSet;
 use units::splitmix::SplitMix64;
 
@@ -9,8 +13,8 @@ use super::scripted::{
     ReceivedRequest, ScriptedHttpServer, file_response, head_response, response,
 };
 use super::*;
+use crate::credentials::Credential;
 use crate::location::Location;
-use crate::storage::collected::CollectedEntries;
 
 const ETAG: (&str, &str) = ("ETag", "\"v1\"");
 
@@ -197,17 +201,14 @@ async fn wrong_ranges_and_changed_files_are_refused() {
             response("206 Partial Content", &fields, &[7; 900])
         }
     };
-    for range in [
-        "bytes 0-899/1000",
-        "bytes 100-1000/1001",
-        "bytes 101-1000/*",
-        "nonsense",
-    ] {
+    for range in ["bytes 0-899/1000", "bytes 101-1000/*", "nonsense"] {
         let exit = failure_of(partial(range, "\"v1\"")).await.exit;
         assert_eq!(exit, Exit::Protocol, "{range}");
     }
-    let other_size = failure_of(partial("bytes 100-999/2000", "\"v1\"")).await;
-    assert_eq!(other_size.exit, Exit::Integrity);
+    for range in ["bytes 100-999/2000", "bytes 100-1000/1001"] {
+        let other_size = failure_of(partial(range, "\"v1\"")).await;
+        assert_eq!(other_size.exit, Exit::Integrity);
+    }
     let changed = failure_of(partial("bytes 100-999/1000", "\"v2\"")).await;
     assert!(
         changed.message.contains("changed while it was copied"),
@@ -280,7 +281,8 @@ async fn redirect_loops_end() {
     let (mut http, path) = session(&server.url("/f"));
     let failure = http.stat(&path).await.unwrap_err();
     assert!(failure.message.contains("too many redirects"), "{failure}");
-    assert_eq!(server.requests().len(), 11);
+    // PROPFIND and HEAD.
+    assert_eq!(server.requests().len(), 22);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -384,6 +386,31 @@ async fn a_refused_put_is_explained() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_refused_name_is_told_from_a_missing_directory() {
+    let listing = "<multistatus xmlns='DAV:'><response><href>/dir/</href><propstat><prop><resourcetype><collection/>\
+                   </resourcetype></prop></propstat></response></multistatus>";
+    for (status, is_there, exit) in [
+        ("400 Bad Request", true, Exit::Refused),
+        ("403 Forbidden", true, Exit::Refused),
+        ("409 Conflict", true, Exit::Refused),
+        ("409 Conflict", false, Exit::NotFound),
+    ] {
+        let server = ScriptedHttpServer::start(move |request| match request.method.as_str() {
+            "PUT" => response(status, &[], b""),
+            "PROPFIND" if is_there => response("207 Multi-Status", &[], listing.as_bytes()),
+            _ => response("404 Not Found", &[], b""),
+        });
+        let (mut http, path) = session(&server.url("/dir/f"));
+        let source: Arc<dyn Source> = Arc::new(MemorySource::new(b"x".to_vec(), "memory"));
+        let spec = spec(Some(1), 1);
+        let control = Arc::new(TransferControl::new());
+        let stored = http.store(source, &path, &spec, &control).await;
+        assert_eq!(stored.unwrap_err().exit, exit, "{status} {is_there}");
+        assert!(!spec.started.load(Ordering::Relaxed), "nothing is stored");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_fetch_ends_at_once() {
     let waits = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&waits);
@@ -413,41 +440,4 @@ async fn a_cancelled_fetch_ends_at_once() {
         .unwrap_err();
     stop.await.unwrap();
     assert!(control.is_cancelled(), "{failure}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn webdav_lists_creates_renames_and_removes() {
-    let listing = "<multistatus xmlns='DAV:'>\
-        <response><href>/d/</href><propstat><prop><resourcetype><collection/></resourcetype></prop>\
-        <status>HTTP/1.1 200 OK</status></propstat></response>\
-        <response><href>/d/a%20b</href><propstat><prop><getcontentlength>7</getcontentlength></prop>\
-        <status>HTTP/1.1 200 OK</status></propstat></response></multistatus>";
-    let server = ScriptedHttpServer::start(move |requests| match requests.method.as_str() {
-        "PROPFIND" => response("207 Multi-Status", &[], listing.as_bytes()),
-        "MKCOL" if requests.path == "/d/" => response("405 Method Not Allowed", &[], b""),
-        "MKCOL" => response("201 Created", &[], b""),
-        "MOVE" | "DELETE" => response("204 No Content", &[], b"").into_iter().collect(),
-        _ => head_response("200 OK", &[], 0),
-    });
-    let (mut http, _) = session(&server.url("/"));
-    let scope = SymlinkCheckScope::Directories;
-    let listed = CollectedEntries::of(&mut http, b"/d", scope).await.unwrap();
-    let entries = listed.complete().unwrap();
-    assert_eq!(entries.len(), 1);
-    assert_eq!(
-        (entries[0].entry.name.as_slice(), entries[0].entry.size),
-        (&b"a b"[..], Some(7))
-    );
-    assert_eq!(http.make_dir(b"/new").await, Ok(true));
-    http.rename(b"/.part", b"/d/f", None).await.unwrap();
-    http.remove(b"/d/f").await.unwrap();
-    let requests = server.requests();
-    assert_eq!(requests[0].header("depth"), Some("1"));
-    assert_eq!(requests[1].path, "/new/");
-    let renamed = &requests[2];
-    assert_eq!(
-        renamed.header("destination"),
-        Some(server.url("/d/f").as_str())
-    );
-    assert_eq!(renamed.header("overwrite"), Some("T"));
 }

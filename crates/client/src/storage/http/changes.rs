@@ -1,0 +1,345 @@
+//! Requests that change names: MKCOL, DELETE and MOVE (RFC 4918).
+//!
+//! DELETE of a collection, and MOVE over one, destroy everything in it. So both are preceded by the question what the path is,
+//! and carry what a server needs to refuse them if that has changed since: `Depth: 0` (not permitted for a collection, section
+//! 9.6.1), the entity tag, `Overwrite: F`. Servers that check none of these leave the time between two requests, in which another
+//! program may put a collection in the place of the file.
+
+use proto::http::multistatus::is_strong_etag;
+use proto::http::url::HttpUrl;
+use proto::listing::EntryKind;
+
+use super::client::HttpClient;
+use super::errors::{self, RefusedRequest};
+use super::lookup::{head, propfind};
+use super::request::{HttpRequest, HttpRequestBody};
+use crate::answers::{RefusedRenameStep, RenameFailure};
+use crate::{CopyFailure, Exit};
+
+/// The URLs of a path.
+#[derive(Debug, Clone)]
+pub(super) struct PathUrls {
+    /// Of a file there.
+    pub(super) file: HttpUrl,
+    /// Of a collection there, with a slash at its end.
+    pub(super) collection: HttpUrl,
+}
+
+/// The kind of a path, and its version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ProvedKind {
+    is_collection: bool,
+    /// Strong entity tag.
+    etag: Option<String>,
+}
+
+type HeaderFields = Vec<(&'static str, String)>;
+
+/// Asks what a path is, so that nothing else is destroyed.
+///
+/// # Errors
+/// `NotFound`: nothing is there. `Protocol`: the server does not tell, or answers for another path.
+fn prove(
+    client: &mut HttpClient,
+    at: &PathUrls,
+    action: &str,
+) -> Result<ProvedKind, RefusedRequest> {
+    let description = propfind(client, &at.file, (0, action))?;
+    let asked = &at.file;
+    let answered = &description.url;
+    // Servers add the slash of a collection.
+    let is_same_path = answered == asked || *answered == at.collection;
+    let itself = description.listing().itself;
+    match itself.and_then(|itself| Some((itself.kind?, &itself.etag))) {
+        Some((kind, etag)) if is_same_path => Ok(ProvedKind {
+            is_collection: kind == EntryKind::Dir,
+            etag: etag.clone().filter(|etag| is_strong_etag(etag)),
+        }),
+        Some(_) => Err(errors::redirected(action, answered).into()),
+        None => {
+            let message = format!(
+                "cannot {action}: the server does not say whether that is a file or a directory"
+            );
+            Err(CopyFailure::new(Exit::Protocol, message).into())
+        }
+    }
+}
+
+/// Sends one request without a body, which must succeed.
+fn command(
+    client: &mut HttpClient,
+    (method, url): (&str, &HttpUrl),
+    headers: &[(&'static str, String)],
+    action: &str,
+) -> Result<(), RefusedRequest> {
+    let request = HttpRequest {
+        method,
+        url,
+        headers,
+        action,
+    };
+    let response = client.send(&request, HttpRequestBody::Empty)?;
+    let status = response.status();
+    let failure = errors::status_failure(action, &response);
+    response.discard_body();
+    match status {
+        200 | 201 | 204 => Ok(()),
+        _ => Err(RefusedRequest {
+            status: Some(status),
+            failure,
+        }),
+    }
+}
+
+/// Makes a collection.
+pub(super) fn make_collection(
+    client: &mut HttpClient,
+    at: &PathUrls,
+) -> Result<(), RefusedRequest> {
+    let action = format!("make {}", at.collection);
+    command(client, ("MKCOL", &at.collection), &[], &action)
+}
+
+/// The most that a removal may remove.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Removable {
+    /// A file that this session has stored itself.
+    OwnFile,
+    /// A file, once it is proved to be one.
+    File,
+    /// A file, or a collection with everything in it.
+    Tree,
+}
+
+/// Removes what is at a path, if that is permitted.
+///
+/// # Errors
+/// `Usage` for a collection that may not be removed.
+pub(super) fn remove(
+    client: &mut HttpClient,
+    at: &PathUrls,
+    what: Removable,
+) -> Result<(), CopyFailure> {
+    let action = format!("remove {}", at.file);
+    let depth = || ("depth", "0".to_owned());
+    if what == Removable::OwnFile {
+        let removed = command(client, ("DELETE", &at.file), &[depth()], &action);
+        return removed.map_err(|refused| refused.failure);
+    }
+    let proved = prove(client, at, &action).map_err(|refused| refused.failure)?;
+    if proved.is_collection {
+        if what != Removable::Tree {
+            return Err(is_collection(
+                &action,
+                "`longhaul rm -r` removes it with all that is in it",
+            ));
+        }
+        let removed = command(client, ("DELETE", &at.collection), &[], &action);
+        return removed.map_err(|refused| refused.failure);
+    }
+    let condition = |etag: &str| ("if-match", etag.to_owned());
+    let delete = |client: &mut HttpClient, fields: HeaderFields| {
+        let fields = [vec![depth()], fields].concat();
+        command(client, ("DELETE", &at.file), &fields, &action)
+    };
+    conditionally(client, (at, &proved, &action), condition, delete)
+        .map_err(|refused| refused.failure)
+}
+
+/// Sends a request that destroys the file at `at`, with its entity tag as a condition. Some servers refuse every condition, or have
+/// another tag for it: so if the file is still the one that was `proved`, the request is sent without it.
+fn conditionally(
+    client: &mut HttpClient,
+    (at, proved, action): (&PathUrls, &ProvedKind, &str),
+    condition: impl Fn(&str) -> (&'static str, String),
+    send: impl Fn(&mut HttpClient, HeaderFields) -> Result<(), RefusedRequest>,
+) -> Result<(), RefusedRequest> {
+    let Some(etag) = &proved.etag else {
+        return send(client, Vec::new());
+    };
+    match send(client, vec![condition(etag)]) {
+        Err(refused) if refused.status == Some(412) && prove(client, at, action)? == *proved => {
+            send(client, Vec::new())
+        }
+        sent => sent,
+    }
+}
+
+/// Gives a file or a collection another name. A file replaces a file, and nothing else. `is_own_file`: this session has stored it.
+pub(super) fn rename(
+    client: &mut HttpClient,
+    (from, to): (&PathUrls, &PathUrls),
+    is_own_file: bool,
+) -> Result<(), RenameFailure> {
+    let action = format!("rename {} to {}", from.file, to.file);
+    // Where the server does not tell, it is taken for a file.
+    let is_tree = !is_own_file
+        && match prove(client, from, &action) {
+            Err(refused) if refused.failure.exit == Exit::NotFound || refused.failure.transient => {
+                return Err(refused.failure.into());
+            }
+            proved => proved.is_ok_and(|proved| proved.is_collection),
+        };
+    let (source, new_name) = match is_tree {
+        true => (&from.collection, &to.collection),
+        false => (&from.file, &to.file),
+    };
+    let move_it = |client: &mut HttpClient, overwrite: &str, fields: HeaderFields| {
+        send_move(client, (source, new_name), (overwrite, fields), &action)
+    };
+    let Err(refused) = move_it(client, "F", Vec::new()) else {
+        return check_new_name(client, to, &action);
+    };
+    // Servers have several answers where something is: 301 and 400 (Apache), 409 (nginx), 412 (RFC 4918 section 9.9.4).
+    if !matches!(refused.status, Some(300..=400 | 409 | 412)) {
+        return Err(refused_move(client, from, &action, refused));
+    }
+    let proved = match prove(client, to, &action) {
+        Ok(proved) if proved.is_collection => {
+            let failure = is_collection(&action, "name the file in it");
+            return Err(new_name_exists(failure));
+        }
+        Ok(_) if is_tree => {
+            let message = format!("cannot {action}: a file is there; remove it first");
+            return Err(new_name_exists(CopyFailure::new(Exit::Usage, message)));
+        }
+        Ok(proved) if refused.status == Some(412) => proved,
+        Err(unknown) if refused.status == Some(412) && unknown.failure.exit != Exit::NotFound => {
+            return Err(new_name_refused(unknown.failure));
+        }
+        _ => return Err(refused_move(client, from, &action, refused)),
+    };
+    if has_delimiters(to) {
+        let message = format!(
+            "cannot {action}: a file is there, and a server may take the new name for another one"
+        );
+        return Err(new_name_refused(CopyFailure::new(Exit::Protocol, message)));
+    }
+    let condition = |etag: &str| ("if", format!("<{}> ([{etag}])", to.file.uri()));
+    let replace = |client: &mut HttpClient, fields: HeaderFields| move_it(client, "T", fields);
+    conditionally(client, (to, &proved, &action), condition, replace)
+        .map_err(|refused| refused_move(client, from, &action, refused))
+}
+
+/// Whether a path has characters before which some servers cut off a destination, though they are escaped (wsgidav).
+fn has_delimiters(at: &PathUrls) -> bool {
+    let path = at.file.segments().concat();
+    path.iter().any(|byte| b";?#".contains(byte))
+}
+
+/// Fails if the server may have misunderstood the new name, and nothing is there after the MOVE.
+fn check_new_name(
+    client: &mut HttpClient,
+    to: &PathUrls,
+    action: &str,
+) -> Result<(), RenameFailure> {
+    if !has_delimiters(to) {
+        return Ok(());
+    }
+    match prove(client, to, action) {
+        Err(missing) if missing.failure.exit == Exit::NotFound => {
+            let message = format!(
+                "cannot {action}: the server has given it another name; look for one that ends before a character of \
+                 the new name, and remove it"
+            );
+            Err(new_name_refused(CopyFailure::new(Exit::Protocol, message)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Why a server would not rename the file at a path, whether or not there is one: it has no WebDAV.
+///
+/// # Errors
+/// The connection is lost, or the server is busy.
+pub(super) fn refuses_renames(
+    client: &mut HttpClient,
+    at: &PathUrls,
+) -> Result<Option<RenameFailure>, CopyFailure> {
+    let action = format!("rename {}", at.file);
+    match propfind(client, &at.file, (0, &action)) {
+        Err(refused) if refused.failure.transient => Err(refused.failure),
+        Err(refused) if matches!(refused.status, Some(200..=299 | 405 | 501)) => {
+            Ok(Some(unsupported(refused.failure)))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Sends MOVE.
+fn send_move(
+    client: &mut HttpClient,
+    (from, to): (&HttpUrl, &HttpUrl),
+    (overwrite, fields): (&str, HeaderFields),
+    action: &str,
+) -> Result<(), RefusedRequest> {
+    let mut send = |destination: String| {
+        let own = vec![
+            ("destination", destination),
+            ("overwrite", overwrite.to_owned()),
+        ];
+        command(
+            client,
+            ("MOVE", from),
+            &[own, fields.clone()].concat(),
+            action,
+        )
+    };
+    match send(to.uri()) {
+        // A server behind a proxy has another name than its proxy, and takes the destination for another server's (section
+        // 9.9.4). A path names none (section 10.3).
+        Err(refused) if matches!(refused.status, Some(400 | 502)) => send(to.path_and_query()),
+        sent => sent,
+    }
+}
+
+/// The failure of a MOVE that was refused, with what it says about the server.
+fn refused_move(
+    client: &mut HttpClient,
+    from: &PathUrls,
+    action: &str,
+    refused: RefusedRequest,
+) -> RenameFailure {
+    let RefusedRequest { status, failure } = refused;
+    let does_not_move = || {
+        let status = status.unwrap_or_default();
+        let message = format!("cannot {action}: the server does not do that (HTTP {status})");
+        CopyFailure::new(Exit::Protocol, message)
+    };
+    match status {
+        Some(409 | 412 | 507) => new_name_refused(failure),
+        // No file of this server can be moved (RFC 9110 sections 15.5.6 and 15.6.2).
+        Some(405 | 501) => unsupported(failure),
+        // It means another server (section 9.9.4), so the next attempt would end in the same way.
+        Some(502) => unsupported(does_not_move()),
+        // Proxies that do not know the method.
+        Some(404 | 410) if head(client, &from.file).is_ok() => unsupported(does_not_move()),
+        _ => failure.into(),
+    }
+}
+
+fn unsupported(failure: CopyFailure) -> RenameFailure {
+    RenameFailure {
+        failure,
+        refused_step: RefusedRenameStep::Unsupported,
+    }
+}
+
+fn new_name_exists(failure: CopyFailure) -> RenameFailure {
+    RenameFailure {
+        failure,
+        refused_step: RefusedRenameStep::NewNameMayExist,
+    }
+}
+
+fn new_name_refused(failure: CopyFailure) -> RenameFailure {
+    RenameFailure {
+        failure,
+        refused_step: RefusedRenameStep::RntoRefused,
+    }
+}
+
+fn is_collection(action: &str, advice: &str) -> CopyFailure {
+    let message = format!("cannot {action}: a directory is there; {advice}");
+    CopyFailure::new(Exit::Usage, message)
+}
