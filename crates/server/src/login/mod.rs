@@ -223,6 +223,11 @@ impl Authenticator {
             Some(CertifiedClient::Grid(subject)) => {
                 return self.mapped_login(policy, &subject, &user, limits).await;
             }
+            Some(CertifiedClient::IndependentProxy(name)) => {
+                return Err(LoginRefusal::NotMapped(MappingError::IndependentProxy(
+                    name,
+                )));
+            }
             Some(CertifiedClient::Tls(subject)) => {
                 let mapped = self.mapped_login(policy, &subject, &user, limits).await;
                 // Another account may still be entered with its password.

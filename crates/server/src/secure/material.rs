@@ -166,7 +166,10 @@ impl SecurityMaterial {
     pub(crate) fn gsi_acceptor(&self) -> Result<GsiAcceptor, GsiError> {
         let gridmap = self.gridmap().unwrap_or_default();
         let acceptor = GsiAcceptor::new(&self.grid_config()?, true)?;
-        Ok(acceptor.with_delegators(move |peer| !gridmap.accounts(&peer.identity).is_empty()))
+        Ok(acceptor.with_delegators(move |peer| {
+            let name = peer.account_name();
+            name.is_some_and(|name| !gridmap.accounts(name).is_empty())
+        }))
     }
 
     /// Makes a configuration of each kind once, so that a certificate that TLS refuses is noticed at the

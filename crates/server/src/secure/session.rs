@@ -56,7 +56,7 @@ impl SessionSecurity {
                 let peer = tls.peer.as_ref()?;
                 Some(CertifiedClient::Tls(peer.identity.clone()))
             }
-            Self::Grid(grid) => Some(CertifiedClient::Grid(grid.peer.identity.clone())),
+            Self::Grid(grid) => Some(CertifiedClient::of_grid(&grid.peer)),
         }
     }
 
