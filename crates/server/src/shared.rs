@@ -73,6 +73,8 @@ pub(crate) struct ServerState {
     /// One permit per step of a GSI exchange: each takes up to a second of processor time.
     pub(crate) exchange_queue: Arc<FairQueue>,
     phase: Arc<watch::Sender<ServerPhase>>,
+    /// The material of the last reload.
+    newest_material: Arc<watch::Sender<Arc<SecurityMaterial>>>,
 }
 
 impl ServerState {
@@ -100,6 +102,7 @@ impl ServerState {
             handshakes: Arc::default(),
             exchange_queue: FairQueue::new(config.exchange_queue()),
             phase: Arc::new(watch::Sender::new(ServerPhase::Serving)),
+            newest_material: Arc::new(watch::Sender::new(Arc::default())),
             config,
             authenticator: Arc::new(logins),
             transfer_log: Arc::new(log),
@@ -108,6 +111,7 @@ impl ServerState {
 
     /// The same state with certificates, authorities and gridmap.
     pub(crate) fn with_material(self, material: Arc<SecurityMaterial>) -> Self {
+        self.newest_material.send_replace(Arc::clone(&material));
         Self { material, ..self }
     }
 
@@ -136,6 +140,7 @@ impl ServerState {
         self.listing_queue.set_bounds(config.listing_queue());
         self.listener_queue.set_bounds(config.listener_queue());
         self.exchange_queue.set_bounds(config.exchange_queue());
+        self.newest_material.send_replace(Arc::clone(&material));
         Self {
             // Shared with the sessions that run: limits count old and new sessions together.
             session_limits: Arc::clone(&self.session_limits),
@@ -154,6 +159,7 @@ impl ServerState {
             handshakes: Arc::clone(&self.handshakes),
             exchange_queue: Arc::clone(&self.exchange_queue),
             phase: Arc::clone(&self.phase),
+            newest_material: Arc::clone(&self.newest_material),
             config,
             authenticator: Arc::clone(&self.authenticator),
             transfer_log: Arc::clone(&self.transfer_log),
@@ -189,6 +195,11 @@ impl ServerState {
     pub(crate) fn set_phase(&self, phase: ServerPhase) {
         // `send` would fail without receivers; the phase must be set even if there is no session.
         self.phase.send_replace(phase);
+    }
+
+    /// A receiver of the material of this and of later reloads.
+    pub(crate) fn subscribe_material(&self) -> watch::Receiver<Arc<SecurityMaterial>> {
+        self.newest_material.subscribe()
     }
 
     /// A receiver of later phases.

@@ -3,14 +3,17 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use openssl::asn1::Asn1Time;
 use proto::security::{ExchangeKind, SecurityMechanism};
 use security::gridmap::{Gridmap, GridmapError};
 use security::gsi::{GsiAcceptor, GsiError};
 use security::tls::{ClientCertificates, TlsConfig, TlsError, TlsOptions, TlsRole};
-use security::x509::{CertifiedKey, CredentialError, DistinguishedName, TrustError, TrustStore};
+use security::x509::{
+    CertificateUsage, CertifiedKey, CredentialError, DistinguishedName, PeerIdentity, TrustError,
+    TrustStore,
+};
 use smallfile::regular_file;
 
 use crate::config::{SecurityConfig, SecurityConfigError, ServerConfig, TlsPolicy};
@@ -123,6 +126,21 @@ impl SecurityMaterial {
     /// The grid's authorities; `None`: GSI is off.
     pub(crate) fn grid_trust(&self) -> Option<&Arc<TrustStore>> {
         self.grid.as_ref().map(|grid| &grid.trust)
+    }
+
+    /// Whether the certificate of a client that has logged in is still accepted. Where the settings name no authorities for
+    /// its kind any more, nobody could say that it is not. Blocks on the file system.
+    ///
+    /// # Errors
+    /// See [`TrustError`].
+    pub(crate) fn check_again(&self, client: &PeerIdentity) -> Result<(), TrustError> {
+        let trust = match client.usage {
+            CertificateUsage::Grid => self.grid_trust(),
+            CertificateUsage::TlsClient | CertificateUsage::TlsServer => self.client_trust.as_ref(),
+        };
+        trust.map_or(Ok(()), |trust| {
+            trust.verify_again(client, SystemTime::now())
+        })
     }
 
     /// SHA-256 of a certificate that the server made itself.

@@ -60,13 +60,18 @@ impl SessionSecurity {
         }
     }
 
-    /// The client's identity, for logs.
-    pub(crate) fn identity(&self) -> Option<&DistinguishedName> {
+    /// The client that has shown a certificate.
+    pub(crate) fn peer(&self) -> Option<&PeerIdentity> {
         match self {
             Self::Clear | Self::Exchanging(_) => None,
-            Self::Tls(tls) => tls.peer.as_ref().map(|peer| &peer.identity),
-            Self::Grid(grid) => Some(&grid.peer.identity),
+            Self::Tls(tls) => tls.peer.as_ref(),
+            Self::Grid(grid) => Some(&grid.peer),
         }
+    }
+
+    /// The client's identity, for logs.
+    pub(crate) fn identity(&self) -> Option<&DistinguishedName> {
+        self.peer().map(|peer| &peer.identity)
     }
 
     /// Notes that commands are in the clear from now on (CCC).

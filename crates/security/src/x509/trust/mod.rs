@@ -220,6 +220,20 @@ impl TrustStore {
     ) -> Result<PeerIdentity, TrustError> {
         chain::verify(self, chain, usage, now)
     }
+
+    /// Verifies the certificate of a peer that was accepted before: meanwhile it may have been revoked, or have expired.
+    ///
+    /// # Errors
+    /// See [`TrustError`].
+    pub fn verify_again(&self, peer: &PeerIdentity, now: SystemTime) -> Result<(), TrustError> {
+        let chain: Result<Vec<X509>, _> =
+            peer.chain.iter().map(|der| X509::from_der(der)).collect();
+        let chain = chain.map_err(|error| TrustError::Chain {
+            subject: peer.subject.clone(),
+            problem: format!("cannot be read: {error}"),
+        })?;
+        self.verify(&chain, peer.usage, now).map(|_| ())
+    }
 }
 
 /// Whether a signing policy lets an authority sign a subject.
