@@ -9,6 +9,7 @@
     reason = "a test stops at the first surprise"
 )]
 
+mod advice;
 mod batches;
 mod bundle_repair;
 mod bundles;
