@@ -187,6 +187,7 @@ impl ClientSession {
             true => planner,
             false => planner.with_commands_ahead(),
         };
+        control.end_login();
         let connection = (control, security);
         let mut session = Self::from_connection(connection, planner, server, handshake_rtt);
         session.avoids_pipelining = avoids_pipelining;

@@ -19,11 +19,13 @@ use crate::reach::{self, ReachedServer};
 use crate::{CopyFailure, Exit};
 
 pub(crate) mod dialogue;
+mod echo;
 mod marker_rate;
 mod pipelining;
 mod protected_lines;
 mod protection;
 
+use echo::SentSecrets;
 use marker_rate::MAX_MARKER_BURST;
 pub(crate) use marker_rate::MarkerRateLimit;
 use protected_lines::ProtectedLines;
@@ -78,6 +80,8 @@ pub(crate) struct ClientControlConnection {
     gsi: Option<ProtectedLines>,
     /// The last bytes read end within a line.
     ends_within_a_line: bool,
+    /// Masked in what the server says.
+    secrets: SentSecrets,
 }
 
 impl ClientControlConnection {
@@ -137,6 +141,7 @@ impl ClientControlConnection {
             unanswered_sbuf: 0,
             gsi: None,
             ends_within_a_line: false,
+            secrets: SentSecrets::default(),
         })
     }
 
@@ -230,7 +235,7 @@ impl ClientControlConnection {
 
     /// Sends a command without waiting for its reply.
     pub(crate) async fn send(&mut self, command: &Command) -> Result<(), CopyFailure> {
-        dialogue::log_command(&self.name, command);
+        self.note_command(command);
         self.send_encoded(command.encode()).await
     }
 
@@ -336,8 +341,7 @@ impl ClientControlConnection {
     /// Discards replies that belong to no command; 421 announces the end of the session.
     fn discard_unsolicited_replies(&mut self) -> Result<(), CopyFailure> {
         // Such a reply may have been read together with the last expected one.
-        while let Some(reply) = self.received_replies.pop_front() {
-            dialogue::log_reply(&self.name, &reply);
+        while let Some(reply) = self.take_received() {
             if reply.code == 421 {
                 return Err(self.unusable_failure(&super::replies::display_reply(&reply)));
             }
@@ -349,8 +353,7 @@ impl ClientControlConnection {
     pub(crate) async fn next_reply(&mut self) -> Result<Reply, CopyFailure> {
         let mut buffer = vec![0; READ_SIZE];
         loop {
-            if let Some(reply) = self.received_replies.pop_front() {
-                dialogue::log_reply(&self.name, &reply);
+            if let Some(reply) = self.take_received() {
                 // A late 200 answers SBUF, not the current command.
                 if reply.code == 200 && self.unanswered_sbuf > 0 {
                     continue;
@@ -394,8 +397,9 @@ impl ClientControlConnection {
             CopyFailure {
                 exit: Exit::Protocol,
                 message: format!(
-                    "{} does not speak FTP: {error}; check host and port",
-                    self.name
+                    "{} does not speak FTP: {}; check host and port",
+                    self.name,
+                    self.secrets.in_error(&error)
                 ),
                 transient: false,
                 no_room: false,
