@@ -198,7 +198,7 @@ impl HttpClient {
         let agent = self.agent(to)?;
         let result = agent.run(message);
         if let Ok(response) = &result {
-            dialogue::log_response(response, to);
+            dialogue::log_response(response, to, self.origin.authorization.as_ref());
         }
         result.map_err(|error| {
             let dialer_error = self.dialer.take_failure();
