@@ -1,8 +1,9 @@
 //! `rm -r`: removes a directory tree and nothing outside of it. Symbolic links are removed, never
-//! followed.
+//! followed: what a listing calls a directory is entered only if the control connection says so, too.
 
-use proto::listing::EntryKind;
+use proto::listing::{EntryKind, ListedEntry};
 
+use crate::answers::SymlinkCheckedEntry;
 use crate::session::ClientSession;
 use crate::session::links::{SymlinkCheckScope, UnlinkResult, ambiguous_link_failure};
 use crate::tree::{MAX_DEPTH, check_name, join_path};
@@ -24,7 +25,7 @@ pub(crate) async fn remove_tree(
         }
         Err(failure) => return Err(failure),
     };
-    if entry.is_symlink() || entry.kind != EntryKind::Dir {
+    if !is_directory(&entry) {
         return session.delete(top).await;
     }
     // Without reliable facts, `top` may be a link to a directory elsewhere. DELE removes a link and
@@ -92,6 +93,35 @@ struct TreeContent {
     directories: Vec<Vec<u8>>,
 }
 
+fn is_directory(entry: &ListedEntry) -> bool {
+    entry.kind == EntryKind::Dir && !entry.is_symlink()
+}
+
+/// Takes the word of MLST for what the listing of `directory` calls directories. Somebody on the way of the listing may have
+/// made one of a link.
+async fn confirm_directories(
+    session: &mut ClientSession,
+    directory: &[u8],
+    listed: &mut [SymlinkCheckedEntry],
+) -> Result<(), CopyFailure> {
+    let mut called: Vec<&mut SymlinkCheckedEntry> = listed
+        .iter_mut()
+        .filter(|checked| is_directory(&checked.entry))
+        .collect();
+    let names = called.iter().map(|checked| &checked.entry.name);
+    let paths: Vec<Vec<u8>> = names.map(|name| join_path(directory, name)).collect();
+    let paths: Vec<&[u8]> = paths.iter().map(Vec::as_slice).collect();
+    let Some(facts) = session.facts_by_mlst(&paths).await? else {
+        return Ok(());
+    };
+    for (checked, facts) in called.iter_mut().zip(facts) {
+        if !is_directory(&facts) {
+            checked.entry = facts;
+        }
+    }
+    Ok(())
+}
+
 /// Lists the whole tree before anything is deleted. An entry that cannot be listed, or may lie
 /// outside the tree, stops the removal.
 async fn collect_content(
@@ -107,11 +137,14 @@ async fn collect_content(
         // Duplicate names of a faulty listing would fail the second DELE.
         listed.sort_by(|a, b| a.entry.name.cmp(&b.entry.name));
         listed.dedup_by(|a, b| a.entry.name == b.entry.name);
-        for checked in listed {
+        for checked in &listed {
             // A name with `/` or `..` would lead outside the tree.
             check_name(&checked.entry.name)?;
+        }
+        confirm_directories(session, &directory, &mut listed).await?;
+        for checked in listed {
             let path = join_path(&directory, &checked.entry.name);
-            if checked.entry.kind != EntryKind::Dir || checked.entry.is_symlink() {
+            if !is_directory(&checked.entry) {
                 tree.files.push(path);
                 continue;
             }

@@ -14,7 +14,7 @@ use crate::location::{Location, Server, StorageId};
 use crate::matching::{self, ShownTree, UnlistedDirectories, visit_tree};
 use crate::partial::{hashed_partial_path, local_failure};
 use crate::removal_preview::{self, directory_failure};
-use crate::session::{SessionOpening, display_path};
+use crate::session::{ListingUse, SessionOpening, display_path};
 use crate::storage::StorageAccess;
 use crate::storage::contract::Storage;
 use crate::tree::join_path;
@@ -43,9 +43,19 @@ async fn open_storage(
     server: &Server,
     options: &RemoteOptions,
 ) -> Result<Box<dyn Storage>, CopyFailure> {
+    open_for(ListingUse::Reading, server, options).await
+}
+
+/// A storage whose listings are used so.
+async fn open_for(
+    listing_use: ListingUse,
+    server: &Server,
+    options: &RemoteOptions,
+) -> Result<Box<dyn Storage>, CopyFailure> {
     let access = StorageAccess {
         timeout: options.timeout,
         foreign_data: false,
+        listing_use,
         sync_policy: SyncPolicy::default(),
     };
     let id = StorageId::Server(server.clone());
@@ -207,7 +217,7 @@ pub(crate) async fn remove(
 ) -> Result<(), CopyFailure> {
     let (server, path) = parse_remote_url(url, options)?;
     let path = removable_path(&path)?;
-    let mut storage = open_storage(&server, options).await?;
+    let mut storage = open_for(ListingUse::Deleting, &server, options).await?;
     let result = remove_path(&mut *storage, path, recursive).await;
     storage.close().await;
     result
@@ -232,7 +242,7 @@ pub(crate) async fn remove_each(
     report: &mut RemovalReport<'_>,
 ) -> Result<(), CopyFailure> {
     let (server, path) = parse_remote_url(url, options)?;
-    let mut storage = open_storage(&server, options).await?;
+    let mut storage = open_for(ListingUse::Deleting, &server, options).await?;
     let at = Location::Remote { server, path };
     let result = async {
         for path in removed_paths(&mut *storage, &at).await? {
@@ -271,7 +281,7 @@ pub(crate) async fn preview_removal(
     visit: &mut EntryVisitor<'_>,
 ) -> Result<(), CopyFailure> {
     let (server, path) = parse_remote_url(url, options)?;
-    let mut storage = open_storage(&server, options).await?;
+    let mut storage = open_for(ListingUse::Deleting, &server, options).await?;
     let at = Location::Remote { server, path };
     let result = async {
         let mut first_failure = None;

@@ -306,6 +306,7 @@ mod tests {
     use data::store::durability::SyncPolicy;
 
     use super::*;
+    use crate::session::ListingUse;
     use crate::session::scripted_server::{
         LONGHAUL_GREETING, ScriptedAction, ScriptedFtpServer, login_script, pipelined_login_script,
     };
@@ -315,6 +316,7 @@ mod tests {
         let pool = StorageSessionPool::new(StorageAccess {
             timeout: Duration::from_secs(5),
             foreign_data: false,
+            listing_use: ListingUse::Reading,
             sync_policy: SyncPolicy::default(),
         });
         let id = |url| crate::location::Location::parse(url).unwrap().storage_id();
@@ -333,6 +335,7 @@ mod tests {
         let pool = StorageSessionPool::new(StorageAccess {
             timeout: Duration::from_secs(5),
             foreign_data: false,
+            listing_use: ListingUse::Reading,
             sync_policy: SyncPolicy::default(),
         });
         let id = StorageId::Server(fake.server.clone());
@@ -352,6 +355,7 @@ mod tests {
         let pool = StorageSessionPool::new(StorageAccess {
             timeout: Duration::from_secs(5),
             foreign_data: false,
+            listing_use: ListingUse::Reading,
             sync_policy: SyncPolicy::default(),
         });
         let id = StorageId::Server(fake.server.clone());
@@ -367,6 +371,7 @@ mod tests {
         let pool = StorageSessionPool::new(StorageAccess {
             timeout: Duration::from_secs(5),
             foreign_data: false,
+            listing_use: ListingUse::Reading,
             sync_policy: SyncPolicy::default(),
         });
         let id = StorageId::Server(fake.server.clone());

@@ -5,12 +5,9 @@ use proto::reply::Reply;
 use proto::timestamp::Timestamp;
 
 use super::replies::{self, RefusalCause, refusal_cause};
-use super::{ClientSession, MAX_SILENCE, display_path};
+use super::{ClientSession, MAX_PIPELINED, MAX_SILENCE, display_path};
 use crate::answers::{RefusedRenameStep, RenameFailure};
 use crate::{CopyFailure, Exit};
-
-/// Most MKD commands that are sent before a reply is read: their replies stay in the socket buffers.
-const MAX_PIPELINED_DIRECTORIES: usize = 128;
 
 impl ClientSession {
     /// Makes a directory (MKD); `Ok(false)` when it exists.
@@ -67,7 +64,7 @@ impl ClientSession {
             self.control.set_reply_timeout(patience.min(MAX_SILENCE));
         }
         let most = match is_known {
-            true => MAX_PIPELINED_DIRECTORIES,
+            true => MAX_PIPELINED,
             false => 1,
         };
         let made = self.make_in_groups(paths, most).await;
@@ -93,7 +90,7 @@ impl ClientSession {
                 made.push(self.control.final_reply().await?.is_success());
             }
             paths = rest;
-            most = (most * 2).min(MAX_PIPELINED_DIRECTORIES);
+            most = (most * 2).min(MAX_PIPELINED);
         }
         Ok(made)
     }

@@ -39,7 +39,8 @@ mod stat;
 use control::ClientControlConnection;
 pub use control::dialogue::DIALOGUE;
 pub(crate) use control::dialogue::log_dialogue;
-use data_protection::AgreedDataProtection;
+use data_protection::AgreedProtections;
+pub(crate) use data_protection::{DataPurpose, ListingUse};
 use secure::ClientSessionSecurity;
 
 /// Longest wait for the reply to QUIT.
@@ -47,6 +48,9 @@ const QUIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Round trip from which on texts that a server takes or sends compressed are worth the work at both ends.
 pub(crate) const COMPRESSED_FROM: Duration = Duration::from_millis(2);
+
+/// Most commands that are sent before a reply is read: their replies stay in the socket buffers.
+const MAX_PIPELINED: usize = 128;
 
 /// Longest wait for a reply, or for data, while commands are ahead at a server that does not announce pipelining: one that
 /// discards commands is noticed by its silence.
@@ -85,7 +89,8 @@ pub struct ClientSession {
     /// Protection of the control connection.
     security: ClientSessionSecurity,
     /// Protection of the data connections, once it is agreed.
-    data_protection: Option<AgreedDataProtection>,
+    data_protection: AgreedProtections,
+    listing_use: ListingUse,
 }
 
 /// How a session is opened.
@@ -104,6 +109,7 @@ pub(crate) struct SessionOpener {
     reply_timeout: Duration,
     avoid_pipelining: bool,
     allow_foreign_data: bool,
+    listing_use: ListingUse,
 }
 
 impl SessionOpener {
@@ -116,6 +122,7 @@ impl SessionOpener {
         let mut session =
             ClientSession::open_with(&self.server, self.reply_timeout, opening).await?;
         session.allow_foreign_data = self.allow_foreign_data;
+        session.listing_use = self.listing_use;
         Ok(session)
     }
 }
@@ -224,7 +231,8 @@ impl ClientSession {
             data_peer: None,
             avoids_pipelining: false,
             security,
-            data_protection: None,
+            data_protection: AgreedProtections::default(),
+            listing_use: ListingUse::default(),
         }
     }
 
@@ -250,6 +258,7 @@ impl ClientSession {
         self.given_warnings = before.given_warnings;
         self.server_can_connect = before.server_can_connect;
         self.allow_foreign_data = before.allow_foreign_data;
+        self.listing_use = before.listing_use;
         Ok(())
     }
 
@@ -273,6 +282,7 @@ impl ClientSession {
             reply_timeout: self.control.reply_timeout(),
             avoid_pipelining: self.avoids_pipelining,
             allow_foreign_data: self.allow_foreign_data,
+            listing_use: self.listing_use,
         }
     }
 

@@ -6,7 +6,7 @@ use proto::reply::Reply;
 use proto::timestamp::Timestamp;
 
 use super::replies::{self, RefusalCause, refusal_cause};
-use super::{ClientSession, display_path, mlst_command};
+use super::{ClientSession, MAX_PIPELINED, display_path, mlst_command};
 use crate::{CopyFailure, Exit};
 
 impl ClientSession {
@@ -41,6 +41,43 @@ impl ClientSession {
             true => vec![mlst_command(path)],
             false => Vec::new(),
         }
+    }
+
+    /// Facts of paths by MLST, so over the control connection, with links as such where the server shows them; in pipelines
+    /// where that is supported. `None`: the server has no MLST.
+    ///
+    /// # Errors
+    /// As [`ClientSession::stat`], for the first path that has none.
+    pub(crate) async fn facts_by_mlst(
+        &mut self,
+        paths: &[&[u8]],
+    ) -> Result<Option<Vec<ListedEntry>>, CopyFailure> {
+        if !self.features().mlst {
+            return Ok(None);
+        }
+        let group = match self.planner.takes_commands_ahead() {
+            true => MAX_PIPELINED,
+            false => 1,
+        };
+        let mut facts = Vec::with_capacity(paths.len());
+        for paths in paths.chunks(group) {
+            let commands: Vec<_> = paths.iter().map(|path| mlst_command(path)).collect();
+            self.control.send_pipelined(&commands).await?;
+            let mut replies = Vec::with_capacity(paths.len());
+            for _ in paths {
+                replies.push(self.control.final_reply().await?);
+            }
+            for (path, reply) in paths.iter().zip(&replies) {
+                if replies::is_unsupported(reply) {
+                    return Ok(None);
+                }
+                facts.push(match reply.is_success() {
+                    true => self.parse_mlst_reply(path, reply)?,
+                    false => return Err(self.stat_failure(path, reply)),
+                });
+            }
+        }
+        Ok(Some(facts))
     }
 
     fn parse_mlst_reply(&self, path: &[u8], reply: &Reply) -> Result<ListedEntry, CopyFailure> {

@@ -11,6 +11,7 @@ use crate::storage::memory::MemoryStore;
 const ACCESS: StorageAccess = StorageAccess {
     timeout: Duration::from_secs(60),
     foreign_data: false,
+    listing_use: ListingUse::Reading,
     sync_policy: SyncPolicy::File,
 };
 

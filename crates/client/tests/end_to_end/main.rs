@@ -24,6 +24,7 @@ mod faulty_server;
 mod integrity;
 mod interrupts;
 mod limiters;
+mod listing_attacks;
 mod memory;
 mod patterns;
 mod pipelining;
