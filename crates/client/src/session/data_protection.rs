@@ -204,9 +204,12 @@ impl ClientSession {
             return Ok(());
         }
         let name = self.name();
-        let (reason, advice) = match self.data_protection.refuses_privacy {
-            true => ("it refuses encrypted data connections, PROT P", ""),
-            false => ("it announces no DCSC", "add --delegate limited, or "),
+        let (reason, advice) = if self.data_protection.refuses_privacy {
+            ("it refuses encrypted data connections, PROT P", "")
+        } else if self.features().dcau {
+            ("it announces no DCSC", "add --delegate limited, or ")
+        } else {
+            ("it announces no DCAU", "")
         };
         if self.listing_use == ListingUse::Deleting {
             return Err(CopyFailure::new(
@@ -222,6 +225,13 @@ impl ClientSession {
              --data-protection clear if you know that"
         ));
         Ok(())
+    }
+
+    /// Whether somebody on the path could end a listing early, though nobody can change it: the servers end data
+    /// connections of GSI by FIN alone.
+    pub(super) fn listings_end_unproved(&self) -> bool {
+        let plan = self.data_protection_plan(DataPurpose::Listings);
+        matches!(self.security, ClientSessionSecurity::Gsi(_)) && !plan.is_open_to_changes()
     }
 
     /// Whether listings do without privacy from now on, as the server has refused this command, which only they need.

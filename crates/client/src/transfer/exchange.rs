@@ -90,6 +90,8 @@ pub(crate) struct CompletedExchange {
     pub(crate) report: TransferReport,
     /// Remarks of both hosts.
     pub(crate) remarks: Vec<HostRemark>,
+    /// Bytes of the listing that the server has sent, as it says over the control connection.
+    pub(crate) listing_bytes: Option<u64>,
 }
 
 impl CompletedExchange {
@@ -98,6 +100,7 @@ impl CompletedExchange {
         Self {
             report,
             remarks: here.into_iter().chain(remark).collect(),
+            listing_bytes: None,
         }
     }
 }
@@ -207,9 +210,9 @@ impl ClientSession {
             return self.conclude_early_close(data_result, final_reply.as_ref(), operation);
         }
         let answered = matches!(&final_reply, Some(Ok(_)));
-        let remark = match &final_reply {
-            Some(Ok(reply)) => self.remark_of_reply(reply),
-            _ => None,
+        let (remark, listing_bytes) = match &final_reply {
+            Some(Ok(reply)) => (self.remark_of_reply(reply), self.listing_bytes(reply)),
+            _ => (None, None),
         };
         let outcome =
             outcome::combine_results(self.name(), operation, data_result.result, final_reply);
@@ -223,7 +226,10 @@ impl ClientSession {
                 self.control.abandon();
             }
         }
-        outcome.map(|report| CompletedExchange::new(report, remark))
+        outcome.map(|report| CompletedExchange {
+            listing_bytes,
+            ..CompletedExchange::new(report, remark)
+        })
     }
 
     fn alternative_addresses(

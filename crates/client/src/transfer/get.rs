@@ -117,8 +117,9 @@ async fn try_get(
         when_sent: None,
     };
     let result = session.exchange(exchange).await;
-    let CompletedExchange { report, remarks } =
-        result.inspect_err(|failed| spec.confirmation.record_failure(failed))?;
+    let CompletedExchange {
+        report, remarks, ..
+    } = result.inspect_err(|failed| spec.confirmation.record_failure(failed))?;
     // Everything before an early end is stored. The end may have moved since then, and tells nothing.
     if !report.ended_early {
         let size = size.map(|size| size.min(control.early_end().unwrap_or(size)));

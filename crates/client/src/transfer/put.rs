@@ -65,7 +65,9 @@ pub(super) async fn put(
     };
     let result = session.exchange(exchange).await;
     let result = result.inspect_err(|failed| spec.confirmation.record_failure(failed));
-    let CompletedExchange { report, remarks } = match result {
+    let CompletedExchange {
+        report, remarks, ..
+    } = match result {
         Ok(completed) => completed,
         // Only a permanent refusal is explained: a transient one may have another cause next time.
         Err(FailedTransfer {

@@ -19,8 +19,14 @@ const SERVER: [u8; 4] = [127, 0, 0, 1];
 /// Data ports of a server.
 const PORTS: u16 = 8;
 
-/// Changes bytes on their way to the client; `None`: it leaves them.
-type Attack = fn(&str) -> Option<String>;
+/// What happens to the bytes of a data connection on their way to the client.
+#[derive(Clone, Copy)]
+enum Attack {
+    /// They are changed; `None`: left as they are.
+    Change(fn(&str) -> Option<String>),
+    /// The connection ends after a TLS record, when it has carried this many bytes.
+    Cut(usize),
+}
 
 /// A server, and somebody on the path to it.
 struct AttackedServer {
@@ -106,13 +112,16 @@ fn relay(listener: TcpListener, to: SocketAddr, attack: Option<(Attack, Arc<Atom
 }
 
 fn pass(mut from: TcpStream, mut to: TcpStream, attack: Option<(Attack, Arc<AtomicUsize>)>) {
+    if let Some((Attack::Cut(after), changed)) = attack {
+        return pass_records(from, to, after, &changed);
+    }
     let mut bytes = vec![0; 1 << 16];
     while let Ok(read) = from.read(&mut bytes)
         && read > 0
     {
         let mut piece = bytes[..read].to_vec();
-        if let Some((attack, changed)) = &attack
-            && let Some(other) = std::str::from_utf8(&piece).ok().and_then(attack)
+        if let Some((Attack::Change(change), changed)) = &attack
+            && let Some(other) = std::str::from_utf8(&piece).ok().and_then(change)
         {
             changed.fetch_add(1, Ordering::SeqCst);
             piece = other.into_bytes();
@@ -124,23 +133,50 @@ fn pass(mut from: TcpStream, mut to: TcpStream, attack: Option<(Attack, Arc<Atom
     let _ = to.shutdown(Shutdown::Write);
 }
 
-/// Hides a file.
+/// Passes TLS records on, at most the first `limit` bytes and the record in which they end; the rest disappears.
+fn pass_records(mut from: TcpStream, mut to: TcpStream, limit: usize, cuts: &AtomicUsize) {
+    let mut passed = 0;
+    let mut record = vec![0; 5];
+    while from.read_exact(&mut record[..5]).is_ok() {
+        let length = usize::from(u16::from_be_bytes([record[3], record[4]]));
+        record.resize(5 + length, 0);
+        if from.read_exact(&mut record[5..]).is_err() || to.write_all(&record).is_err() {
+            break;
+        }
+        passed += record.len();
+        if passed > limit {
+            let _ = to.shutdown(Shutdown::Write);
+            // The server learns nothing of it.
+            let rest = std::io::copy(&mut from, &mut std::io::sink());
+            cuts.fetch_add(usize::from(rest.is_ok_and(|n| n > 0)), Ordering::SeqCst);
+            return;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Write);
+}
+
+/// Hides a file; the length stays.
 fn without_file(listing: &str) -> Option<String> {
     let lines = listing.split_inclusive('\n');
-    let kept: String = lines.filter(|line| !line.ends_with(" kept\r\n")).collect();
+    let kept: String = lines
+        .map(|line| match line.ends_with(" kept\r\n") {
+            true => "\n".repeat(line.len()),
+            false => line.to_owned(),
+        })
+        .collect();
     (kept != listing).then_some(kept)
 }
 
-/// Makes a directory of a link.
+/// Makes a directory of a link; the length stays.
 fn without_link(listing: &str) -> Option<String> {
-    let changed = listing.replace("UNIX.slink=../keep;", "");
+    let changed = listing.replace("UNIX.slink=../keep;", "UNIX.plink=../keep;");
     (changed != listing).then_some(changed)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_is_hidden_on_the_way_deletes_nothing() {
     let grid = TestGrid::new();
-    let attacked = AttackedServer::new(&grid, without_file).await;
+    let attacked = AttackedServer::new(&grid, Attack::Change(without_file)).await;
     attacked.server.store("d/kept", b"1");
     attacked.server.store("d/other", b"2");
     let sync = async |asked| {
@@ -175,7 +211,7 @@ async fn a_name_that_is_hidden_on_the_way_deletes_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_that_is_shown_as_a_directory_on_the_way_is_not_entered() {
     let grid = TestGrid::new();
-    let attacked = AttackedServer::new(&grid, without_link).await;
+    let attacked = AttackedServer::new(&grid, Attack::Change(without_link)).await;
     attacked.server.store("keep/precious", b"1");
     for (asked, is_changed) in [
         (DataProtectionChoice::Auto, false),
@@ -195,4 +231,43 @@ async fn a_link_that_is_shown_as_a_directory_on_the_way_is_not_entered() {
         assert!(!attacked.server.root().join("t").exists());
         assert_eq!(attacked.server.read("keep/precious"), b"1");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listing_that_is_cut_on_the_way_is_an_error_and_deletes_nothing() {
+    let grid = TestGrid::new();
+    let attacked = AttackedServer::new(&grid, Attack::Cut(32 << 10)).await;
+    let padding = "x".repeat(100);
+    for n in 0..500 {
+        attacked.server.store(&format!("d/{n:03}{padding}"), b"");
+    }
+    let copy = CopyOptions {
+        recursive: true,
+        retries: 0,
+        ..grid.options(|security| security.data_protection = DataProtectionChoice::Auto)
+    };
+    let options = RemoteOptions {
+        timeout: Duration::from_secs(60),
+        security: copy.security.clone(),
+    };
+    let listed = client::list(&attacked.url("d"), &options).await;
+    let refused = listed.map(|entries| entries.len()).unwrap_err();
+    assert_eq!(refused.exit, Exit::Unreachable);
+    assert!(refused.message.contains("was cut"), "{refused}");
+    assert_eq!(attacked.changes(), 1);
+    let here = tempfile::tempdir().unwrap();
+    for n in 0..500 {
+        std::fs::write(here.path().join(format!("{n:03}{padding}")), "").unwrap();
+    }
+    let options = SyncOptions {
+        copy,
+        delete: true,
+        checksum: false,
+    };
+    let to = here.path().to_str().unwrap();
+    let observer = Arc::new(EventRecorder::default());
+    let summary = client::sync(&attacked.url("d"), to, &options, observer).await;
+    assert_ne!(summary.exit, Exit::Done);
+    assert!(attacked.changes() > 0);
+    assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 500);
 }

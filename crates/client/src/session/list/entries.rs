@@ -59,6 +59,8 @@ pub(super) struct ListingLineCounts {
     pub(super) entries: usize,
     /// Lines that are neither entries nor `total` lines.
     pub(super) unrecognized: usize,
+    /// The last line has no line end.
+    pub(super) ends_within_line: bool,
 }
 
 impl EntrySink {
@@ -93,6 +95,7 @@ impl EntrySink {
             return None;
         }
         let last = std::mem::take(&mut state.line);
+        state.counts.ends_within_line = !last.is_empty();
         self.take_line(&mut state, &last);
         Some((std::mem::take(&mut state.batch), state.counts))
     }
@@ -251,6 +254,7 @@ mod tests {
                 (counts.lines, counts.entries, counts.unrecognized),
                 (6, 3, 1)
             );
+            assert!(counts.ends_within_line);
         }
     }
 

@@ -23,9 +23,11 @@ use crate::transfer::outcome::FailedTransfer;
 use crate::transfer::prepare::{LocalDataEnd, PreparationResult};
 use crate::{CopyFailure, Exit};
 
+mod completeness;
 mod entries;
 mod inflate;
 
+use completeness::ReceivedListing;
 use entries::{EntrySink, ListingLimits, ListingLineCounts, ListingLineParser};
 
 /// Limits of a listing that is kept in memory.
@@ -297,7 +299,10 @@ impl ClientSession {
         };
         let (received, visitor_stopped) = self.visit_entries(exchange, batches, &sink, visit).await;
         match received {
-            Ok(counts) => Ok(ListingResult::Complete(counts)),
+            Ok(listing) => {
+                self.require_whole(&listing, &requirements.command, &operation)?;
+                Ok(ListingResult::Complete(listing.counts))
+            }
             // The visitor stopped: the closed data connection is not a failure.
             Err(_) if visitor_stopped => Ok(ListingResult::Complete(ListingLineCounts::default())),
             Err(failed) => match (sink.exceeded_limit(), failed.refusal) {
@@ -331,7 +336,7 @@ impl ClientSession {
         mut batches: mpsc::Receiver<Vec<ListedEntry>>,
         sink: &EntrySink,
         visit: &mut EntryVisitor<'_>,
-    ) -> (Result<ListingLineCounts, FailedTransfer>, bool) {
+    ) -> (Result<ReceivedListing, FailedTransfer>, bool) {
         let mut visitor_stopped = false;
         let mut visit_batch = |batch: Vec<ListedEntry>| {
             let mut entries = batch.into_iter();
@@ -353,13 +358,17 @@ impl ClientSession {
                 result = &mut exchange => break result,
             }
         };
-        let result = result.and_then(|_| {
+        let result = result.and_then(|completed| {
             while let Ok(batch) = batches.try_recv() {
                 visit_batch(batch);
             }
             let (last_batch, counts) = sink.finish().ok_or_else(cut_listing)?;
             visit_batch(last_batch);
-            Ok(counts)
+            Ok(ReceivedListing {
+                counts,
+                bytes: completed.report.evidence.bytes,
+                announced: completed.listing_bytes,
+            })
         });
         (result, visitor_stopped)
     }

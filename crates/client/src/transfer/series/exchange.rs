@@ -146,7 +146,9 @@ pub(super) async fn exchange(
         operation: &operation,
         when_sent: None,
     };
-    let CompletedExchange { report, remarks } = session.exchange(exchange).await?;
+    let CompletedExchange {
+        report, remarks, ..
+    } = session.exchange(exchange).await?;
     let moved = match end {
         SeriesEnd::Receive(_) => report.stored.byte_count(),
         SeriesEnd::Send(_) => report.evidence.bytes,
