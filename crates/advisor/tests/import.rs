@@ -53,10 +53,8 @@ fn file(content: &[u8]) -> tempfile::NamedTempFile {
 fn skipped(path: &Path, options: &ImportOptions) -> String {
     let imported = import_with(path, options).unwrap();
     assert_eq!(imported.measurements, []);
-    let [one] = &imported.skipped[..] else {
-        panic!("{imported:?}");
-    };
-    one.to_string()
+    assert_eq!(imported.skipped.len(), 1, "{imported:?}");
+    imported.skipped[0].to_string()
 }
 
 #[test]

@@ -144,7 +144,7 @@ pub(crate) fn find_login(
         }
         Some(read.entries)
     };
-    choose_credential(host, user, variable, netrc)
+    choose_credential(host, user, variable.as_deref(), netrc)
 }
 
 /// [`find_login`] with this file alone.
@@ -175,15 +175,15 @@ pub fn netrc_warning() -> Option<&'static str> {
 fn choose_credential(
     host: &str,
     user: Option<&str>,
-    variable: Option<String>,
+    variable: Option<&str>,
     netrc: impl FnOnce() -> Option<Vec<netrc::NetrcEntry>>,
 ) -> (Credential, bool) {
     // LONGHAUL_PASSWORD is a personal password, so it never goes with an anonymous login.
     if user == Some(ANONYMOUS) {
         return (Credential::Anonymous, false);
     }
-    if let (Some(user), Some(password)) = (user, &variable) {
-        return (Credential::password(user, password.as_str()), false);
+    if let (Some(user), Some(password)) = (user, variable) {
+        return (Credential::password(user, password), false);
     }
     let entries = netrc().unwrap_or_default();
     let entry = netrc::find_entry(&entries, host, user);
@@ -254,9 +254,8 @@ mod tests {
 
     #[test]
     fn environment_then_netrc_then_anonymous_supply_the_credential() {
-        let pick = |host, user, variable: Option<&str>| {
-            choose_credential(host, user, variable.map(str::to_owned), netrc).0
-        };
+        let pick =
+            |host, user, variable: Option<&str>| choose_credential(host, user, variable, netrc).0;
         let pair = |a: &str, b: &str| Credential::password(a, b);
         let anonymous = Credential::Anonymous;
         assert_eq!(pick("h", None, None), pair("bob", "secret"));
@@ -283,9 +282,8 @@ mod tests {
 
     #[test]
     fn a_password_is_missing_only_where_a_named_user_has_none() {
-        let is_missing = |host, user, variable: Option<&str>| {
-            choose_credential(host, user, variable.map(str::to_owned), netrc).1
-        };
+        let is_missing =
+            |host, user, variable: Option<&str>| choose_credential(host, user, variable, netrc).1;
         assert!(is_missing("h", Some("eve"), None));
         assert!(!is_missing("h", Some("eve"), Some("env")));
         assert!(!is_missing("h", Some("bob"), None));

@@ -148,10 +148,10 @@ async fn respond(
             .into_response()
     };
     // Live updates are an answer without an end.
-    if !response
+    if response
         .headers()
         .get(header::CONTENT_TYPE)
-        .is_some_and(|kind| kind == live::CONTENT)
+        .is_none_or(|kind| kind != live::CONTENT)
     {
         place.wait_for_client();
     }

@@ -191,7 +191,7 @@ fn documents(
     }
 }
 
-/// What follows the documents that were read, from an offset on.
+/// The text behind the documents that were read, from an offset on.
 enum ContentRest {
     /// Text.
     Text(usize),

@@ -31,7 +31,7 @@ pub(super) struct AgreedDataProtection {
     local_end: Option<DataSecurity>,
 }
 
-/// What a data connection carries.
+/// Content of a data connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum DataPurpose {
     /// Bytes of files.
@@ -53,7 +53,7 @@ impl DataPurpose {
     }
 }
 
-/// What is done with listings.
+/// Use of listings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum ListingUse {
     /// They are shown, or files are copied by them: a warning says if they are not protected.

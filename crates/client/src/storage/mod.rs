@@ -36,7 +36,7 @@ pub(crate) struct StorageAccess {
     pub(crate) timeout: Duration,
     /// Data connections may be with hosts other than the server.
     pub(crate) foreign_data: bool,
-    /// What is done with listings.
+    /// Use of listings.
     pub(crate) listing_use: ListingUse,
     /// How names that are created on this machine get to disk.
     pub(crate) sync_policy: SyncPolicy,

@@ -13,10 +13,10 @@ use crate::support::{EndToEndServer, copy, options, random_bytes};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A service that gives everybody the same advice. Returns its address.
-fn service(advice: Value) -> String {
+fn service(advice: &Value) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let body = enable::xmlrpc::write_answer(&advice).unwrap();
+    let body = enable::xmlrpc::write_answer(advice).unwrap();
     let answer = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
@@ -47,7 +47,7 @@ async fn advice_to_send_slowly_holds_no_copy_back() {
     let (from, to) = (here.path().join("from"), here.path().join("to"));
     std::fs::write(&from, &bytes).unwrap();
     for pace in [8_u64, 100_000] {
-        let service = service(json!({
+        let service = service(&json!({
             "client": "127.0.0.1",
             "pace_bps": pace as f64,
             "expected_bps": pace as f64,

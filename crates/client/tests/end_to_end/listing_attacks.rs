@@ -19,7 +19,7 @@ const SERVER: [u8; 4] = [127, 0, 0, 1];
 /// Data ports of a server.
 const PORTS: u16 = 8;
 
-/// What happens to the bytes of a data connection on their way to the client.
+/// Attack on the bytes of a data connection on their way to the client.
 #[derive(Clone, Copy)]
 enum Attack {
     /// They are changed; `None`: left as they are.

@@ -277,13 +277,16 @@ mod tests {
         assert_eq!(text("/1.2.3.4.5=x/CN=y"), "/1.2.3.4.5=x/CN=y");
     }
 
-    /// A name of relative names, each with its attributes: object identifier (content), tag, content.
-    fn built(names: &[&[(&[u8], u8, &[u8])]]) -> X509Name {
-        let attribute = |(kind, tag, content): &(&[u8], u8, &[u8])| {
+    /// Object identifier (content), tag, content.
+    type Attribute<'a> = (&'a [u8], u8, &'a [u8]);
+
+    /// A name of relative names, each with its attributes.
+    fn built(names: &[&[Attribute<'_>]]) -> X509Name {
+        let attribute = |(kind, tag, content): &Attribute<'_>| {
             let kind = der::element(der::OBJECT_IDENTIFIER, kind);
             der::element(der::SEQUENCE, &[kind, der::element(*tag, content)].concat())
         };
-        let name = |attributes: &&[(&[u8], u8, &[u8])]| {
+        let name = |attributes: &&[Attribute<'_>]| {
             let attributes: Vec<Vec<u8>> = attributes.iter().map(attribute).collect();
             der::element(0x31, &attributes.concat())
         };

@@ -75,7 +75,7 @@ mod tests {
             announced,
         };
         for (listing, cut_if_proved, cut_if_unproved) in [
-            // What the server says decides.
+            // The server's word decides.
             (listing(9, Some(9), 1, true), false, false),
             (listing(0, Some(0), 0, false), false, false),
             (listing(9, Some(10), 1, false), true, true),
