@@ -98,7 +98,9 @@ fuzz_target!(|data: &[u8]| {
         if let Some(bytes) = parse_buffer_size_reply(&reply) {
             assert!((MIN_BUFFER..=MAX_BUFFER).contains(&bytes));
         }
-        let CompletionRemarks { limiter, remark } = CompletionRemarks::from_reply(&reply);
+        let CompletionRemarks {
+            limiter, remark, ..
+        } = CompletionRemarks::from_reply(&reply);
         if let Some(remark) = &remark {
             assert!(!remark.chars().any(char::is_control));
         }

@@ -1,6 +1,6 @@
 //! The clients whose paths are monitored: how they became known, when they were last seen.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ pub enum HostInsertion {
         /// The client that was forgotten to make room.
         evicted: Option<IpAddr>,
     },
-    /// There is no room, because all others are in the settings; or no path leads to such an address.
+    /// There is no room, because all others outlive such a client; or no path leads to such an address.
     Refused,
 }
 
@@ -77,8 +77,8 @@ pub enum HostInsertion {
 pub struct HostRegistry {
     most: usize,
     hosts: HashMap<IpAddr, MonitoredHost>,
-    /// Those that may be forgotten, by the time they were last seen.
-    by_age: BTreeSet<(Moment, IpAddr)>,
+    /// Those that may be forgotten, by source and by the time they were last seen.
+    by_age: HostAges,
 }
 
 /// The address under which a client is known: an IPv4-mapped IPv6 address is the IPv4 address.
@@ -98,11 +98,12 @@ impl HostRegistry {
         Self {
             most,
             hosts: HashMap::new(),
-            by_age: BTreeSet::new(),
+            by_age: BTreeMap::new(),
         }
     }
 
-    /// Adds a client, or notes that it was seen.
+    /// Adds a client, or notes that it was seen. In a full registry the one that was not seen for the longest time makes room,
+    /// of those whose source outlives no more than the new one's: a question displaces nobody but others who have asked.
     pub fn insert(
         &mut self,
         client: IpAddr,
@@ -128,29 +129,26 @@ impl HostRegistry {
             return HostInsertion::Refused;
         }
         if let Some(known) = self.hosts.get_mut(&client) {
-            self.by_age.remove(&(known.seen, client));
+            forget_age(&mut self.by_age, client, known);
             known.seen = known.seen.max(host.seen);
             known.added = known.added.min(host.added);
             known.source = known.source.max(host.source);
             known.asked = known.asked.max(host.asked);
             known.asked_bytes = known.asked_bytes.max(host.asked_bytes);
             known.tests = known.tests.take().or(host.tests);
-            if known.source != HostSource::Config {
-                self.by_age.insert((known.seen, client));
-            }
+            note_age(&mut self.by_age, client, known);
             return HostInsertion::Known;
         }
         let mut evicted = None;
         if self.hosts.len() >= self.most {
-            let Some((_, oldest)) = self.by_age.pop_first() else {
+            let mut weaker = self.by_age.range_mut(..=host.source);
+            let Some((_, oldest)) = weaker.find_map(|(_, ages)| ages.pop_first()) else {
                 return HostInsertion::Refused;
             };
             self.hosts.remove(&oldest);
             evicted = Some(oldest);
         }
-        if host.source != HostSource::Config {
-            self.by_age.insert((host.seen, client));
-        }
+        note_age(&mut self.by_age, client, &host);
         self.hosts.insert(client, host);
         HostInsertion::New { evicted }
     }
@@ -170,10 +168,9 @@ impl HostRegistry {
         let Some(host) = self.hosts.get_mut(&client) else {
             return;
         };
-        if self.by_age.remove(&(host.seen, client)) {
-            self.by_age.insert((now, client));
-        }
+        forget_age(&mut self.by_age, client, host);
         host.seen = now;
+        note_age(&mut self.by_age, client, host);
     }
 
     /// Chooses the tests of a known client; `None` leaves them to the configuration. `false`: it is unknown.
@@ -187,7 +184,7 @@ impl HostRegistry {
         let client = canonical(client);
         let removed = self.hosts.remove(&client);
         removed.is_some_and(|host| {
-            self.by_age.remove(&(host.seen, client));
+            forget_age(&mut self.by_age, client, &host);
             true
         })
     }
@@ -195,12 +192,14 @@ impl HostRegistry {
     /// Forgets those that were not seen for `time`, and returns them.
     pub fn purge(&mut self, now: Moment, time: Duration) -> Vec<IpAddr> {
         let mut purged = Vec::new();
-        while let Some((seen, client)) = self.by_age.first().copied()
-            && now.since(seen) > time
-        {
-            self.by_age.pop_first();
-            self.hosts.remove(&client);
-            purged.push(client);
+        for ages in self.by_age.values_mut() {
+            while let Some((_, client)) = ages.first().filter(|(seen, _)| now.since(*seen) > time) {
+                purged.push(*client);
+                ages.pop_first();
+            }
+        }
+        for client in &purged {
+            self.hosts.remove(client);
         }
         purged
     }
@@ -220,8 +219,11 @@ impl HostRegistry {
         let is_configured =
             |(_, host): &(&IpAddr, &MonitoredHost)| host.source == HostSource::Config;
         let configured = self.hosts.iter().filter(is_configured);
-        let others = self.by_age.iter().rev().map(|(_, client)| *client);
         let configured = configured.map(|(client, _)| *client);
+        let ages = self.by_age.values();
+        let mut others: Vec<_> = ages.flat_map(|ages| ages.iter().rev().take(most)).collect();
+        others.sort_unstable_by(|one, other| other.cmp(one));
+        let others = others.into_iter().map(|(_, client)| *client);
         configured.chain(others).take(most).collect()
     }
 
@@ -233,6 +235,22 @@ impl HostRegistry {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.hosts.is_empty()
+    }
+}
+
+type HostAges = BTreeMap<HostSource, BTreeSet<(Moment, IpAddr)>>;
+
+/// Notes when a client was last seen, if it may be forgotten.
+fn note_age(ages: &mut HostAges, client: IpAddr, host: &MonitoredHost) {
+    if host.source != HostSource::Config {
+        let ages = ages.entry(host.source).or_default();
+        ages.insert((host.seen, client));
+    }
+}
+
+fn forget_age(ages: &mut HostAges, client: IpAddr, host: &MonitoredHost) {
+    if let Some(ages) = ages.get_mut(&host.source) {
+        ages.remove(&(host.seen, client));
     }
 }
 
@@ -285,6 +303,30 @@ mod tests {
         let mut full = registry(1, &[HostSource::Config]);
         let inserted = full.insert(client(9), HostSource::Api, at(11), Timestamp::UNIX_EPOCH);
         assert_eq!(inserted, HostInsertion::Refused);
+    }
+
+    #[test]
+    fn a_question_never_displaces_a_client_that_was_added() {
+        use HostSource::{Api, Asked, Config, Log};
+        let mut hosts = registry(4, &[Config, Api, Log, Asked]);
+        for last in 10..100 {
+            let source = Asked;
+            let inserted = hosts.insert(client(last), source, at(200), Timestamp::UNIX_EPOCH);
+            let evicted = Some(client(if last == 10 { 4 } else { last - 1 }));
+            assert_eq!(inserted, HostInsertion::New { evicted });
+        }
+        let mut insert =
+            |last, source| hosts.insert(client(last), source, at(1), Timestamp::UNIX_EPOCH);
+        let displaced = |last| HostInsertion::New {
+            evicted: Some(client(last)),
+        };
+        // The weakest goes first, whenever it was seen.
+        assert_eq!(insert(101, Log), displaced(99));
+        assert_eq!(insert(102, Asked), HostInsertion::Refused);
+        assert_eq!(insert(103, Api), displaced(101));
+        assert_eq!(insert(104, Api), displaced(3));
+        assert_eq!(insert(105, Log), HostInsertion::Refused);
+        assert_eq!(insert(106, Api), displaced(103));
     }
 
     #[test]

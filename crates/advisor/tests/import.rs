@@ -49,6 +49,60 @@ fn file(content: &[u8]) -> tempfile::NamedTempFile {
     file
 }
 
+/// The reason why the only document of a file is skipped, with its place.
+fn skipped(path: &Path, options: &ImportOptions) -> String {
+    let imported = import_with(path, options).unwrap();
+    assert_eq!(imported.measurements, []);
+    assert_eq!(imported.skipped.len(), 1, "{imported:?}");
+    imported.skipped[0].to_string()
+}
+
+#[test]
+fn a_bad_result_takes_no_good_one_with_it_and_a_doubled_one_counts_once() {
+    let read = |name: &str| std::fs::read_to_string(data(name)).unwrap();
+    let (good, other) = (
+        read("import/iperf3-client.json"),
+        read("import/iperf3-reverse.json"),
+    );
+    let failed = read("import/iperf3-failed.json");
+    let cut = &good[..good.len() / 2];
+    let nan = good.replacen("\"bytes\"", "\"lost_percent\": nan, \"bytes\"", 1);
+    let message = "iperf3: error - unable to send control message: Broken pipe\n";
+    for (content, counts) in [
+        // Measurements, repeated, other lines, failed tests, not understood.
+        (format!("{good}\n{good}"), (1, 1, 0, 0, 0)),
+        (format!("{good}\n{message}"), (1, 0, 1, 0, 0)),
+        (format!("{message}{good}"), (1, 0, 1, 0, 0)),
+        (format!("{good}{message}{other}"), (2, 0, 1, 0, 0)),
+        (format!("{good}\n{failed}\n{other}"), (2, 0, 0, 1, 0)),
+        (
+            format!("[{good}, {failed}, {good}, {other}]"),
+            (2, 1, 0, 1, 0),
+        ),
+        (format!("{nan}\n{good}"), (1, 0, 0, 0, 1)),
+        (format!("{good}\n{cut}"), (1, 0, 0, 0, 1)),
+        (failed.clone(), (0, 0, 0, 1, 0)),
+    ] {
+        let imported = import_with(file(content.as_bytes()).path(), &ImportOptions::default());
+        let imported = imported.unwrap();
+        let found = (
+            imported.measurements.len(),
+            imported.repeated,
+            imported.other_lines,
+            imported.failed_tests,
+            imported.not_understood,
+        );
+        assert_eq!(found, counts, "{:?}", imported.skipped);
+        let named = imported.failed_tests + imported.not_understood;
+        assert_eq!(imported.skipped.len() as u64, named);
+    }
+    let text = skipped(
+        &data("import/iperf3-failed.json"),
+        &ImportOptions::default(),
+    );
+    assert!(text.contains("unable to connect to server"), "{text}");
+}
+
 #[test]
 fn both_ends_of_one_iperf3_test_give_its_goodput() {
     let client = only(import("import/iperf3-client.json"));
@@ -118,9 +172,7 @@ fn the_far_end_of_a_perfsonar_test_is_the_client() {
     let received = only(import_with(&path, &at("198.51.100.7")).unwrap());
     assert_eq!(received.client.to_string(), "192.0.2.1");
     assert_eq!(value(&received, Quantity::ReverseGoodput), Some(790e6));
-    let error = import_with(&path, &at("192.0.2.99"))
-        .unwrap_err()
-        .to_string();
+    let error = skipped(&path, &at("192.0.2.99"));
     assert!(
         error.contains("neither its source nor its destination"),
         "{error}"
@@ -152,14 +204,14 @@ fn round_trips_losses_and_routes_of_perfsonar_are_read_line_by_line() {
 #[test]
 fn a_bare_result_needs_a_client_and_a_time() {
     let bare = file(br#"{"succeeded": true, "sent": 1, "lost": 0, "roundtrips": [{"seq": 1, "rtt": "PT0.02S"}]}"#);
-    let error = import_with(bare.path(), &ImportOptions::default()).unwrap_err();
-    assert!(error.to_string().contains("names no client"), "{error}");
+    let error = skipped(bare.path(), &ImportOptions::default());
+    assert!(error.contains("names no client"), "{error}");
     let mut options = ImportOptions {
         client: "192.0.2.5".parse().ok(),
         ..ImportOptions::default()
     };
-    let error = import_with(bare.path(), &options).unwrap_err();
-    assert!(error.to_string().contains("has no time"), "{error}");
+    let error = skipped(bare.path(), &options);
+    assert!(error.contains("has no time"), "{error}");
     options.at = "2026-11-20T10:00:00Z".parse().ok();
     let measurement = only(import_with(bare.path(), &options).unwrap());
     assert_eq!(value(&measurement, Quantity::Rtt), Some(0.02));
@@ -172,20 +224,13 @@ fn errors_name_the_file_and_the_place() {
         (b"\n\n  {\"a\": 1}", ":3:3: this is neither"),
         (b"[{\"a\": 1}]", ":1:1: this is neither"),
         (b"{\"a\":\n", ":2:0:"),
+        (b"\n\n  {\"a\": tru}", ":3:12: expected ident"),
+        (b"begun\n\n{\"a\": tru}", ":3:10: expected ident"),
     ] {
         let file = file(content);
-        let error = import_with(file.path(), &ImportOptions::default()).unwrap_err();
-        let text = error.to_string();
-        let expected = format!("{}{place}", file.path().display());
-        assert!(text.starts_with(&expected), "{text}: not {expected}");
+        let text = skipped(file.path(), &ImportOptions::default());
+        assert!(format!(":{text}").starts_with(place), "{text}: not {place}");
     }
-    let text = import_with(
-        &data("import/iperf3-failed.json"),
-        &ImportOptions::default(),
-    )
-    .unwrap_err()
-    .to_string();
-    assert!(text.contains("unable to connect to server"), "{text}");
     let junk = file(b"junk\nmore junk\n");
     let error = import_with(junk.path(), &ImportOptions::default()).unwrap_err();
     assert!(matches!(error, ImportError::Unknown { .. }), "{error}");
@@ -196,7 +241,7 @@ fn errors_name_the_file_and_the_place() {
 #[test]
 fn deep_nesting_is_an_error_and_no_crash() {
     let deep = file(&[b'['; 1_000_000]);
-    assert!(import_with(deep.path(), &ImportOptions::default()).is_err());
+    assert!(skipped(deep.path(), &ImportOptions::default()).contains("recursion limit"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::io::{ErrorKind, Read};
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use proto::command::Secret;
 use smallfile::regular_file;
@@ -104,10 +104,38 @@ impl Credential {
     }
 }
 
+/// The login of the password in the environment variable, which does not say for whom it is: the first one of a run that
+/// asks for it. No other server gets it.
+#[derive(Debug, Default)]
+pub(crate) struct VariableHolder(Mutex<Option<(String, String)>>);
+
+impl VariableHolder {
+    /// Whether the password is that of this user at this host.
+    fn claim(&self, user: &str, host: &str) -> bool {
+        let asking = (user.to_owned(), host.to_ascii_lowercase());
+        let mut holder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *holder.get_or_insert_with(|| asking.clone()) == asking
+    }
+
+    /// `user@host`, if the password is somebody's.
+    pub(crate) fn name(&self) -> Option<String> {
+        let holder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (user, host) = holder.as_ref()?;
+        Some(format!("{user}@{host}"))
+    }
+}
+
 /// The credential for `host`, and whether its password is missing. For a named user: the password of the environment
-/// variable, else of ~/.netrc. Without a user: the record of ~/.netrc, else anonymous.
-pub(crate) fn find_login(host: &str, user: Option<&str>) -> (Credential, bool) {
+/// variable, if it is his, else of ~/.netrc. Without a user: the record of ~/.netrc, else anonymous.
+pub(crate) fn find_login(
+    host: &str,
+    user: Option<&str>,
+    holder: &VariableHolder,
+) -> (Credential, bool) {
     let variable = std::env::var(PASSWORD_VARIABLE).ok();
+    // An anonymous login has no password of a person.
+    let named = user.filter(|user| *user != ANONYMOUS);
+    let variable = variable.filter(|_| named.is_some_and(|user| holder.claim(user, host)));
     let netrc = || {
         let read = read_netrc(&std::env::home_dir()?.join(".netrc"));
         if let Some(problem) = read.problem {
@@ -116,7 +144,7 @@ pub(crate) fn find_login(host: &str, user: Option<&str>) -> (Credential, bool) {
         }
         Some(read.entries)
     };
-    choose_credential(host, user, variable, netrc)
+    choose_credential(host, user, variable.as_deref(), netrc)
 }
 
 /// [`find_login`] with this file alone.
@@ -147,15 +175,15 @@ pub fn netrc_warning() -> Option<&'static str> {
 fn choose_credential(
     host: &str,
     user: Option<&str>,
-    variable: Option<String>,
+    variable: Option<&str>,
     netrc: impl FnOnce() -> Option<Vec<netrc::NetrcEntry>>,
 ) -> (Credential, bool) {
     // LONGHAUL_PASSWORD is a personal password, so it never goes with an anonymous login.
     if user == Some(ANONYMOUS) {
         return (Credential::Anonymous, false);
     }
-    if let (Some(user), Some(password)) = (user, &variable) {
-        return (Credential::password(user, password.as_str()), false);
+    if let (Some(user), Some(password)) = (user, variable) {
+        return (Credential::password(user, password), false);
     }
     let entries = netrc().unwrap_or_default();
     let entry = netrc::find_entry(&entries, host, user);
@@ -163,8 +191,7 @@ fn choose_credential(
     match login {
         None => (Credential::Anonymous, false),
         Some(login) => {
-            let found = variable.map(Secret::from);
-            let found = found.or_else(|| entry.and_then(|e| e.password.clone()));
+            let found = entry.and_then(|e| e.password.clone());
             // RFC 959 servers may accept USER alone; an empty password is sent only if they ask for
             // one.
             let is_missing = found.is_none();
@@ -227,9 +254,8 @@ mod tests {
 
     #[test]
     fn environment_then_netrc_then_anonymous_supply_the_credential() {
-        let pick = |host, user, variable: Option<&str>| {
-            choose_credential(host, user, variable.map(str::to_owned), netrc).0
-        };
+        let pick =
+            |host, user, variable: Option<&str>| choose_credential(host, user, variable, netrc).0;
         let pair = |a: &str, b: &str| Credential::password(a, b);
         let anonymous = Credential::Anonymous;
         assert_eq!(pick("h", None, None), pair("bob", "secret"));
@@ -240,13 +266,24 @@ mod tests {
         // The variable is a person's password: it never goes out with an anonymous login.
         assert_eq!(pick("x", None, Some("env")), anonymous);
         assert_eq!(pick("h", Some(ANONYMOUS), Some("env")), anonymous);
+        // Nor to a user that only a record of ~/.netrc names.
+        assert_eq!(pick("h", None, Some("env")), pair("bob", "secret"));
+    }
+
+    #[test]
+    fn the_password_of_the_environment_is_for_the_first_login_that_asks_for_it() {
+        let holder = VariableHolder::default();
+        assert_eq!(holder.name(), None);
+        assert!(holder.claim("joe", "A.example"));
+        assert!(holder.claim("joe", "a.example"));
+        assert!(!holder.claim("joe", "b.example") && !holder.claim("ann", "a.example"));
+        assert_eq!(holder.name().unwrap(), "joe@a.example");
     }
 
     #[test]
     fn a_password_is_missing_only_where_a_named_user_has_none() {
-        let is_missing = |host, user, variable: Option<&str>| {
-            choose_credential(host, user, variable.map(str::to_owned), netrc).1
-        };
+        let is_missing =
+            |host, user, variable: Option<&str>| choose_credential(host, user, variable, netrc).1;
         assert!(is_missing("h", Some("eve"), None));
         assert!(!is_missing("h", Some("eve"), Some("env")));
         assert!(!is_missing("h", Some("bob"), None));

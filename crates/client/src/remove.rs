@@ -1,9 +1,9 @@
 //! `rm -r`: removes a directory tree and nothing outside of it. Symbolic links are removed, never
-//! followed.
+//! followed: what a listing calls a directory is entered only if the control connection says so, too.
 
-use proto::listing::EntryKind;
+use proto::listing::{EntryKind, ListedEntry};
 
-use crate::answers::SymlinkCheckScope;
+use crate::answers::{SymlinkCheckScope, SymlinkCheckedEntry};
 use crate::session::ClientSession;
 use crate::session::links::{UnlinkResult, ambiguous_link_failure};
 use crate::storage::collected::CollectedEntries;
@@ -26,7 +26,7 @@ pub(crate) async fn remove_tree(
         }
         Err(failure) => return Err(failure),
     };
-    if entry.is_symlink() || entry.kind != EntryKind::Dir {
+    if !is_directory(&entry) {
         return session.delete(top).await;
     }
     // Without reliable facts, `top` may be a link to a directory elsewhere. DELE removes a link and
@@ -114,6 +114,35 @@ struct TreeContent {
     has_masked_names: bool,
 }
 
+fn is_directory(entry: &ListedEntry) -> bool {
+    entry.kind == EntryKind::Dir && !entry.is_symlink()
+}
+
+/// Takes the word of MLST for what the listing of `directory` calls directories. Somebody on the way of the listing may have
+/// made one of a link.
+async fn confirm_directories(
+    session: &mut ClientSession,
+    directory: &[u8],
+    listed: &mut [SymlinkCheckedEntry],
+) -> Result<(), CopyFailure> {
+    let mut called: Vec<&mut SymlinkCheckedEntry> = listed
+        .iter_mut()
+        .filter(|checked| is_directory(&checked.entry))
+        .collect();
+    let names = called.iter().map(|checked| &checked.entry.name);
+    let paths: Vec<Vec<u8>> = names.map(|name| join_path(directory, name)).collect();
+    let paths: Vec<&[u8]> = paths.iter().map(Vec::as_slice).collect();
+    let Some(facts) = session.facts_by_mlst(&paths).await? else {
+        return Ok(());
+    };
+    for (checked, facts) in called.iter_mut().zip(facts) {
+        if !is_directory(&facts) {
+            checked.entry = facts;
+        }
+    }
+    Ok(())
+}
+
 /// Lists the whole tree before anything is deleted. An entry that cannot be listed, or may lie
 /// outside the tree, stops the removal.
 async fn collect_content(
@@ -127,11 +156,15 @@ async fn collect_content(
         let listed = CollectedEntries::of(session, &directory, scope).await?;
         let mut names = listed.entries.iter().map(|checked| &checked.entry.name);
         tree.has_masked_names |= names.any(|name| name.contains(&b'?'));
-        for checked in listed.complete()? {
+        let mut listed = listed.complete()?;
+        for checked in &listed {
             // A name with `/` or `..` would lead outside the tree.
             check_name(&checked.entry.name)?;
+        }
+        confirm_directories(session, &directory, &mut listed).await?;
+        for checked in listed {
             let path = join_path(&directory, &checked.entry.name);
-            if checked.entry.kind != EntryKind::Dir || checked.entry.is_symlink() {
+            if !is_directory(&checked.entry) {
                 tree.files.push(path);
                 continue;
             }

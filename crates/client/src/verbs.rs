@@ -12,7 +12,7 @@ use crate::location::{Location, Server, StorageId};
 use crate::matching::{self, ShownTree, UnlistedDirectories, visit_tree};
 use crate::partial::hashed_partial_path;
 use crate::removal_preview::{self, directory_failure};
-use crate::session::{SessionOpening, display_path};
+use crate::session::{ListingUse, SessionOpening, display_path};
 use crate::storage::StorageAccess;
 use crate::storage::collected::CollectedEntries;
 use crate::storage::contract::Storage;
@@ -41,15 +41,25 @@ async fn open_storage(
     server: &Server,
     options: &RemoteOptions,
 ) -> Result<Box<dyn Storage>, CopyFailure> {
+    open_for(ListingUse::Reading, server, options).await
+}
+
+/// A storage whose listings are used so.
+async fn open_for(
+    listing_use: ListingUse,
+    server: &Server,
+    options: &RemoteOptions,
+) -> Result<Box<dyn Storage>, CopyFailure> {
     let id = StorageId::Server(server.clone());
-    let access = storage_access(options);
+    let access = storage_access(listing_use, options);
     access.open(&id, SessionOpening::default()).await
 }
 
-fn storage_access(options: &RemoteOptions) -> StorageAccess {
+fn storage_access(listing_use: ListingUse, options: &RemoteOptions) -> StorageAccess {
     StorageAccess {
         timeout: options.timeout,
         foreign_data: false,
+        listing_use,
         sync_policy: SyncPolicy::default(),
         trees: Arc::default(),
     }
@@ -198,7 +208,7 @@ pub(crate) async fn remove(
 ) -> Result<(), CopyFailure> {
     let (server, path) = parse_remote_url(url, options)?;
     let path = removable_path(&path)?;
-    let mut storage = open_storage(&server, options).await?;
+    let mut storage = open_for(ListingUse::Deleting, &server, options).await?;
     let result = remove_path(&mut *storage, path, recursive).await;
     storage.close().await;
     result
@@ -223,7 +233,7 @@ pub(crate) async fn remove_each(
     report: &mut RemovalReport<'_>,
 ) -> Result<(), CopyFailure> {
     let (server, path) = parse_remote_url(url, options)?;
-    let mut storage = open_storage(&server, options).await?;
+    let mut storage = open_for(ListingUse::Deleting, &server, options).await?;
     let at = Location::Remote { server, path };
     let result = async {
         for path in removed_paths(&mut *storage, &at).await? {
@@ -267,7 +277,7 @@ pub(crate) async fn preview_removal(
     visit: &mut EntryVisitor<'_>,
 ) -> Result<(), CopyFailure> {
     let (server, path) = parse_remote_url(url, options)?;
-    let mut storage = open_storage(&server, options).await?;
+    let mut storage = open_for(ListingUse::Deleting, &server, options).await?;
     let at = Location::Remote { server, path };
     let result = async {
         let mut first_failure = None;
@@ -406,7 +416,7 @@ pub(crate) async fn checksum(
             "standard input cannot be checksummed: name a file",
         )),
         at @ Location::Local(_) => {
-            let access = storage_access(options);
+            let access = storage_access(ListingUse::Reading, options);
             let opening = SessionOpening::default();
             let mut files = access.open(&StorageId::LocalFiles, opening).await?;
             files.checksum(algorithm, offset, length, at.path()).await

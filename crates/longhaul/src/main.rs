@@ -4,6 +4,7 @@
 
 mod advisor;
 mod args;
+mod argument_memory;
 mod check_sums;
 mod copy;
 mod demo;
@@ -47,8 +48,14 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    if let Err(error) = argument_memory::hide_passwords(&arguments) {
+        print_to_stderr(&format!(
+            "longhaul: other users of this machine can see the password in the URL ({error}): keep it in ~/.netrc"
+        ));
+    }
     // clap exits with 2 on a usage error, which equals `Exit::Usage`.
-    let cli = match settings::parse_arguments(std::env::args_os().collect()) {
+    let cli = match settings::parse_arguments(arguments) {
         Ok(cli) => cli,
         Err(failure) => {
             print_to_stderr(&format!("longhaul: {}", failure.message));

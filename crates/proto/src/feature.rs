@@ -14,6 +14,8 @@ pub struct ServerFeatures {
     pub feat_answered: bool,
     /// `SIZE`
     pub size: bool,
+    /// The server says how long a listing is, in its 226 to clients that read remarks (longhaul's ` SIZE.LIST` line).
+    pub listing_lengths: bool,
     /// `MDTM`
     pub mdtm: bool,
     /// `MFMT`
@@ -113,6 +115,7 @@ impl ServerFeatures {
         let parameters = parameters.to_ascii_uppercase();
         match name.to_ascii_uppercase().as_str() {
             "SIZE" => self.size = true,
+            "SIZE.LIST" => self.listing_lengths = true,
             "MDTM" => self.mdtm = true,
             "MFMT" => self.mfmt = true,
             "MLST" | "MLSD" => self.mlst = true,

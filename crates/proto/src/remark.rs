@@ -1,12 +1,13 @@
-//! Remarks that a server appends to its 226 for clients that read them: the limiter of the streams it sent
-//! on, and a limit of its host that slowed the transfer down.
+//! Remarks that a server appends to its 226 for clients that read them: the length of a listing, the limiter of the
+//! streams it sent on, and a limit of its host that slowed the transfer down.
 //!
 //! ```text
 //! 226 Transfer Complete. Limited by send buffer, 4 streams, cubic. The send buffer is capped at 4 MiB
 //!     by net.ipv4.tcp_wmem.
+//! 226 Transfer Complete. Listing of 5120 bytes.
 //! ```
 //!
-//! Each part may be missing. The first part is for programs, the rest for people.
+//! Each part may be missing. The last part is for people, the others for programs.
 
 use std::fmt;
 
@@ -17,6 +18,10 @@ use crate::reply::Reply;
 const COMPLETION_TEXT: &str = "Transfer Complete.";
 /// Word after it when the 226 holds the file name of STOU (RFC 1123 §4.1.2.9) instead of remarks.
 const FILE_NAME_LABEL: &str = "FILE:";
+/// Start of the length of a listing.
+const LISTING_PREFIX: &str = "Listing of ";
+/// End of the length of a listing.
+const LISTING_SUFFIX: &str = " bytes.";
 /// Start of a limiter report.
 const LIMITER_PREFIX: &str = "Limited by ";
 /// Field of SITE CLIENTINFO that identifies clients that read remarks.
@@ -127,6 +132,9 @@ pub(crate) fn is_congestion_control_name(name: &str) -> bool {
 /// Remarks on a transfer in the 226 of the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CompletionRemarks {
+    /// Length of the listing that the server sent, bytes on the data connection. The end of a data connection alone
+    /// does not show that nothing is missing. Servers that send it announce `SIZE.LIST`.
+    pub listing_bytes: Option<u64>,
     /// Limiter of the transfer.
     pub limiter: Option<LimiterReport>,
     /// Remark for people: a limit of the server's host, or a way to make the transfer faster.
@@ -146,21 +154,27 @@ impl CompletionRemarks {
         if rest.starts_with(FILE_NAME_LABEL) {
             return Self::default();
         }
-        match LimiterReport::parse(rest) {
-            Some((report, remark)) => Self {
-                limiter: Some(report),
-                remark: printable_remark(remark),
-            },
-            None => Self {
-                limiter: None,
-                remark: printable_remark(rest),
-            },
+        let (listing_bytes, rest) = match parse_listing_length(rest) {
+            Some((bytes, rest)) => (Some(bytes), rest),
+            None => (None, rest),
+        };
+        let (limiter, rest) = match LimiterReport::parse(rest) {
+            Some((report, rest)) => (Some(report), rest),
+            None => (None, rest),
+        };
+        Self {
+            listing_bytes,
+            limiter,
+            remark: printable_remark(rest),
         }
     }
 
     /// The text of a 226 with these remarks.
     pub(crate) fn completion_text(&self) -> String {
         let mut text = COMPLETION_TEXT.to_owned();
+        if let Some(bytes) = self.listing_bytes {
+            text.push_str(&format!(" {LISTING_PREFIX}{bytes}{LISTING_SUFFIX}"));
+        }
         if let Some(report) = &self.limiter {
             text.push_str(&format!(" {report}"));
         }
@@ -169,6 +183,14 @@ impl CompletionRemarks {
         }
         text
     }
+}
+
+/// Parses the length of a listing at the start of a text; returns it and the text after it.
+fn parse_listing_length(text: &str) -> Option<(u64, &str)> {
+    let (digits, rest) = text
+        .strip_prefix(LISTING_PREFIX)?
+        .split_once(LISTING_SUFFIX)?;
+    Some((digits.parse().ok()?, rest.trim_start()))
 }
 
 /// The remark in a form for replies and terminals: one line of at most 400 printable characters; `None` if
@@ -198,6 +220,7 @@ mod tests {
 
     fn remarks(report: Option<LimiterReport>, remark: Option<&str>) -> CompletionRemarks {
         CompletionRemarks {
+            listing_bytes: None,
             limiter: report,
             remark: remark.map(str::to_owned),
         }
@@ -298,6 +321,27 @@ mod tests {
             CompletionRemarks::default().completion_text(),
             "Transfer Complete."
         );
+    }
+
+    #[test]
+    fn the_length_of_a_listing_is_parsed_back_with_and_without_more() {
+        let report = LimiterReport::new("store read", 1, "").unwrap();
+        for (report, remark) in [
+            (None, None),
+            (Some(report.clone()), None),
+            (None, Some("x")),
+            (Some(report), Some("x")),
+        ] {
+            let sent = CompletionRemarks {
+                listing_bytes: Some(5120),
+                ..remarks(report, remark)
+            };
+            assert_eq!(parsed_back(&sent), sent);
+        }
+        for text in ["Listing of -1 bytes.", "Listing of 1", "Listing of bytes."] {
+            let sent = remarks(None, Some(text));
+            assert_eq!(parsed_back(&sent), sent);
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::x509::DistinguishedName;
-use crate::x509::name::{normalize, push_printable};
+use crate::x509::name::{BACKSLASH, normalize, push_printable};
 use smallfile::regular_file;
 
 /// Longest file, bytes.
@@ -145,7 +145,10 @@ fn parse_subject(line: &[u8]) -> Result<(String, &[u8]), &'static str> {
             [b'"', behind @ ..] if is_quoted => return Ok((subject, behind)),
             [b' ' | b'\t', behind @ ..] if !is_quoted => return Ok((subject, behind)),
             [b'\\', b'x', high, low, behind @ ..] if is_hex(*high) && is_hex(*low) => {
-                push_printable(&mut subject, value(*high) << 4 | value(*low));
+                match value(*high) << 4 | value(*low) {
+                    b'\\' => subject.push_str(BACKSLASH),
+                    byte => push_printable(&mut subject, byte),
+                }
                 behind
             }
             [b'\\', next, behind @ ..] => {
@@ -219,6 +222,17 @@ mod tests {
             ["ada"]
         );
         assert_eq!(accounts("\"/CN=a\\\"b\" x", "/CN=a\"b"), ["x"]);
+    }
+
+    #[test]
+    fn a_backslash_of_a_value_is_written_as_openssl_shows_it_or_hexadecimal() {
+        let subject = DistinguishedName::of(&name("/O=Grid/CN=LAB\\\\ada"));
+        for line in ["/O=Grid/CN=LAB\\\\ada a", "/O=Grid/CN=LAB\\x5Cada a"] {
+            assert_eq!(accounts(line, subject.as_str()), ["a"], "{line}");
+        }
+        // O=x with a backslash, then a CN, is another name than O=x/CN=ada.
+        let other = DistinguishedName::of(&name("/O=x\\/CN=ada"));
+        assert_eq!(accounts("/O=x\\x5C/CN=ada a", other.as_str()), [""; 0]);
     }
 
     #[test]

@@ -75,6 +75,8 @@ pub(crate) struct ServerState {
     pub(crate) exchange_queue: Arc<FairQueue>,
     phase: Arc<watch::Sender<ServerPhase>>,
     lost_process: Arc<OnceLock<LostProcess>>,
+    /// The material of the last reload.
+    newest_material: Arc<watch::Sender<Arc<SecurityMaterial>>>,
 }
 
 impl ServerState {
@@ -103,6 +105,7 @@ impl ServerState {
             exchange_queue: FairQueue::new(config.exchange_queue()),
             phase: Arc::new(watch::Sender::new(ServerPhase::Serving)),
             lost_process: Arc::default(),
+            newest_material: Arc::new(watch::Sender::new(Arc::default())),
             config,
             authenticator: Arc::new(logins),
             transfer_log: Arc::new(log),
@@ -111,6 +114,7 @@ impl ServerState {
 
     /// The same state with certificates, authorities and gridmap.
     pub(crate) fn with_material(self, material: Arc<SecurityMaterial>) -> Self {
+        self.newest_material.send_replace(Arc::clone(&material));
         Self { material, ..self }
     }
 
@@ -139,6 +143,7 @@ impl ServerState {
         self.listing_queue.set_bounds(config.listing_queue());
         self.listener_queue.set_bounds(config.listener_queue());
         self.exchange_queue.set_bounds(config.exchange_queue());
+        self.newest_material.send_replace(Arc::clone(&material));
         Self {
             // Shared with the sessions that run: limits count old and new sessions together.
             session_limits: Arc::clone(&self.session_limits),
@@ -158,6 +163,7 @@ impl ServerState {
             exchange_queue: Arc::clone(&self.exchange_queue),
             phase: Arc::clone(&self.phase),
             lost_process: Arc::clone(&self.lost_process),
+            newest_material: Arc::clone(&self.newest_material),
             config,
             authenticator: Arc::clone(&self.authenticator),
             transfer_log: Arc::clone(&self.transfer_log),
@@ -203,6 +209,11 @@ impl ServerState {
     /// The process that has ended, if one has.
     pub(crate) fn lost_process(&self) -> Option<LostProcess> {
         self.lost_process.get().copied()
+    }
+
+    /// A receiver of the material of this and of later reloads.
+    pub(crate) fn subscribe_material(&self) -> watch::Receiver<Arc<SecurityMaterial>> {
+        self.newest_material.subscribe()
     }
 
     /// A receiver of later phases.

@@ -2,15 +2,17 @@
 
 use std::convert::Infallible;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -21,6 +23,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::limits::ConnectionPlace;
+use super::live;
 use super::shared::{Caller, Shared, stopped};
 
 /// Pause after a failure to accept a connection: mostly, there are no descriptors left.
@@ -62,12 +65,15 @@ pub(super) async fn accept(
                 continue;
             }
         };
-        let Some(place) = shared.peers.connect(peer.ip(), Instant::now()) else {
+        let Some((place, has_displaced)) = shared.peers.connect(peer.ip(), Instant::now()) else {
             shared.requests.refused_connection();
             // A new connection has room for these bytes; if not, nothing is lost.
             let _ = stream.try_write(NO_PLACE);
             continue;
         };
+        if has_displaced {
+            shared.requests.refused_connection();
+        }
         let caller = Caller(peer.ip());
         connections.spawn(serve(
             stream,
@@ -89,14 +95,17 @@ async fn serve(
     router: Router,
     shared: Arc<Shared>,
 ) {
-    let _place = place;
+    let place = Arc::new(place);
     // A refusal costs nothing but the feature.
     let _ = stream.set_nodelay(true);
     let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(UNREAD));
     let mut stopping = shared.stopping.clone();
     let header_time = shared.limits.header_time;
-    let answer =
-        service_fn(move |request| respond(request, caller, router.clone(), Arc::clone(&shared)));
+    let held = Arc::clone(&place);
+    let answer = service_fn(move |request| {
+        let (router, shared, place) = (router.clone(), Arc::clone(&shared), Arc::clone(&held));
+        respond(request, caller, router, shared, place)
+    });
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
@@ -111,6 +120,7 @@ async fn serve(
             connection.as_mut().graceful_shutdown();
             connection.await
         }
+        () = place.displaced() => return,
     };
     if let Err(error) = result {
         tracing::trace!("connection of {}: {error}", caller.0);
@@ -118,12 +128,14 @@ async fn serve(
 }
 
 async fn respond(
-    mut request: Request<Incoming>,
+    request: Request<Incoming>,
     caller: Caller,
     router: Router,
     shared: Arc<Shared>,
+    place: Arc<ConnectionPlace>,
 ) -> Result<Response<Body>, Infallible> {
     let mut response = if may_ask(&shared, caller.0) {
+        let mut request = request.map(|body| ArrivingBody::new(body, Arc::clone(&place)));
         request.extensions_mut().insert(caller);
         TowerToHyperService::new(router).call(request).await?
     } else {
@@ -135,6 +147,14 @@ async fn respond(
         )
             .into_response()
     };
+    // Live updates are an answer without an end.
+    if response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_none_or(|kind| kind != live::CONTENT)
+    {
+        place.wait_for_client();
+    }
     let headers = response.headers_mut();
     let fields = [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -156,4 +176,44 @@ fn may_ask(shared: &Shared, caller: IpAddr) -> bool {
         shared.requests.refused_request();
     }
     may_ask
+}
+
+/// The body of a request. Once it is here, the server is to answer.
+struct ArrivingBody {
+    body: Incoming,
+    place: Arc<ConnectionPlace>,
+}
+
+impl ArrivingBody {
+    fn new(body: Incoming, place: Arc<ConnectionPlace>) -> Self {
+        match body.is_end_stream() {
+            true => place.begin_answer(),
+            false => place.wait_for_client(),
+        }
+        Self { body, place }
+    }
+}
+
+impl hyper::body::Body for ArrivingBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        if matches!(polled, Poll::Ready(None)) || self.body.is_end_stream() {
+            self.place.begin_answer();
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }

@@ -5,6 +5,10 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
+
+/// Time after which a connection without a whole request is slow: it gives its place to a new one.
+const SLOW: Duration = Duration::from_millis(250);
 /// Most addresses whose use is remembered.
 const MOST_PEERS: usize = 16_384;
 
@@ -66,23 +70,54 @@ pub(super) struct PeerShares {
 #[derive(Debug, Default)]
 struct Shares {
     peers: HashMap<IpAddr, PeerUse>,
-    connections: usize,
+    connections: HashMap<u64, HeldPlace>,
+    /// Number of the next connection.
+    next: u64,
+}
+
+/// A connection in the table.
+#[derive(Debug)]
+struct HeldPlace {
+    peer: IpAddr,
+    /// Since when the client is to send a request or to read an answer; `None`: the server is to answer.
+    waits_since: Option<Instant>,
+    displaced: Arc<Notify>,
 }
 
 /// The place of one connection; it is free again when this is dropped.
 #[derive(Debug)]
 pub(super) struct ConnectionPlace {
     shares: Arc<PeerShares>,
-    peer: IpAddr,
+    number: u64,
+    displaced: Arc<Notify>,
+}
+
+impl ConnectionPlace {
+    /// Waits until the place goes to another connection.
+    pub(super) async fn displaced(&self) {
+        self.displaced.notified().await;
+    }
+
+    /// Notes that a whole request has arrived, so that the server is to answer it.
+    pub(super) fn begin_answer(&self) {
+        self.note(None);
+    }
+
+    /// Notes that the next step is the client's.
+    pub(super) fn wait_for_client(&self) {
+        self.note(Some(Instant::now()));
+    }
+
+    fn note(&self, waits_since: Option<Instant>) {
+        if let Some(held) = self.shares.lock().connections.get_mut(&self.number) {
+            held.waits_since = waits_since;
+        }
+    }
 }
 
 impl Drop for ConnectionPlace {
     fn drop(&mut self) {
-        let mut used = self.shares.lock();
-        used.connections -= 1;
-        if let Some(peer) = used.peers.get_mut(&self.peer) {
-            peer.connections = peer.connections.saturating_sub(1);
-        }
+        self.shares.lock().free(self.number);
     }
 }
 
@@ -111,11 +146,16 @@ impl PeerShares {
 
     /// Connections now.
     pub(super) fn connections(&self) -> usize {
-        self.lock().connections
+        self.lock().connections.len()
     }
 
-    /// Takes a place for a connection; `None`: there is none for this peer.
-    pub(super) fn connect(self: &Arc<Self>, peer: IpAddr, now: Instant) -> Option<ConnectionPlace> {
+    /// Takes a place for a connection; `None`: there is none for this peer. If all are taken, the one that has waited for its
+    /// client for the longest time goes, if that is slow; the flag says so.
+    pub(super) fn connect(
+        self: &Arc<Self>,
+        peer: IpAddr,
+        now: Instant,
+    ) -> Option<(ConnectionPlace, bool)> {
         let counted = counted_address(peer);
         let most = if counted.is_loopback() {
             self.limits.connections_per_loopback
@@ -123,19 +163,29 @@ impl PeerShares {
             self.limits.connections_per_address
         };
         let mut used = self.lock();
-        if used.connections >= self.limits.connections {
-            return None;
+        let own = used.peer(counted, self.rate(counted), now)?.connections;
+        let is_full = used.connections.len() >= self.limits.connections;
+        if own >= most {
+            used.displace(Some(counted), now)?;
+        } else if is_full {
+            used.displace(None, now)?;
         }
-        let peer = used.peer(counted, self.rate(counted), now)?;
-        if peer.connections >= most {
-            return None;
-        }
-        peer.connections += 1;
-        used.connections += 1;
-        Some(ConnectionPlace {
-            shares: Arc::clone(self),
+        used.peer(counted, self.rate(counted), now)?.connections += 1;
+        let (number, displaced) = (used.next, Arc::default());
+        used.next += 1;
+        let held = HeldPlace {
             peer: counted,
-        })
+            waits_since: Some(now),
+            displaced: Arc::clone(&displaced),
+        };
+        used.connections.insert(number, held);
+        drop(used);
+        let place = ConnectionPlace {
+            shares: Arc::clone(self),
+            number,
+            displaced,
+        };
+        Some((place, own >= most || is_full))
     }
 
     /// Counts a request; `false`: too many came from this peer.
@@ -170,6 +220,28 @@ fn burst(rate: f64) -> f64 {
 }
 
 impl Shares {
+    /// Frees a place, unless that is done.
+    fn free(&mut self, number: u64) -> Option<HeldPlace> {
+        let held = self.connections.remove(&number)?;
+        if let Some(peer) = self.peers.get_mut(&held.peer) {
+            peer.connections = peer.connections.saturating_sub(1);
+        }
+        Some(held)
+    }
+
+    /// Frees the place of the slowest client, of one address or of all; `None`: none is slow.
+    fn displace(&mut self, of: Option<IpAddr>, now: Instant) -> Option<()> {
+        let connections = self.connections.iter();
+        let connections = connections.filter(|(_, held)| of.is_none_or(|peer| held.peer == peer));
+        let waiting = connections.filter_map(|(number, held)| Some((held.waits_since?, *number)));
+        let (since, number) = waiting.min()?;
+        if now.saturating_duration_since(since) < SLOW {
+            return None;
+        }
+        self.free(number)?.displaced.notify_one();
+        Some(())
+    }
+
     /// The entry of an address. If there is no room, those without a connection that would have their whole
     /// allowance by now are forgotten.
     fn peer(&mut self, counted: IpAddr, rate: f64, now: Instant) -> Option<&mut PeerUse> {
@@ -220,6 +292,35 @@ mod tests {
         let _loopback = [0; 2].map(|_| shares.connect(ip("127.0.0.1"), now).unwrap());
         assert_eq!(shares.connections(), 5);
         assert!(shares.connect(ip("192.0.2.3"), now).is_none());
+    }
+
+    async fn is_displaced(place: &ConnectionPlace) -> bool {
+        let displaced = tokio::time::timeout(Duration::ZERO, place.displaced());
+        displaced.await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn a_slow_client_gives_its_place_to_a_new_one() {
+        let (shares, start) = (shares(), Instant::now());
+        let at = |millis| start + Duration::from_millis(millis);
+        let take = |address, at| shares.connect(ip(address), at);
+        let answered = take("192.0.2.1", at(0)).unwrap().0;
+        answered.begin_answer();
+        let slow = take("192.0.2.1", at(1)).unwrap().0;
+        assert!(take("192.0.2.1", at(200)).is_none(), "not slow yet");
+        let (third, has_displaced) = take("192.0.2.1", at(300)).unwrap();
+        assert!(has_displaced && shares.connections() == 2);
+        assert!(is_displaced(&slow).await && !is_displaced(&answered).await);
+        // Its end frees no place again.
+        drop(slow);
+        assert!(take("192.0.2.1", at(400)).is_none());
+        // All places are taken: the slowest of any address goes.
+        let _others = ["192.0.2.2", "192.0.2.3", "127.0.0.1"].map(|a| take(a, at(400)).unwrap());
+        assert!(take("192.0.2.4", at(500)).is_none());
+        let _fourth = take("192.0.2.4", at(600)).unwrap();
+        assert!(is_displaced(&third).await);
+        drop((answered, third));
+        assert_eq!(shares.connections(), 4);
     }
 
     #[test]

@@ -28,6 +28,8 @@ const GATHER: Duration = Duration::from_millis(250);
 const MOST_CHANGED: usize = 200;
 /// Time between two comments while nothing happens, so that proxies keep the connection.
 const ALIVE: Duration = Duration::from_secs(15);
+/// Content type of the updates.
+pub(super) const CONTENT: &str = "text/event-stream";
 /// Events that wait for a slow listener.
 const WAITING: usize = 16;
 
@@ -47,7 +49,7 @@ pub(super) async fn events(State(shared): State<Arc<Shared>>) -> Response {
     };
     let (text, waiting) = mpsc::channel(WAITING);
     tokio::spawn(tell(shared, text, place));
-    let headers = [(CONTENT_TYPE, "text/event-stream")];
+    let headers = [(CONTENT_TYPE, CONTENT)];
     (headers, Body::new(EventBody(waiting))).into_response()
 }
 

@@ -198,7 +198,7 @@ impl Shared {
             info.insert("tests".to_owned(), tests.into());
         }
         if info.len() == 1 {
-            let why = "Nothing is known of this path yet; a test of it is scheduled.";
+            let why = "Nothing is known of this path yet; EnableGetAdvice has it tested.";
             info.insert("why".to_owned(), why.into());
         }
         info.into()

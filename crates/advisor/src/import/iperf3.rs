@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::ImportOptions;
 use super::json_fields::{count, items, number, text};
+use super::{ImportOptions, UnusableResult};
 use crate::log_reader::entry::{LogDirection, LogEntry, LogProtocol};
 use crate::log_reader::transfer_measurement;
 use crate::measurement::{Measurement, Quantity};
@@ -28,9 +28,12 @@ pub fn is_iperf3(document: &Value) -> bool {
 ///
 /// # Errors
 /// Why the document is no result.
-pub fn measurements(document: &Value, options: &ImportOptions) -> Result<Vec<Measurement>, String> {
+pub fn measurements(
+    document: &Value,
+    options: &ImportOptions,
+) -> Result<Vec<Measurement>, UnusableResult> {
     if let Some(error) = text(document, "/error") {
-        return Err(format!("iperf3 failed: {error}"));
+        return Err(UnusableResult::TestFailed(format!("iperf3: {error}")));
     }
     let client = text(document, "/start/connected/0/remote_host")
         .and_then(|host| host.parse::<IpAddr>().ok())

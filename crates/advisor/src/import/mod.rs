@@ -8,6 +8,29 @@ pub mod json_fields;
 pub mod perfsonar;
 pub mod whole_file;
 
+/// The reason why a document gives no measurements.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnusableResult {
+    /// The test itself failed, as its program says: nothing is wrong with the document.
+    #[error("the test failed: {0}")]
+    TestFailed(String),
+    /// The document is no result, or does not say enough.
+    #[error("{0}")]
+    NotUnderstood(String),
+}
+
+impl From<String> for UnusableResult {
+    fn from(reason: String) -> Self {
+        Self::NotUnderstood(reason)
+    }
+}
+
+impl From<&str> for UnusableResult {
+    fn from(reason: &str) -> Self {
+        Self::NotUnderstood(reason.to_owned())
+    }
+}
+
 /// How results of other programs are understood.
 #[derive(Debug, Clone, Default)]
 pub struct ImportOptions {

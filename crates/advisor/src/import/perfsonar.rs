@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::ImportOptions;
 use super::json_fields::{count, duration, items, number, text, whole};
+use super::{ImportOptions, UnusableResult};
 use crate::log_reader::client_names::LogSurroundings;
 use crate::log_reader::entry::{LogDirection, LogEntry, LogProtocol};
 use crate::log_reader::transfer_measurement;
@@ -39,18 +39,18 @@ pub fn measurements(
     document: &Value,
     options: &ImportOptions,
     surroundings: &mut LogSurroundings<'_>,
-) -> Result<Vec<Measurement>, String> {
+) -> Result<Vec<Measurement>, UnusableResult> {
     let result = result_of(document).ok_or("it has no result")?;
     if result.get("succeeded").and_then(Value::as_bool) == Some(false) {
         let error = text(result, "/error").unwrap_or("no reason given");
-        return Err(format!("the test failed: {error}"));
+        return Err(UnusableResult::TestFailed(error.to_owned()));
     }
     let kind = match text(document, "/test/type") {
         Some("throughput") => Kind::Throughput,
         Some("rtt") => Kind::Rtt,
         Some("latency" | "latencybg") => Kind::Latency,
         Some("trace") => Kind::Trace,
-        Some(other) => return Err(format!("tests of type {other:?} are not understood")),
+        Some(other) => return Err(format!("tests of type {other:?} are not understood").into()),
         None => kind_of_result(result).ok_or("its kind of test is unknown")?,
     };
     let (client, direction) = ends(document, options, surroundings)?;
@@ -125,7 +125,7 @@ fn ends(
     document: &Value,
     options: &ImportOptions,
     surroundings: &mut LogSurroundings<'_>,
-) -> Result<(IpAddr, LogDirection), String> {
+) -> Result<(IpAddr, LogDirection), UnusableResult> {
     let mut end = |name: &str, index: usize| {
         let host = text(document, &format!("/test/spec/{name}"))
             .or_else(|| text(document, &format!("/participants/{index}")))?;
@@ -150,7 +150,7 @@ fn ends(
     } else if is_local(source) || options.local.is_empty() {
         (dest, true)
     } else if source.is_some() && dest.is_some() {
-        return Err("neither its source nor its destination is this host".to_owned());
+        return Err("neither its source nor its destination is this host".into());
     } else {
         (dest, true)
     };

@@ -1,13 +1,15 @@
 //! Whole files of results.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{ImportOptions, iperf3, perfsonar};
+use super::{ImportOptions, UnusableResult, iperf3, perfsonar};
 use crate::log_reader::client_names::LogSurroundings;
 use crate::log_reader::format::TransferLogFormat;
 use crate::log_reader::transfer_measurement;
@@ -19,6 +21,9 @@ const MOST_JSON_BYTES: u64 = 64 << 20;
 const MOST_LINE_BYTES: u64 = 64 << 10;
 /// Most measurements of one file, some hundred bytes each.
 const MOST_MEASUREMENTS: usize = 1_000_000;
+
+/// Most documents without measurements that are named.
+const MOST_SKIPPED: usize = 100;
 
 /// A file that cannot be imported.
 #[derive(Debug, thiserror::Error)]
@@ -40,16 +45,6 @@ pub enum ImportError {
         most: u64,
         /// Of what.
         unit: &'static str,
-    },
-    /// Something in the file is not understood.
-    #[error("{path}:{position}: {reason}")]
-    Content {
-        /// The file.
-        path: PathBuf,
-        /// Where.
-        position: ImportPosition,
-        /// The fault.
-        reason: String,
     },
     /// No line of the file is a transfer.
     #[error("{path}: no line looks like perfSONAR, iperf3, or a transfer log that is known")]
@@ -81,15 +76,43 @@ pub struct ImportedFile {
     pub measurements: Vec<Measurement>,
     /// Results and transfers that say nothing of a path, as short ones.
     pub without_value: u64,
-    /// Lines of a log that are no transfers.
+    /// Documents that are in the file already. Some programs write theirs twice.
+    pub repeated: u64,
+    /// Lines that are neither part of a document nor transfers of a log.
     pub other_lines: u64,
+    /// The first documents that give no measurements.
+    pub skipped: Vec<SkippedResult>,
+    /// Documents of tests that failed.
+    pub failed_tests: u64,
+    /// Documents that are not understood.
+    pub not_understood: u64,
+}
+
+/// A document that gives no measurements.
+#[derive(Debug)]
+pub struct SkippedResult {
+    /// Where it begins, or where it cannot be read.
+    pub position: ImportPosition,
+    /// Its number in a list, from 1.
+    pub item: Option<usize>,
+    /// The reason.
+    pub reason: UnusableResult,
+}
+
+impl fmt::Display for SkippedResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.item {
+            Some(item) => write!(f, "{}: item {item}: {}", self.position, self.reason),
+            None => write!(f, "{}: {}", self.position, self.reason),
+        }
+    }
 }
 
 /// Reads one file of any known kind, recognised by its content. JSON files hold one document, a list, or one after the
-/// other.
+/// other, and programs write messages between them. A document that gives no measurements takes no other with it.
 ///
 /// # Errors
-/// The first thing that is not understood, with its place. Logs contain other lines by nature: those are counted.
+/// The file cannot be read, is too large, or is of no known kind.
 pub fn import_file(
     path: &Path,
     options: &ImportOptions,
@@ -100,10 +123,11 @@ pub fn import_file(
         source,
     };
     let mut file = BufReader::new(File::open(path).map_err(failed)?);
-    let first = file.fill_buf().map_err(failed)?.trim_ascii_start();
-    // Our own log is JSON, too, but a log.
-    let line = first.split(|&b| b == b'\n').next().unwrap_or_default();
-    if first.starts_with(b"[") || (first.starts_with(b"{") && !is_own_record(line)) {
+    let begin = file.fill_buf().map_err(failed)?.trim_ascii_start();
+    // Lines of logs never begin like this, but those of our own.
+    let is_json = |line: &&[u8]| line.starts_with(b"{");
+    let document = begin.split(|&b| b == b'\n').find(is_json);
+    if begin.starts_with(b"[") || document.is_some_and(|line| !is_own_record(line)) {
         documents(path, file, options, surroundings)
     } else {
         log(path, file, surroundings)
@@ -138,55 +162,201 @@ fn documents(
             unit: "bytes",
         });
     }
-    let content = |position, reason| ImportError::Content {
-        path: path.to_owned(),
-        position,
-        reason,
+    let mut reader = DocumentReader {
+        options,
+        surroundings,
+        seen: HashSet::new(),
+        hasher: RandomState::new(),
+        place: CountedLines::default(),
+        imported: ImportedFile::default(),
     };
-    let mut imported = ImportedFile::default();
-    let mut stream = serde_json::Deserializer::from_slice(&bytes).into_iter::<Value>();
+    let mut rest = ContentRest::Text(0);
     loop {
-        let begin = stream.byte_offset();
-        let Some(document) = stream.next() else {
-            return Ok(imported);
+        let (from, is_text) = match rest {
+            ContentRest::Text(from) => (from, true),
+            ContentRest::Damaged(from) => (from, false),
         };
-        let document = document.map_err(|error| {
-            let position = ImportPosition {
-                line: error.line(),
-                column: error.column(),
-            };
-            content(position, error.to_string())
-        })?;
+        let next = match is_text && starts_document(&bytes, from) {
+            true => Some(from),
+            false => next_document(&bytes, from),
+        };
+        if is_text {
+            let text = bytes.get(from..next.unwrap_or(bytes.len()));
+            reader.imported.other_lines += lines_of_text(text.unwrap_or_default());
+        }
+        match next {
+            Some(begin) => rest = reader.read_documents(path, &bytes, begin)?,
+            None => return Ok(reader.imported),
+        }
+    }
+}
+
+/// The text behind the documents that were read, from an offset on.
+enum ContentRest {
+    /// Text.
+    Text(usize),
+    /// The content of a document that cannot be read.
+    Damaged(usize),
+}
+
+/// Where the next document begins: a later line with `{` or `[` first. Within a document, such lines are indented.
+fn next_document(bytes: &[u8], from: usize) -> Option<usize> {
+    let mut begin = from;
+    for line in bytes.get(from..)?.split_inclusive(|&b| b == b'\n') {
+        if begin > from && matches!(line, [b'{' | b'[', ..]) {
+            return Some(begin);
+        }
+        begin += line.len();
+    }
+    None
+}
+
+fn lines_of_text(bytes: &[u8]) -> u64 {
+    let lines = bytes.split(|&b| b == b'\n');
+    let lines = lines.filter(|line| !line.trim_ascii().is_empty()).count();
+    u64::try_from(lines).unwrap_or(u64::MAX)
+}
+
+/// Takes the documents of a file in.
+struct DocumentReader<'a, 'b> {
+    options: &'a ImportOptions,
+    surroundings: &'a mut LogSurroundings<'b>,
+    /// Hashes of the documents so far.
+    seen: HashSet<u64>,
+    hasher: RandomState,
+    place: CountedLines,
+    imported: ImportedFile,
+}
+
+/// The lines of a text up to a place that only moves on.
+#[derive(Default)]
+struct CountedLines {
+    offset: usize,
+    /// Lines that have ended.
+    lines: usize,
+    line_begin: usize,
+}
+
+impl CountedLines {
+    /// The place of the first byte at or behind the offset that is no blank.
+    fn position(&mut self, bytes: &[u8], offset: usize) -> ImportPosition {
+        let rest = bytes.get(offset..).unwrap_or_default();
+        let offset = bytes.len() - rest.trim_ascii_start().len();
+        let passed = bytes.get(self.offset..offset).unwrap_or_default();
+        self.lines += passed.iter().filter(|&&b| b == b'\n').count();
+        if let Some(at) = passed.iter().rposition(|&b| b == b'\n') {
+            self.line_begin = self.offset + at + 1;
+        }
+        self.offset = self.offset.max(offset);
+        ImportPosition {
+            line: self.lines + 1,
+            column: self.offset - self.line_begin + 1,
+        }
+    }
+}
+
+impl DocumentReader<'_, '_> {
+    /// Takes in documents that follow one another from `begin` on.
+    fn read_documents(
+        &mut self,
+        path: &Path,
+        bytes: &[u8],
+        begin: usize,
+    ) -> Result<ContentRest, ImportError> {
+        let text = bytes.get(begin..).unwrap_or_default();
+        // Blanks may precede the first document.
+        let start = self.place.position(bytes, begin);
+        let text = text.trim_ascii_start();
+        let begin = bytes.len() - text.len();
+        let mut stream = serde_json::Deserializer::from_slice(text).into_iter::<Value>();
+        loop {
+            let at = begin + stream.byte_offset();
+            match stream.next() {
+                None => return Ok(ContentRest::Text(bytes.len())),
+                Some(Ok(document)) => {
+                    let position = self.place.position(bytes, at);
+                    self.take(path, document, position)?;
+                }
+                // Text behind a document, which may have others behind it.
+                Some(Err(_)) if !starts_document(bytes, at) => return Ok(ContentRest::Text(at)),
+                Some(Err(error)) => {
+                    let position = ImportPosition {
+                        line: start.line - 1 + error.line(),
+                        column: match error.line() {
+                            1 => start.column - 1 + error.column(),
+                            _ => error.column(),
+                        },
+                    };
+                    let reason = error.to_string();
+                    // It ends with the place, counted from the first document on.
+                    let reason = reason.split(" at line ").next().unwrap_or_default();
+                    self.skip(position, None, reason.into());
+                    let damaged = bytes.get(at..).unwrap_or_default();
+                    return Ok(ContentRest::Damaged(
+                        bytes.len() - damaged.trim_ascii_start().len(),
+                    ));
+                }
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        path: &Path,
+        document: Value,
+        at: ImportPosition,
+    ) -> Result<(), ImportError> {
         let list = match document {
             Value::Array(list) => list,
             one => vec![one],
         };
         for (index, document) in list.iter().enumerate() {
-            let found =
-                document_measurements(document, options, surroundings).map_err(|reason| {
-                    let place = if list.len() > 1 {
-                        format!("item {}: {reason}", index + 1)
-                    } else {
-                        reason
-                    };
-                    content(position_of(&bytes, begin), place)
-                })?;
-            add(path, &mut imported, found)?;
+            let hash = self.hasher.hash_one(document.to_string());
+            if !self.seen.insert(hash) {
+                self.imported.repeated += 1;
+                continue;
+            }
+            match document_measurements(document, self.options, self.surroundings) {
+                Ok(found) => add(path, &mut self.imported, found)?,
+                Err(reason) => self.skip(at, (list.len() > 1).then_some(index + 1), reason),
+            }
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, position: ImportPosition, item: Option<usize>, reason: UnusableResult) {
+        match reason {
+            UnusableResult::TestFailed(_) => self.imported.failed_tests += 1,
+            UnusableResult::NotUnderstood(_) => self.imported.not_understood += 1,
+        }
+        if self.imported.skipped.len() < MOST_SKIPPED {
+            let skipped = SkippedResult {
+                position,
+                item,
+                reason,
+            };
+            self.imported.skipped.push(skipped);
         }
     }
+}
+
+/// Whether the text at an offset, behind blanks, is a document at least at its begin.
+fn starts_document(bytes: &[u8], at: usize) -> bool {
+    let text = bytes.get(at..).unwrap_or_default();
+    matches!(text.trim_ascii_start(), [b'{' | b'[', ..])
 }
 
 fn document_measurements(
     document: &Value,
     options: &ImportOptions,
     surroundings: &mut LogSurroundings<'_>,
-) -> Result<Vec<Measurement>, String> {
+) -> Result<Vec<Measurement>, UnusableResult> {
     if iperf3::is_iperf3(document) {
         iperf3::measurements(document, options)
     } else if perfsonar::is_perfsonar(document) {
         perfsonar::measurements(document, options, surroundings)
     } else {
-        Err("this is neither a result of perfSONAR nor of iperf3".to_owned())
+        Err("this is neither a result of perfSONAR nor of iperf3".into())
     }
 }
 
@@ -208,21 +378,6 @@ fn add(
         });
     }
     Ok(())
-}
-
-/// The place of the first byte at or behind the offset that is no blank.
-fn position_of(bytes: &[u8], offset: usize) -> ImportPosition {
-    let rest = bytes.get(offset..).unwrap_or_default();
-    let blanks = rest.iter().take_while(|b| b.is_ascii_whitespace()).count();
-    let before = bytes.get(..offset + blanks).unwrap_or(bytes);
-    let line_begin = before
-        .iter()
-        .rposition(|&b| b == b'\n')
-        .map_or(0, |at| at + 1);
-    ImportPosition {
-        line: before.iter().filter(|&&b| b == b'\n').count() + 1,
-        column: before.len() - line_begin + 1,
-    }
 }
 
 fn log(

@@ -215,10 +215,11 @@ impl Advisor {
         advice.bdp_bytes.or(advice.set_buffer_bytes)
     }
 
-    /// The paper's EnableGetNetInfo: statistics of everything that was measured of the path.
+    /// The paper's EnableGetNetInfo: statistics of everything that was measured of the path. A client that is not known stays
+    /// unknown.
     pub fn net_info(&self, client: IpAddr) -> Vec<QuantitySummary> {
         let client = canonical(client);
-        let found = self.core.ask(client, None);
+        let found = self.core.look_up(client);
         let now = self.core.clock.moment();
         let state = self.core.state();
         match found.stand_in {
@@ -228,9 +229,10 @@ impl Advisor {
         }
     }
 
-    /// Class of service for a transfer to `client`, and whether a reservation would help.
+    /// Class of service for a transfer to `client`, and whether a reservation would help. A client that is not known stays
+    /// unknown.
     pub fn qos(&self, client: IpAddr, need: &QosNeed) -> QosVerdict {
-        let found = self.core.ask(canonical(client), None);
+        let found = self.core.look_up(canonical(client));
         qos(&found.facts.unwrap_or_default(), need)
     }
 

@@ -61,6 +61,23 @@ impl Core {
         found
     }
 
+    /// Finds the facts of a client, and leaves nothing behind of one that is not known.
+    pub(super) fn look_up(&self, client: IpAddr) -> FoundFacts {
+        let now = self.clock.moment();
+        let state = self.state();
+        let found = state.facts(client, now);
+        self.questions.fetch_add(1, Ordering::Relaxed);
+        self.unknown
+            .fetch_add(u64::from(found.facts.is_none()), Ordering::Relaxed);
+        let is_unmeasured =
+            state.hosts.get(client).is_some() && state.table.newest(client).is_none();
+        drop(state);
+        if is_unmeasured {
+            self.want_shared(client);
+        }
+        found
+    }
+
     /// Adds a client; `None`: it is refused.
     pub(super) fn admit(&self, client: IpAddr, source: HostSource) -> Option<bool> {
         let client = canonical(client);

@@ -3,10 +3,13 @@
 use std::io::{BufRead, BufReader, Write};
 
 use advisor::config::StoreUrl;
+use advisor::hosts::HostSource;
 use advisor::http::ServerLimits;
+use enable::client::EnableClient;
+use enable::method;
 use serde_json::{Value, json};
 
-use crate::harness::{TestService, until};
+use crate::harness::{PATIENCE, TestService, until};
 
 #[test]
 fn advice_of_the_caller_and_of_a_named_client() {
@@ -41,6 +44,56 @@ fn advice_of_the_caller_and_of_a_named_client() {
         assert_eq!(answer.status, 400, "{wrong}");
         assert!(answer.json()["error"].is_string(), "{wrong}");
     }
+}
+
+#[test]
+fn reads_leave_nothing_behind() {
+    let service = TestService::start();
+    for path in [
+        "net-info?client=192.0.2.1",
+        "qos?client=192.0.2.2",
+        "paths/192.0.2.3",
+        "paths/192.0.2.4/history",
+        "net-info",
+        "qos",
+    ] {
+        service.get(&format!("/api/v1/{path}"));
+    }
+    let asking = EnableClient::new(&service.address.to_string(), PATIENCE).unwrap();
+    for method in [method::GET_NET_INFO, method::GET_QOS] {
+        let arguments = vec![json!("data"), json!("192.0.2.5")];
+        asking.call(&method, arguments).unwrap();
+    }
+    assert_eq!(service.advisor.hosts(), []);
+    // A question for a transfer makes its client known.
+    service.get("/api/v1/advice?client=192.0.2.6");
+    assert_eq!(service.advisor.addresses().len(), 1);
+}
+
+#[test]
+fn questions_without_the_token_displace_no_client_that_was_added() {
+    let service = TestService::with(ServerLimits::default(), |config| config.max_clients = 3);
+    service.measured("192.0.2.1", 1.0, 100.0);
+    let added = service
+        .advisor
+        .add_host("192.0.2.2".parse().unwrap(), HostSource::Api);
+    assert_eq!(added, Ok(true));
+    for last in 10..60 {
+        service.get(&format!("/api/v1/advice?client=192.0.2.{last}"));
+    }
+    let known: Vec<String> = service
+        .advisor
+        .addresses()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(known, ["192.0.2.1", "192.0.2.2", "192.0.2.59"]);
+    assert!(
+        service
+            .advisor
+            .facts("192.0.2.1".parse().unwrap())
+            .is_some()
+    );
 }
 
 #[test]

@@ -16,6 +16,7 @@ use crate::local_trees::LocalTrees;
 use crate::location::{Location, StorageId};
 use crate::partial::PartialFile;
 use crate::retry::RetryBudget;
+use crate::session::ListingUse;
 use crate::storage::StorageAccess;
 use crate::storage::contract::Storage;
 use crate::trace::TraceFile;
@@ -112,6 +113,15 @@ impl BatchContext {
         options: CopyOptions,
         observer: Arc<dyn CopyObserver>,
     ) -> Result<Self, CopyFailure> {
+        Self::for_use(ListingUse::Reading, options, observer)
+    }
+
+    /// A batch that uses listings so.
+    fn for_use(
+        listing_use: ListingUse,
+        options: CopyOptions,
+        observer: Arc<dyn CopyObserver>,
+    ) -> Result<Self, CopyFailure> {
         let trace = options
             .trace
             .as_deref()
@@ -122,6 +132,7 @@ impl BatchContext {
             pool: Arc::new(StorageSessionPool::new(StorageAccess {
                 timeout: options.transfer.stall,
                 foreign_data: options.allow_foreign_data,
+                listing_use,
                 sync_policy: options.sync_policy,
                 trees: Arc::clone(&trees),
             })),

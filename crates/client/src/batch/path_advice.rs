@@ -181,6 +181,9 @@ impl ServiceAdvice {
     /// Start values of a transfer; `role` is that of this end. The advice is for data that the server sends.
     /// For data that it receives, it holds only where both directions are alike, and the congestion control is that
     /// of another kernel.
+    ///
+    /// Only what the transfer's own measurements correct: a pace would keep them from finding out that the path carries more,
+    /// and the sender finds its pace itself.
     pub(super) fn prior(&self, role: Role) -> Prior {
         let advice = &self.advice;
         let rtt = advice.rtt_seconds.map(Duration::try_from_secs_f64);
@@ -196,7 +199,7 @@ impl ServiceAdvice {
         Prior {
             streams: advice.streams.map(|n| n.clamp(1, MOST_STREAMS)),
             congestion_control: advice.congestion_control.as_ref().and_then(by_server),
-            pacing_rate: advice.pace_bps.and_then(bytes_per_second),
+            pacing_rate: None,
             expected_rate: advice.expected_bps.and_then(bytes_per_second),
             min_rtt,
             send_buffer: None,
@@ -247,6 +250,7 @@ mod tests {
         Advice {
             streams: Some(8),
             congestion_control: Some("bbr".to_owned()),
+            pace_bps: Some(8),
             expected_bps: Some(800_000_000),
             rtt_seconds: Some(0.1),
             confidence: 0.9,

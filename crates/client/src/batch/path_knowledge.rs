@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tune::Prior;
 use tune::limiter::Role;
+use tune::streams::initial;
 
 use super::BatchContext;
 use super::path_advice::ServiceAdvice;
@@ -32,6 +33,8 @@ pub(super) struct RemotePath {
     rtt: Duration,
     /// Role of this end.
     role: Role,
+    /// The sender keeps the number of streams that it begins with.
+    keeps_streams: bool,
 }
 
 impl RemotePath {
@@ -42,6 +45,7 @@ impl RemotePath {
             service: remote.advice_service(),
             rtt: remote.capabilities().rtt,
             role,
+            keeps_streams: role == Role::Receiver && !remote.capabilities().adapts_streams,
         }
     }
 }
@@ -60,6 +64,11 @@ impl PathKnowledge {
         self.advice = ctx.advice.advice(path.service, path.rtt).await;
         if let Some(advice) = &self.advice {
             self.known = advice.prior(path.role);
+            if path.keeps_streams {
+                // Nobody would correct a number that is too small.
+                let usual = initial::fixed_from_rtt(path.rtt, size, 0, u32::MAX).streams;
+                self.known.streams = self.known.streams.filter(|n| Some(*n) > usual);
+            }
         }
     }
 

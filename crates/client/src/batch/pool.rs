@@ -311,6 +311,7 @@ mod tests {
     use data::store::durability::SyncPolicy;
 
     use super::*;
+    use crate::session::ListingUse;
     use crate::session::scripted_server::{
         LONGHAUL_GREETING, ScriptedAction, ScriptedFtpServer, login_script, pipelined_login_script,
     };
@@ -324,6 +325,7 @@ mod tests {
         let pool = StorageSessionPool::new(StorageAccess {
             timeout: Duration::from_secs(5),
             foreign_data: false,
+            listing_use: ListingUse::Reading,
             sync_policy: SyncPolicy::default(),
             trees: Arc::default(),
         });
@@ -344,6 +346,7 @@ mod tests {
         let pool = StorageSessionPool::new(StorageAccess {
             timeout: Duration::from_secs(5),
             foreign_data: false,
+            listing_use: ListingUse::Reading,
             sync_policy: SyncPolicy::default(),
             trees: Arc::default(),
         });
@@ -360,6 +363,7 @@ mod tests {
         let pool = StorageSessionPool::new(StorageAccess {
             timeout: Duration::from_secs(5),
             foreign_data: false,
+            listing_use: ListingUse::Reading,
             sync_policy: SyncPolicy::default(),
             trees: Arc::default(),
         });
@@ -377,6 +381,7 @@ mod tests {
         let pool = StorageSessionPool::new(StorageAccess {
             timeout: Duration::from_secs(2),
             foreign_data: false,
+            listing_use: ListingUse::Reading,
             sync_policy: SyncPolicy::default(),
             trees: Arc::default(),
         });

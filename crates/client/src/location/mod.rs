@@ -27,8 +27,8 @@ pub struct Server {
     pub host: String,
     /// Port (default 21 for ftp and ftps, 2811 for gsiftp, 80 for http, 443 for https).
     pub port: u16,
-    /// Credential from the URL, `--token`, the environment variable `LONGHAUL_PASSWORD`, or
-    /// ~/.netrc; otherwise anonymous, and with gsiftp the account of the certificate.
+    /// Credential from the URL, `--token`, the environment variable `LONGHAUL_PASSWORD` (the first server of a run that
+    /// needs it), or ~/.netrc; otherwise anonymous, and with gsiftp the account of the certificate.
     pub credential: Credential,
     /// HTTP: the part after the `?` of the URL. It is sent with every request. It may be a secret
     /// (signed URLs), so it is never shown.
@@ -279,6 +279,12 @@ impl Location {
         let find = |host: &str, user: Option<&str>| {
             let (credential, is_missing) = remotes.credential(remote, host, user)?;
             if let Some(user) = credential.user().filter(|_| is_missing) {
+                if let Some(holder) = remotes.variable_holder() {
+                    security.warn_once(&format!(
+                        "LONGHAUL_PASSWORD is for {holder}, the first server that needs one, and not for {user}@{host}: \
+                         put that password into ~/.netrc, or name the server in the configuration"
+                    ));
+                }
                 note(MissingPassword {
                     user: user.to_owned(),
                     host: host.to_owned(),

@@ -31,6 +31,7 @@ pub(crate) use failures::{
 pub use options::{DataProtectionChoice, DelegationChoice, SecurityOptions, TlsUse};
 pub use proxy::{NewProxy, ProxyFacts, describe_proxy, destroy_proxy, make_proxy};
 
+use token::DiscoveredToken;
 pub(crate) use token::read_token_file;
 
 /// The protection in force if no transfer was protected.
@@ -46,7 +47,7 @@ pub struct ConnectionSecurity {
     /// The token of `--token`.
     token: Option<Secret>,
     /// The token of the environment, looked for when a server takes tokens.
-    discovered_token: OnceLock<Option<Secret>>,
+    discovered_token: OnceLock<Option<DiscoveredToken>>,
     /// The certificate of `--cert`.
     certificate: Option<CertifiedKey>,
     system_trust: OnceLock<Arc<TrustStore>>,
@@ -224,21 +225,29 @@ impl ConnectionSecurity {
             .then_some(Credential::Token(token))
     }
 
-    /// The token of the environment (WLCG Bearer Token Discovery), for a verified server that
-    /// accepts tokens. A token that is there but unusable is a warning.
-    pub(crate) fn discovered_token(&self) -> Option<Secret> {
+    /// The token of the environment, if it is for this verified server, which accepts tokens. A token that is there but
+    /// unusable is a warning.
+    pub(crate) fn discovered_token_for(&self, host: &str) -> Option<Secret> {
+        let found = self.discovered_token()?;
+        found.for_host(host, &self.options.token_hosts)
+    }
+
+    /// Whether there is a token in the environment that is not known to be for this server.
+    pub(crate) fn withholds_token(&self, host: &str) -> bool {
+        self.discovered_token().is_some() && self.discovered_token_for(host).is_none()
+    }
+
+    fn discovered_token(&self) -> Option<&DiscoveredToken> {
         if self.options.insecure {
             return None;
         }
-        self.discovered_token
-            .get_or_init(|| match token::discover() {
-                Ok(token) => token,
-                Err(problem) => {
-                    self.warn_once(&problem);
-                    None
-                }
+        let found = self.discovered_token.get_or_init(|| {
+            DiscoveredToken::find().unwrap_or_else(|problem| {
+                self.warn_once(&problem);
+                None
             })
-            .clone()
+        });
+        found.as_ref()
     }
 
     /// The TLS configuration of sessions with an FTP server (RFC 4217). Its data connections use the

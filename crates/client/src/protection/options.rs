@@ -88,6 +88,8 @@ pub struct SecurityOptions {
     pub delegation: DelegationChoice,
     /// `--token`: file of a bearer token.
     pub token: Option<PathBuf>,
+    /// `--token-host`: hosts, besides those that its audience names, that the token of the environment is for.
+    pub token_hosts: Vec<String>,
     /// `--proxy`: the proxy through which servers are reached.
     pub proxy: ProxyChoice,
     /// Flags, without `--`, whose values are defaults from settings. They need not have an effect.

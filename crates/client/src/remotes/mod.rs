@@ -5,7 +5,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use proto::command::Secret;
 
-use crate::credentials::{self, Credential, MissingPassword};
+use crate::credentials::{self, Credential, MissingPassword, VariableHolder};
 use crate::location::{encoded_rest, percent_encode};
 use crate::{CopyFailure, Exit};
 
@@ -16,7 +16,7 @@ pub use password_source::PasswordSource;
 /// How to log in at a named server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RemoteLogin {
-    /// As for URLs: LONGHAUL_PASSWORD, ~/.netrc, anonymous.
+    /// As for URLs: LONGHAUL_PASSWORD, if it is for this server, ~/.netrc, anonymous.
     OfUrls,
     /// With the password of this source.
     Password(PasswordSource),
@@ -130,6 +130,7 @@ impl RemoteServer {
         &self,
         host: &str,
         user: Option<&str>,
+        variable: &VariableHolder,
     ) -> Result<(Credential, bool), CopyFailure> {
         let secret = |read: &dyn Fn() -> Result<Secret, CopyFailure>| {
             let found = self.found.get_or_init(read).clone();
@@ -139,7 +140,7 @@ impl RemoteServer {
             })
         };
         match &self.login {
-            RemoteLogin::OfUrls => Ok(credentials::find_login(host, user)),
+            RemoteLogin::OfUrls => Ok(credentials::find_login(host, user, variable)),
             RemoteLogin::Password(PasswordSource::Netrc(file)) => {
                 credentials::find_in_netrc(file, host, user).map_err(|problem| {
                     CopyFailure::new(Exit::Refused, format!("remote {}: {problem}", self.name))
@@ -176,6 +177,8 @@ pub struct Remotes {
     servers: Vec<RemoteServer>,
     /// By user and host.
     typed: Mutex<BTreeMap<(String, String), Secret>>,
+    /// Whose password LONGHAUL_PASSWORD is.
+    variable: VariableHolder,
 }
 
 impl Remotes {
@@ -183,8 +186,13 @@ impl Remotes {
     pub fn new(servers: Vec<RemoteServer>) -> Self {
         Self {
             servers,
-            typed: Mutex::default(),
+            ..Self::default()
         }
+    }
+
+    /// `user@host`: whose password LONGHAUL_PASSWORD is, once somebody has asked for it.
+    pub(crate) fn variable_holder(&self) -> Option<String> {
+        self.variable.name()
     }
 
     /// The server and the URL that an argument `NAME:path` means; `None` if NAME is no remote. `NAME://` is
@@ -234,8 +242,8 @@ impl Remotes {
         user: Option<&str>,
     ) -> Result<(Credential, bool), CopyFailure> {
         let (credential, is_missing) = match remote {
-            Some(remote) => remote.credential(host, user)?,
-            None => credentials::find_login(host, user),
+            Some(remote) => remote.credential(host, user, &self.variable)?,
+            None => credentials::find_login(host, user, &self.variable),
         };
         let typed = credential.user().filter(|_| is_missing).and_then(|user| {
             let key = (user.to_owned(), host.to_ascii_lowercase());

@@ -1,5 +1,8 @@
 //! Protection of a session's data connections: what the server is told, and this end of it. It is
-//! agreed before the first transfer and holds for all transfers of the session.
+//! agreed before the first transfer and before the first listing, and holds for all of the session.
+//!
+//! Files have a checksum, which is compared over the control connection; listings have none. What they say decides what is
+//! deleted and where a copy goes, so they are private wherever there is a credential for data connections.
 
 use std::sync::Arc;
 
@@ -28,6 +31,67 @@ pub(super) struct AgreedDataProtection {
     local_end: Option<DataSecurity>,
 }
 
+/// Content of a data connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum DataPurpose {
+    /// Bytes of files.
+    #[default]
+    Files,
+    /// Names and facts.
+    Listings,
+}
+
+impl DataPurpose {
+    /// The purpose of the data connection of a transfer command.
+    pub(crate) fn of(command: &Command) -> Self {
+        match command {
+            Command::Mlsd(_) | Command::Mlsr(_) | Command::List(_) | Command::Nlst(_) => {
+                Self::Listings
+            }
+            _ => Self::Files,
+        }
+    }
+}
+
+/// Use of listings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum ListingUse {
+    /// They are shown, or files are copied by them: a warning says if they are not protected.
+    #[default]
+    Reading,
+    /// Files are deleted by them: they are protected, or the user has asked for clear data by name.
+    Deleting,
+}
+
+/// The protections that a session has agreed on.
+#[derive(Debug, Default)]
+pub(super) struct AgreedProtections {
+    files: Option<AgreedDataProtection>,
+    listings: Option<AgreedDataProtection>,
+    /// The purpose of the last transfer.
+    purpose: DataPurpose,
+    /// The server refuses private data connections, which only listings would need.
+    refuses_privacy: bool,
+    /// That was found out just now.
+    is_new: bool,
+}
+
+impl AgreedProtections {
+    fn of_purpose(&mut self, purpose: DataPurpose) -> &mut Option<AgreedDataProtection> {
+        match purpose {
+            DataPurpose::Files => &mut self.files,
+            DataPurpose::Listings => &mut self.listings,
+        }
+    }
+
+    fn last(&self) -> Option<&AgreedDataProtection> {
+        match self.purpose {
+            DataPurpose::Files => self.files.as_ref(),
+            DataPurpose::Listings => self.listings.as_ref(),
+        }
+    }
+}
+
 /// How data connections of a session are protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DataProtectionPlan {
@@ -48,12 +112,15 @@ enum DataProtectionPlan {
 }
 
 impl ClientSession {
-    fn data_protection_plan(&self) -> DataProtectionPlan {
+    fn data_protection_plan(&self, purpose: DataPurpose) -> DataProtectionPlan {
         let choice = self.server.security.options().data_protection;
         let features = self.planner.features();
-        let level = match choice {
-            DataProtectionChoice::Safe => ProtectionLevel::Safe,
-            DataProtectionChoice::Private => ProtectionLevel::Private,
+        let level = match (choice, purpose) {
+            (DataProtectionChoice::Safe, _) => ProtectionLevel::Safe,
+            (DataProtectionChoice::Private, _) => ProtectionLevel::Private,
+            (_, DataPurpose::Listings) if !self.data_protection.refuses_privacy => {
+                ProtectionLevel::Private
+            }
             _ => ProtectionLevel::Clear,
         };
         match (&self.security, choice) {
@@ -91,7 +158,7 @@ impl ClientSession {
         {
             return None;
         }
-        match self.data_protection_plan() {
+        match self.data_protection_plan(DataPurpose::Files) {
             DataProtectionPlan::ClearSession
             | DataProtectionPlan::ClearInsideTls
             | DataProtectionPlan::ClearInsideGsi => Some(ThirdPartyProtocol::Ftp),
@@ -102,30 +169,102 @@ impl ClientSession {
         }
     }
 
-    /// Agrees on the protection of data connections, unless that is done; returns the settings that
+    /// Agrees on the protection of data connections for `purpose`, unless that is done; returns the settings that
     /// transfers must require.
     ///
     /// # Errors
-    /// `Refused`: the protection that the user asked for cannot be had.
+    /// `Refused`: the protection that the user asked for, or a removal needs, cannot be had.
     pub(crate) async fn agree_data_protection(
         &mut self,
+        purpose: DataPurpose,
     ) -> Result<Option<DataChannelProtection>, CopyFailure> {
-        if self.data_protection.is_none() {
-            let agreed = self.plan_data_protection().await?;
-            self.note_protection(self.data_protection_plan());
-            self.data_protection = Some(agreed);
+        if purpose == DataPurpose::Listings {
+            self.check_listings()?;
         }
+        if self.data_protection.of_purpose(purpose).is_none() {
+            let agreed = self.plan_data_protection(purpose).await?;
+            *self.data_protection.of_purpose(purpose) = Some(agreed);
+            self.note_protection();
+        }
+        self.data_protection.purpose = purpose;
         Ok(self.agreed_protection())
+    }
+
+    /// Sets what listings are used for.
+    pub(crate) fn set_listing_use(&mut self, listing_use: ListingUse) {
+        self.listing_use = listing_use;
+    }
+
+    /// Refuses a removal by listings that somebody on the path could have changed, and says so of other uses. In a session
+    /// that is clear altogether, the user knows that.
+    fn check_listings(&self) -> Result<(), CopyFailure> {
+        let asked = self.server.security.options().data_protection;
+        let plan = self.data_protection_plan(DataPurpose::Listings);
+        if asked == DataProtectionChoice::Clear || !plan.is_open_to_changes() {
+            return Ok(());
+        }
+        let name = self.name();
+        let (reason, advice) = if self.data_protection.refuses_privacy {
+            ("it refuses encrypted data connections, PROT P", "")
+        } else if self.features().dcau {
+            ("it announces no DCSC", "add --delegate limited, or ")
+        } else {
+            ("it announces no DCAU", "")
+        };
+        if self.listing_use == ListingUse::Deleting {
+            return Err(CopyFailure::new(
+                Exit::Refused,
+                format!(
+                    "{name} cannot protect its listings ({reason}), and somebody on the path could have changed what they say, so \
+                     nothing is deleted by them: {advice}use --data-protection clear to trust them"
+                ),
+            ));
+        }
+        self.server.security.warn_once(&format!(
+            "{name} cannot protect its listings ({reason}): somebody on the path could hide files, or show others; {advice}use \
+             --data-protection clear if you know that"
+        ));
+        Ok(())
+    }
+
+    /// Whether somebody on the path could end a listing early, though nobody can change it: the servers end data
+    /// connections of GSI by FIN alone.
+    pub(super) fn listings_end_unproved(&self) -> bool {
+        let plan = self.data_protection_plan(DataPurpose::Listings);
+        matches!(self.security, ClientSessionSecurity::Gsi(_)) && !plan.is_open_to_changes()
+    }
+
+    /// Whether listings do without privacy from now on, as the server has refused this command, which only they need.
+    pub(crate) fn goes_without_privacy(&mut self, refused: &Command) -> bool {
+        let asked = self.server.security.options().data_protection;
+        let is_ours = *refused == Command::Prot(ProtectionLevel::Private)
+            && self.data_protection.purpose == DataPurpose::Listings
+            && matches!(self.security, ClientSessionSecurity::Gsi(_))
+            && asked != DataProtectionChoice::Private;
+        if is_ours {
+            self.data_protection.refuses_privacy = true;
+            self.data_protection.is_new = true;
+            self.data_protection.listings = None;
+        }
+        is_ours
+    }
+
+    /// Whether the transfer that is being prepared must be planned again, without the privacy that was refused.
+    pub(crate) fn take_refused_privacy(&mut self) -> bool {
+        std::mem::take(&mut self.data_protection.is_new)
     }
 
     /// The protection that the last transfer had.
     pub(crate) fn agreed_protection(&self) -> Option<DataChannelProtection> {
-        let agreed = self.data_protection.as_ref();
+        let agreed = self.data_protection.last();
         agreed.and_then(|agreed| agreed.settings.clone())
     }
 
-    async fn plan_data_protection(&mut self) -> Result<AgreedDataProtection, CopyFailure> {
-        let plan = self.data_protection_plan();
+    async fn plan_data_protection(
+        &mut self,
+        purpose: DataPurpose,
+    ) -> Result<AgreedDataProtection, CopyFailure> {
+        let plan = self.data_protection_plan(purpose);
         let clear = |settings| AgreedDataProtection {
             settings,
             local_end: None,
@@ -192,7 +331,7 @@ impl ClientSession {
     /// # Errors
     /// `Protocol`: nothing is agreed, so no transfer may begin.
     pub(crate) fn local_data_security(&self) -> Result<Option<Arc<DataSecurity>>, CopyFailure> {
-        let Some(agreed) = &self.data_protection else {
+        let Some(agreed) = self.data_protection.last() else {
             let message = format!(
                 "no protection of data connections is agreed with {}; report this",
                 self.name()
@@ -210,7 +349,9 @@ impl ClientSession {
         }))
     }
 
-    fn note_protection(&self, plan: DataProtectionPlan) {
+    fn note_protection(&self) {
+        let plan = self.data_protection_plan(DataPurpose::Files);
+        let listings = self.data_protection_plan(DataPurpose::Listings);
         let level = |level| match level {
             ProtectionLevel::Clear => "authenticated",
             ProtectionLevel::Safe => "safe",
@@ -246,7 +387,11 @@ impl ClientSession {
             true => ", server not verified",
             false => "",
         };
-        let description = format!("{control}{unverified}, {data}");
+        let listings = match listings == plan {
+            true => "",
+            false => ", listings private",
+        };
+        let description = format!("{control}{unverified}, {data}{listings}");
         self.server.security.note_in_force(description);
     }
 
@@ -307,6 +452,19 @@ impl ClientSession {
 pub(crate) fn is_in_force(command: &Command, reply: &Reply) -> bool {
     let is_default = *command == Command::Prot(ProtectionLevel::Clear);
     reply.is_success() || reply.is_intermediate() || is_default && is_unsupported(reply)
+}
+
+impl DataProtectionPlan {
+    /// Whether somebody on the path could change what a data connection carries, though nobody can the commands.
+    fn is_open_to_changes(self) -> bool {
+        matches!(
+            self,
+            Self::ClearInsideTls
+                | Self::ClearInsideGsi
+                | Self::Delegated(ProtectionLevel::Clear)
+                | Self::Shared(ProtectionLevel::Clear)
+        )
+    }
 }
 
 /// Data connections of GSI: the end that opens one is the TLS client, and both ends show

@@ -20,7 +20,7 @@ use crate::{CopyFailure, Credential, Exit};
 
 /// Who logs in at which server.
 pub(super) struct ClientLogin<'a> {
-    scheme: Scheme,
+    server: &'a Server,
     user: &'a str,
     password: Secret,
     /// The exchange that secured the connection.
@@ -33,7 +33,7 @@ impl<'a> ClientLogin<'a> {
     /// The login with `credential`. Warns once if a secret is about to travel in clear over a
     /// network.
     pub(super) fn new(
-        server: &Server,
+        server: &'a Server,
         credential: &'a Credential,
         control: &ClientControlConnection,
         security: &ClientSessionSecurity,
@@ -50,7 +50,7 @@ impl<'a> ClientLogin<'a> {
                 .warn_once(&clear_password_warning(user, control.name()));
         }
         Self {
-            scheme: server.scheme,
+            server,
             user,
             password,
             exchange: match security {
@@ -72,7 +72,16 @@ impl<'a> ClientLogin<'a> {
 
     /// The failure for a refused login.
     fn refusal(&self, control: &ClientControlConnection, reply: &Reply) -> CopyFailure {
-        login_failure(control.name(), self.user, self.password.0.is_empty(), reply)
+        let is_empty = self.password.0.is_empty();
+        let mut failure = login_failure(control.name(), self.user, is_empty, reply);
+        let host = &self.server.host;
+        let is_anonymous = self.server.credential == Credential::Anonymous;
+        if is_anonymous && self.exchange.is_some() && self.server.security.withholds_token(host) {
+            failure.message.push_str(&format!(
+                " (the token of the environment was not sent: its audience is not {host}; --token-host {host} sends it)"
+            ));
+        }
+        failure
     }
 
     /// PBSZ and PROT, where they come directly after the login.
@@ -99,7 +108,7 @@ fn clear_password_warning(user: &str, server: &str) -> String {
 
 /// The credential for the login. A token goes only to a server that announces tokens (BEARER) and is
 /// verified by TLS; one that was found in the environment only takes the place of an anonymous
-/// login.
+/// login, at a server that it is for.
 ///
 /// # Errors
 /// `Refused`: the server takes no tokens.
@@ -112,7 +121,7 @@ pub(super) async fn choose_credential(
         matches!(security, ClientSessionSecurity::Tls(_)) && !server.security.options().insecure;
     let token = match &server.credential {
         Credential::Token(token) => Some(token.clone()),
-        Credential::Anonymous if is_verified => server.security.discovered_token(),
+        Credential::Anonymous if is_verified => server.security.discovered_token_for(&server.host),
         _ => None,
     };
     let Some(token) = token else {
@@ -144,7 +153,7 @@ pub(super) async fn log_in(
     let features = ServerFeatures::from_reply(&control.call(&Command::Feat).await?);
     if features.parallel {
         // globus servers log it. A refusal has no consequences.
-        control.call(&client_info(login.scheme)).await?;
+        control.call(&client_info(login.server.scheme)).await?;
     }
     let reply = control.call(&IMAGE).await?;
     let mut planner = finish_login(control, login, features, &reply)?;
@@ -163,7 +172,7 @@ pub(super) async fn agree_on_settings_ahead(
     prefetch: &[Command],
 ) -> Result<CommandPlanner, CopyFailure> {
     let protection = login.protection_commands();
-    let mut pipeline = vec![Command::Feat, client_info(login.scheme), IMAGE];
+    let mut pipeline = vec![Command::Feat, client_info(login.server.scheme), IMAGE];
     pipeline.extend_from_slice(&protection);
     control
         .send_pipelined_with_prefetch(&pipeline, prefetch)
@@ -209,7 +218,7 @@ pub(super) async fn log_in_pipelined(
         Command::User(name.to_owned()),
         Command::Pass(login.password.clone()),
         Command::Feat,
-        client_info(login.scheme),
+        client_info(login.server.scheme),
         IMAGE,
     ];
     pipeline.extend_from_slice(&protection);

@@ -3,12 +3,9 @@
 use proto::command::{Command, SiteCommand};
 use proto::reply::Reply;
 
-use super::{ClientSession, replies};
+use super::{ClientSession, MAX_PIPELINED, replies};
 use crate::CopyFailure;
 use crate::answers::{KeptMetadata, MetadataChange};
-
-/// Most commands that are sent before a reply is read: their replies stay in the socket buffers.
-const MAX_PIPELINED: usize = 128;
 
 /// A command for one of the changes.
 struct ChangeCommand {

@@ -43,7 +43,8 @@ mod stat;
 use control::ClientControlConnection;
 pub use control::dialogue::DIALOGUE;
 pub(crate) use control::dialogue::log_dialogue;
-use data_protection::AgreedDataProtection;
+use data_protection::AgreedProtections;
+pub(crate) use data_protection::{DataPurpose, ListingUse};
 use directories::CwdMeaning;
 pub(crate) use habits::{RestartEffect, ServerHabits};
 use secure::ClientSessionSecurity;
@@ -53,6 +54,9 @@ const QUIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Round trip from which on texts that a server takes or sends compressed are worth the work at both ends.
 pub(crate) const COMPRESSED_FROM: Duration = Duration::from_millis(2);
+
+/// Most commands that are sent before a reply is read: their replies stay in the socket buffers.
+const MAX_PIPELINED: usize = 128;
 
 /// Longest wait for a reply, or for data, while commands are ahead at a server that does not announce pipelining: one that
 /// discards commands is noticed by its silence.
@@ -100,7 +104,8 @@ pub struct ClientSession {
     /// Protection of the control connection.
     security: ClientSessionSecurity,
     /// Protection of the data connections, once it is agreed.
-    data_protection: Option<AgreedDataProtection>,
+    data_protection: AgreedProtections,
+    listing_use: ListingUse,
 }
 
 /// How a session is opened.
@@ -121,6 +126,7 @@ pub(crate) struct SessionOpener {
     reply_timeout: Duration,
     habits: ServerHabits,
     allow_foreign_data: bool,
+    listing_use: ListingUse,
 }
 
 impl SessionOpener {
@@ -134,6 +140,7 @@ impl SessionOpener {
         let mut session =
             ClientSession::open_with(&self.server, self.reply_timeout, opening).await?;
         session.allow_foreign_data = self.allow_foreign_data;
+        session.listing_use = self.listing_use;
         Ok(session)
     }
 }
@@ -205,6 +212,7 @@ impl ClientSession {
             true => planner,
             false => planner.with_commands_ahead(),
         };
+        control.end_login();
         let connection = (control, security);
         let mut session = Self::from_connection(connection, planner, server, handshake_rtt);
         session.habits = ServerHabits {
@@ -250,7 +258,8 @@ impl ClientSession {
             asks_for_listed_names: false,
             refused_in_full: HashSet::new(),
             security,
-            data_protection: None,
+            data_protection: AgreedProtections::default(),
+            listing_use: ListingUse::default(),
         }
     }
 
@@ -277,6 +286,7 @@ impl ClientSession {
         self.given_warnings = before.given_warnings;
         self.server_can_connect = before.server_can_connect;
         self.allow_foreign_data = before.allow_foreign_data;
+        self.listing_use = before.listing_use;
         Ok(())
     }
 
@@ -295,6 +305,7 @@ impl ClientSession {
             reply_timeout: self.control.reply_timeout(),
             habits: self.habits,
             allow_foreign_data: self.allow_foreign_data,
+            listing_use: self.listing_use,
         }
     }
 

@@ -87,6 +87,53 @@ impl ClientSession {
         }
     }
 
+    /// Facts of paths by MLST, so over the control connection, with links as such where the server shows them; many at a time
+    /// where that is supported. `None`: the server has no MLST.
+    ///
+    /// # Errors
+    /// As [`ClientSession::stat`], for the first path that has none.
+    pub(crate) async fn facts_by_mlst(
+        &mut self,
+        paths: &[&[u8]],
+    ) -> Result<Option<Vec<ListedEntry>>, CopyFailure> {
+        if !self.features().mlst {
+            return Ok(None);
+        }
+        let mut facts = Vec::with_capacity(paths.len());
+        // Each name may need a CWD before it.
+        if self.habits.names_only {
+            for path in paths {
+                match self.own_facts(path).await? {
+                    Some(entry) => facts.push(entry),
+                    None => return Ok(None),
+                }
+            }
+            return Ok(Some(facts));
+        }
+        let commands = paths.iter().map(|path| mlst_command(path));
+        let mut replies: Vec<Reply> = Vec::with_capacity(paths.len());
+        let mut note = |reply: &Reply| {
+            replies.push(reply.clone());
+            match reply.is_success() {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        };
+        let may_go_ahead = self.planner.takes_commands_ahead();
+        self.call_ahead(commands, may_go_ahead, &mut note).await?;
+        for (path, reply) in paths.iter().zip(&replies) {
+            if replies::is_unsupported(reply) {
+                return Ok(None);
+            }
+            let entry = parse_mlst_reply(path, reply).filter(|_| reply.is_success());
+            facts.push(entry.ok_or_else(|| {
+                let failure = self.stat_failure(path, reply);
+                failure.unwrap_or_else(|| self.facts_refused_failure(path, reply))
+            })?);
+        }
+        Ok(Some(facts))
+    }
+
     /// Facts of a name that a directory lists. Where the server has neither MLST nor SIZE nor MDTM, what cannot be entered
     /// is a file.
     ///

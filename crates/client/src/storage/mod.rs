@@ -9,7 +9,7 @@ use proto::http::url::HttpUrl;
 use crate::CopyFailure;
 use crate::local_trees::LocalTrees;
 use crate::location::{Scheme, Server, StorageId};
-use crate::session::{ClientSession, SessionOpening};
+use crate::session::{ClientSession, ListingUse, SessionOpening};
 
 pub(crate) mod capabilities;
 pub(crate) mod collected;
@@ -41,6 +41,8 @@ pub(crate) struct StorageAccess {
     pub(crate) timeout: Duration,
     /// Data connections may be with hosts other than the server.
     pub(crate) foreign_data: bool,
+    /// Use of listings.
+    pub(crate) listing_use: ListingUse,
     /// How names that are created on this machine get to disk.
     pub(crate) sync_policy: SyncPolicy,
     /// The directories of this machine below which no link is followed.
@@ -78,6 +80,7 @@ impl StorageAccess {
             Scheme::Ftp | Scheme::Ftps | Scheme::Gsiftp => {
                 let mut session = ClientSession::open_with(server, self.timeout, opening).await?;
                 session.set_allow_foreign_data(self.foreign_data);
+                session.set_listing_use(self.listing_use);
                 Ok(Box::new(session))
             }
             Scheme::Http | Scheme::Https => {

@@ -12,6 +12,7 @@ async fn open(id: &StorageId) -> Box<dyn Storage> {
     let access = StorageAccess {
         timeout: Duration::from_secs(60),
         foreign_data: false,
+        listing_use: ListingUse::Reading,
         sync_policy: SyncPolicy::File,
         trees: Arc::default(),
     };

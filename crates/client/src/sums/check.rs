@@ -12,7 +12,7 @@ use super::read_back::read_checksum;
 use super::results::{CheckTotals, CheckedFile, CheckedSum};
 use crate::location::Location;
 use crate::partial::local_failure;
-use crate::session::SessionOpening;
+use crate::session::{ListingUse, SessionOpening};
 use crate::storage::StorageAccess;
 use crate::storage::contract::Storage;
 use crate::tree::join_path;
@@ -46,6 +46,7 @@ pub(crate) async fn check(
     let access = StorageAccess {
         timeout: options.timeout,
         foreign_data: false,
+        listing_use: ListingUse::Reading,
         sync_policy: SyncPolicy::default(),
         trees: Arc::default(),
     };

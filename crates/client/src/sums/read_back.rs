@@ -86,7 +86,7 @@ mod tests {
 
     use super::*;
     use crate::location::StorageId;
-    use crate::session::SessionOpening;
+    use crate::session::{ListingUse, SessionOpening};
     use crate::storage::StorageAccess;
 
     #[tokio::test]
@@ -95,6 +95,7 @@ mod tests {
         let access = StorageAccess {
             timeout,
             foreign_data: false,
+            listing_use: ListingUse::Reading,
             sync_policy: SyncPolicy::default(),
             trees: Arc::default(),
         };

@@ -138,6 +138,14 @@ impl ClientSession {
         }
         HostRemark::from_reply(self.name(), reply)
     }
+
+    /// The length of a listing in the final reply of a server that is known to send it.
+    pub(crate) fn listing_bytes(&self, reply: &Reply) -> Option<u64> {
+        let is_known = self.features().listing_lengths;
+        CompletionRemarks::from_reply(reply)
+            .listing_bytes
+            .filter(|_| is_known)
+    }
 }
 
 impl HostRemark {
@@ -158,6 +166,7 @@ impl HostRemark {
         let CompletionRemarks {
             limiter: verdict,
             remark,
+            ..
         } = CompletionRemarks::from_reply(reply);
         let (verdict, text) = match verdict.map(|report| known_limiter(&report).ok_or(report)) {
             None => (None, remark),

@@ -10,10 +10,10 @@ use proto::stripes::StripeAddresses;
 
 use super::TransferSpec;
 use crate::CopyFailure;
-use crate::session::ClientSession;
 use crate::session::data_protection::is_in_force;
 use crate::session::passive::port_command;
 use crate::session::replies::{self, RefusalCause, refusal_cause};
+use crate::session::{ClientSession, DataPurpose};
 
 /// This end's part in agreeing on data addresses.
 #[derive(Debug, Clone, Default)]
@@ -90,8 +90,9 @@ impl ClientSession {
     ) -> Result<PreparationResult, CopyFailure> {
         let mut alternative = None;
         // Added here, so that no transfer can begin without the protection of its session.
+        let purpose = DataPurpose::of(&requirements.command);
         let requirements = &TransferRequirements {
-            protection: self.agree_data_protection().await?,
+            protection: self.agree_data_protection(purpose).await?,
             ..requirements.clone()
         };
         for pipeline in self.planner.pipelined_plan(requirements) {
@@ -105,6 +106,11 @@ impl ClientSession {
             let result = self
                 .send_pipeline(&pipeline, local_addresses.as_ref(), operation, warnings)
                 .await?;
+            if self.take_refused_privacy() {
+                let again = self.prepare_transfer(requirements, local_end, operation, warnings);
+                // Boxed: an async function cannot contain itself. Once, since it is not asked for again.
+                return Box::pin(again).await;
+            }
             if let Some(replan) = result.replan {
                 return Ok(replan);
             }
@@ -282,6 +288,9 @@ impl ClientSession {
             RefusalCause::Full | RefusalCause::Lost
         ) {
             return Err(replies::refusal_failure(self.name(), operation, reply));
+        }
+        if self.goes_without_privacy(command) {
+            return Ok(None);
         }
         if refusal == RefusalEffect::Fatal
             && let Some(failure) = self.protection_refused_failure(command, reply)

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::SymlinkPolicy;
 use crate::location::StorageId;
-use crate::session::SessionOpening;
+use crate::session::{ListingUse, SessionOpening};
 use crate::storage::StorageAccess;
 use crate::storage::contract::Storage;
 
@@ -91,6 +91,7 @@ async fn walk(top: &Path, links: SymlinkPolicy) -> Arc<CollectedTree> {
     let access = StorageAccess {
         timeout: std::time::Duration::from_secs(5),
         foreign_data: false,
+        listing_use: ListingUse::Reading,
         sync_policy: data::store::durability::SyncPolicy::default(),
         trees: Arc::default(),
     };

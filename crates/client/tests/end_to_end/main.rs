@@ -9,6 +9,7 @@
     reason = "a test stops at the first surprise"
 )]
 
+mod advice;
 mod batches;
 mod bundle_repair;
 mod bundles;
@@ -26,6 +27,7 @@ mod incomplete_listings;
 mod integrity;
 mod interrupts;
 mod limiters;
+mod listing_attacks;
 mod listing_server;
 mod memory;
 mod names;

@@ -21,18 +21,18 @@ use tune::streams::chunked::ChunkTuningMode;
 use crate::support::{EndToEndServer, copy, options};
 
 /// Certificates of a server and a user.
-struct TestGrid {
+pub(crate) struct TestGrid {
     folder: tempfile::TempDir,
 }
 
 impl TestGrid {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let authority = TestAuthority::new("/O=Grid/CN=CA");
         std::fs::create_dir(path("certificates")).unwrap();
         write_grid_directory(&path("certificates"), &[&authority]);
-        let host = authority.host(&["127.0.0.1"]);
+        let host = authority.host(&["127.0.0.1", "127.0.0.2"]);
         write_certificates(&path("host.pem"), &host);
         write_key(&path("host.key"), &host);
         let user = authority.user("Alice");
@@ -54,7 +54,10 @@ impl TestGrid {
         self.server_with(|_| ()).await
     }
 
-    async fn server_with(&self, change: impl FnOnce(&mut ServerConfig)) -> EndToEndServer {
+    pub(crate) async fn server_with(
+        &self,
+        change: impl FnOnce(&mut ServerConfig),
+    ) -> EndToEndServer {
         EndToEndServer::with(|config| {
             config.security.certificate = Some(self.path("host.pem"));
             config.security.key = Some(self.path("host.key"));
@@ -68,7 +71,7 @@ impl TestGrid {
     }
 
     /// Options of a user with a certificate.
-    fn options(&self, change: impl FnOnce(&mut SecurityOptions)) -> CopyOptions {
+    pub(crate) fn options(&self, change: impl FnOnce(&mut SecurityOptions)) -> CopyOptions {
         let mut security = SecurityOptions {
             ca: Some(self.path("certificates")),
             certificate: Some(self.path("user.pem")),

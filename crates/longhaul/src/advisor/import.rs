@@ -22,18 +22,12 @@ pub(super) fn run(args: &AdvisorImportArgs) -> Result<(), AskingFailure> {
         client: args.client,
         at: None,
     };
-    // Every file is read before anything is reported, so that a mistake in one leaves nothing half done.
+    // Every file is read before anything is reported, so that one that is missing leaves nothing half done.
     let mut files = Vec::new();
     for path in &args.files {
         let imported =
             read(path, &options).map_err(|error| AskingFailure::Import(error.to_string()))?;
-        print_to_stderr(&format!(
-            "{}: {} measurements, {} results that say nothing of a path, {} other lines",
-            path.display(),
-            imported.measurements.len(),
-            imported.without_value,
-            imported.other_lines
-        ));
+        print_summary(path, &imported);
         files.push(imported);
     }
     let measurements = files.iter().flat_map(|file| &file.measurements);
@@ -41,13 +35,48 @@ pub(super) fn run(args: &AdvisorImportArgs) -> Result<(), AskingFailure> {
         for measurement in measurements {
             print_line(&report_of(measurement).to_string())?;
         }
-        return Ok(());
+    } else {
+        let client = client_of(&args.server)?;
+        for measurement in measurements {
+            report(&client, measurement)?;
+        }
     }
-    let client = client_of(&args.server)?;
-    for measurement in measurements {
-        report(&client, measurement)?;
+    let missing: u64 = files.iter().map(|file| file.not_understood).sum();
+    if missing > 0 {
+        let text = format!("{missing} results are not understood and were left out");
+        return Err(AskingFailure::Import(text));
     }
     Ok(())
+}
+
+/// Says what a file has, and names what gives no measurements.
+fn print_summary(path: &Path, imported: &ImportedFile) {
+    let path = path.display();
+    print_to_stderr(&format!(
+        "{path}: {} measurements, {} results that say nothing of a path, {} other lines",
+        imported.measurements.len(),
+        imported.without_value,
+        imported.other_lines
+    ));
+    if imported.repeated > 0 {
+        print_to_stderr(&format!(
+            "{path}: {} results are there twice and count once",
+            imported.repeated
+        ));
+    }
+    for skipped in &imported.skipped {
+        print_to_stderr(&format!("{path}:{skipped}; skipped"));
+    }
+    let named = u64::try_from(imported.skipped.len()).unwrap_or(u64::MAX);
+    let all = imported
+        .failed_tests
+        .saturating_add(imported.not_understood);
+    if all > named {
+        print_to_stderr(&format!(
+            "{path}: {} further results are skipped",
+            all - named
+        ));
+    }
 }
 
 fn read(

@@ -56,9 +56,12 @@ pub(crate) struct SecurityArgs {
     delegate: DelegationChoice,
     /// Log in with the bearer token in FILE, to ftps: and https: URLs without a user. Without this flag,
     /// BEARER_TOKEN, BEARER_TOKEN_FILE, $XDG_RUNTIME_DIR/bt_uUID and /tmp/bt_uUID are tried for ftps:
-    /// servers that announce tokens
+    /// servers that announce tokens and that the audience of the token names
     #[arg(long, value_name = "FILE")]
     token: Option<PathBuf>,
+    /// Hosts that the token of the environment is for, too, whatever its audience is
+    #[arg(long, value_name = "HOST,...", value_delimiter = ',')]
+    token_host: Vec<String>,
     #[command(flatten)]
     proxy: NetworkProxyArgs,
     #[command(flatten)]
@@ -88,6 +91,7 @@ impl SecurityArgs {
             data_protection: self.data_protection,
             delegation: self.delegate,
             token: self.token.clone(),
+            token_hosts: self.token_host.clone(),
             proxy: self.proxy.choice(),
             defaults: self.settings.loaded.defaults.clone(),
         };

@@ -58,7 +58,7 @@ impl SettingKey {
 
     /// Whether the value concerns the protection of connections or the login.
     pub(super) fn is_protection(&self) -> bool {
-        PROTECTION.contains(&self.name.as_str()) || self.name == "token"
+        PROTECTION.contains(&self.name.as_str()) || matches!(&*self.name, "token" | "token-host")
     }
 
     /// Parses the value as a command with only this flag does.

@@ -219,6 +219,18 @@ impl Command {
         }
     }
 
+    /// The argument of USER's companions (PASS, ACCT) and of DCSC, a secret, as it is sent. Empty ones are none.
+    pub fn credential(&self) -> Option<Secret> {
+        let before = match self {
+            Self::Pass(_) | Self::Acct(_) => self.verb().len() + 1,
+            Self::Dcsc(DataCredential::Pem(_)) => self.verb().len() + " P ".len(),
+            _ => return None,
+        };
+        let line = Secret(self.encode());
+        let argument = line.0.get(before..).filter(|argument| !argument.is_empty());
+        argument.map(|argument| Secret(argument.to_vec()))
+    }
+
     /// The verb in upper case.
     pub fn verb(&self) -> &'static str {
         match self {

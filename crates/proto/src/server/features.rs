@@ -21,7 +21,7 @@ const CHECKSUMS: [(ChecksumAlgorithm, u32); 8] = [
 ];
 
 /// Lines of FEAT after those of CKSM.
-const FEATURES: [&str; 24] = [
+const FEATURES: [&str; 25] = [
     "STORATTR",
     "MFMT",
     "WHOAMI",
@@ -35,6 +35,7 @@ const FEATURES: [&str; 24] = [
     "TVFS",
     "PARALLEL",
     "SIZE",
+    "SIZE.LIST",
     "ERET",
     "ESTO",
     "SPAS",

@@ -3,7 +3,7 @@
 use super::markers::MarkerSchedule;
 use super::passive_reply::PassiveReplyForm;
 use super::replies::{self, CommandTarget};
-use super::{SessionAction, TransferRequest};
+use super::{SessionAction, TransferKind, TransferRequest};
 use crate::command::TransferMode;
 use crate::path::VPath;
 use crate::remark::CompletionRemarks;
@@ -18,6 +18,7 @@ const MAX_ABORTS: u32 = 16;
 pub(super) struct RunningTransfer {
     pub(super) target: CommandTarget,
     pub(super) mode: TransferMode,
+    is_listing: bool,
     phase: TransferPhase,
     /// Reply form of the address, in delayed passive mode.
     pub(super) delayed: Option<PassiveReplyForm>,
@@ -47,6 +48,7 @@ impl RunningTransfer {
         Self {
             target,
             mode: request.mode,
+            is_listing: matches!(request.kind, TransferKind::List(_)),
             phase: TransferPhase::Opening,
             delayed,
             markers: MarkerSchedule::new(request),
@@ -106,16 +108,18 @@ impl RunningTransfer {
         reply
     }
 
-    /// The 226. After STOU it holds the file name, which runs to the end of the line and leaves no room
-    /// for remarks.
-    pub(super) fn completion_reply(&self, remarks: &CompletionRemarks) -> Reply {
-        match &self.phase {
-            TransferPhase::Started(Some(name)) => {
-                let text = [b"Transfer Complete. FILE: ".as_slice(), name.as_bytes()].concat();
-                Reply::new(226, text)
-            }
-            _ => Reply::new(226, remarks.completion_text()),
+    /// The 226 after so many bytes; `remarks` only for clients that read them. After STOU it holds the file name, which
+    /// runs to the end of the line and leaves no room for them.
+    pub(super) fn completion_reply(&self, bytes: u64, remarks: Option<CompletionRemarks>) -> Reply {
+        if let TransferPhase::Started(Some(name)) = &self.phase {
+            let text = [b"Transfer Complete. FILE: ".as_slice(), name.as_bytes()].concat();
+            return Reply::new(226, text);
         }
+        let remarks = remarks.map(|remarks| CompletionRemarks {
+            listing_bytes: self.is_listing.then_some(bytes),
+            ..remarks
+        });
+        Reply::new(226, remarks.unwrap_or_default().completion_text())
     }
 }
 

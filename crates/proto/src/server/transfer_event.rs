@@ -5,7 +5,6 @@ use super::running_transfer::RunningTransfer;
 use super::session_state::{DataChannel, LoggedInSession, PendingTask};
 use super::{CompletedTransfer, DriverEvent, SessionAction, TransferError};
 use crate::command::TransferMode;
-use crate::remark::CompletionRemarks;
 use crate::reply::Reply;
 
 impl LoggedInSession {
@@ -63,16 +62,11 @@ impl LoggedInSession {
             self.cache_connections();
         }
         match result {
-            Ok(completed) => {
-                actions.extend(reply_actions(
-                    running.markers.on_complete(completed.progress),
-                ));
+            Ok(CompletedTransfer { progress, remarks }) => {
                 // Other clients may compare the text of the 226, and their users cannot place the remark.
-                let remarks = match self.parameters.reads_remarks {
-                    true => completed.remarks,
-                    false => CompletionRemarks::default(),
-                };
-                let completion = running.completion_reply(&remarks);
+                let remarks = self.parameters.reads_remarks.then_some(remarks);
+                let completion = running.completion_reply(progress.bytes, remarks);
+                actions.extend(reply_actions(running.markers.on_complete(progress)));
                 actions.push(SessionAction::Reply(completion));
             }
             Err(error) => {

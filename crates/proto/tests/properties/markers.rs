@@ -79,7 +79,7 @@ proptest! {
         };
         let read = CompletionRemarks::from_reply(&Reply::new(226, text_226));
         match report {
-            Some(_) => prop_assert_eq!(read, CompletionRemarks { limiter: report, remark: line }),
+            Some(_) => prop_assert_eq!(read, CompletionRemarks { limiter: report, remark: line, ..CompletionRemarks::default() }),
             None if remark.starts_with("FILE:") => prop_assert_eq!(read, CompletionRemarks::default()),
             None if read.limiter.is_some() => prop_assert!(remark.starts_with("Limited by ")),
             None => prop_assert_eq!(read.remark, line),

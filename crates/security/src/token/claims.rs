@@ -65,6 +65,25 @@ pub struct TokenFacts {
     pub expires: Option<SystemTime>,
 }
 
+impl TokenFacts {
+    /// Whether an audience is this host: by its name, or by a URL with it. An audience that means every server names none.
+    pub fn names_host(&self, host: &str) -> bool {
+        let mut audiences = self.audiences.iter();
+        audiences.any(|audience| {
+            let named = audience
+                .split_once("://")
+                .map_or(&**audience, |(_, rest)| rest);
+            let named = named.split('/').next().unwrap_or_default();
+            // An IPv6 address is in brackets (RFC 3986 section 3.2.2).
+            let named = match named.strip_prefix('[') {
+                Some(rest) => rest.split(']').next().unwrap_or_default(),
+                None => named.split(':').next().unwrap_or_default(),
+            };
+            ![WLCG_ANY, SCITOKENS_ANY].contains(&&**audience) && named.eq_ignore_ascii_case(host)
+        })
+    }
+}
+
 /// The claims as they are in the token.
 #[derive(Deserialize)]
 pub(super) struct Claims {

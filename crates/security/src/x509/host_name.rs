@@ -55,10 +55,17 @@ impl HostNames {
         if self.has_alternatives {
             return self.dns.iter().any(|pattern| is_dns_match(pattern, host));
         }
-        let Some(name) = self.common_name.as_deref().filter(|_| common_name) else {
-            return false;
-        };
-        is_same_name(name.strip_prefix("host/").unwrap_or(name), host)
+        let named = self.common_host().filter(|_| common_name);
+        named.is_some_and(|name| is_same_name(name, host))
+    }
+
+    /// The host that the CN names, where no alternative name is in its place: `NAME` or `host/NAME`.
+    pub(super) fn common_host(&self) -> Option<&str> {
+        let name = self
+            .common_name
+            .as_deref()
+            .filter(|_| !self.has_alternatives)?;
+        Some(name.strip_prefix("host/").unwrap_or(name))
     }
 
     /// The names, for messages.

@@ -7,6 +7,7 @@ mod description;
 mod facts;
 mod host_name;
 pub(crate) mod name;
+mod name_constraints;
 mod proxy;
 mod time;
 mod trust;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use security::x509::DistinguishedName;
+use security::x509::{DistinguishedName, PeerIdentity};
 
 use super::{ANONYMOUS_NAMES, Authenticator, Login, LoginPolicy, LoginRefusal, MappingError};
 use crate::config::UnlistedRights;
@@ -12,13 +12,25 @@ use crate::limits::SessionLimits;
 /// Name with which clients of the globus library leave the choice of the account to the server.
 const DEFAULT_ACCOUNT: &str = ":globus-mapping:";
 
-/// The identity that a client has proved by its certificate: the subject without proxies.
+/// The identity that a client has proved by its certificate: the subject without proxies ([`PeerIdentity::account_name`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CertifiedClient {
     /// With TLS. A client that the gridmap does not list may log in with a password.
     Tls(DistinguishedName),
     /// With GSI. The gridmap alone decides.
     Grid(DistinguishedName),
+    /// With GSI and an independent proxy of this name, which is no account's.
+    IndependentProxy(DistinguishedName),
+}
+
+impl CertifiedClient {
+    /// The client of a GSI session.
+    pub(crate) fn of_grid(peer: &PeerIdentity) -> Self {
+        match peer.account_name() {
+            Some(name) => Self::Grid(name.clone()),
+            None => Self::IndependentProxy(peer.identity.clone()),
+        }
+    }
 }
 
 impl Authenticator {

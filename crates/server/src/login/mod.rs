@@ -228,6 +228,11 @@ impl Authenticator {
                     .mapped_login(policy, (&subject, certified_until), &user, limits)
                     .await;
             }
+            Some(CertifiedClient::IndependentProxy(name)) => {
+                return Err(LoginRefusal::NotMapped(MappingError::IndependentProxy(
+                    name,
+                )));
+            }
             Some(CertifiedClient::Tls(subject)) => {
                 let mapped = self
                     .mapped_login(policy, (&subject, certified_until), &user, limits)

@@ -72,6 +72,8 @@ pub(crate) enum MappingError {
     NotListed(DistinguishedName),
     /// The gridmap lists other accounts.
     OtherAccount(DistinguishedName),
+    /// The owner of the certificate has chosen the name.
+    IndependentProxy(DistinguishedName),
 }
 
 impl LoginRefusal {
@@ -93,6 +95,9 @@ impl LoginRefusal {
             }
             Self::NotMapped(MappingError::OtherAccount(subject)) => {
                 format!("the gridmap lists other accounts for {subject}")
+            }
+            Self::NotMapped(MappingError::IndependentProxy(name)) => {
+                format!("an independent proxy has no account, whatever it is called: {name}")
             }
             Self::Token(error) | Self::TokenKeys(error) => format!("token: {error}"),
             other => other.to_string(),

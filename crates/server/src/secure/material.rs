@@ -3,14 +3,17 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use openssl::asn1::Asn1Time;
 use proto::security::{ExchangeKind, SecurityMechanism};
 use security::gridmap::{Gridmap, GridmapError};
 use security::gsi::{GsiAcceptor, GsiError};
 use security::tls::{ClientCertificates, TlsConfig, TlsError, TlsOptions, TlsRole};
-use security::x509::{CertifiedKey, CredentialError, DistinguishedName, TrustError, TrustStore};
+use security::x509::{
+    CertificateUsage, CertifiedKey, CredentialError, DistinguishedName, PeerIdentity, TrustError,
+    TrustStore,
+};
 use smallfile::regular_file;
 
 use crate::config::{SecurityConfig, SecurityConfigError, ServerConfig, TlsPolicy};
@@ -125,6 +128,21 @@ impl SecurityMaterial {
         self.grid.as_ref().map(|grid| &grid.trust)
     }
 
+    /// Whether the certificate of a client that has logged in is still accepted. Where the settings name no authorities for
+    /// its kind any more, nobody could say that it is not. Blocks on the file system.
+    ///
+    /// # Errors
+    /// See [`TrustError`].
+    pub(crate) fn check_again(&self, client: &PeerIdentity) -> Result<(), TrustError> {
+        let trust = match client.usage {
+            CertificateUsage::Grid => self.grid_trust(),
+            CertificateUsage::TlsClient | CertificateUsage::TlsServer => self.client_trust.as_ref(),
+        };
+        trust.map_or(Ok(()), |trust| {
+            trust.verify_again(client, SystemTime::now())
+        })
+    }
+
     /// SHA-256 of a certificate that the server made itself.
     pub(crate) fn self_signed_fingerprint(&self) -> Option<String> {
         let made = self.settings.tls_policy() == TlsPolicy::SelfSigned;
@@ -166,7 +184,10 @@ impl SecurityMaterial {
     pub(crate) fn gsi_acceptor(&self) -> Result<GsiAcceptor, GsiError> {
         let gridmap = self.gridmap().unwrap_or_default();
         let acceptor = GsiAcceptor::new(&self.grid_config()?, true)?;
-        Ok(acceptor.with_delegators(move |peer| !gridmap.accounts(&peer.identity).is_empty()))
+        Ok(acceptor.with_delegators(move |peer| {
+            let name = peer.account_name();
+            name.is_some_and(|name| !gridmap.accounts(name).is_empty())
+        }))
     }
 
     /// Makes a configuration of each kind once, so that a certificate that TLS refuses is noticed at the

@@ -58,7 +58,16 @@ impl SessionSecurity {
                 let peer = tls.peer.as_ref()?;
                 Some(CertifiedClient::Tls(peer.identity.clone()))
             }
-            Self::Grid(grid) => Some(CertifiedClient::Grid(grid.peer.identity.clone())),
+            Self::Grid(grid) => Some(CertifiedClient::of_grid(&grid.peer)),
+        }
+    }
+
+    /// The client that has shown a certificate.
+    pub(crate) fn peer(&self) -> Option<&PeerIdentity> {
+        match self {
+            Self::Clear | Self::Exchanging(_) => None,
+            Self::Tls(tls) => tls.peer.as_ref(),
+            Self::Grid(grid) => Some(&grid.peer),
         }
     }
 
@@ -73,11 +82,7 @@ impl SessionSecurity {
 
     /// The client's identity, for logs.
     pub(crate) fn identity(&self) -> Option<&DistinguishedName> {
-        match self {
-            Self::Clear | Self::Exchanging(_) => None,
-            Self::Tls(tls) => tls.peer.as_ref().map(|peer| &peer.identity),
-            Self::Grid(grid) => Some(&grid.peer.identity),
-        }
+        self.peer().map(|peer| &peer.identity)
     }
 
     /// Notes that commands are in the clear from now on (CCC).

@@ -31,12 +31,14 @@ use crate::transfer::StopCause;
 use crate::work::{SessionWork, WorkEvent};
 
 mod actions;
+mod certificate;
 mod order;
 mod outcomes;
 mod record;
 mod refusals;
 mod secure;
 
+use certificate::CertificateWatch;
 use record::{ClientNotes, DeferredRecord};
 use refusals::RefusalLog;
 
@@ -146,6 +148,8 @@ enum SessionEvent {
     Work(Box<WorkEvent>),
     Phase(ServerPhase),
     Timeout,
+    /// The server's certificates and authorities were read again.
+    Reload,
     /// Newer security exchanges have displaced this session's.
     Displaced,
 }
@@ -157,6 +161,8 @@ struct SessionDriver {
     addresses: ControlAddresses,
     login: LoginStatus,
     security: SessionSecurity,
+    /// Whether the client's certificate is still accepted.
+    certificate: CertificateWatch,
     /// Counts the security exchange until it is complete.
     handshake_slot: Option<HandshakeSlot>,
     channel: Option<SessionDataChannel>,
@@ -201,6 +207,7 @@ impl SessionDriver {
             machine: ServerSession::new(session_config(&shared, &ends)),
             login: LoginStatus::not_logged_in(now + config.login_timeout),
             security: SessionSecurity::default(),
+            certificate: CertificateWatch::new(&shared, now),
             handshake_slot: None,
             channel: None,
             drs: None,
@@ -267,6 +274,7 @@ impl SessionDriver {
 
     /// One iteration: handles the waiting lines, sends the replies, and waits for one event.
     async fn step(&mut self) -> Result<(), SessionEnd> {
+        self.check_certificate().await?;
         self.take_lines().await?;
         if self.has_more_replies_soon()
             && let Ok(event) = timeout(REPLY_WAIT, self.next_event()).await
@@ -318,6 +326,8 @@ impl SessionDriver {
                 self.on_phase(phase);
                 Ok(())
             }
+            // The next step looks at the certificate.
+            SessionEvent::Reload => Ok(()),
             SessionEvent::Displaced => {
                 Err(self.close_with_reply("too many security exchanges are in progress"))
             }
@@ -377,6 +387,7 @@ impl SessionDriver {
             // shutdown.
             biased;
             Ok(()) = self.phases.changed() => SessionEvent::Phase(*self.phases.borrow_and_update()),
+            () = self.certificate.reloaded(), if self.work.is_none() => SessionEvent::Reload,
             step = self.work.next_event(), if !self.work.is_none() => SessionEvent::Work(Box::new(step)),
             read = self.control.read(), if self.control.has_input_room() => SessionEvent::Input(read),
             () = sleep_until(deadline), if self.work.is_none() => SessionEvent::Timeout,

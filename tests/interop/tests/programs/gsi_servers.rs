@@ -306,6 +306,9 @@ fn gsi_file_verbs_work() {
     assert!(sum.stdout_text().starts_with("00000001"), "{sum}");
     verb(&["mkdir", "-p", &server.url("up/a/b")]).unwrap();
     verb(&["mv", &server.url("up/a/b"), &server.url("up/a/c")]).unwrap();
+    // The listing of an empty directory names the directory, or it would count as cut.
+    let empty = verb(&["ls", &server.url("up/a/c")]).unwrap();
+    assert_eq!(empty.stdout_text(), "");
     verb(&["rm", "-r", &server.url("up/a")]).unwrap();
     matrix::ensure_only(&store.path("up"), &[]).unwrap();
 }

@@ -15,6 +15,7 @@ use super::totals::BatchTotals;
 use super::{BatchContext, ending, execute, lock, preserve, request, secured_locations, sums};
 use crate::answers::SourceFacts;
 use crate::location::Location;
+use crate::session::ListingUse;
 use crate::storage::contract::Storage;
 use crate::tree::TreeVisitor;
 use crate::{
@@ -64,7 +65,11 @@ async fn sync_trees(
         return Err(usage("sync takes one source".to_owned()));
     };
     request::check_sync((from, &to), &options.copy)?;
-    let ctx = BatchContext::new(options.copy.clone(), Arc::clone(observer))?;
+    let listing_use = match options.delete {
+        true => ListingUse::Deleting,
+        false => ListingUse::Reading,
+    };
+    let ctx = BatchContext::for_use(listing_use, options.copy.clone(), Arc::clone(observer))?;
     request::check_rate_limit(&ctx, &[from], &to)?;
     ctx.begin_totals(totals);
     let ctx = Arc::new(ctx.writing_sums(&to)?);

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use proto::command::Secret;
-use security::token::{TokenDiscoveryError, discover_token};
+use security::token::{TokenDiscoveryError, TokenFacts, describe_token, discover_token};
 
 use crate::{CopyFailure, Exit};
 
@@ -32,15 +32,40 @@ pub(crate) fn read_token_file(path: &Path) -> Result<Secret, CopyFailure> {
     Ok(Secret::from(token.as_str()))
 }
 
-/// The token of the environment, if there is one.
-///
-/// # Errors
-/// One line: the place that has an unusable token, and the problem.
-pub(super) fn discover() -> Result<Option<Secret>, String> {
-    let unused =
-        |error: TokenDiscoveryError| format!("the token of the environment is not used: {error}");
-    let found = discover_token().map_err(unused)?;
-    Ok(found.map(|token| Secret::from(token.as_str())))
+/// The token of the environment. Nobody has said for which server it is, so it goes only to those that its audience names, and
+/// to those that the user names.
+#[derive(Debug)]
+pub(super) struct DiscoveredToken {
+    token: Secret,
+    /// `None`: it does not show whom it is for.
+    facts: Option<TokenFacts>,
+}
+
+impl DiscoveredToken {
+    /// Looks for it (WLCG Bearer Token Discovery).
+    ///
+    /// # Errors
+    /// One line: the place that has an unusable token, and the problem.
+    pub(super) fn find() -> Result<Option<Self>, String> {
+        let unused = |error: TokenDiscoveryError| {
+            format!("the token of the environment is not used: {error}")
+        };
+        let found = discover_token().map_err(unused)?;
+        Ok(found.map(|token| Self {
+            facts: describe_token(token.as_bytes()).ok(),
+            token: Secret::from(token.as_str()),
+        }))
+    }
+
+    /// The token, if it is for this host; `named` are the hosts that the user names.
+    pub(super) fn for_host(&self, host: &str, named: &[String]) -> Option<Secret> {
+        let is_named = named.iter().any(|named| named.eq_ignore_ascii_case(host));
+        let is_its_audience = self
+            .facts
+            .as_ref()
+            .is_some_and(|facts| facts.names_host(host));
+        (is_named || is_its_audience).then(|| self.token.clone())
+    }
 }
 
 #[cfg(test)]

@@ -46,3 +46,48 @@ fn a_token_file_that_is_no_regular_file_is_refused_and_never_waited_for() {
         assert!(failure.message.contains("not a regular file"), "{failure}");
     }
 }
+
+/// A token with this audience, as JSON.
+fn discovered(audience: &str) -> DiscoveredToken {
+    use base64::Engine as _;
+    let part = |text: &str| base64::prelude::BASE64_URL_SAFE_NO_PAD.encode(text);
+    let claims = format!("{{\"iss\": \"https://i.example\", \"aud\": {audience}}}");
+    let token = [part("{\"alg\": \"RS256\"}"), part(&claims), part("x")].join(".");
+    DiscoveredToken {
+        facts: describe_token(token.as_bytes()).ok(),
+        token: Secret::from(token),
+    }
+}
+
+#[test]
+fn the_token_of_the_environment_goes_to_its_audience_and_to_hosts_that_the_user_names() {
+    for (audience, host, expected) in [
+        ("\"se.example\"", "SE.example", true),
+        ("\"https://se.example:8443/data\"", "se.example", true),
+        (
+            "[\"https://a.example\", \"https://[2001:db8::1]:443\"]",
+            "2001:db8::1",
+            true,
+        ),
+        ("\"https://se.example\"", "other.example", false),
+        ("\"https://se.example@other.example\"", "se.example", false),
+        ("\"https://wlcg.cern.ch/jwt/v1/any\"", "wlcg.cern.ch", false),
+        ("\"ANY\"", "any", false),
+        ("[]", "", false),
+    ] {
+        let token = discovered(audience);
+        assert_eq!(
+            token.for_host(host, &[]).is_some(),
+            expected,
+            "{audience} {host}"
+        );
+        let named = ["Named.example".to_owned()];
+        assert!(token.for_host("named.example", &named).is_some());
+        assert!(token.for_host("unnamed.example", &named).is_none());
+    }
+    let opaque = DiscoveredToken {
+        token: "opaque".into(),
+        facts: None,
+    };
+    assert!(opaque.for_host("se.example", &[]).is_none());
+}

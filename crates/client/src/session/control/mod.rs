@@ -19,12 +19,14 @@ use crate::reach::{self, ReachedServer};
 use crate::{CopyFailure, Exit};
 
 pub(crate) mod dialogue;
+mod echo;
 mod marker_rate;
 mod pipelining;
 mod protected_lines;
 mod protection;
 mod surplus;
 
+use echo::SentSecrets;
 use marker_rate::MAX_MARKER_BURST;
 pub(crate) use marker_rate::MarkerRateLimit;
 use protected_lines::ProtectedLines;
@@ -81,6 +83,8 @@ pub(crate) struct ClientControlConnection {
     /// The last bytes read end within a line.
     ends_within_a_line: bool,
     surplus: SurplusReplies,
+    /// Masked in what the server says.
+    secrets: SentSecrets,
 }
 
 impl ClientControlConnection {
@@ -141,6 +145,7 @@ impl ClientControlConnection {
             gsi: None,
             ends_within_a_line: false,
             surplus: SurplusReplies::default(),
+            secrets: SentSecrets::default(),
         })
     }
 
@@ -239,7 +244,7 @@ impl ClientControlConnection {
 
     /// Sends a command without waiting for its reply.
     pub(crate) async fn send(&mut self, command: &Command) -> Result<(), CopyFailure> {
-        dialogue::log_command(&self.name, command);
+        self.note_command(command);
         self.send_encoded(command.encode()).await?;
         self.surplus.on_sent(Some(command.verb()));
         Ok(())
@@ -350,8 +355,7 @@ impl ClientControlConnection {
     pub(crate) async fn next_reply(&mut self) -> Result<Reply, CopyFailure> {
         let mut buffer = vec![0; READ_SIZE];
         loop {
-            if let Some(reply) = self.received_replies.pop_front() {
-                dialogue::log_reply(&self.name, &reply);
+            if let Some(reply) = self.take_received() {
                 // A late 200 answers SBUF, not the current command.
                 if reply.code == 200 && self.unanswered_sbuf > 0 {
                     continue;
@@ -395,8 +399,9 @@ impl ClientControlConnection {
             CopyFailure {
                 exit: Exit::Protocol,
                 message: format!(
-                    "{} does not speak FTP: {error}; check host and port",
-                    self.name
+                    "{} does not speak FTP: {}; check host and port",
+                    self.name,
+                    self.secrets.in_error(&error)
                 ),
                 transient: false,
                 no_room: false,

@@ -8,7 +8,7 @@
 use proto::client::may_pipeline;
 use proto::command::{Command, Secret};
 
-use super::{ClientControlConnection, dialogue};
+use super::ClientControlConnection;
 use crate::CopyFailure;
 
 impl ClientControlConnection {
@@ -39,7 +39,7 @@ impl ClientControlConnection {
         self.discard_surplus_replies().await?;
         let mut lines = Vec::new();
         for command in commands.iter().chain(prefetch) {
-            dialogue::log_command(&self.name, command);
+            self.note_command(command);
             lines.push(self.encode_line(command.encode())?);
         }
         // One of them may hold a password, so the buffer must not move while it grows.
@@ -60,7 +60,7 @@ impl ClientControlConnection {
     /// Sends a command behind all that are sent. Its reply is read when the same command is sent later. It may change something
     /// only if the caller does that next, whatever happens.
     pub(crate) async fn prefetch(&mut self, command: &Command) -> Result<(), CopyFailure> {
-        dialogue::log_command(&self.name, command);
+        self.note_command(command);
         let line = self.encode_line(command.encode())?;
         self.prefetched_commands.push_back(command.encode());
         self.write(&line.0).await
@@ -73,7 +73,7 @@ impl ClientControlConnection {
         }
         let mut text = Vec::new();
         for command in commands {
-            dialogue::log_command(&self.name, command);
+            self.note_command(command);
             text.extend_from_slice(&self.encode_line(command.encode())?.0);
         }
         self.outstanding_replies += commands.len();

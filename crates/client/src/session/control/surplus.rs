@@ -9,7 +9,7 @@ use proto::reply::Reply;
 use socket2::SockRef;
 use tokio::time::timeout;
 
-use super::{ClientControlConnection, READ_SIZE, dialogue};
+use super::{ClientControlConnection, READ_SIZE};
 use crate::CopyFailure;
 
 /// Longest wait for bytes that the kernel has: the runtime may not have noticed them yet, and those of TLS may hold no
@@ -79,8 +79,7 @@ impl ClientControlConnection {
     pub(super) async fn discard_surplus_replies(&mut self) -> Result<(), CopyFailure> {
         let has_ended = self.read_waiting_bytes().await?;
         // Such a reply may have been read together with the last expected one.
-        while let Some(reply) = self.received_replies.pop_front() {
-            dialogue::log_reply(&self.name, &reply);
+        while let Some(reply) = self.take_received() {
             if reply.code == 421 {
                 return Err(self.unusable_failure(&super::super::replies::display_reply(&reply)));
             }

@@ -15,13 +15,14 @@ use proto::timestamp::Timestamp;
 use tokio::sync::mpsc;
 use tune::Prior;
 
+use super::completeness::ListingExtent;
 use super::entries::{EntrySink, ListingLimits, ListingText};
 use super::limit_remark::limit_remark;
 use crate::answers::EntryVisitor;
 use crate::session::replies::{self, RefusalCause, refusal_cause};
 use crate::session::{ClientSession, display_path};
 use crate::transfer::control_messages::ReplySinks;
-use crate::transfer::exchange::{LocalTransfer, TransferExchange};
+use crate::transfer::exchange::{CompletedExchange, LocalTransfer, TransferExchange};
 use crate::transfer::outcome::FailedTransfer;
 use crate::transfer::prepare::{LocalDataEnd, PreparationResult};
 use crate::{CopyFailure, Exit};
@@ -118,10 +119,20 @@ impl ClientSession {
         let (received, visitor_stopped) = self.visit_entries(exchange, batches, &sink, visit).await;
         match received {
             Ok(_) | Err(_) if visitor_stopped => Ok(ListingEnd::Stopped),
-            Ok((text, reply)) => Ok(ListingEnd::Text {
-                limit: reply.and_then(|reply| limit_remark(&reply, request.path)),
-                text,
-            }),
+            Ok((text, completed)) => {
+                let reply = completed.reply;
+                let extent = ListingExtent {
+                    lines: text.reader.lines(),
+                    ends_within_line: text.is_cut,
+                    bytes: completed.report.evidence.bytes,
+                    announced: reply.as_ref().and_then(|reply| self.listing_bytes(reply)),
+                };
+                self.require_whole(extent, &requirements.command, &operation)?;
+                Ok(ListingEnd::Text {
+                    limit: reply.and_then(|reply| limit_remark(&reply, request.path)),
+                    text,
+                })
+            }
             Err(failed) => match (sink.exceeded_limit(), failed.refusal) {
                 (Some(excess), _) => Err(CopyFailure::new(
                     Exit::Protocol,
@@ -151,7 +162,10 @@ impl ClientSession {
         mut batches: mpsc::Receiver<Vec<ListedEntry>>,
         sink: &EntrySink,
         visit: &mut EntryVisitor<'_>,
-    ) -> (Result<(ListingText, Option<Reply>), FailedTransfer>, bool) {
+    ) -> (
+        Result<(ListingText, CompletedExchange), FailedTransfer>,
+        bool,
+    ) {
         let mut visitor_stopped = false;
         let mut visit_batch = |batch: Vec<ListedEntry>| {
             let mut entries = batch.into_iter();
@@ -180,7 +194,7 @@ impl ClientSession {
         let result = match result {
             Ok(completed) => sink.finish().ok_or_else(cut_listing).map(|mut text| {
                 visit_batch(std::mem::take(&mut text.rest));
-                (text, completed.reply)
+                (text, completed)
             }),
             Err(failed) => {
                 visit_batch(sink.take_rest());

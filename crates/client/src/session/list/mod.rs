@@ -15,6 +15,7 @@ use crate::answers::{EntryVisitor, ListingVisitor, SymlinkCheckedEntry};
 use crate::incomplete_listing::IncompleteListing;
 use crate::{CopyFailure, Exit};
 
+mod completeness;
 mod entries;
 mod fetch;
 mod inflate;

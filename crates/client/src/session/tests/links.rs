@@ -99,6 +99,7 @@ async fn an_ambiguous_directory_is_not_entered_and_nothing_is_deleted() {
             ExpectLine("NLST\r"),
             SendLine("502 no"),
         ],
+        command_and_reply("MLST /t/d", "250-is\n type=dir; /t/d\n250 end"),
         command_and_reply("DELE /t/d", "550 Delete operation failed."),
         vec![ScriptedAction::ExpectEof],
     ]);
@@ -110,6 +111,37 @@ async fn an_ambiguous_directory_is_not_entered_and_nothing_is_deleted() {
         "{failure}"
     );
     drop(session);
+    peer.finish().await;
+}
+
+#[tokio::test]
+async fn a_directory_of_a_listing_is_entered_only_if_mlst_calls_it_one_too() {
+    let facts = "211-x\n MLST type*;unix.slink*;\n211 End";
+    let mlst = |line, text| command_and_reply(line, text);
+    let actions = script([
+        login_script_with_feat(facts),
+        mlst("MLST /t", "250-is\n type=dir; /t\n250 end"),
+        vec![
+            ExpectPassiveAndReply("PASV"),
+            ExpectLine("MLSD /t"),
+            SendLine("150 go"),
+            SendData(b"type=dir; link\r\ntype=dir; file\r\n".to_vec()),
+            SendLine("226 done"),
+        ],
+        mlst(
+            "MLST /t/link",
+            "250-is\n type=OS.unix=slink:/keep; /t/link\n250 end",
+        ),
+        mlst(
+            "MLST /t/file",
+            "250-is\n type=file;size=1; /t/file\n250 end",
+        ),
+        command_and_reply("DELE /t/link", "250 gone"),
+        command_and_reply("DELE /t/file", "250 gone"),
+        command_and_reply("RMD /t", "250 gone"),
+    ]);
+    let (mut session, peer) = open_session(actions).await;
+    remove_tree(&mut session, b"/t").await.unwrap();
     peer.finish().await;
 }
 

@@ -203,7 +203,7 @@ impl HttpClient {
         let agent = self.agent(to)?;
         let result = agent.run(message);
         if let Ok(response) = &result {
-            dialogue::log_response(response, to);
+            dialogue::log_response(response, to, self.origin.authorization.as_ref());
             // Some servers send the page of an error all the same, which would be taken for the next response (wsgidav).
             if request.method == "HEAD" && response.status().as_u16() >= 400 {
                 self.agents.clear();

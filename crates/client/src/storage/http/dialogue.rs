@@ -3,7 +3,7 @@
 
 use proto::http::url::HttpUrl;
 use ureq::Body;
-use ureq::http::Response;
+use ureq::http::{HeaderValue, Response};
 
 use super::request::HttpRequest;
 use crate::session::log_dialogue;
@@ -31,18 +31,31 @@ pub(super) fn log_request(request: &HttpRequest<'_>, to: &HttpUrl, has_login: bo
     }
 }
 
-pub(super) fn log_response(response: &Response<Body>, from: &HttpUrl) {
+/// `login`: the value of the Authorization header, which some servers repeat.
+pub(super) fn log_response(response: &Response<Body>, from: &HttpUrl, login: Option<&HeaderValue>) {
     let server = from.authority();
     log_dialogue(&server, "<", || response.status().to_string());
     for (name, value) in response.headers() {
         log_dialogue(&server, "<", || {
-            let shown = match SECRET.contains(&name.as_str()) {
+            let is_secret = SECRET.contains(&name.as_str()) || has_login(value, login);
+            let shown = match is_secret {
                 true => "***".to_owned(),
                 false => without_query(name.as_str(), &String::from_utf8_lossy(value.as_bytes())),
             };
             format!("{name}: {shown}")
         });
     }
+}
+
+/// Whether a value has the secret of a login: what is behind the name of its scheme.
+fn has_login(value: &HeaderValue, login: Option<&HeaderValue>) -> bool {
+    let login = login.map(HeaderValue::as_bytes).unwrap_or_default();
+    let secret = login
+        .split(|byte| *byte == b' ')
+        .next_back()
+        .unwrap_or_default();
+    let mut parts = value.as_bytes().windows(secret.len().max(1));
+    !secret.is_empty() && parts.any(|part| part == secret)
 }
 
 /// A value of a header; that of a URL without its query.
@@ -59,6 +72,18 @@ fn without_query(name: &str, value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_login_that_the_server_repeats_is_a_secret() {
+        let login = HeaderValue::from_static("Basic am9lOmh1c2g=");
+        let value = |text| HeaderValue::from_static(text);
+        assert!(has_login(
+            &value("you said Basic am9lOmh1c2g=!"),
+            Some(&login)
+        ));
+        assert!(!has_login(&value("Basic"), Some(&login)));
+        assert!(!has_login(&value("am9lOmh1c2g="), None));
+    }
 
     #[test]
     fn queries_of_urls_are_not_shown() {

@@ -27,7 +27,7 @@ use self::settings::{
 pub(super) use self::subject::TransferSubject;
 use super::server_pair::{ExpectedBytes, MarkerProgress, ServerPair};
 use super::{TransferAttempt, TransferSpec, negotiation, put, restart};
-use crate::session::{ClientSession, display_path};
+use crate::session::{ClientSession, DataPurpose, display_path};
 use crate::{CopyFailure, Exit};
 
 /// Settings agreed with both servers.
@@ -240,11 +240,17 @@ impl ThirdPartyServers<'_> {
         warnings: &mut Vec<String>,
     ) -> Result<Option<RenegotiationReason>, CopyFailure> {
         let source_requirements = TransferRequirements {
-            protection: self.source.agree_data_protection().await?,
+            protection: self
+                .source
+                .agree_data_protection(DataPurpose::Files)
+                .await?,
             ..self.send_requirements(agreement)
         };
         let destination_requirements = TransferRequirements {
-            protection: self.destination.agree_data_protection().await?,
+            protection: self
+                .destination
+                .agree_data_protection(DataPurpose::Files)
+                .await?,
             ..self.receive_requirements(agreement)
         };
         self.announce_data_peers().await?;

@@ -243,6 +243,7 @@ fn transferred(text: &str) -> Result<Result<CompletedTransfer, TransferError>, S
             };
             Ok(CompletedTransfer {
                 remarks: CompletionRemarks {
+                    listing_bytes: None,
                     limiter: limiter_report,
                     remark: remark.map(|text| String::from_utf8_lossy(&text).into_owned()),
                 },

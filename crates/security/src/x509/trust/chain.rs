@@ -12,10 +12,11 @@ use openssl::x509::{X509, X509PurposeId, X509Ref, X509StoreContext, X509VerifyRe
 use super::policy::Permission;
 use super::source::{AuthoritySource, Directory};
 use super::{CertificateUsage, PeerIdentity, TrustError, TrustStore, revocation};
-use crate::x509::DistinguishedName;
+use crate::x509::host_name::HostNames;
 use crate::x509::name::is_same;
 use crate::x509::proxy::{CertificateRole, ProxyKind, ProxyRole, identity, role, verify_proxies};
 use crate::x509::time::{check_validity, end};
+use crate::x509::{DistinguishedName, name_constraints};
 
 /// Most certificates of a chain, and most authorities that are tried for one; as the peers
 /// (Globus toolkit).
@@ -75,6 +76,7 @@ pub(super) fn verify(
         .map(|(proxy, _)| proxy)
         .chain(&verified[..without_authority.min(verified.len())])
         .collect();
+    let authorities = verified.iter().skip(1).map(|authority| &**authority);
     Ok(PeerIdentity {
         subject: DistinguishedName::of_subject(leaf),
         identity: identity_of(&chain, leaf, usage),
@@ -82,6 +84,9 @@ pub(super) fn verify(
         usage,
         chain: encode(&chain)?,
         expires,
+        unnamed_host: HostNames::of(&presented.end_entity)
+            .common_host()
+            .and_then(|host| name_constraints::refusal(authorities, host)),
     })
 }
 
@@ -121,6 +126,7 @@ fn verify_exact(
         usage,
         expires: end(leaf),
         chain: encode(&[leaf])?,
+        unnamed_host: None,
     })
 }
 

@@ -63,6 +63,8 @@ pub struct PeerIdentity {
     pub chain: Vec<Vec<u8>>,
     /// End of validity of the chain.
     pub expires: SystemTime,
+    /// Why the CN names no host, although it has the form of one: an authority may not let it.
+    unnamed_host: Option<String>,
 }
 
 /// The reason why a peer's certificate is refused. The text has the failed check and the value that
@@ -218,6 +220,20 @@ impl TrustStore {
     ) -> Result<PeerIdentity, TrustError> {
         chain::verify(self, chain, usage, now)
     }
+
+    /// Verifies the certificate of a peer that was accepted before: meanwhile it may have been revoked, or have expired.
+    ///
+    /// # Errors
+    /// See [`TrustError`].
+    pub fn verify_again(&self, peer: &PeerIdentity, now: SystemTime) -> Result<(), TrustError> {
+        let chain: Result<Vec<X509>, _> =
+            peer.chain.iter().map(|der| X509::from_der(der)).collect();
+        let chain = chain.map_err(|error| TrustError::Chain {
+            subject: peer.subject.clone(),
+            problem: format!("cannot be read: {error}"),
+        })?;
+        self.verify(&chain, peer.usage, now).map(|_| ())
+    }
 }
 
 /// Whether a signing policy lets an authority sign a subject.
@@ -297,8 +313,8 @@ impl PeerIdentity {
     /// owner chooses its subject.
     ///
     /// Alternative names decide, if there are any. Without them, the CN of a grid certificate counts,
-    /// also as `host/NAME` (STRICT_RFC2818 of the Globus toolkit); the CN of others does not
-    /// (RFC 6125).
+    /// also as `host/NAME` (STRICT_RFC2818 of the Globus toolkit), within the name constraints of the authorities above
+    /// it; the CN of others does not (RFC 6125).
     ///
     /// # Errors
     /// [`TrustError::Name`] with the names of the certificate.
@@ -314,13 +330,25 @@ impl PeerIdentity {
             NamedCertificate::None => HostNames::default(),
         };
         if names.is_match(host, self.usage == CertificateUsage::Grid) {
-            return Ok(());
+            return self.unnamed_host.as_ref().map_or(Ok(()), |problem| {
+                let text = format!("the certificate {} is refused: {problem}", self.identity);
+                Err(TrustError::Name(text))
+            });
         }
         Err(TrustError::Name(format!(
             "the certificate {} is for {}, not for {host}",
             self.identity,
             names.describe()
         )))
+    }
+
+    /// The name that accounts are given to: the identity, but never that of an independent proxy. Its owner chooses it,
+    /// and so could take that of somebody else (globus-gridftp-server accepts that).
+    pub fn account_name(&self) -> Option<&DistinguishedName> {
+        match self.named_certificate() {
+            NamedCertificate::BehindIndependentProxy => None,
+            NamedCertificate::Found(_) | NamedCertificate::None => Some(&self.identity),
+        }
     }
 
     /// The first certificate, from the leaf on, that is no proxy.

@@ -117,11 +117,9 @@ impl AuthoritySource {
             }
             Self::Directory(directory) => {
                 let mut all = Vec::new();
-                for number in 0..MOST_COLLISIONS {
-                    let path = directory.path.join(format!("{hash:08x}.{number}"));
-                    match directory.certificates.get(&path, read_certificates)? {
-                        Some(found) => all.extend_from_slice(&found),
-                        None => break,
+                for path in directory.numbered(hash, "") {
+                    if let Some(found) = directory.certificates.get(&path, read_certificates)? {
+                        all.extend_from_slice(&found);
                     }
                 }
                 Ok(all)
@@ -173,15 +171,20 @@ impl Directory {
     ) -> Result<Vec<(String, Arc<RevocationList>)>, TrustError> {
         let hash = authority.subject_name_hash();
         let mut lists = Vec::new();
-        for number in 0..MOST_COLLISIONS {
-            let path = self.path.join(format!("{hash:08x}.r{number}"));
+        for path in self.numbered(hash, "r") {
             let Some(read) = self.lists.get(&path, read_lists)? else {
-                break;
+                continue;
             };
             let own = read.iter().filter(|list| list.is_of(authority));
             lists.extend(own.map(|list| (path.display().to_string(), Arc::clone(list))));
         }
         Ok(lists)
+    }
+
+    /// The files of a hash: `HASH.0`, `HASH.1`, ..., with `kind` before the number. One that is missing ends nothing: whoever
+    /// removes the first file of a hash does not withdraw the others.
+    fn numbered(&self, hash: u32, kind: &str) -> impl Iterator<Item = PathBuf> {
+        (0..MOST_COLLISIONS).map(move |number| self.path.join(format!("{hash:08x}.{kind}{number}")))
     }
 
     /// The signing policy for an authority: its file, and what it says if it exists.

@@ -54,6 +54,7 @@ impl LimiterSummary {
             client_remark: CompletionRemarks {
                 limiter: verdict,
                 remark: advice(report),
+                ..CompletionRemarks::default()
             },
         }
     }

@@ -139,15 +139,39 @@ fn invalid_credentials_are_refused_and_the_server_serves_on() {
     SecureClient::grid_user(server.address(), &trusted(&pki, &pki.user), LIMITED);
 }
 
+/// The owner of a certificate chooses the last CN of an independent proxy, and so the whole name of somebody else.
 #[test]
-fn an_independent_proxy_is_an_identity_of_its_own() {
+fn an_independent_proxy_has_no_account_even_under_the_name_of_another_entry() {
     let pki = TestPki::new();
+    let named = |form| {
+        let independent = TestProxy {
+            common_name: Some("Bob".to_owned()),
+            ..TestProxy::new(form, ProxyPolicy::Independent)
+        };
+        independent.of(&pki.user)
+    };
+    let name = named(ProxyForm::Rfc).subject().to_string();
+    std::fs::write(pki.path("gridmap"), format!("\"{name}\" {USER}\n")).unwrap();
     let server = SecureServer::with_grid(&pki);
-    let independent = proxy(ProxyForm::Rfc, ProxyPolicy::Independent, &pki.user);
-    let config = trusted(&pki, &independent);
-    let mut client = SecureClient::with_grid(server.address(), &config, Delegation::None);
-    client.expect("USER :globus-mapping:", 331);
-    client.expect("PASS x", 530);
+    for form in [ProxyForm::Rfc, ProxyForm::Draft] {
+        let below = proxy(form, ProxyPolicy::InheritAll, &named(form));
+        for credential in [named(form), below] {
+            assert_eq!(credential.identity().as_str(), name);
+            let config = trusted(&pki, &credential);
+            let mut client = SecureClient::with_grid(server.address(), &config, Delegation::None);
+            for user in [":globus-mapping:", USER] {
+                client.expect(&format!("USER {user}"), 331);
+                client.expect("PASS x", 530);
+            }
+            let mut client = SecureClient::connect(server.address());
+            client.expect("AUTH GSSAPI", 334);
+            let refusal = client.authenticate(&config, LIMITED).expect("a refusal");
+            assert_eq!(refusal.code, 535, "{refusal:?}");
+        }
+    }
+    // A certificate of that name is another matter.
+    let bob = pki.authority.issue(&TestCertificate::new(&name));
+    SecureClient::grid_user(server.address(), &trusted(&pki, &bob), Delegation::None);
 }
 
 /// The server makes a key for each delegation.

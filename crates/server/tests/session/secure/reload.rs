@@ -3,12 +3,13 @@
 use std::io::{Read, Write};
 
 use security::gsi::Delegation;
-use security::tls::{ExpectedPeer, TlsRole};
+use security::test_pki::{TestProxy, write_revocation_list};
+use security::tls::{ClientCertificates, ExpectedPeer, TlsRole};
 
 use super::super::data_port;
-use super::super::in_process_server::eventually;
+use super::super::in_process_server::{USER, eventually};
 use super::client::SecureClient;
-use super::server::{SecureServer, TestPki};
+use super::server::{SecureServer, TestPki, configure_grid};
 use super::tls_stream::TlsStream;
 
 #[test]
@@ -62,6 +63,52 @@ fn a_certificate_that_cannot_be_used_changes_nothing() {
     let mut client = SecureClient::with_tls(server.address(), &pki.web_client(None));
     client.log_in();
     client.expect("CCC", 534);
+}
+
+#[test]
+fn a_session_ends_when_a_reload_finds_its_certificate_revoked() {
+    let pki = TestPki::new();
+    let server = SecureServer::with_config(&pki, |config| {
+        configure_grid(&pki, config);
+        config.security.client_authorities = Some(pki.path("certificates"));
+        config.security.client_certificates = ClientCertificates::Optional;
+    });
+    let bob = pki.authority.user("Bob");
+    let names = [pki.user.subject(), bob.subject()];
+    pki.write_gridmap(&names.map(|name| format!("\"{name}\" {USER}\n")).concat());
+    server.reloads.blocking_send(server.config.clone()).unwrap();
+    let grid = |credential| pki.grid(TlsRole::Client, credential, ExpectedPeer::Trusted);
+    let proxy = TestProxy::default().of(&pki.user);
+    let grid_client =
+        |credential| SecureClient::grid_user(server.address(), &grid(credential), Delegation::None);
+    eventually("Bob is listed", || {
+        let mut client = SecureClient::with_grid(server.address(), &grid(&bob), Delegation::None);
+        client.expect("USER :globus-mapping:", 331);
+        client.command("PASS x").code == 230
+    });
+    let (mut revoked, mut below, mut other) = (
+        grid_client(&pki.user),
+        grid_client(&proxy),
+        grid_client(&bob),
+    );
+    let mut web = SecureClient::with_tls(server.address(), &pki.web_client(Some(&pki.user)));
+    web.expect(&format!("USER {USER}"), 232);
+    let mut anonymous = SecureClient::with_tls(server.address(), &pki.web_client(None));
+    anonymous.log_in();
+    let list = pki.authority.revocation_list(&[pki.user.leaf()]);
+    write_revocation_list(&pki.path("certificates"), &pki.authority, &list);
+    server.reloads.blocking_send(server.config.clone()).unwrap();
+    // Also sessions that say nothing.
+    for client in [&mut revoked, &mut below, &mut web] {
+        let closed = client.expect_code(421);
+        assert!(
+            closed.text.contains("certificate is no longer accepted"),
+            "{closed:?}"
+        );
+        client.expect_close();
+    }
+    other.expect("NOOP", 200);
+    anonymous.expect("NOOP", 200);
 }
 
 #[test]

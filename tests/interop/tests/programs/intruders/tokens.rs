@@ -98,11 +98,15 @@ fn cp_logs_in_with_a_token_as_it_is_found() {
     let mut cells = MatrixRow::new("cp with tokens");
     for (name, environment, options) in [
         ("--token", none(), &["--token", &*file][..]),
-        ("BEARER_TOKEN", none().with("BEARER_TOKEN", &good), &[]),
+        (
+            "BEARER_TOKEN",
+            none().with("BEARER_TOKEN", &good),
+            &["--token-host", "localhost"],
+        ),
         (
             "BEARER_TOKEN_FILE",
             none().with("BEARER_TOKEN_FILE", &file),
-            &[],
+            &["--token-host", "a.example,localhost"],
         ),
     ] {
         cells.check(name, || {
@@ -111,6 +115,7 @@ fn cp_logs_in_with_a_token_as_it_is_found() {
             matrix::check_and_remove(&test_files::shared(1)?, &local)?;
             let log = target.server.messages();
             ensure!(!log[mark..].contains(&good), "the token is in the log");
+            ensure!(log[mark..].contains("token accepted"), "no login with it");
             Ok(())
         });
     }
@@ -124,6 +129,18 @@ fn cp_logs_in_with_a_token_as_it_is_found() {
             Ok(())
         });
     }
+    // Its audience is the server `us`, which nobody has named here.
+    cells.check("BEARER_TOKEN for another server", || {
+        let environment = none().with("BEARER_TOKEN", &good);
+        for named in [&[][..], &["--token-host", "us"]] {
+            let mark = target.log_mark();
+            // Anonymous sessions may read here.
+            get(&environment, named)?.expect_success()?;
+            let log = target.server.messages();
+            ensure!(!log[mark..].contains("token accepted"), "it was sent");
+        }
+        Ok(())
+    });
     cells.finish();
 }
 

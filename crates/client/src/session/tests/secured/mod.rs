@@ -1,5 +1,6 @@
 //! Sessions that are secured, and those that are not opened because they cannot be.
 
+mod listings;
 mod tokens;
 
 use security::test_pki::{TestAuthority, TestCertificate, TestUsage, write_certificates};

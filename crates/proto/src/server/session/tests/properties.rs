@@ -225,6 +225,7 @@ fn transfer_end(choice: u8, ok: bool) -> DriverEvent {
     DriverEvent::Transferred(match choice % 5 {
         _ if ok => Ok(CompletedTransfer {
             remarks: CompletionRemarks {
+                listing_bytes: None,
                 limiter: LimiterReport::new("send buffer", u32::from(choice), "cubic"),
                 remark: Some("226 a\r\nremark".to_owned()),
             },

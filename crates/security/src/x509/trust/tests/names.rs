@@ -1,6 +1,7 @@
 //! Hosts that certificates name.
 
 use super::*;
+use crate::x509::der;
 
 #[test]
 fn the_common_name_names_a_host_for_grids_alone() {
@@ -74,4 +75,64 @@ fn a_web_server_may_be_called_proxy() {
     template.alternative_names = vec!["proxy".to_owned()];
     let peer = verify(&bundle(&root), &root.issue(&template), TlsServer).unwrap();
     peer.check_host("proxy").unwrap();
+}
+
+/// Name constraints with these DNS names: permitted, excluded (RFC 5280 §4.2.1.10).
+fn name_constraints(permitted: &[&str], excluded: &[&str]) -> (String, Vec<u8>) {
+    let subtrees = |tag: u8, names: &[&str]| {
+        let subtree =
+            |name: &&str| der::element(der::SEQUENCE, &der::element(0x82, name.as_bytes()));
+        let all: Vec<Vec<u8>> = names.iter().map(subtree).collect();
+        match names {
+            [] => Vec::new(),
+            _ => der::element(tag, &all.concat()),
+        }
+    };
+    let both = [subtrees(0xa0, permitted), subtrees(0xa1, excluded)].concat();
+    ("2.5.29.30".to_owned(), der::element(der::SEQUENCE, &both))
+}
+
+#[test]
+fn name_constraints_bind_every_form_in_which_a_common_name_names_a_host() {
+    let root = TestAuthority::new(ROOT);
+    let store = bundle(&root);
+    for (permitted, excluded) in [
+        (&["good.example"][..], &[][..]),
+        (&[], &["bank.example", "localhost"]),
+    ] {
+        let mut template = TestCertificate::new("/O=Grid/CN=Constrained");
+        template.authority = true;
+        template.critical = vec![name_constraints(permitted, excluded)];
+        let below = root.subordinate_with(&template);
+        let check = |common_name: &str, host: &str| {
+            let subject = format!("/O=Grid/CN={}", common_name.replace('/', "\\/"));
+            let credential = below.issue(&TestCertificate::new(&subject));
+            for shown in [TestProxy::default().of(&credential), credential] {
+                let peer = verify(&store, &shown, Grid)?;
+                peer.check_host(host).map_err(|error| error.to_string())?;
+            }
+            Ok::<(), String>(())
+        };
+        for (common_name, host) in [
+            ("host/bank.example", "bank.example"),
+            ("host/ftp.bank.example", "ftp.bank.example"),
+            ("bank.example", "bank.example"),
+            ("host/localhost", "localhost"),
+            ("localhost", "localhost"),
+        ] {
+            let error = check(common_name, host).unwrap_err();
+            // OpenSSL checks the form with a dot itself, whatever the use.
+            let by_openssl =
+                error.contains("permitted subtree") || error.contains("excluded subtree");
+            assert!(
+                by_openssl || error.contains("name constraints of /O=Grid/CN=Constrained"),
+                "{error}"
+            );
+        }
+        check("host/good.example", "good.example").unwrap();
+        check("host/ftp.good.example", "ftp.good.example").unwrap();
+        // A person's name is no host.
+        let person = below.issue(&TestCertificate::new("/O=Grid/CN=Ada"));
+        verify(&store, &person, Grid).unwrap();
+    }
 }

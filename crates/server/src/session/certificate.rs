@@ -1,0 +1,76 @@
+//! The client's certificate while its session lasts: it may be revoked, or its authority removed. New commands need one that is
+//! still accepted; a transfer that runs goes on, as with a token that expires.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::{SessionDriver, SessionEnd};
+use crate::secure::SecurityMaterial;
+use crate::shared::ServerState;
+
+/// Time after which the certificate of a client is looked at again before its next command. Revocation lists are replaced
+/// every few hours, without a signal to the server.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// When the client's certificate was last accepted, and by which authorities it is judged.
+pub(super) struct CertificateWatch {
+    material: watch::Receiver<Arc<SecurityMaterial>>,
+    accepted: Instant,
+}
+
+impl CertificateWatch {
+    /// For a session that begins now.
+    pub(super) fn new(shared: &ServerState, now: Instant) -> Self {
+        let mut material = shared.subscribe_material();
+        material.mark_unchanged();
+        Self {
+            material,
+            accepted: now,
+        }
+    }
+
+    /// Waits until the server's authorities are read again. Cancel-safe.
+    pub(super) async fn reloaded(&mut self) {
+        // Without a server nothing is read again.
+        if self.material.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        self.material.mark_changed();
+    }
+
+    /// The material by which the certificate is to be judged now; `None`: it was, a short time ago.
+    fn due(&mut self) -> Option<Arc<SecurityMaterial>> {
+        let is_due = self.material.has_changed().unwrap_or_default()
+            || self.accepted.elapsed() >= LOOK_AGAIN;
+        is_due.then(|| Arc::clone(&self.material.borrow_and_update()))
+    }
+}
+
+impl SessionDriver {
+    /// Ends the session if the client's certificate is no longer accepted. It is looked at after a reload, and at most once a
+    /// minute.
+    pub(super) async fn check_certificate(&mut self) -> Result<(), SessionEnd> {
+        if !self.work.is_none() {
+            return Ok(());
+        }
+        let Some(material) = self.certificate.due() else {
+            return Ok(());
+        };
+        self.certificate.accepted = Instant::now();
+        let Some(client) = self.security.peer().cloned() else {
+            return Ok(());
+        };
+        // It reads files.
+        let checked = tokio::task::spawn_blocking(move || material.check_again(&client)).await;
+        let reason = match checked {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(refused)) => refused.to_string(),
+            Err(ended) => ended.to_string(),
+        };
+        tracing::info!(reason, "the client's certificate is no longer accepted");
+        Err(self.close_with_reply("your certificate is no longer accepted here"))
+    }
+}
