@@ -317,6 +317,8 @@ pub enum CopyEvent {
         source: String,
         /// Why.
         failure: CopyFailure,
+        /// The message without the names of the file: files that fail alike have the same one.
+        cause: String,
     },
     /// Another attempt will be made.
     Retrying {
@@ -390,6 +392,8 @@ pub struct CopySummary {
     pub exit: Exit,
     /// The first failure, if any.
     pub first_failure: Option<CopyFailure>,
+    /// The cause ([`CopyEvent::Failed`]) that most failed files share, and their number. `None`: no two share one.
+    pub most_failed_for: Option<(String, u64)>,
 }
 
 /// Copies sources (paths, URLs, `-`; globs in the last component) to a destination. Two remote ends

@@ -7,8 +7,10 @@
 )]
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
-use std::process::Command;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 /// The lines on standard error of a copy of these files from a server that is not there.
 fn failures(names: &[&str], flags: &[&str]) -> (Vec<String>, String) {
@@ -48,6 +50,85 @@ fn a_failure_of_many_files_is_one_line_and_their_number() {
     }
     let (lines, _) = failures(&["a"], &[]);
     assert_eq!(lines.len(), 1, "{lines:?}");
+}
+
+/// A server that nobody may write to; it ends with the test.
+struct ReadOnlyServer {
+    child: Child,
+    url: String,
+}
+
+impl ReadOnlyServer {
+    fn start(root: &Path) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--anonymous", "ro"])
+            .arg("--root")
+            .arg(root)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        let address = line.trim().rsplit(' ').next().unwrap();
+        let url = format!("ftp://{address}/");
+        Self { child, url }
+    }
+}
+
+impl Drop for ReadOnlyServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Messages of a copy that the destination refuses, and their number with `--json`.
+fn refused(source: &str, destination: &str, state: &Path) -> (Vec<String>, usize) {
+    let run = |flags: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+            .args(["cp", "-r", "--no-history"])
+            .args(flags)
+            .args([source, destination])
+            .env("XDG_STATE_HOME", state)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap())
+    };
+    let [_, text] = run(&[]);
+    let messages = text.lines().filter(|line| line.starts_with("longhaul: "));
+    let [events, _] = run(&["--json"]);
+    let failed = events
+        .lines()
+        .filter(|line| line.contains(r#""event":"failed""#));
+    (messages.map(str::to_owned).collect(), failed.count())
+}
+
+#[test]
+fn files_that_are_refused_alike_are_told_once_also_between_servers() {
+    let scratch = tempfile::tempdir().unwrap();
+    let [from, to] = ["from", "to"].map(|name| scratch.path().join(name));
+    fs::create_dir_all(from.join("t")).unwrap();
+    fs::create_dir_all(to.join("t")).unwrap();
+    for n in 0..30 {
+        fs::write(from.join(format!("t/file-{n}")), "x").unwrap();
+    }
+    let [source, destination] = [&from, &to].map(|root| ReadOnlyServer::start(root));
+    let local = from.to_str().unwrap().to_owned();
+    // Their directories exist, so that every failure is that of a file.
+    for source in [format!("{local}/t"), format!("{}t", source.url)] {
+        let (messages, events) = refused(&source, &destination.url, scratch.path());
+        assert_eq!(events, 30);
+        let [first, rest] = messages.as_slice() else {
+            panic!("{messages:?}");
+        };
+        assert!(first.contains("refused to write /t/file-"), "{first}");
+        let number = "longhaul: the same for 29 more files: ";
+        assert!(rest.starts_with(number), "{rest}");
+        assert!(rest.ends_with(" and 26 others (-v names each)"), "{rest}");
+    }
 }
 
 #[test]

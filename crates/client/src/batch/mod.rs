@@ -33,6 +33,7 @@ mod download;
 mod ending;
 mod execute;
 mod failed_list;
+mod failure_cause;
 mod file;
 mod hard_links;
 pub(crate) mod journal_place;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use proto::sizing::SocketBuffers;
 use tune::limiter::Limiter;
 
+use super::failure_cause::CauseCounts;
 use super::measurement::{MeasurementSource, TransferMeasurement};
 use crate::protection::NO_SECURITY;
 use crate::why::BatchEvidence;
@@ -33,6 +34,7 @@ pub(crate) struct BatchTotals {
     /// Class of the failures. `Partial` when they differ.
     class: Option<Exit>,
     first_failure: Option<CopyFailure>,
+    causes: CauseCounts,
     /// Class of the failure for which nothing was copied.
     refused: Option<Exit>,
     evidence: BatchEvidence,
@@ -161,9 +163,10 @@ impl BatchTotals {
         self.bytes += bytes;
     }
 
-    /// A file failed permanently.
-    pub(super) fn file_failed(&mut self, failure: &CopyFailure) {
+    /// A file failed permanently, for a cause that others may share.
+    pub(super) fn file_failed(&mut self, failure: &CopyFailure, cause: &str) {
         self.failed += 1;
+        self.causes.add(cause);
         self.class = Some(match self.class {
             None => failure.exit,
             Some(class) if class == failure.exit => class,
@@ -254,6 +257,7 @@ impl BatchTotals {
             deleted: self.deleted,
             exit: self.exit(),
             first_failure: self.first_failure.clone(),
+            most_failed_for: self.causes.most_frequent(),
         }
     }
 }
@@ -271,7 +275,7 @@ mod tests {
             totals.file_done(10, label, None);
         }
         for exit in exits {
-            totals.file_failed(&CopyFailure::new(*exit, "x"));
+            totals.file_failed(&CopyFailure::new(*exit, "x"), "x");
         }
         totals.summary(Duration::from_secs(1))
     }
@@ -321,7 +325,7 @@ mod tests {
     fn an_interrupted_batch_counts_the_bytes_in_flight_and_says_how_to_continue() {
         let mut totals = BatchTotals::default();
         totals.file_done(10, "md5", None);
-        totals.file_failed(&CopyFailure::new(Exit::NotFound, "x"));
+        totals.file_failed(&CopyFailure::new(Exit::NotFound, "x"), "x");
         totals.note_moved(25);
         totals.set_interrupted();
         let summary = totals.summary(Duration::from_secs(1));

@@ -100,7 +100,9 @@ fn event_to_json(event: &CopyEvent, pace: Pace) -> Option<Value> {
         }),
         CopyEvent::Deleted { path } => json!({"event": "deleted", "path": path}),
         CopyEvent::WouldDelete { path } => json!({"event": "would_delete", "path": path}),
-        CopyEvent::Failed { source, failure } => json!({
+        CopyEvent::Failed {
+            source, failure, ..
+        } => json!({
             "event": "failed", "source": source,
             "exit": failure.exit as u8, "error": failure.message,
         }),
@@ -158,6 +160,7 @@ mod tests {
         let failed = CopyEvent::Failed {
             source: "ftp://h/a".into(),
             failure,
+            cause: String::new(),
         };
         let line = event_to_json(&failed, Pace::default()).unwrap();
         assert_eq!(line["event"], "failed");

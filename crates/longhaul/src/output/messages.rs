@@ -3,7 +3,7 @@
 use client::CopyEvent;
 use units::show;
 
-use super::verification_text;
+use super::summary_text::verification_text;
 
 /// How much it takes to see a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +99,7 @@ mod tests {
             CopyEvent::Failed {
                 source: source.clone(),
                 failure,
+                cause: String::new(),
             },
             CopyEvent::Warning(HOSTILE.to_owned()),
             CopyEvent::Skipped {

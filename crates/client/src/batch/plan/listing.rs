@@ -18,6 +18,7 @@ use super::paths::{
 use super::selecting::SelectedEntries;
 use crate::answers::SourceFacts;
 use crate::batch::BatchContext;
+use crate::batch::failure_cause::{FailedPlace, report_failure};
 use crate::batch::totals::BatchTotals;
 use crate::location::{Location, StorageId};
 use crate::partial::is_unfinished;
@@ -121,19 +122,18 @@ impl PlanFiller {
         is_directory: bool,
     ) {
         let path = join_location(&top.source, &entry_path(directory, name));
+        let place = FailedPlace::at(&path);
         self.incomplete.store(true, Ordering::Relaxed);
         let entry = NewEntry::Unlisted { is_directory };
         // A path that is too long is reported all the same.
         let _ = self.plan.add(top, (directory, name), entry);
-        self.report(path.display(), failure);
+        self.report(place, failure);
     }
 
     /// Reports a failure.
-    pub(crate) fn report(&self, source: String, failure: CopyFailure) {
+    pub(crate) fn report(&self, place: FailedPlace, failure: CopyFailure) {
         self.incomplete.store(true, Ordering::Relaxed);
-        crate::batch::lock(&self.totals).file_failed(&failure);
-        let event = CopyEvent::Failed { source, failure };
-        self.ctx.observer.on_event(event);
+        report_failure(&self.ctx.observer, &self.totals, place, failure);
     }
 
     /// Reports a source that is left out.
@@ -210,7 +210,7 @@ pub(crate) async fn list_sources(filler: &Arc<PlanFiller>, outline: PlanOutline)
         let target = outline.destination.of_file(&source);
         match target {
             Ok(target) => filler.fail(&plan.add_top(&source, &target), (b"", b""), failure),
-            Err(_) => filler.report(source.display(), failure),
+            Err(_) => filler.report(FailedPlace::at(&source), failure),
         }
     }
     for (source, reason) in outline.skipped {
@@ -229,12 +229,12 @@ pub(crate) async fn list_sources(filler: &Arc<PlanFiller>, outline: PlanOutline)
                 NewEntry::Directory(SourceFacts::default()),
             );
             if let Err(failure) = added {
-                filler.report(at.display(), failure);
+                filler.report(FailedPlace::at(at), failure);
             }
         }
-        let shown = found.location.display();
+        let place = FailedPlace::at(&found.location);
         if let Err(failure) = list_source(filler, found, &outline.destination).await {
-            filler.report(shown, failure);
+            filler.report(place, failure);
         }
         filler.announce();
     }

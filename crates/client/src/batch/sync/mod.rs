@@ -7,6 +7,7 @@ use std::time::Instant;
 use proto::checksum::ChecksumAlgorithm;
 
 use super::batch_journal::BatchJournal;
+use super::failure_cause::{FailedPlace, report_failure};
 use super::plan::{
     CopyPlan, PlanFiller, PlanReader, check_conflicts, is_directory, trim_trailing_slashes,
     walk_tree,
@@ -265,7 +266,10 @@ async fn delete_extras(
                 ctx.observer.on_event(CopyEvent::Deleted { path });
             }
             Err(failure) if failure.transient => return Err(failure),
-            Err(failure) => execute::report_failure(&ctx.observer, totals, path, failure),
+            Err(failure) => {
+                let place = FailedPlace::at(&at);
+                report_failure(&ctx.observer, totals, place, failure);
+            }
         }
     }
     if let Some(session) = session {
