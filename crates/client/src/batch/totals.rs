@@ -9,7 +9,7 @@ use super::failure_cause::CauseCounts;
 use super::measurement::{MeasurementSource, TransferMeasurement};
 use crate::protection::NO_SECURITY;
 use crate::why::BatchEvidence;
-use crate::{CopyFailure, CopySummary, Exit};
+use crate::{CopyFailure, CopySummary, Exit, SafeBytes};
 
 /// Totals so far.
 #[derive(Debug, Default)]
@@ -42,7 +42,11 @@ pub(crate) struct BatchTotals {
     rate: Option<u64>,
     /// Bytes that have moved, those of files in flight included, when this was last looked at.
     moved: u64,
+    /// Those of them that are safe, and those of earlier runs, at the same time.
+    safe: SafeBytes,
     is_interrupted: bool,
+    /// A later run may do what this one could not.
+    may_continue: bool,
 }
 
 /// One sample over all files in flight.
@@ -82,17 +86,17 @@ impl BatchTotals {
         self.files + self.kept + self.failed
     }
 
-    /// Notes how many bytes have moved, those of files in flight included.
-    pub(super) fn note_moved(&mut self, bytes: u64) {
-        self.moved = bytes;
+    /// Notes how many bytes have moved, those of files in flight included, and how many are safe.
+    pub(super) fn note_moved(&mut self, moved: u64, safe: SafeBytes) {
+        (self.moved, self.safe) = (moved, safe);
     }
 
     /// The batch ends before it is complete.
     pub(super) fn set_interrupted(&mut self) {
-        self.is_interrupted = true;
+        (self.is_interrupted, self.may_continue) = (true, true);
         // Files in flight have moved bytes, too, and will not report them.
         self.bytes = self.bytes.max(self.moved);
-        let message = "interrupted; repeat the command with --resume to continue";
+        let message = "interrupted; repeat the command to continue";
         self.first_failure = Some(CopyFailure::new(Exit::Interrupted, message));
     }
 
@@ -166,6 +170,8 @@ impl BatchTotals {
     /// A file failed permanently, for a cause that others may share.
     pub(super) fn file_failed(&mut self, failure: &CopyFailure, cause: &str) {
         self.failed += 1;
+        self.may_continue |=
+            failure.transient || failure.no_room || failure.exit == Exit::Unreachable;
         self.causes.add(cause);
         self.class = Some(match self.class {
             None => failure.exit,
@@ -257,6 +263,7 @@ impl BatchTotals {
             deleted: self.deleted,
             exit: self.exit(),
             first_failure: self.first_failure.clone(),
+            safe: Some(self.safe).filter(|_| self.may_continue),
             most_failed_for: self.causes.most_frequent(),
         }
     }
@@ -326,13 +333,19 @@ mod tests {
         let mut totals = BatchTotals::default();
         totals.file_done(10, "md5", None);
         totals.file_failed(&CopyFailure::new(Exit::NotFound, "x"), "x");
-        totals.note_moved(25);
+        let safe = SafeBytes {
+            bytes: 20,
+            of: Some(100),
+        };
+        totals.note_moved(25, safe);
+        assert_eq!(totals.summary(Duration::from_secs(1)).safe, None);
         totals.set_interrupted();
         let summary = totals.summary(Duration::from_secs(1));
         assert_eq!((summary.bytes, summary.files, summary.failed), (25, 1, 1));
         assert_eq!(summary.exit, Exit::Interrupted);
         let message = summary.first_failure.unwrap().message;
-        assert!(message.contains("--resume"), "{message}");
+        assert!(message.contains("repeat the command"), "{message}");
+        assert_eq!(summary.safe, Some(safe));
     }
 
     #[test]

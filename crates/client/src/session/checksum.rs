@@ -207,6 +207,7 @@ impl ClientSession {
             ),
             transient: false,
             no_room: false,
+            away: false,
         }
     }
 }

@@ -117,6 +117,7 @@ impl ClientSession {
                 ),
                 transient: false,
                 no_room: false,
+                away: false,
             })
     }
 
@@ -264,6 +265,7 @@ impl ClientSession {
             ),
             transient: false,
             no_room: false,
+            away: false,
         };
         let options = ListenOptions {
             ip: self.control.local_addr().ip().to_canonical(),

@@ -57,6 +57,7 @@ impl ClientSession {
             ),
             transient: false,
             no_room: false,
+            away: false,
         })?;
         entry.name = file_name(path);
         if matches!(entry.kind, EntryKind::CurrentDir | EntryKind::ParentDir) {
@@ -121,6 +122,7 @@ impl ClientSession {
                 ),
                 transient: false,
                 no_room: false,
+                away: false,
             })
     }
 

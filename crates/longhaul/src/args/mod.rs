@@ -15,6 +15,7 @@ mod network_proxy;
 mod place;
 mod proxy;
 mod rate_setting;
+mod reliability;
 mod remote;
 mod reporting;
 mod research;

@@ -2,20 +2,20 @@
 
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use client::{CopyEvent, CopyObserver, CopyProgress, CopySummary};
+use client::{CopyEvent, CopyObserver, CopyProgress, CopySummary, Exit};
 use proto::printable::printable;
 use units::show;
 
 use super::bar::bar_lines;
 use super::console::Console;
-use super::failures::FailureGroups;
+use super::failures::{FailureGroups, KnownRetries};
 use super::json;
 use super::messages::{MessageLevel, event_message};
 use super::pace::{Pace, PaceMeter};
-use super::progress_text::plain_line;
-use super::summary_text::SeenWork;
+use super::progress_text::{plain_line, whole_seconds};
+use super::summary_text::{Continuation, SeenWork, continuation_line};
 
 /// Time between two progress lines if standard error is a file or a pipe.
 const LINE_PERIOD: Duration = Duration::from_secs(10);
@@ -40,6 +40,8 @@ pub(crate) struct CopyReporting {
     pub(crate) is_dry_run: bool,
     /// `-v`: details are messages, too.
     pub(crate) is_verbose: bool,
+    /// How the copy can go on.
+    pub(crate) continues: Continuation,
     /// `--stats`: time between two progress lines, or between two JSON objects about progress.
     pub(crate) stats: Option<Duration>,
 }
@@ -71,6 +73,9 @@ struct OutputState {
     /// The last progress.
     last: Option<(CopyProgress, Pace)>,
     seen: SeenWork,
+    retries: KnownRetries,
+    /// A server is away, and the user knows.
+    missed_since: Option<Instant>,
     failures: FailureGroups,
 }
 
@@ -115,6 +120,13 @@ impl CopyOutput {
             OutputStyle::Json => json::print_summary(summary),
             _ if why => self.console.print(&summary.why),
             _ => {}
+        }
+        let is_interrupted = summary.exit == Exit::Interrupted;
+        if let Some(line) = continuation_line(summary, self.reporting.continues) {
+            self.put(
+                is_interrupted || self.reporting.style != OutputStyle::Json,
+                [line],
+            );
         }
     }
 
@@ -183,7 +195,10 @@ impl CopyOutput {
                 let is_new = self.is_new_failure(event);
                 self.put(is_shown && (is_new || is_verbose), [text]);
             }
-            MessageLevel::Notice => self.put(is_shown, [text]),
+            MessageLevel::Notice => {
+                let is_repeated = self.is_known_retry(event);
+                self.put(is_shown && (!is_repeated || is_verbose), [text]);
+            }
         }
     }
 
@@ -199,6 +214,52 @@ impl CopyOutput {
         };
         let (source, message) = (source.as_str(), failure.message.as_str());
         self.lock().failures.is_new((source, message), cause)
+    }
+
+    /// Whether the user knows of a retry: another file waits for the same reason, or for a server that is away.
+    fn is_known_retry(&self, event: &CopyEvent) -> bool {
+        let CopyEvent::Retrying {
+            reason,
+            attempt,
+            away,
+            ..
+        } = event
+        else {
+            return false;
+        };
+        let Some(away) = away else {
+            return !self.lock().retries.is_new(reason, *attempt);
+        };
+        let known = self
+            .lock()
+            .missed_since
+            .replace(Instant::now() - away.since);
+        if known.is_none() {
+            self.draw_waiting("reconnecting");
+        }
+        known.is_some()
+    }
+
+    /// Says that a server that was away can be reached again, if the event shows that.
+    fn end_outage(&self, event: &CopyEvent) {
+        let goes_on = match event {
+            CopyEvent::Progress(progress) => progress.away.is_none(),
+            CopyEvent::Planned { .. } | CopyEvent::Started { .. } | CopyEvent::Finished { .. } => {
+                true
+            }
+            _ => false,
+        };
+        if !goes_on {
+            return;
+        }
+        if let Some(since) = self.lock().missed_since.take() {
+            let time = whole_seconds(since.elapsed());
+            let is_shown = self.reporting.style == OutputStyle::Human;
+            self.put(
+                is_shown,
+                [format!("longhaul: connected again after {time}")],
+            );
+        }
     }
 
     /// Prints lines, or adds them to the log alone.
@@ -222,6 +283,13 @@ impl CopyOutput {
     fn progress(&self, progress: &CopyProgress, event: &CopyEvent) {
         let mut state = self.lock();
         state.is_moving = true;
+        if state
+            .last
+            .as_ref()
+            .is_some_and(|(last, _)| last.bytes < progress.bytes)
+        {
+            state.retries = KnownRetries::default();
+        }
         let pace = state.pace.update(progress);
         state.last = Some((progress.clone(), pace));
         match self.view {
@@ -267,6 +335,7 @@ fn bits(bytes: u64) -> f64 {
 impl CopyObserver for CopyOutput {
     fn on_event(&self, event: CopyEvent) {
         self.lock().seen.note(&event);
+        self.end_outage(&event);
         self.message(&event);
         match &event {
             CopyEvent::Progress(progress) => return self.progress(progress, &event),

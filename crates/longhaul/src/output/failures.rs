@@ -89,9 +89,36 @@ impl FailureGroup {
     }
 }
 
+/// The retries that were told since something moved.
+#[derive(Default)]
+pub(super) struct KnownRetries(HashMap<String, u32>);
+
+impl KnownRetries {
+    /// Whether no file has told of this attempt for this reason.
+    pub(super) fn is_new(&mut self, reason: &str, attempt: u32) -> bool {
+        if self.0.len() >= MAX_CAUSES {
+            self.0.clear();
+        }
+        let last = self.0.entry(reason.to_owned()).or_default();
+        let is_new = attempt > *last;
+        *last = attempt.max(*last);
+        is_new
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_that_wait_for_the_same_reason_are_told_of_once_for_each_attempt() {
+        let mut known = KnownRetries::default();
+        assert!(known.is_new("h is gone", 2));
+        assert!(!known.is_new("h is gone", 2));
+        assert!(known.is_new("i is gone", 2));
+        assert!(known.is_new("h is gone", 3));
+        assert!(!known.is_new("h is gone", 2));
+    }
 
     /// Whether each failure is told, and the lines at the end.
     fn told(failures: &[(&str, &str, &str)]) -> (Vec<bool>, Vec<String>) {

@@ -46,6 +46,7 @@ pub(crate) fn print_summary(s: &CopySummary) {
         "deleted": s.deleted,
         "exit": s.exit as u8,
         "error": s.first_failure.as_ref().map(|f| f.message.clone()),
+        "safe": s.safe.map(|safe| safe.bytes),
     });
     // The exit code reports the result even if nothing reads standard output.
     print_with_time(line);
@@ -111,9 +112,11 @@ fn event_to_json(event: &CopyEvent, pace: Pace) -> Option<Value> {
             reason,
             attempt,
             after,
+            away,
         } => json!({
             "event": "retrying", "source": source, "reason": reason,
             "attempt": attempt, "after_seconds": after.as_secs_f64(),
+            "away_seconds": away.map(|away| away.since.as_secs_f64()),
         }),
         CopyEvent::Warning(text) => json!({"event": "warning", "text": text}),
     })
@@ -142,6 +145,7 @@ fn progress_to_json(progress: &CopyProgress, pace: Pace) -> Value {
         "streams": progress.streams,
         "buffer_bytes": progress.buffer_bytes,
         "limiter": progress.limiter,
+        "away_seconds": progress.away.map(|away| away.as_secs_f64()),
     })
 }
 
@@ -156,6 +160,7 @@ mod tests {
             message: "no such file".into(),
             transient: false,
             no_room: false,
+            away: false,
         };
         let failed = CopyEvent::Failed {
             source: "ftp://h/a".into(),

@@ -13,6 +13,8 @@ mod pace;
 mod progress_text;
 mod summary_text;
 
+pub(crate) use summary_text::Continuation;
+
 use std::io::{IsTerminal, Write};
 
 use client::{CopyFailure, Exit};

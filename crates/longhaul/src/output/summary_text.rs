@@ -125,6 +125,42 @@ impl SeenWork {
     }
 }
 
+/// Whether a later run can go on where a copy ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Continuation {
+    /// The same command does.
+    Repeated,
+    /// The same command without `--restart` does.
+    WithoutRestart,
+    /// No run does: the bytes went to standard output.
+    Impossible,
+}
+
+/// The last line of a copy that a later run can go on with: what is safe, and how to go on.
+pub(super) fn continuation_line(s: &CopySummary, continues: Continuation) -> Option<String> {
+    let safe = s.safe?;
+    let reason = match s.exit {
+        Exit::Interrupted => "interrupted; ",
+        _ => "",
+    };
+    let amount = match (safe.bytes, safe.of) {
+        (0, _) if s.exit != Exit::Interrupted => return None,
+        (0, _) => "nothing is safe yet".to_owned(),
+        (bytes, Some(of)) => format!("{} of {} is safe", show::bytes(bytes), show::bytes(of)),
+        (bytes, None) => format!("{} is safe", show::bytes(bytes)),
+    };
+    let how = match continues {
+        Continuation::Impossible if s.exit == Exit::Interrupted => {
+            return Some("longhaul: interrupted".to_owned());
+        }
+        Continuation::Impossible => return None,
+        _ if safe.bytes == 0 => "repeat the command to try again",
+        Continuation::Repeated => "repeat the command to go on from there",
+        Continuation::WithoutRestart => "repeat the command without --restart to go on from there",
+    };
+    Some(format!("longhaul: {reason}{amount}; {how}"))
+}
+
 /// `1 file is`, `2 files are`.
 fn are(files: u64) -> String {
     let verb = if files == 1 { "is" } else { "are" };
@@ -165,7 +201,7 @@ pub(super) fn verification_text(how: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use client::CopyFailure;
+    use client::{CopyFailure, SafeBytes};
 
     use super::*;
 
@@ -278,6 +314,57 @@ mod tests {
         assert_eq!(
             line(&[], &partial),
             "no file is complete: 1.00 MB in 10 s, 800 kbit/s; 40 failed"
+        );
+    }
+
+    #[test]
+    fn the_last_line_says_what_is_safe_and_how_to_go_on() {
+        let line = |exit, bytes, continues| {
+            let ended = CopySummary {
+                exit,
+                safe: Some(SafeBytes {
+                    bytes,
+                    of: Some(5_000_000_000),
+                }),
+                ..summary(0, 0)
+            };
+            continuation_line(&ended, continues).unwrap_or_default()
+        };
+        let part = 1_200_000_000;
+        for (exit, bytes, continues, shown) in [
+            (
+                Exit::Interrupted,
+                part,
+                Continuation::Repeated,
+                "longhaul: interrupted; 1.20 GB of 5.00 GB is safe; repeat the command to go on from there",
+            ),
+            (
+                Exit::Unreachable,
+                part,
+                Continuation::WithoutRestart,
+                "longhaul: 1.20 GB of 5.00 GB is safe; repeat the command without --restart to go on from there",
+            ),
+            (
+                Exit::Interrupted,
+                0,
+                Continuation::Repeated,
+                "longhaul: interrupted; nothing is safe yet; repeat the command to try again",
+            ),
+            // It never began.
+            (Exit::Unreachable, 0, Continuation::Repeated, ""),
+            (Exit::Unreachable, part, Continuation::Impossible, ""),
+            (
+                Exit::Interrupted,
+                part,
+                Continuation::Impossible,
+                "longhaul: interrupted",
+            ),
+        ] {
+            assert_eq!(line(exit, bytes, continues), shown);
+        }
+        assert_eq!(
+            continuation_line(&summary(1, 1), Continuation::Repeated),
+            None
         );
     }
 

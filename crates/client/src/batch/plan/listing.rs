@@ -409,7 +409,7 @@ async fn begin_with_retries(
     id: &StorageId,
     mut walk: TreeWalk,
 ) -> Result<TreeWalk, CopyFailure> {
-    let mut retries = RetryBudget::new(ctx.options.retries, ctx.seed);
+    let mut retries = RetryBudget::new(&ctx.options, ctx.seed);
     loop {
         let mut session = ctx.session(id).await?;
         let result = walk.begin(&mut *session).await;
@@ -430,7 +430,7 @@ async fn list_with_retries(
     id: &StorageId,
     walk: &TreeWalk,
 ) -> Result<(), CopyFailure> {
-    let mut retries = RetryBudget::new(ctx.options.retries, ctx.seed);
+    let mut retries = RetryBudget::new(&ctx.options, ctx.seed);
     loop {
         let mut session = ctx.session(id).await?;
         let result = walk.run(&mut *session).await;

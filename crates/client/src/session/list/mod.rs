@@ -222,6 +222,7 @@ impl ClientSession {
                 ),
                 transient: false,
                 no_room: false,
+                away: false,
             });
         };
         for name in names {

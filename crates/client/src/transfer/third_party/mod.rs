@@ -220,6 +220,7 @@ impl ThirdPartyServers<'_> {
             ),
             transient: false,
             no_room: false,
+            away: false,
         }
     }
 
