@@ -256,6 +256,11 @@ pub enum CopyEvent {
         /// Bytes so far, counting only files of known size.
         bytes: u64,
     },
+    /// The copy goes on with an earlier run of the same command.
+    Continuing {
+        /// Files that the earlier run has copied, and that are still in place.
+        files: u64,
+    },
     /// A file's transfer begins.
     Started {
         /// Source as shown to people.
@@ -422,7 +427,7 @@ pub struct CopySummary {
     pub exit: Exit,
     /// The first failure, if any.
     pub first_failure: Option<CopyFailure>,
-    /// What a later run can build on, if this one was interrupted, lost a server, or found no room.
+    /// The bytes that a later run can build on, if this one was interrupted, lost a server, or found no room.
     pub safe: Option<SafeBytes>,
     /// The cause ([`CopyEvent::Failed`]) that most failed files share, and their number. `None`: no two share one.
     pub most_failed_for: Option<(String, u64)>,

@@ -138,6 +138,16 @@ fn every_event_is_as_the_schema_says() {
     run("sync", &["-n", "--delete", &tree, &path("there")], 0);
     run("sync", &["--delete", &tree, &path("there")], 0);
     run("cp", &[&a.url("missing"), &path("m")], 4);
+    // One of two pairs is missing, so its list can be continued.
+    fs::write(
+        path("list"),
+        format!("{single} {}\n/no/such/file /x\n", path("p")),
+    )
+    .unwrap();
+    let pairs = ["--journal", &path("journal"), "--from", &path("list")];
+    for _ in 0..2 {
+        run("cp", &pairs, 1);
+    }
     let lost = run("cp", &["--retries", "1", &broken_url, &path("f")], 5);
     assert!(lost["error"].is_string());
     // Refused before anything begins.
@@ -346,6 +356,12 @@ fn an_interrupted_copy_ends_with_its_summary() {
         let summary = check(&lines, &mut BTreeSet::new());
         assert_eq!(summary["exit"], 130);
         assert!(summary["bytes"].as_u64() >= moved, "{summary}");
-        assert!(summary["error"].as_str().unwrap().contains("--resume"));
+        assert!(
+            summary["error"]
+                .as_str()
+                .unwrap()
+                .contains("repeat the command")
+        );
+        assert!(summary["safe"].is_u64(), "{summary}");
     }
 }

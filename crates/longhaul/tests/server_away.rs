@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::fs;
-use std::io::{BufRead, BufReader, Lines, Read};
+use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 
@@ -14,9 +14,9 @@ const FILES: usize = 6;
 const LENGTH: usize = 4 << 20;
 
 /// A process that ends with the test.
-struct Running(Child);
+struct EndedWithTest(Child);
 
-impl Drop for Running {
+impl Drop for EndedWithTest {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -24,7 +24,7 @@ impl Drop for Running {
 }
 
 /// Starts a server on a port (0: a free one). Returns its address.
-fn serve(root: &Path, address: &str) -> (Running, String) {
+fn serve(root: &Path, address: &str) -> (EndedWithTest, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_longhaul"))
         .args(["serve", "--anonymous", "ro", "--listen", address, "--root"])
         .arg(root)
@@ -36,15 +36,15 @@ fn serve(root: &Path, address: &str) -> (Running, String) {
     let output = child.stdout.take().unwrap();
     BufReader::new(output).read_line(&mut line).unwrap();
     let address = line.trim().rsplit(' ').next().unwrap().to_owned();
-    (Running(child), address)
+    (EndedWithTest(child), address)
 }
 
 /// A copy of a tree that has lost its server.
 struct InterruptedCopy {
     scratch: TempDir,
     address: String,
-    copy: Running,
-    /// What it says.
+    copy: EndedWithTest,
+    /// Its messages to come.
     lines: Lines<BufReader<ChildStderr>>,
     said: Vec<String>,
 }
@@ -73,7 +73,7 @@ impl InterruptedCopy {
         let mut copy = Self {
             scratch,
             address,
-            copy: Running(child),
+            copy: EndedWithTest(child),
             lines,
             said: Vec::new(),
         };

@@ -8,16 +8,16 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-struct Verb(Child);
+struct StartedVerb(Child);
 
-impl Drop for Verb {
+impl Drop for StartedVerb {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-impl Verb {
+impl StartedVerb {
     fn start(arguments: &[&str], place: &std::path::Path) -> Self {
         let child = Command::new(env!("CARGO_BIN_EXE_longhaul"))
             .args(arguments)
@@ -66,7 +66,7 @@ fn a_verb_that_waits_for_a_server_goes_on() {
         let mut arguments = verb.to_vec();
         arguments.push(&url);
         arguments.extend(verb.contains(&"cp").then_some("copy"));
-        let mut running = Verb::start(&arguments, dir.path());
+        let mut running = StartedVerb::start(&arguments, dir.path());
         // It has connected, and waits for the greeting.
         let (mut control, _) = listener.accept().unwrap();
         running.send(&BOTH);
@@ -92,7 +92,7 @@ fn a_server_goes_on() {
         &["advisor", "serve", "--listen", "127.0.0.1:0"],
     ];
     for verb in servers {
-        let mut server = Verb::start(verb, dir.path());
+        let mut server = StartedVerb::start(verb, dir.path());
         let (line, _output) = server.first_line();
         assert!(line.contains("127.0.0.1:"), "{verb:?}: {line}");
         server.send(&BOTH);
@@ -107,7 +107,7 @@ fn a_server_goes_on() {
 fn a_command_that_is_run_gets_the_default_back() {
     let dir = tempfile::tempdir().unwrap();
     let script = "kill -USR1 $$; echo survived";
-    let mut running = Verb::start(
+    let mut running = StartedVerb::start(
         &[
             "advisor",
             "exec",

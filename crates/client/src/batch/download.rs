@@ -11,7 +11,7 @@ use proto::ranges::RangeSet;
 
 use super::checksums::ChecksumEndpoint;
 use super::destination_state::DestinationState;
-use super::resume::{PartialLeftover, is_whole_file, usable_ranges};
+use super::resume::{PartialLeftover, discarded, is_whole_file, usable_ranges};
 use super::{BatchContext, PlannedFile, disk};
 use crate::answers::{KeptMetadata, SourceFacts};
 use crate::journal::{self, CopyIdentity, StoredRanges};
@@ -49,18 +49,28 @@ impl LocalDestination {
         }
     }
 
-    /// Takes the lock before a session is opened, so that no session waits for another copy's file.
-    /// With `--resume` and without a partial file, the lock is taken later: the finished
-    /// destination is examined first.
+    /// Takes the lock before a session is opened, so that no session waits for another copy's file,
+    /// unless the finished destination is examined first.
     pub(super) fn lock_early(&mut self, ctx: &BatchContext) -> Result<(), CopyFailure> {
-        let unfinished = match &self.target {
-            WriteTarget::File(partial) => partial.existing_length().is_some(),
-            WriteTarget::Direct { .. } => false,
-        };
-        if unfinished || !ctx.options.resume {
+        if !self.may_be_in_place(ctx) {
             self.lock(ctx)?;
         }
         Ok(())
+    }
+
+    /// Whether an earlier run may have put the file in place: with `--resume`, or if it has left its journal without the
+    /// partial file.
+    fn may_be_in_place(&self, ctx: &BatchContext) -> bool {
+        let WriteTarget::File(partial) = &self.target else {
+            return false;
+        };
+        let options = &ctx.options;
+        let is_asked =
+            options.resume || !options.restart && partial.journal.symlink_metadata().is_ok();
+        is_asked
+            && !self.prepared
+            && !self.state.ignore_leftovers
+            && partial.existing_length().is_none()
     }
 
     /// The open destination, locked until this copy ends.
@@ -93,8 +103,7 @@ impl LocalDestination {
         matches!(self.target, WriteTarget::File(_))
     }
 
-    /// With `--resume`: the file with the final name, if it has the right size and no partial file
-    /// is beside it.
+    /// The file with the final name, if it may be the finished one and has the right size.
     pub(super) fn file_in_place(
         &self,
         ctx: &BatchContext,
@@ -103,11 +112,7 @@ impl LocalDestination {
         let WriteTarget::File(partial) = &self.target else {
             return Ok(None);
         };
-        if !ctx.options.resume
-            || self.prepared
-            || self.state.ignore_leftovers
-            || partial.existing_length().is_some()
-        {
+        if !self.may_be_in_place(ctx) {
             return Ok(None);
         }
         let meta = std::fs::metadata(&partial.destination).ok();
@@ -179,7 +184,9 @@ impl LocalDestination {
         source: (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
     ) -> Result<(), CopyFailure> {
         let length = length(sink).map_err(|e| local_failure(&partial.path, e))?;
-        if ctx.options.resume && !self.state.ignore_leftovers && length > 0 {
+        if ctx.options.restart && length > 0 {
+            ctx.warn(discarded(&self.display_name, length));
+        } else if !self.state.ignore_leftovers && length > 0 {
             self.state.safe = self
                 .usable_leftover(
                     ctx,

@@ -181,7 +181,7 @@ impl RunningBatch {
     fn warn_of_journal(&self) {
         if let Some(error) = self.plan.take_failure() {
             self.ctx.warn(format!(
-                "the batch journal cannot be written: {error}; --resume will repeat what follows"
+                "the batch journal cannot be written: {error}; a later run repeats what follows"
             ));
         }
     }
@@ -352,7 +352,7 @@ impl RunningBatch {
             .partition(|_| is_moved.next().unwrap_or(false));
         let done_files: Vec<_> = done.iter().collect();
         preserve::finish_files(ctx, &done_files).await;
-        leftovers::remove(ctx, &done_files).await;
+        leftovers::remove(ctx, self.plan.continues(), &done_files).await;
         // Measured once, for all of its files.
         let mut measured = Some(moved.measured);
         // Bytes of files that failed have moved, too.

@@ -12,12 +12,12 @@ use crate::location::Location;
 use crate::partial::partial_path;
 use crate::{CopyEvent, CopyFailure, CopyObserver};
 
-/// What stands in a cause for a name.
+/// The text that stands in a cause for a name.
 const ELLIPSIS: &str = "...";
 /// Most causes of a batch that are told apart.
 const MAX_CAUSES: usize = 256;
 
-/// What a failure is about.
+/// The source or directory that a failure is about.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FailedPlace {
     /// As shown to people.
@@ -27,7 +27,7 @@ pub(crate) struct FailedPlace {
 }
 
 impl FailedPlace {
-    /// What has no place of its own.
+    /// Something without a place of its own.
     pub(crate) fn named(shown: String) -> Self {
         Self {
             shown,

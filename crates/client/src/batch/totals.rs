@@ -18,6 +18,8 @@ pub(crate) struct BatchTotals {
     failed: u64,
     skipped: u64,
     kept: u64,
+    /// Files that an earlier run has copied.
+    earlier: u64,
     deleted: u64,
     bytes: u64,
     streams_max: u64,
@@ -162,6 +164,11 @@ impl BatchTotals {
         self.failed > 0
     }
 
+    /// Files that an earlier run has copied are in place.
+    pub(super) fn set_earlier_files(&mut self, files: u64) {
+        self.earlier = files;
+    }
+
     /// Adds the bytes that were moved for a file that failed.
     pub(super) fn add_bytes(&mut self, bytes: u64) {
         self.bytes += bytes;
@@ -205,7 +212,7 @@ impl BatchTotals {
         }
         match self.class {
             None => Exit::Done,
-            Some(_) if self.files + self.skipped > 0 => Exit::Partial,
+            Some(_) if self.files + self.skipped + self.earlier > 0 => Exit::Partial,
             Some(class) => class,
         }
     }

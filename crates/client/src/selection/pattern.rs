@@ -8,7 +8,7 @@ use regex::{Regex, RegexBuilder};
 /// Largest compiled expression, bytes: `{{...}}` holds any.
 const MAX_COMPILED: usize = 1 << 20;
 
-/// What matches a path relative to the top of a tree, or the end of one from a name on.
+/// A pattern of paths relative to the top of a tree, or of their ends from a name on.
 #[derive(Debug, Clone)]
 pub(super) struct PathPattern(Regex);
 

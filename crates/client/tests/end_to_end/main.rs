@@ -16,6 +16,7 @@ mod bundles_between;
 mod checksum_files;
 mod chunked;
 mod confirmation;
+mod continued_batches;
 mod control_proxy;
 mod destination_locks;
 mod failures;

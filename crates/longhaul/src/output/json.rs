@@ -74,6 +74,7 @@ fn event_to_json(event: &CopyEvent, pace: Pace) -> Option<Value> {
             "event": "started", "source": source, "destination": destination,
             "bytes": bytes, "resumed": resumed,
         }),
+        CopyEvent::Continuing { files } => json!({"event": "continuing", "files": files}),
         CopyEvent::Progress(progress) => progress_to_json(progress, pace),
         CopyEvent::Decision { .. } => return None,
         CopyEvent::Finished {

@@ -6,7 +6,7 @@ use client::CopyEvent;
 use units::show;
 
 use super::progress_text::whole_seconds;
-use super::summary_text::verification_text;
+use super::summary_text::{are, verification_text};
 
 /// How much it takes to see a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +83,13 @@ pub(super) fn event_message(event: &CopyEvent) -> Option<(MessageLevel, String)>
             ),
         ),
         CopyEvent::Kept { destination, .. } => (Detail, format!("{destination} exists: kept")),
+        CopyEvent::Continuing { files } => (
+            Notice,
+            format!(
+                "longhaul: going on with an earlier run, of which {} in place (--restart begins anew)",
+                are(*files)
+            ),
+        ),
         CopyEvent::Planned { .. } | CopyEvent::Started { .. } | CopyEvent::Progress(_) => {
             return None;
         }

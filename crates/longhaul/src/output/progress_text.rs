@@ -64,7 +64,7 @@ pub(super) fn file_rate(progress: &CopyProgress, pace: Pace) -> Option<String> {
     (progress.total_files > 1).then(|| format!("{shown} files/s"))
 }
 
-/// What is shown in place of the rate while nothing moves.
+/// The text in place of the rate while nothing moves.
 fn standstill(progress: &CopyProgress, pace: Pace) -> Option<String> {
     reconnecting(progress).or_else(|| silence(progress, pace))
 }

@@ -8,7 +8,7 @@ use units::show;
 
 use super::count;
 
-/// What the events of a copy say that its summary does not.
+/// Facts of a copy that its events tell and its summary does not.
 #[derive(Debug, Default)]
 pub(super) struct SeenWork {
     /// Of a dry run.
@@ -17,6 +17,8 @@ pub(super) struct SeenWork {
     continued: HashMap<String, (u64, Option<u64>)>,
     /// Files that were there already.
     in_place: u64,
+    /// Files of an earlier run that are in place.
+    earlier: u64,
 }
 
 /// The work that a dry run has found.
@@ -36,6 +38,7 @@ impl SeenWork {
                 self.planned.files += 1;
                 self.planned.bytes = self.planned.bytes.saturating_add(bytes.unwrap_or(0));
             }
+            CopyEvent::Continuing { files } => self.earlier = *files,
             CopyEvent::WouldDelete { .. } => self.planned.deletions += 1,
             CopyEvent::Started {
                 source,
@@ -92,6 +95,10 @@ impl SeenWork {
         };
         if s.files > 0 {
             text.push_str(&verification_text(&s.verified));
+        }
+        if self.earlier > 0 {
+            let files = count(self.earlier, "file");
+            text.push_str(&format!("; {files} of an earlier run in place"));
         }
         if let Some(continued) = self.continued() {
             text.push_str(&continued);
@@ -162,7 +169,7 @@ pub(super) fn continuation_line(s: &CopySummary, continues: Continuation) -> Opt
 }
 
 /// `1 file is`, `2 files are`.
-fn are(files: u64) -> String {
+pub(super) fn are(files: u64) -> String {
     let verb = if files == 1 { "is" } else { "are" };
     format!("{} {verb}", count(files, "file"))
 }

@@ -138,7 +138,7 @@ const RULES: [&str; 12] = [
     "- **/e/**\n",
 ];
 
-/// What is no pattern, and no rule, for either.
+/// Flags with a text that is no pattern for either.
 const INVALID: [(&str, &str); 8] = [
     ("--include", "a["),
     ("--include", "a]"),

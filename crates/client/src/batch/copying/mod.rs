@@ -193,13 +193,17 @@ impl<'a> FileCopy<'a> {
                 )))
             }
         };
-        Ok(CopyState {
+        let mut state = CopyState {
             source,
             facts,
             range,
             destination,
             checksums_passing_bytes: false,
-        })
+        };
+        if state.is_pipe() {
+            state.destination.ignore_leftovers();
+        }
+        Ok(state)
     }
 
     async fn attempt_with_state(

@@ -8,7 +8,8 @@ use tokio::task::JoinSet;
 use tune::sessions::LONG_RTT;
 
 use super::conflicts::StreamedNames;
-use super::copy_plan::{CopyPlan, NewEntry, PlanTop};
+use super::copy_plan::CopyPlan;
+use super::entries::{NewEntry, PlanTop};
 use super::expand::FoundSource;
 use super::hard_links::HardLinkNames;
 use super::outline::{PlanOutline, PlannedDestination, UNFINISHED};

@@ -278,7 +278,11 @@ impl TreeVisitor for Comparison {
 
 /// Whether two files of one size are taken for the same. A destination that does not keep times (`keeps_times`) has the
 /// time of the copy, which is later.
-pub(super) fn is_same_by_time(source: SourceFacts, there: SourceFacts, keeps_times: bool) -> bool {
+pub(in crate::batch) fn is_same_by_time(
+    source: SourceFacts,
+    there: SourceFacts,
+    keeps_times: bool,
+) -> bool {
     match (source.modified, there.modified) {
         (Some(source), Some(there)) if keeps_times => source.0 == there.0,
         (Some(source), Some(there)) => source.0 <= there.0,

@@ -28,6 +28,7 @@ mod extras;
 mod index;
 
 use comparison::Comparison;
+pub(super) use comparison::is_same_by_time;
 use extras::Extras;
 use index::DestinationIndex;
 
@@ -83,10 +84,10 @@ async fn compare_and_copy(
         let message = format!("{}: no such directory", from.display());
         return Err(CopyFailure::new(Exit::NotFound, message));
     };
-    let plan = Arc::new(temporary_plan(&[from, to])?);
+    let plan = Arc::new(temporary_plan(&[from, to]));
     let filler = Arc::new(PlanFiller::new(ctx, &plan, totals, false));
     let there = Arc::new(DestinationIndex::new(
-        temporary_plan(&[to])?,
+        temporary_plan(&[to]),
         to,
         options.delete,
     ));
@@ -103,12 +104,12 @@ async fn compare_and_copy(
         options.copy.preserve.times != PreservedTimes::None && keeps_times(ctx, to).await?;
     let comparison = Comparison::new(ctx, &filler, &there, plan.add_top(from, to));
     let comparison = match options.checksum {
-        true => comparison.by_checksum(temporary_plan(&[from, to])?),
+        true => comparison.by_checksum(temporary_plan(&[from, to])),
         false => comparison.by_time(keeps_times),
     };
     let earlier_sums = sums::earlier(ctx)?;
     let comparison = Arc::new(match &ctx.sums {
-        Some(_) => comparison.noting_unchanged(temporary_plan(&[from, to])?),
+        Some(_) => comparison.noting_unchanged(temporary_plan(&[from, to])),
         None => comparison,
     });
     comparison.add_top(source, destination.is_some())?;
@@ -139,7 +140,7 @@ async fn compare_and_copy(
 }
 
 /// A plan that is not kept.
-fn temporary_plan(known: &[&Location]) -> Result<CopyPlan, CopyFailure> {
+fn temporary_plan(known: &[&Location]) -> CopyPlan {
     let known: Vec<Location> = known.iter().map(|at| (*at).clone()).collect();
     CopyPlan::in_journal(BatchJournal::unnamed(), &known)
 }
