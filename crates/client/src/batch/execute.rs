@@ -33,6 +33,7 @@ pub(super) async fn execute(
     if ctx.options.dry_run {
         return show(ctx, plan, totals).await;
     }
+    lock(totals).set_earlier_files(plan.earlier_files());
     let mut keeper = JoinSet::new();
     if plan.is_kept() {
         let plan = Arc::clone(plan);

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use data::checksum::ChecksumHasher;
@@ -15,8 +15,7 @@ use proto::checksum::ChecksumAlgorithm;
 use super::batch_journal::BatchJournal;
 use super::pairs::PairSource;
 use super::plan::{CopyPlan, is_durable};
-use super::totals::BatchTotals;
-use super::{BatchContext, abandoned, done_marks, lock};
+use super::{BatchContext, abandoned, done_marks};
 use crate::location::Location;
 use crate::partial::{name_hash, state_path};
 use crate::{CopyEvent, CopyFailure, CopyOptions, Exit};
@@ -167,7 +166,6 @@ impl JournalOpening {
     pub(super) async fn open_earlier(
         &self,
         ctx: &Arc<BatchContext>,
-        totals: &Mutex<BatchTotals>,
     ) -> Result<Option<CopyPlan>, CopyFailure> {
         if !self.may_continue(ctx) {
             return Ok(None);
@@ -176,8 +174,7 @@ impl JournalOpening {
         if plan.has_earlier_run() {
             let relist = !ctx.options.resume;
             let files = done_marks::check(ctx, &plan, relist).await?;
-            plan.take_over(relist)?;
-            lock(totals).set_earlier_files(files);
+            plan.take_over(relist, files)?;
             ctx.observer.on_event(CopyEvent::Continuing { files });
         }
         Ok(Some(plan))

@@ -385,7 +385,7 @@ async fn copy_arguments(
 ) -> Result<(), CopyFailure> {
     let opening = journal_place::JournalOpening::of_copy(ctx, sources, destination);
     // A complete listing of an earlier run needs neither arguments nor listings to be looked at.
-    let earlier = opening.open_earlier(ctx, totals).await?.map(Arc::new);
+    let earlier = opening.open_earlier(ctx).await?.map(Arc::new);
     if ctx.sums.is_some() && earlier.as_ref().is_some_and(|plan| plan.has_done_files()) {
         let message = "--write-sums needs a complete run, and an earlier one has copied some of the files: leave out \
                        --resume, or repeat the command without --write-sums and use longhaul cksum";

@@ -60,7 +60,7 @@ async fn read_and_copy(
     let earlier = match opening.may_continue(&ctx) {
         true => {
             let opening = opening.knowing(storages_of(&ctx, pairs).await?);
-            opening.open_earlier(&ctx, totals).await?.map(Arc::new)
+            opening.open_earlier(&ctx).await?.map(Arc::new)
         }
         false => None,
     };

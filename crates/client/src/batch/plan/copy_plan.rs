@@ -45,6 +45,7 @@ pub(super) struct PlanState {
     ended: bool,
     /// The part of an earlier run that counts.
     earlier: EarlierRun,
+    earlier_files: u64,
 }
 
 impl CopyPlan {
@@ -69,15 +70,17 @@ impl CopyPlan {
     }
 
     /// Takes over what an earlier run has left. If its listing is complete, and is not to be repeated (`relist`), the plan is
-    /// that one; otherwise entries that the earlier run has done are done when they are added again.
+    /// that one; otherwise entries that the earlier run has done are done when they are added again. `files`: number of files
+    /// that it has put in place.
     ///
     /// # Errors
     /// `Local`: the journal cannot be read.
-    pub(crate) fn take_over(&self, relist: bool) -> Result<(), CopyFailure> {
+    pub(crate) fn take_over(&self, relist: bool, files: u64) -> Result<(), CopyFailure> {
         let mut state = self.lock();
         let state = &mut *state;
         let taken = EarlierRun::take_over(&mut state.journal, &mut state.roots, relist);
         state.earlier = taken.map_err(|error| read_failure(&error))?;
+        state.earlier_files = files;
         if let Some(left) = state.earlier.left() {
             (state.files, state.bytes, state.links) = (left.files, left.bytes, left.links);
             state.ended = true;
@@ -93,6 +96,11 @@ impl CopyPlan {
     /// Whether the plan goes on with one of an earlier run.
     pub(crate) fn continues(&self) -> bool {
         self.lock().earlier.exists()
+    }
+
+    /// Files that an earlier run has put in place.
+    pub(crate) fn earlier_files(&self) -> u64 {
+        self.lock().earlier_files
     }
 
     /// Whether an earlier run has copied files, which this one does not copy.

@@ -69,7 +69,7 @@ fn a_journal_of_many_listings_keeps_what_is_done_and_does_not_grow() {
     for run in 0..20 {
         let journal = BatchJournal::open(&path, b"cp", (run > 0, true)).unwrap();
         let plan = CopyPlan::in_journal(journal, &ends);
-        plan.take_over(true).unwrap();
+        plan.take_over(true, 0).unwrap();
         let (left, top) = (plan.size().0, plan.add_top(&ends[0], &ends[1]));
         assert_eq!(left, 0);
         for n in 0..100_u64 {
@@ -102,7 +102,7 @@ fn plan_at(path: &Path, resume: bool) -> CopyPlan {
 /// The plan of a run that goes on with what is in a journal.
 fn taken_over(journal: BatchJournal, known: &[Location]) -> CopyPlan {
     let plan = CopyPlan::in_journal(journal, known);
-    plan.take_over(false).unwrap();
+    plan.take_over(false, 0).unwrap();
     plan
 }
 
