@@ -1,6 +1,10 @@
 //! `longhaul demo` ends with everything that it has started, and leaves no file.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test stops at the first surprise"
+)]
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -7,10 +7,13 @@
 )]
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
+
+mod served;
+
+use served::ServedRoot;
 
 /// The messages and events of a copy of these files from a server that is not there.
 fn failures(names: &[&str], flags: &[&str]) -> (Vec<String>, String) {
@@ -54,38 +57,6 @@ fn a_failure_of_many_files_is_one_line_and_their_number() {
     assert_eq!(lines.len(), 1, "{lines:?}");
 }
 
-/// A server that nobody may write to; it ends with the test.
-struct ReadOnlyServer {
-    child: Child,
-    url: String,
-}
-
-impl ReadOnlyServer {
-    fn start(root: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_longhaul"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--anonymous", "ro"])
-            .arg("--root")
-            .arg(root)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut output = BufReader::new(child.stdout.take().unwrap());
-        output.read_line(&mut line).unwrap();
-        let address = line.trim().rsplit(' ').next().unwrap();
-        let url = format!("ftp://{address}/");
-        Self { child, url }
-    }
-}
-
-impl Drop for ReadOnlyServer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// Messages of a copy that the destination refuses, and their number with `--json`.
 fn refused(source: &str, destination: &str, state: &Path) -> (Vec<String>, usize) {
     let run = |flags: &[&str]| {
@@ -117,11 +88,15 @@ fn files_that_are_refused_alike_are_told_once_also_between_servers() {
     for n in 0..30 {
         fs::write(from.join(format!("t/file-{n}")), "x").unwrap();
     }
-    let [source, destination] = [&from, &to].map(|root| ReadOnlyServer::start(root));
+    let [source, destination] = [&from, &to].map(|root| ServedRoot::start(root, "ro"));
     let local = from.to_str().unwrap().to_owned();
     // Their directories exist, so that every failure is that of a file.
-    for source in [format!("{local}/t"), format!("{}t", source.url)] {
-        let (messages, events) = refused(&source, &destination.url, scratch.path());
+    for source in [format!("{local}/t"), format!("ftp://{}/t", source.address)] {
+        let (messages, events) = refused(
+            &source,
+            &format!("ftp://{}/", destination.address),
+            scratch.path(),
+        );
         assert_eq!(events, 30);
         let [first, rest] = messages.as_slice() else {
             panic!("{messages:?}");

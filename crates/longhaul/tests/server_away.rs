@@ -1,14 +1,21 @@
 //! A server that restarts while files move.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test stops at the first surprise"
+)]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Lines};
-use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+
+mod served;
+
+use served::ServedRoot;
 
 const FILES: usize = 6;
 const LENGTH: usize = 4 << 20;
@@ -21,22 +28,6 @@ impl Drop for EndedWithTest {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// Starts a server on a port (0: a free one). Returns its address.
-fn serve(root: &Path, address: &str) -> (EndedWithTest, String) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_longhaul"))
-        .args(["serve", "--anonymous", "ro", "--listen", address, "--root"])
-        .arg(root)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    let output = child.stdout.take().unwrap();
-    BufReader::new(output).read_line(&mut line).unwrap();
-    let address = line.trim().rsplit(' ').next().unwrap().to_owned();
-    (EndedWithTest(child), address)
 }
 
 /// A copy of a tree that has lost its server.
@@ -58,7 +49,8 @@ impl InterruptedCopy {
             let byte = u8::try_from(n).unwrap();
             fs::write(served.join(n.to_string()), vec![byte; LENGTH]).unwrap();
         }
-        let (server, address) = serve(&served, "127.0.0.1:0");
+        let server = ServedRoot::start(&served, "ro");
+        let address = server.address.clone();
         let mut child = Command::new(env!("CARGO_BIN_EXE_longhaul"))
             // One line each time that the progress is looked at: they show when bytes move.
             .args(["cp", "-r", "--limit-rate", "30M", "--stats", "100ms"])
@@ -108,7 +100,7 @@ impl InterruptedCopy {
 fn a_copy_goes_on_when_its_server_is_back() {
     let mut copy = InterruptedCopy::begin();
     copy.wait_for("reconnecting for ");
-    let _server = serve(&copy.scratch.path().join("served"), &copy.address);
+    let _server = ServedRoot::start_at(&copy.address, &copy.scratch.path().join("served"), "ro");
     copy.wait_for("longhaul: connected again after ");
     let (status, said, scratch) = copy.end();
     assert!(status.success(), "{status}: {said:?}");

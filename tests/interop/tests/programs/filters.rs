@@ -208,10 +208,10 @@ fn patterns_and_rules_take_the_files_that_rclone_takes() {
     let mut cells = MatrixRow::new("filters");
     for pattern in PATTERNS {
         let include = ["--include", NOTHING, "--include", pattern];
-        cells.check(&format!("--include {pattern}"), || {
+        cells.check(format!("--include {pattern}"), || {
             same(&rclone, &include, &tree)
         });
-        cells.check(&format!("--exclude {pattern}"), || {
+        cells.check(format!("--exclude {pattern}"), || {
             same(&rclone, &["--exclude", pattern], &tree)
         });
     }
@@ -223,7 +223,7 @@ fn patterns_and_rules_take_the_files_that_rclone_takes() {
         cells.check(name, || same(&rclone, &flags, &tree));
     }
     for (number, rules) in RULES.iter().enumerate() {
-        cells.check(&format!("--filter-from {rules:?}"), || {
+        cells.check(format!("--filter-from {rules:?}"), || {
             let text = format!("+ {NOTHING}\n{rules}");
             let file = scratch.file(format!("rules{number}"), text.as_bytes())?;
             let file = file.to_str().context("no text")?;
