@@ -20,7 +20,7 @@ use openssl::x509::extension::{BasicConstraints, SubjectAlternativeName};
 use openssl::x509::{X509, X509Builder, X509NameBuilder};
 use tune::path::SeriesEvent;
 
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(120);
 
 const RETRY: SendRetry = SendRetry {
     attempts: 3,

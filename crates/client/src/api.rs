@@ -95,13 +95,19 @@ pub struct CopyOptions {
     pub offset: Option<u64>,
     /// `--length`, bytes
     pub length: Option<u64>,
-    /// `--resume`
+    /// `--resume`: what an earlier run left is used as far as it fits, also a listing that may be outdated, and files that have
+    /// their final names. Without it, what is proved is used.
     pub resume: bool,
+    /// `--restart`: nothing that an earlier run left is used. It rules out `resume`.
+    pub restart: bool,
     /// `--verify`
     pub verify: VerifyMode,
     /// `--retries`: consecutive retries after lost connections. An attempt that moved 16 MiB resets
     /// the count.
     pub retries: u32,
+    /// Longest time for which a server that was reached before is waited for while no connection with it can be made; such
+    /// tries do not count as retries. Zero: they do.
+    pub patience: Duration,
     /// `--trace`: JSON Lines file
     pub trace: Option<PathBuf>,
     /// `--sync-policy`: what is forced to disk of files written on this machine
@@ -193,6 +199,8 @@ pub struct CopyFailure {
     pub transient: bool,
     /// The disk or the quota of the destination is full.
     pub no_room: bool,
+    /// No connection with the peer could be made. One that was reached before may be restarting.
+    pub away: bool,
 }
 
 impl CopyFailure {
@@ -203,6 +211,7 @@ impl CopyFailure {
             message: message.into(),
             transient: false,
             no_room: false,
+            away: false,
         }
     }
 
@@ -250,6 +259,11 @@ pub enum CopyEvent {
         files: u64,
         /// Bytes so far, counting only files of known size.
         bytes: u64,
+    },
+    /// The copy goes on with an earlier run of the same command.
+    Continuing {
+        /// Files that the earlier run has copied, and that are still in place.
+        files: u64,
     },
     /// A file's transfer begins.
     Started {
@@ -321,6 +335,8 @@ pub enum CopyEvent {
         source: String,
         /// Why.
         failure: CopyFailure,
+        /// The message without the names of the file: files that fail alike have the same one.
+        cause: String,
     },
     /// Another attempt will be made.
     Retrying {
@@ -332,15 +348,36 @@ pub enum CopyEvent {
         attempt: u32,
         /// Delay before the next attempt.
         after: Duration,
+        /// No connection can be made with a server that was reached before: for how long, and when it is given up
+        /// ([`CopyOptions::patience`]).
+        away: Option<AwayPeer>,
     },
     /// A message for the user, sent once (for example a feature that the server lacks).
     Warning(String),
+}
+
+/// A server with which no connection can be made, although it was reached before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AwayPeer {
+    /// Time since it was first missed.
+    pub since: Duration,
+    /// Time until it is given up.
+    pub left: Duration,
 }
 
 /// Receives the events of a copy.
 pub trait CopyObserver: Send + Sync {
     /// May be called from any thread.
     fn on_event(&self, event: CopyEvent);
+}
+
+/// Bytes of a copy that are at its destinations, those of earlier runs included.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SafeBytes {
+    /// Bytes that a later run need not move.
+    pub bytes: u64,
+    /// Bytes of all files; `None`: unknown, or not everything was listed.
+    pub of: Option<u64>,
 }
 
 /// Result of a copy: the fields of the `summary` JSON line.
@@ -394,6 +431,10 @@ pub struct CopySummary {
     pub exit: Exit,
     /// The first failure, if any.
     pub first_failure: Option<CopyFailure>,
+    /// The bytes that a later run can build on, if this one was interrupted, lost a server, or found no room.
+    pub safe: Option<SafeBytes>,
+    /// The cause ([`CopyEvent::Failed`]) that most failed files share, and their number. `None`: no two share one.
+    pub most_failed_for: Option<(String, u64)>,
 }
 
 /// Copies sources (paths, URLs, `-`; globs in the last component) to a destination. Two remote ends

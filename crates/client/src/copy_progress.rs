@@ -38,6 +38,8 @@ pub struct CopyProgress {
     pub buffer_bytes: u64,
     /// Limiter of the file that has the most streams, as seen from this end. `None`: unknown.
     pub limiter: Option<&'static str>,
+    /// Time since a server that was reached before is missed; `None`: all can be reached, as far as known.
+    pub away: Option<Duration>,
 }
 
 /// A file that moves.

@@ -92,6 +92,7 @@ async fn reach_directly(
         ),
         transient: !all_refused,
         no_room: false,
+        away: false,
     })
 }
 
@@ -209,5 +210,6 @@ async fn resolve(
         message: format!("cannot find the address of {name}: {reason}; check the host name"),
         transient: false,
         no_room: false,
+        away: false,
     })
 }

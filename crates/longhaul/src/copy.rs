@@ -15,6 +15,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{CopyFlags, CpArgs, LogFormat, SyncArgs};
 use crate::log_to_stderr;
+use crate::output::Continuation;
 use crate::output::console::Console;
 use crate::output::copy_output::{CopyOutput, CopyReporting, OutputStyle};
 use crate::output::{events_log, json, print_to_stderr};
@@ -111,6 +112,11 @@ fn run<O, F: Future<Output = CopySummary>>(
         style,
         is_dry_run: flags.dry_run,
         is_verbose: report.is_verbose(),
+        continues: match places {
+            CopiedPlaces::Copy(_, "-") => Continuation::Impossible,
+            _ if flags.reliability.restart => Continuation::WithoutRestart,
+            _ => Continuation::Repeated,
+        },
         stats: report.stats,
     };
     let output = Arc::new(CopyOutput::new(reporting, Arc::clone(&console)));
@@ -154,9 +160,6 @@ fn run<O, F: Future<Output = CopySummary>>(
     };
     let summary = run_to_end(runtime, copying, || interrupt.trigger())?;
     answering.abort();
-    if summary.exit == Exit::Interrupted {
-        console.print("longhaul: interrupted; repeat the command with --resume to continue");
-    }
     output.print_summary(&summary, flags.why);
     Ok(summary.exit)
 }

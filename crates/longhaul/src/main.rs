@@ -33,7 +33,7 @@ use client::{CopyFailure, Exit};
 
 use advisor::beside_server::{AdvisorInput, AdvisorProcess};
 use args::{KeyHolderArgs, LogFormat, PamArgs, ServeArgs, Verb};
-use data::os::core_dumps;
+use data::os::{core_dumps, signals};
 use history::PathHistory;
 use output::journal;
 use output::log::{LogEscaping, LogWriter};
@@ -48,6 +48,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
+    survive_user_signals();
     let arguments: Vec<_> = std::env::args_os().collect();
     if let Err(error) = argument_memory::hide_passwords(&arguments) {
         print_to_stderr(&format!(
@@ -67,6 +68,17 @@ fn main() -> ExitCode {
         Exit::Local as u8
     });
     ExitCode::from(code)
+}
+
+/// SIGUSR1 and SIGUSR2 ask `cp` and `sync` for something. By default they end a process, so scripts that send them must not
+/// have to know which verb runs.
+fn survive_user_signals() {
+    use tokio::signal::unix::SignalKind;
+    for signal in [SignalKind::user_defined1(), SignalKind::user_defined2()] {
+        if let Err(error) = signals::survive(signal.as_raw_value()) {
+            print_to_stderr(&format!("longhaul: cannot handle signals: {error}"));
+        }
+    }
 }
 
 /// An error and its causes in one line. Causes that an outer text already contains are left out.

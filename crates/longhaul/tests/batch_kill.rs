@@ -5,49 +5,15 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+
+mod served;
+
+use served::ServedRoot;
 
 const FILES: usize = 400;
 
-/// A server that ends with the test.
-struct ServedTree {
-    child: Child,
-    address: String,
-}
-
-impl ServedTree {
-    fn start(root: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_longhaul"))
-            .args([
-                "serve",
-                "--listen",
-                "127.0.0.1:0",
-                "--anonymous",
-                "ro",
-                "--root",
-            ])
-            .arg(root)
-            .env("LONGHAUL_HISTORY", "off")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut output = BufReader::new(child.stdout.take().unwrap());
-        output.read_line(&mut line).unwrap();
-        let address = line.trim().rsplit(' ').next().unwrap().to_owned();
-        Self { child, address }
-    }
-}
-
-impl Drop for ServedTree {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn copy(server: &ServedTree, scratch: &Path, more: &[&str]) -> Command {
+fn copy(server: &ServedRoot, scratch: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
     command
         .args(["cp", "-r", "--json", "--no-history"])
@@ -73,7 +39,7 @@ fn a_killed_batch_continues_without_listing_or_moving_what_is_done() {
         fs::create_dir_all(&directory).unwrap();
         fs::write(directory.join(n.to_string()), n.to_string()).unwrap();
     }
-    let server = ServedTree::start(&scratch.path().join("root"));
+    let server = ServedRoot::start(&scratch.path().join("root"), "ro");
     // A checksum that bundles do not have: the files move one by one.
     let single = ["--verify", "sha256", "--concurrency", "2"];
     let mut killed = copy(&server, scratch.path(), &single).spawn().unwrap();

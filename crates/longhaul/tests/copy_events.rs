@@ -14,42 +14,20 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
+mod served;
+
+use served::ServedRoot;
+
 const SCHEMA: &str = include_str!("../../../docs/json-schema/copy-events.schema.json");
 
-/// A server that anybody may write to; it ends with the test.
-struct OpenServer {
-    child: Child,
-    address: String,
+/// A server that anybody may write to.
+fn open_server(root: &Path) -> ServedRoot {
+    fs::create_dir_all(root).unwrap();
+    ServedRoot::start(root, "rw")
 }
 
-impl OpenServer {
-    fn start(root: &Path) -> Self {
-        fs::create_dir_all(root).unwrap();
-        let mut child = longhaul()
-            .args(["serve", "--listen", "127.0.0.1:0", "--anonymous", "rw"])
-            .arg("--root")
-            .arg(root)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut output = BufReader::new(child.stdout.take().unwrap());
-        output.read_line(&mut line).unwrap();
-        let address = line.trim().rsplit(' ').next().unwrap().to_owned();
-        Self { child, address }
-    }
-
-    fn url(&self, path: &str) -> String {
-        format!("ftp://{}/{path}", self.address)
-    }
-}
-
-impl Drop for OpenServer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn url(server: &ServedRoot, path: &str) -> String {
+    format!("ftp://{}/{path}", server.address)
 }
 
 fn longhaul() -> Command {
@@ -105,8 +83,8 @@ fn every_event_is_as_the_schema_says() {
     let scratch = tempfile::tempdir().unwrap();
     let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
     let (a, b) = (
-        OpenServer::start(&scratch.path().join("a")),
-        OpenServer::start(&scratch.path().join("b")),
+        open_server(&scratch.path().join("a")),
+        open_server(&scratch.path().join("b")),
     );
     for name in ["a/t/x", "a/t/d/y", "there/x", "there/extra"] {
         let file = scratch.path().join(name);
@@ -127,17 +105,27 @@ fn every_event_is_as_the_schema_says() {
         assert_eq!(summary["exit"], code);
         summary
     };
-    let (tree, single) = (a.url("t"), a.url("t/x"));
+    let (tree, single) = (url(&a, "t"), url(&a, "t/x"));
     run("cp", &["-r", &tree, &path("got")], 0);
-    run("cp", &["-r", &tree, &b.url("third")], 0);
-    run("cp", &[&path("got/x"), &b.url("put")], 0);
+    run("cp", &["-r", &tree, &url(&b, "third")], 0);
+    run("cp", &[&path("got/x"), &url(&b, "put")], 0);
     run("cp", &["-n", &single, &path("dry")], 0);
     run("cp", &["-r", &path("links"), &path("copied-links")], 0);
     // It differs from its source: a warning.
     run("cp", &["--keep-existing", &single, &path("there/x")], 0);
     run("sync", &["-n", "--delete", &tree, &path("there")], 0);
     run("sync", &["--delete", &tree, &path("there")], 0);
-    run("cp", &[&a.url("missing"), &path("m")], 4);
+    run("cp", &[&url(&a, "missing"), &path("m")], 4);
+    // One of two pairs is missing, so its list can be continued.
+    fs::write(
+        path("list"),
+        format!("{single} {}\n/no/such/file /x\n", path("p")),
+    )
+    .unwrap();
+    let pairs = ["--journal", &path("journal"), "--from", &path("list")];
+    for _ in 0..2 {
+        run("cp", &pairs, 1);
+    }
     let lost = run("cp", &["--retries", "1", &broken_url, &path("f")], 5);
     assert!(lost["error"].is_string());
     // Refused before anything begins.
@@ -214,8 +202,8 @@ fn send_signal(child: &Child, signal: Signal) {
 }
 
 /// The lines of a copy whose limit is suspended, put in force, and suspended again.
-fn suspended_limit(server: &OpenServer) -> Vec<Value> {
-    let mut copy = EndlessCopy::start(&["--limit-rate", "80k"], &server.url("limited"));
+fn suspended_limit(server: &ServedRoot) -> Vec<Value> {
+    let mut copy = EndlessCopy::start(&["--limit-rate", "80k"], &url(server, "limited"));
     for (is_suspended, limit) in [(true, None), (false, Some(80_000.0)), (true, None)] {
         send_signal(&copy.child, Signal::USR2);
         let event = copy.read_until(|line| line["event"] == "rate_limit");
@@ -231,9 +219,9 @@ fn suspended_limit(server: &OpenServer) -> Vec<Value> {
 #[test]
 fn sigusr1_prints_the_progress_at_once() {
     let scratch = tempfile::tempdir().unwrap();
-    let server = OpenServer::start(&scratch.path().join("root"));
+    let server = open_server(&scratch.path().join("root"));
     // By itself it would print none within an hour.
-    let mut copy = EndlessCopy::start(&["--stats", "1h"], &server.url("f"));
+    let mut copy = EndlessCopy::start(&["--stats", "1h"], &url(&server, "f"));
     let pid = Pid::from_child(&copy.child);
     let is_seen = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -307,7 +295,7 @@ fn the_schema_refuses_unknown_fields_and_wrong_types() {
 #[test]
 fn an_interrupted_copy_ends_with_its_summary() {
     let scratch = tempfile::tempdir().unwrap();
-    let server = OpenServer::start(&scratch.path().join("root"));
+    let server = open_server(&scratch.path().join("root"));
     let big = fs::File::create(scratch.path().join("root/big")).unwrap();
     big.set_len(64 << 20).unwrap();
     let signals = [Signal::INT, Signal::TERM, Signal::HUP];
@@ -317,7 +305,7 @@ fn an_interrupted_copy_ends_with_its_summary() {
         let mut copying = Command::new("env")
             .arg("--default-signal=HUP")
             .arg(env!("CARGO_BIN_EXE_longhaul"))
-            .args(["cp", "--json", "--limit-rate", "80M", &server.url("big")])
+            .args(["cp", "--json", "--limit-rate", "80M", &url(&server, "big")])
             .arg(to)
             .env_remove("RUST_LOG")
             .env("LONGHAUL_HISTORY", "off")
@@ -346,6 +334,12 @@ fn an_interrupted_copy_ends_with_its_summary() {
         let summary = check(&lines, &mut BTreeSet::new());
         assert_eq!(summary["exit"], 130);
         assert!(summary["bytes"].as_u64() >= moved, "{summary}");
-        assert!(summary["error"].as_str().unwrap().contains("--resume"));
+        assert!(
+            summary["error"]
+                .as_str()
+                .unwrap()
+                .contains("repeat the command")
+        );
+        assert!(summary["safe"].is_u64(), "{summary}");
     }
 }

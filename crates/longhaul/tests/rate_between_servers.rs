@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
+
+mod served;
+
+use served::ServedRoot;
 
 fn longhaul(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
@@ -18,41 +20,6 @@ fn longhaul(arguments: &[&str]) -> Command {
     command
 }
 
-struct RateTestServer {
-    child: Child,
-    url: String,
-}
-
-impl RateTestServer {
-    fn start(root: &Path) -> Self {
-        let mut child = longhaul(&[
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--anonymous",
-            "rw",
-            "--root",
-        ])
-        .arg(root)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-        let mut line = String::new();
-        let mut output = BufReader::new(child.stdout.take().unwrap());
-        output.read_line(&mut line).unwrap();
-        let url = format!("ftp://{}", line.trim().rsplit(' ').next().unwrap());
-        Self { child, url }
-    }
-}
-
-impl Drop for RateTestServer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 #[test]
 fn a_limit_that_cannot_be_kept_is_refused_and_one_of_the_settings_is_left_out_with_a_warning() {
     let scratch = tempfile::tempdir().unwrap();
@@ -62,12 +29,17 @@ fn a_limit_that_cannot_be_kept_is_refused_and_one_of_the_settings_is_left_out_wi
         .for_each(|root| fs::create_dir_all(root).unwrap());
     fs::create_dir(roots[0].join("d")).unwrap();
     fs::write(roots[0].join("d/f"), "data").unwrap();
-    let servers = roots.each_ref().map(|root| RateTestServer::start(root));
-    let urls = servers.each_ref().map(|server| format!("{}/d", server.url));
+    let servers = roots.each_ref().map(|root| ServedRoot::start(root, "rw"));
+    let urls = servers
+        .each_ref()
+        .map(|server| format!("ftp://{}/d", server.address));
     let list = scratch.path().join("list");
     fs::write(&list, format!("{0}/f {1}/g\n", urls[0], urls[1])).unwrap();
     let list = list.to_str().unwrap();
-    let file = [format!("{}/f", urls[0]), format!("{}/h", servers[1].url)];
+    let file = [
+        format!("{}/f", urls[0]),
+        format!("ftp://{}/h", servers[1].address),
+    ];
     let [copied, synced] = [&file, &urls].map(|[from, to]| [from.as_str(), to.as_str()]);
     for words in [
         [&["cp"][..], &copied].concat(),

@@ -8,9 +8,14 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::Command;
 
-/// The lines on standard error of a copy of these files from a server that is not there.
+mod served;
+
+use served::ServedRoot;
+
+/// The messages and events of a copy of these files from a server that is not there.
 fn failures(names: &[&str], flags: &[&str]) -> (Vec<String>, String) {
     let scratch = tempfile::tempdir().unwrap();
     // Nobody listens there once it is dropped.
@@ -33,7 +38,9 @@ fn failures(names: &[&str], flags: &[&str]) -> (Vec<String>, String) {
     assert_eq!(output.status.code(), Some(5), "{output:?}");
     let text = String::from_utf8(output.stderr).unwrap();
     let events = String::from_utf8(output.stdout).unwrap();
-    (text.lines().map(str::to_owned).collect(), events)
+    // A slow machine has time for lines of progress too.
+    let messages = text.lines().filter(|line| line.starts_with("longhaul: "));
+    (messages.map(str::to_owned).collect(), events)
 }
 
 #[test]
@@ -48,6 +55,57 @@ fn a_failure_of_many_files_is_one_line_and_their_number() {
     }
     let (lines, _) = failures(&["a"], &[]);
     assert_eq!(lines.len(), 1, "{lines:?}");
+}
+
+/// Messages of a copy that the destination refuses, and their number with `--json`.
+fn refused(source: &str, destination: &str, state: &Path) -> (Vec<String>, usize) {
+    let run = |flags: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+            .args(["cp", "-r", "--no-history"])
+            .args(flags)
+            .args([source, destination])
+            .env("XDG_STATE_HOME", state)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap())
+    };
+    let [_, text] = run(&[]);
+    let messages = text.lines().filter(|line| line.starts_with("longhaul: "));
+    let [events, _] = run(&["--json"]);
+    let failed = events
+        .lines()
+        .filter(|line| line.contains(r#""event":"failed""#));
+    (messages.map(str::to_owned).collect(), failed.count())
+}
+
+#[test]
+fn files_that_are_refused_alike_are_told_once_also_between_servers() {
+    let scratch = tempfile::tempdir().unwrap();
+    let [from, to] = ["from", "to"].map(|name| scratch.path().join(name));
+    fs::create_dir_all(from.join("t")).unwrap();
+    fs::create_dir_all(to.join("t")).unwrap();
+    for n in 0..30 {
+        fs::write(from.join(format!("t/file-{n}")), "x").unwrap();
+    }
+    let [source, destination] = [&from, &to].map(|root| ServedRoot::start(root, "ro"));
+    let local = from.to_str().unwrap().to_owned();
+    // Their directories exist, so that every failure is that of a file.
+    for source in [format!("{local}/t"), format!("ftp://{}/t", source.address)] {
+        let (messages, events) = refused(
+            &source,
+            &format!("ftp://{}/", destination.address),
+            scratch.path(),
+        );
+        assert_eq!(events, 30);
+        let [first, rest] = messages.as_slice() else {
+            panic!("{messages:?}");
+        };
+        assert!(first.contains("refused to write /t/file-"), "{first}");
+        let number = "longhaul: the same for 29 more files: ";
+        assert!(rest.starts_with(number), "{rest}");
+        assert!(rest.ends_with(" and 26 others (-v names each)"), "{rest}");
+    }
 }
 
 #[test]

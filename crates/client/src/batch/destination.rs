@@ -268,6 +268,14 @@ impl<'a> CopyDestination<'a> {
         }
     }
 
+    /// Uses nothing of an earlier run: the source cannot be read again, to compare.
+    pub(super) fn ignore_leftovers(&mut self) {
+        match self {
+            Self::Local(download) => download.state.ignore_leftovers = true,
+            Self::Storage(upload) => upload.state.ignore_leftovers = true,
+        }
+    }
+
     /// Discards what was resumed, or all of it if the copy `differs` in unknown places. Returns `false` when there is
     /// nothing to discard.
     pub(super) fn start_over(&mut self, differs: bool) -> bool {

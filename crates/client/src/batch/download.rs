@@ -13,7 +13,7 @@ use rustix::fs::Stat;
 
 use super::checksums::ChecksumEndpoint;
 use super::destination_state::DestinationState;
-use super::resume::{PartialLeftover, is_whole_file, usable_ranges};
+use super::resume::{PartialLeftover, discarded, is_whole_file, usable_ranges};
 use super::{BatchContext, PlannedFile, disk};
 use crate::answers::{KeptMetadata, SourceFacts};
 use crate::journal::{self, CopyIdentity, StoredRanges};
@@ -52,18 +52,27 @@ impl LocalDestination {
         }
     }
 
-    /// Takes the lock before a session is opened, so that no session waits for another copy's file.
-    /// With `--resume` and without a partial file, the lock is taken later: the finished
-    /// destination is examined first.
+    /// Takes the lock before a session is opened, so that no session waits for another copy's file,
+    /// unless the finished destination is examined first.
     pub(super) fn lock_early(&mut self, ctx: &BatchContext) -> Result<(), CopyFailure> {
-        let unfinished = match &self.target {
-            WriteTarget::File(partial) => partial.existing_length().is_some(),
-            WriteTarget::Direct { .. } => false,
-        };
-        if unfinished || !ctx.options.resume {
+        if !self.may_be_in_place(ctx) {
             self.lock(ctx)?;
         }
         Ok(())
+    }
+
+    /// Whether an earlier run may have put the file in place: with `--resume`, or if it has left its journal without the
+    /// partial file.
+    fn may_be_in_place(&self, ctx: &BatchContext) -> bool {
+        let WriteTarget::File(partial) = &self.target else {
+            return false;
+        };
+        let options = &ctx.options;
+        let is_asked = options.resume || !options.restart && partial.journal.is_taken();
+        is_asked
+            && !self.prepared
+            && !self.state.ignore_leftovers
+            && partial.existing_length().is_none()
     }
 
     /// The open destination, locked until this copy ends.
@@ -96,8 +105,7 @@ impl LocalDestination {
         matches!(self.target, WriteTarget::File(_))
     }
 
-    /// With `--resume`: the file with the final name, if it has the right size and no partial file
-    /// is beside it.
+    /// The file with the final name, if it may be the finished one and has the right size.
     pub(super) fn file_in_place(
         &self,
         ctx: &BatchContext,
@@ -106,11 +114,7 @@ impl LocalDestination {
         let WriteTarget::File(partial) = &self.target else {
             return Ok(None);
         };
-        if !ctx.options.resume
-            || self.prepared
-            || self.state.ignore_leftovers
-            || partial.existing_length().is_some()
-        {
+        if !self.may_be_in_place(ctx) {
             return Ok(None);
         }
         let is_candidate = |there: &Stat| SourceFacts::from_stat(there).size == size;
@@ -188,7 +192,9 @@ impl LocalDestination {
         source: (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
     ) -> Result<(), CopyFailure> {
         let length = length(sink).map_err(|e| local_failure(partial.name.path(), e))?;
-        if ctx.options.resume && !self.state.ignore_leftovers && length > 0 {
+        if ctx.options.restart && length > 0 {
+            ctx.warn(discarded(&self.display_name, length));
+        } else if !self.state.ignore_leftovers && length > 0 {
             self.state.safe = self
                 .usable_leftover(
                     ctx,

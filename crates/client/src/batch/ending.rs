@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::failure_cause::{FailedPlace, report_failure};
+use super::lock;
 use super::totals::BatchTotals;
-use super::{execute, lock};
 use crate::protection::NO_SECURITY;
 use crate::{CopyFailure, CopyObserver, CopyOptions, CopySummary};
 
@@ -18,7 +19,10 @@ pub(super) async fn run_to_end(
     match options.interrupt.or_end(batch).await {
         None => lock(totals).set_interrupted(),
         Some(Ok(())) => {}
-        Some(Err(failure)) => execute::report_failure(observer, totals, source(), failure),
+        Some(Err(failure)) => {
+            let of_all = FailedPlace::named(source());
+            report_failure(observer, totals, of_all, failure);
+        }
     }
 }
 
@@ -40,7 +44,7 @@ impl CopySummary {
     /// The summary of a copy that failed before it began.
     pub fn of_failure(failure: &CopyFailure) -> Self {
         let mut totals = BatchTotals::default();
-        totals.file_failed(failure);
+        totals.file_failed(failure, &failure.message);
         totals.summary(Duration::ZERO)
     }
 }

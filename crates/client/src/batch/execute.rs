@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::bundle::{self, BatchWork, MovedBundle};
+use super::failure_cause::{FailedPlace, report_failure, report_shared};
 use super::hard_links::FilesNotCopied;
 use super::plan::{
     self, CopyPlan, NextEntry, PlanReader, PlannedEntry, PlannedFile, PlannedHardLink, PlannedLink,
@@ -18,7 +19,7 @@ use super::{
     progress, sums, workers,
 };
 use crate::answers::SourceFacts;
-use crate::{CopyEvent, CopyFailure, CopyObserver, Exit};
+use crate::{CopyEvent, CopyFailure, Exit};
 
 /// How often a dry run looks for more entries.
 const DRY_RUN_POLL: Duration = Duration::from_millis(50);
@@ -32,6 +33,7 @@ pub(super) async fn execute(
     if ctx.options.dry_run {
         return show(ctx, plan, totals).await;
     }
+    lock(totals).set_earlier_files(plan.earlier_files());
     let mut keeper = JoinSet::new();
     if plan.is_kept() {
         let plan = Arc::clone(plan);
@@ -46,7 +48,7 @@ pub(super) async fn execute(
     });
     let workers = async {
         let reporting = Arc::clone(&batch);
-        let report = move |source, failure| reporting.fail_directory(source, failure);
+        let report = move |place, failure| reporting.fail_directory(place, failure);
         let queue = Arc::new(WorkQueue::new(ctx, plan, Box::new(report)));
         let sessions = queue.first().await;
         let worker = {
@@ -58,7 +60,10 @@ pub(super) async fn execute(
         };
         for message in workers::run(ctx, &queue, sessions, totals, worker).await {
             // A panic in one copy must not be mistaken for success.
-            batch.fail(String::new(), CopyFailure::new(Exit::Local, message));
+            batch.fail(
+                FailedPlace::default(),
+                CopyFailure::new(Exit::Local, message),
+            );
         }
     };
     progress::report_while(ctx, plan, workers, totals).await;
@@ -104,7 +109,7 @@ async fn show(ctx: &BatchContext, plan: &CopyPlan, totals: &Mutex<BatchTotals>) 
             Err(error) => {
                 let message = format!("the plan of the copy cannot be read: {error}");
                 let failure = CopyFailure::new(Exit::Local, message);
-                return report_failure(&ctx.observer, totals, String::new(), failure);
+                return report_failure(&ctx.observer, totals, FailedPlace::default(), failure);
             }
         }
     }
@@ -121,16 +126,18 @@ struct RunningBatch {
 }
 
 impl RunningBatch {
-    fn fail(&self, source: String, failure: CopyFailure) {
-        report_failure(&self.ctx.observer, &self.totals, source, failure);
+    fn fail(&self, place: FailedPlace, failure: CopyFailure) {
+        report_failure(&self.ctx.observer, &self.totals, place, failure);
+    }
+
+    fn fail_for(&self, source: String, shared: (CopyFailure, String)) {
+        report_shared(&self.ctx.observer, &self.totals, source, shared);
     }
 
     /// A directory was not made, or the plan cannot be read.
-    fn fail_directory(&self, source: String, failure: CopyFailure) {
-        match self.full.directory_failed(&failure) {
-            true => self.fail(source, failure),
-            false => lock(&self.totals).file_failed(&failure),
-        }
+    fn fail_directory(&self, place: FailedPlace, failure: CopyFailure) {
+        let cause = self.full.directory_failed(&place, &failure);
+        self.fail_for(place.shown, (failure, cause));
     }
 
     async fn carry_out(&self, work: BatchWork) {
@@ -162,19 +169,20 @@ impl RunningBatch {
         files.into_iter().filter(has_room).collect()
     }
 
-    /// Whether a file is not begun because its destination is full. It has failed then, for the reason that was told.
+    /// Whether a file is not begun because its destination is full. It has failed then.
     fn is_refused(&self, item: &PlannedFile) -> bool {
         let refusal = self.full.refusal(&item.destination);
-        if let Some(failure) = &refusal {
-            lock(&self.totals).file_failed(failure);
+        let is_refused = refusal.is_some();
+        if let Some(shared) = refusal {
+            self.fail_for(item.source.display(), (shared.failure, shared.cause));
         }
-        refusal.is_some()
+        is_refused
     }
 
     fn warn_of_journal(&self) {
         if let Some(error) = self.plan.take_failure() {
             self.ctx.warn(format!(
-                "the batch journal cannot be written: {error}; --resume will repeat what follows"
+                "the batch journal cannot be written: {error}; a later run repeats what follows"
             ));
         }
     }
@@ -187,7 +195,10 @@ impl RunningBatch {
         }
         let unreadable = |error| {
             let message = format!("the plan of the copy cannot be read: {error}");
-            self.fail(String::new(), CopyFailure::new(Exit::Local, message));
+            self.fail(
+                FailedPlace::default(),
+                CopyFailure::new(Exit::Local, message),
+            );
         };
         if let Err(error) = lock(&self.not_copied).add_rest_of(&self.plan) {
             return unreadable(error);
@@ -225,7 +236,7 @@ impl RunningBatch {
         };
         let file = &link.file;
         if let Err(failure) = sums::add(&self.ctx, file).await {
-            return self.fail(file.source.display(), failure);
+            return self.fail(FailedPlace::of_file(file), failure);
         }
         self.plan.mark_done(&[file.entry]);
         if outcome == hard_links::LinkOutcome::Made {
@@ -243,7 +254,7 @@ impl RunningBatch {
                 let skipped = CopyEvent::Skipped { source, reason };
                 self.ctx.observer.on_event(skipped);
             }
-            Err(failure) => self.fail(source, failure),
+            Err(failure) => self.fail(FailedPlace::at(&link.source), failure),
         }
     }
 
@@ -297,10 +308,9 @@ impl RunningBatch {
             }
             Err((bytes, failure)) => {
                 lock(totals).add_bytes(bytes);
-                match self.full.failed(&item.destination, &failure) {
-                    true => self.fail(source, failure),
-                    false => lock(totals).file_failed(&failure),
-                }
+                let place = FailedPlace::of_file(&item);
+                let cause = self.full.failed(&item.destination, (&place, &failure));
+                self.fail_for(place.shown, (failure, cause));
             }
         }
     }
@@ -340,7 +350,7 @@ impl RunningBatch {
             .partition(|_| is_moved.next().unwrap_or(false));
         let done_files: Vec<_> = done.iter().collect();
         preserve::finish_files(ctx, &done_files).await;
-        leftovers::remove(ctx, &done_files).await;
+        leftovers::remove(ctx, self.plan.continues(), &done_files).await;
         // Measured once, for all of its files.
         let mut measured = Some(moved.measured);
         // Bytes of files that failed have moved, too.
@@ -368,7 +378,7 @@ impl RunningBatch {
     async fn copy_left(&self, files: Vec<PlannedFile>, lost: Option<CopyFailure>) {
         for item in files {
             match &lost {
-                Some(failure) => self.fail(item.source.display(), failure.clone()),
+                Some(failure) => self.fail(FailedPlace::of_file(&item), failure.clone()),
                 None => self.copy_one(item).await,
             }
         }
@@ -378,7 +388,7 @@ impl RunningBatch {
     async fn is_complete(&self, item: &PlannedFile, bytes: u64) -> bool {
         if let Err(failure) = sums::add(&self.ctx, item).await {
             lock(&self.totals).add_bytes(bytes);
-            self.fail(item.source.display(), failure);
+            self.fail(FailedPlace::of_file(item), failure);
             return false;
         }
         true
@@ -402,14 +412,4 @@ impl RunningBatch {
             verified,
         });
     }
-}
-
-pub(super) fn report_failure(
-    observer: &Arc<dyn CopyObserver>,
-    totals: &Mutex<BatchTotals>,
-    source: String,
-    failure: CopyFailure,
-) {
-    lock(totals).file_failed(&failure);
-    observer.on_event(CopyEvent::Failed { source, failure });
 }

@@ -58,7 +58,7 @@ pub(super) async fn copy_with_retries(
     meter: &FileMeter,
     copy: &mut FileCopy<'_>,
 ) -> Result<FileOutcome, CopyFailure> {
-    let mut retries = RetryBudget::new(ctx.options.retries, ctx.seed);
+    let mut retries = RetryBudget::new(&ctx.options, ctx.seed);
     loop {
         let before = meter.moved();
         let failure = match copy.attempt().await {

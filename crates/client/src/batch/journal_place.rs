@@ -2,8 +2,10 @@
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use data::checksum::ChecksumHasher;
@@ -13,10 +15,10 @@ use proto::checksum::ChecksumAlgorithm;
 use super::batch_journal::BatchJournal;
 use super::pairs::PairSource;
 use super::plan::CopyPlan;
-use super::{BatchContext, abandoned};
+use super::{BatchContext, abandoned, done_marks};
 use crate::location::Location;
 use crate::partial::{name_hash, state_path};
-use crate::{CopyFailure, CopyOptions, Exit};
+use crate::{CopyEvent, CopyFailure, CopyOptions, Exit};
 
 /// Where the journals of batches are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -75,6 +77,9 @@ impl JournalOpening {
             command.push(b'\n');
             command.extend_from_slice(absolute(location).identity_key().as_bytes());
         }
+        if all.clone().any(is_relative) {
+            command.extend_from_slice(&working_directory());
+        }
         command.push(b'\n');
         command.extend_from_slice(identity_of(options).as_bytes());
         Self::new(
@@ -104,6 +109,8 @@ impl JournalOpening {
             let content = content_hash(path).map_err(failed)?;
             command.extend_from_slice(format!("{place} {content}\n").as_bytes());
         }
+        // Any pair may be relative.
+        command.extend_from_slice(&working_directory());
         command.extend_from_slice(identity_of(options).as_bytes());
         let durable = options.sync_policy == SyncPolicy::File;
         Ok(Self::new(options, &command, durable, Vec::new()))
@@ -119,8 +126,11 @@ impl JournalOpening {
 
     /// Whether this run goes on with a journal of an earlier one.
     pub(super) fn may_continue(&self, ctx: &BatchContext) -> bool {
+        let options = &ctx.options;
         let exists = self.path.as_ref().is_some_and(|path| path.exists());
-        ctx.options.resume && exists
+        // A checksum file needs a complete run: what the user does not ask for gives way.
+        let wants_all = options.restart || (options.write_sums.is_some() && !options.resume);
+        exists && !wants_all
     }
 
     /// For a batch that `command` identifies, with these storages. `durable`: see [`BatchJournal::open`].
@@ -149,18 +159,25 @@ impl JournalOpening {
         }
     }
 
-    /// With `--resume`: what an earlier run of the command has left.
+    /// The plan that an earlier run of the command has left, as far as it still holds; without `--resume`, everything is listed again.
     ///
     /// # Errors
     /// Busy: the command runs already. `Usage`, `Local`: the file that the user named cannot be used.
     pub(super) async fn open_earlier(
         &self,
-        ctx: &BatchContext,
+        ctx: &Arc<BatchContext>,
     ) -> Result<Option<CopyPlan>, CopyFailure> {
-        match self.may_continue(ctx) {
-            true => self.open(ctx, true).await.map(Some),
-            false => Ok(None),
+        if !self.may_continue(ctx) {
+            return Ok(None);
         }
+        let plan = self.open(ctx, true).await?;
+        if plan.has_earlier_run() {
+            let relist = !ctx.options.resume;
+            let files = done_marks::check(ctx, &plan, relist).await?;
+            plan.take_over(relist, files)?;
+            ctx.observer.on_event(CopyEvent::Continuing { files });
+        }
+        Ok(Some(plan))
     }
 
     /// An empty plan; its journal is kept if the batch is of `many` files, or the user has named it. The journal of one file is
@@ -175,7 +192,7 @@ impl JournalOpening {
     ) -> Result<CopyPlan, CopyFailure> {
         match many || self.is_named {
             true => self.open(ctx, false).await,
-            false => CopyPlan::in_journal(BatchJournal::unnamed(), &self.known),
+            false => Ok(CopyPlan::in_journal(BatchJournal::unnamed(), &self.known)),
         }
     }
 
@@ -192,14 +209,14 @@ impl JournalOpening {
                 }
                 Err(failure) => {
                     ctx.warn(format!(
-                        "{failure}: the batch has no journal, so --resume will list and compare again"
+                        "{failure}: the batch has no journal, so a later run copies everything again"
                     ));
                     break BatchJournal::unnamed();
                 }
                 Ok(journal) => break journal,
             }
         };
-        CopyPlan::in_journal(journal, &self.known)
+        Ok(CopyPlan::in_journal(journal, &self.known))
     }
 
     fn try_open(&self, resume: bool) -> Result<BatchJournal, CopyFailure> {
@@ -273,6 +290,17 @@ fn absolute(location: &Location) -> Location {
         }
         other => other.clone(),
     }
+}
+
+/// Whether the journal names a location as it is seen from the working directory.
+fn is_relative(location: &Location) -> bool {
+    matches!(location, Location::Local(path) if path.is_relative())
+}
+
+/// The working directory, after a line end.
+fn working_directory() -> Vec<u8> {
+    let directory = std::env::current_dir().unwrap_or_default();
+    [b"\n", directory.as_os_str().as_bytes()].concat()
 }
 
 #[cfg(test)]

@@ -14,8 +14,9 @@ use crate::partial::{WriteTarget, lock_remote_destination, partial_path, upload_
 
 /// Removes the partial files and journals of files that are in place. One that another copy writes stays. Nothing fails:
 /// the names of leftovers show what they are.
-pub(super) async fn remove(ctx: &BatchContext, files: &[&PlannedFile]) {
-    if !ctx.options.resume {
+/// `continues`: there was an earlier run.
+pub(super) async fn remove(ctx: &BatchContext, continues: bool, files: &[&PlannedFile]) {
+    if !(continues || ctx.options.resume) {
         return;
     }
     let mut here = Vec::new();

@@ -20,7 +20,7 @@ use crate::session::ListingUse;
 use crate::storage::StorageAccess;
 use crate::storage::contract::Storage;
 use crate::trace::TraceFile;
-use crate::{CopyEvent, CopyFailure, CopyObserver, CopyOptions, CopySummary, Exit};
+use crate::{AwayPeer, CopyEvent, CopyFailure, CopyObserver, CopyOptions, CopySummary, Exit};
 
 mod abandoned;
 mod attempt_watch;
@@ -33,10 +33,12 @@ mod decisions;
 mod destination;
 mod destination_state;
 mod disk;
+mod done_marks;
 mod download;
 mod ending;
 mod execute;
 mod failed_list;
+mod failure_cause;
 mod file;
 mod hard_links;
 pub(crate) mod journal_place;
@@ -180,7 +182,7 @@ impl BatchContext {
         id: &StorageId,
         first_path: Option<&[u8]>,
     ) -> Result<Box<dyn Storage>, CopyFailure> {
-        let mut retries = RetryBudget::new(self.options.retries, self.seed);
+        let mut retries = RetryBudget::new(&self.options, self.seed);
         // A service that the user has named is asked while the session opens.
         self.advice.ask(None);
         loop {
@@ -212,7 +214,7 @@ impl BatchContext {
         path: &[u8],
         to_read: bool,
     ) -> Result<ListedEntry, CopyFailure> {
-        let mut retries = RetryBudget::new(self.options.retries, self.seed);
+        let mut retries = RetryBudget::new(&self.options, self.seed);
         loop {
             let mut session = self.session_for_path(id, Some(path)).await?;
             let found = match to_read {
@@ -240,7 +242,18 @@ impl BatchContext {
         (retries, moved): (&mut RetryBudget, u64),
         failure: CopyFailure,
     ) -> Result<(), CopyFailure> {
-        let Some((attempt, after)) = retries.next_attempt(&failure, moved) else {
+        let away = match failure.away {
+            true => self.pool.outage(),
+            false => None,
+        };
+        // One that was never reached is misspelled, or does not run.
+        let is_first_contact = failure.away && away.is_none();
+        let next = match is_first_contact {
+            true => None,
+            false => retries.next_attempt(&failure, moved, away),
+        };
+        let Some((attempt, after)) = next else {
+            self.pool.give_up(self.options.patience, &failure);
             return Err(failure);
         };
         let until = *lock(&self.asked_to_wait);
@@ -251,11 +264,17 @@ impl BatchContext {
             return Err(failure);
         }
         let after = after.max(asked);
+        let patience = self.options.patience;
+        let away = away.filter(|_| !patience.is_zero());
         self.observer.on_event(CopyEvent::Retrying {
             source: source.to_owned(),
             reason: failure.message,
             attempt,
             after,
+            away: away.map(|since| AwayPeer {
+                since,
+                left: patience.saturating_sub(since),
+            }),
         });
         tokio::time::sleep(after).await;
         Ok(())
@@ -334,6 +353,8 @@ impl BatchContext {
         let is_usable = result.as_ref().err().is_none_or(|failure| {
             !failure.transient && matches!(failure.exit, Exit::NotFound | Exit::Refused)
         });
+        let is_away = result.as_ref().is_err_and(|failure| failure.away);
+        self.pool.note_use(id, &*session, is_away);
         self.pool.learn(id, &*session);
         if is_usable {
             self.pool.release(id, session);

@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use super::failed_list::FailedList;
+use super::failure_cause::FailedPlace;
 use super::journal_place::JournalOpening;
 use super::pairs::{PairSource, UrlPair};
 use super::plan::{self, FoundSource, NewEntry, PlanFiller, PlannedDestination};
@@ -161,7 +162,7 @@ async fn list_pairs(ctx: &Arc<BatchContext>, filler: &Arc<PlanFiller>, pairs: &P
     let (mut batches, reading) = match read_pairs(ctx, pairs) {
         Ok(reading) => reading,
         Err(failure) => {
-            filler.report(FROM.to_owned(), failure);
+            filler.report(FailedPlace::named(FROM.to_owned()), failure);
             filler.end();
             return;
         }
@@ -173,7 +174,7 @@ async fn list_pairs(ctx: &Arc<BatchContext>, filler: &Arc<PlanFiller>, pairs: &P
         let (examined, failures) = examine(lookers, batch, look).await;
         // Their pairs are lost: the list counts as incomplete.
         for failure in failures {
-            filler.report(FROM.to_owned(), failure);
+            filler.report(FailedPlace::named(FROM.to_owned()), failure);
         }
         for (pair, found) in examined {
             match found {
@@ -183,13 +184,13 @@ async fn list_pairs(ctx: &Arc<BatchContext>, filler: &Arc<PlanFiller>, pairs: &P
                         let top = filler.add_top(&source, &destination);
                         filler.fail(&top, (b"", b""), failure);
                     }
-                    None => filler.report(String::new(), failure),
+                    None => filler.report(FailedPlace::default(), failure),
                 },
             }
         }
     }
     if let Err(error) = reading.await {
-        filler.report(FROM.to_owned(), unexpected_end(&error));
+        filler.report(FailedPlace::named(FROM.to_owned()), unexpected_end(&error));
     }
     filler.end();
 }

@@ -8,6 +8,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use crate::byte_order_mark::without_byte_order_mark;
 use crate::location::Location;
 use crate::{CopyFailure, Exit};
 
@@ -160,7 +161,11 @@ impl PairReader {
                 let message = format!("{}: line {} is too long", self.name, self.line);
                 return Some(Err(CopyFailure::new(Exit::Local, message)));
             }
-            match parse_line(&line) {
+            let line = match self.line {
+                1 => without_byte_order_mark(&line),
+                _ => &line,
+            };
+            match parse_line(line) {
                 Ok(None) => {}
                 Ok(Some(pair)) => return Some(Ok(pair)),
                 Err(reason) => {
@@ -235,7 +240,8 @@ mod tests {
     fn each_server_of_a_list_is_named_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("list");
-        let lines = "ftp://ann@h:99/a /b\nnothing\nftp://ann@h:99/c cern:d\n\"/e:f g\" ftps://h\n";
+        let lines =
+            "\u{feff}ftp://ann@h:99/a /b\nnothing\nftp://ann@h:99/c cern:d\n\"/e:f g\" ftps://h\n";
         std::fs::write(&path, lines).unwrap();
         let servers: Vec<_> = PairSource::File(path).servers().into_iter().collect();
         assert_eq!(servers, ["/e:", "cern:", "ftp://ann@h:99/", "ftps://h/"]);

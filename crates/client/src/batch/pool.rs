@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -18,6 +18,14 @@ use crate::{CopyFailure, Exit};
 /// How soon to look again for a session at a server that lets no further one in.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+/// The time for which a storage is away.
+#[derive(Debug)]
+struct Outage {
+    since: Instant,
+    /// Nobody waits for it any more.
+    given_up: Option<CopyFailure>,
+}
+
 /// Idle sessions by storage.
 #[derive(Debug)]
 pub(crate) struct StorageSessionPool {
@@ -25,6 +33,8 @@ pub(crate) struct StorageSessionPool {
     idle: Mutex<HashMap<StorageId, Vec<Box<dyn Storage>>>>,
     /// Storages that this run has reached before.
     reached: Mutex<HashSet<StorageId>>,
+    /// Those of them with which no connection can be made now.
+    away: Mutex<HashMap<StorageId, Outage>>,
     /// Sessions that live, by storage.
     leases: Mutex<HashMap<StorageId, Vec<Weak<()>>>>,
     /// Notified when a session is returned.
@@ -44,6 +54,7 @@ impl StorageSessionPool {
             access,
             idle: Mutex::default(),
             reached: Mutex::default(),
+            away: Mutex::default(),
             leases: Mutex::default(),
             returned: Notify::new(),
             coming: Mutex::default(),
@@ -172,11 +183,61 @@ impl StorageSessionPool {
         lock(&self.reached).contains(id)
     }
 
+    /// Notes whether a use of a session could make its connections. A session that has, or had, one has reached its
+    /// storage.
+    pub(crate) fn note_use(&self, id: &StorageId, session: &dyn Storage, is_away: bool) {
+        let has_connected = session.path_ends().is_some();
+        if has_connected {
+            lock(&self.reached).insert(id.clone());
+        }
+        match is_away {
+            true => self.note_away(id),
+            false if has_connected => drop(lock(&self.away).remove(id)),
+            false => {}
+        }
+    }
+
+    /// Notes that no connection could be made with the storage. One that was never reached is not away.
+    fn note_away(&self, id: &StorageId) {
+        if self.was_reached(id) {
+            lock(&self.away)
+                .entry(id.clone())
+                .or_insert_with(|| Outage {
+                    since: Instant::now(),
+                    given_up: None,
+                });
+        }
+    }
+
+    /// The longest time for which a storage that was reached before is away; `None`: all can be reached, as far as known.
+    pub(crate) fn outage(&self) -> Option<Duration> {
+        let away = lock(&self.away);
+        away.values().map(|outage| outage.since.elapsed()).max()
+    }
+
+    /// Nobody waits any more for storages that are away for so long: who needs one of them fails at once.
+    pub(crate) fn give_up(&self, patience: Duration, failure: &CopyFailure) {
+        if !failure.away || patience.is_zero() {
+            return;
+        }
+        for outage in lock(&self.away).values_mut() {
+            if outage.since.elapsed() >= patience {
+                outage.given_up.get_or_insert_with(|| CopyFailure {
+                    transient: false,
+                    ..failure.clone()
+                });
+            }
+        }
+    }
+
     async fn open(
         &self,
         id: &StorageId,
         first_path: Option<&[u8]>,
     ) -> Result<Box<dyn Storage>, CopyFailure> {
+        if let Some(failure) = lock(&self.away).get(id).and_then(|o| o.given_up.clone()) {
+            return Err(failure);
+        }
         let opening = SessionOpening {
             habits: self.habits(id),
             is_further: self.has_any(id),
@@ -191,12 +252,15 @@ impl StorageSessionPool {
                     .or_default()
                     .push(known);
                 session.keep(lease);
-                lock(&self.reached).insert(id.clone());
+                self.note_use(id, &*session, false);
                 Ok(session)
             }
             Err(mut failure) => {
                 // A host that was reached before is not misspelled, so the failure is temporary.
-                failure.transient |= failure.exit == Exit::Unreachable && self.was_reached(id);
+                if failure.exit == Exit::Unreachable && self.was_reached(id) {
+                    (failure.transient, failure.away) = (true, true);
+                    self.note_away(id);
+                }
                 Err(failure)
             }
         }

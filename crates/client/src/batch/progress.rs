@@ -12,7 +12,7 @@ use super::plan::CopyPlan;
 use super::totals::{BatchSample, BatchTotals};
 use super::{BatchContext, decisions, lock, periodic_timer};
 use crate::trace::TraceSample;
-use crate::{CopyEvent, CopyProgress, socket_stats};
+use crate::{CopyEvent, CopyProgress, SafeBytes, socket_stats};
 
 /// Interval of progress events.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -37,7 +37,7 @@ pub(super) async fn report_while(
     let mut timer = periodic_timer(PERIOD / samples_per_event);
     let mut ticks = 0;
     let mut samples = ProgressSampler::default();
-    let _note_moved = NoteMovedOnDrop(ctx, totals);
+    let _note_moved = NoteMovedOnDrop { ctx, plan, totals };
     tokio::pin!(work);
     loop {
         tokio::select! {
@@ -60,11 +60,21 @@ pub(super) async fn report_while(
 }
 
 /// Notes the bytes that have moved when a batch ends, by itself or early.
-struct NoteMovedOnDrop<'a>(&'a BatchContext, &'a Mutex<BatchTotals>);
+struct NoteMovedOnDrop<'a> {
+    ctx: &'a BatchContext,
+    plan: &'a CopyPlan,
+    totals: &'a Mutex<BatchTotals>,
+}
 
 impl Drop for NoteMovedOnDrop<'_> {
     fn drop(&mut self) {
-        lock(self.1).note_moved(self.0.meter.totals().moved);
+        let metered = self.ctx.meter.totals();
+        let planned = Some(self.plan.size().1).filter(|bytes| *bytes > 0 && self.plan.is_final());
+        let safe = SafeBytes {
+            bytes: metered.safe,
+            of: part_size(&self.ctx.options, planned),
+        };
+        lock(self.totals).note_moved(metered.moved, safe);
     }
 }
 
@@ -111,6 +121,7 @@ impl ProgressSampler {
             streams: metered.streams,
             buffer_bytes: sample.buffer,
             limiter: sample.limiter.map(Limiter::name),
+            away: ctx.pool.outage(),
         }));
     }
 

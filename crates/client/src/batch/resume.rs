@@ -17,6 +17,7 @@ use crate::local_name::LocalName;
 use crate::storage::capabilities::AvailableChecksums;
 use crate::verify::Verification;
 use crate::{CopyFailure, VerifyMode};
+use units::show;
 
 /// Remains of an earlier run at the destination.
 pub(super) struct PartialLeftover<'a> {
@@ -288,11 +289,15 @@ fn warn_starting_over(
     leftover: &PartialLeftover<'_>,
     reason: &str,
 ) -> RangeSet {
-    ctx.warn(format!(
-        "{}: starting over: {reason}",
-        leftover.display_name
-    ));
+    let discarded = discarded(leftover.display_name, leftover.length);
+    ctx.warn(format!("{discarded}: {reason}"));
     RangeSet::new()
+}
+
+/// Says that a copy starts over, and what that discards.
+pub(super) fn discarded(name: &str, length: u64) -> String {
+    let length = show::bytes(length);
+    format!("{name}: starting over, without the {length} of an unfinished copy")
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::failure_cause::FailedPlace;
 use super::lock;
 use crate::CopyFailure;
 use crate::local_name::directory_of;
@@ -26,7 +27,23 @@ struct StoragePlace {
 #[derive(Debug)]
 struct RoomlessFiles {
     in_a_row: u32,
-    first: CopyFailure,
+    first: SharedFailure,
+}
+
+/// A failure for which others fail, too, or are not begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SharedFailure {
+    pub(super) failure: CopyFailure,
+    pub(super) cause: String,
+}
+
+impl SharedFailure {
+    fn new(place: &FailedPlace, failure: &CopyFailure) -> Self {
+        Self {
+            failure: failure.clone(),
+            cause: place.cause_of(failure),
+        }
+    }
 }
 
 /// The places where files of a batch found no room.
@@ -34,40 +51,49 @@ struct RoomlessFiles {
 pub(super) struct FullPlaces {
     places: Mutex<HashMap<StoragePlace, RoomlessFiles>>,
     /// Why the first directory was not made for which there was no room.
-    no_directory: Mutex<Option<CopyFailure>>,
+    no_directory: Mutex<Option<SharedFailure>>,
     /// There is one: most batches look no further.
     any: AtomicBool,
 }
 
 impl FullPlaces {
-    /// Notes why the file for `destination` failed. Returns whether the user must be told: the first failure of a place
-    /// speaks for the next ones.
-    pub(super) fn failed(&self, destination: &Location, failure: &CopyFailure) -> bool {
+    /// Notes why the file for `destination` failed. Returns the cause: files that find no room at a place share that of the
+    /// first, whatever their sizes.
+    pub(super) fn failed(
+        &self,
+        destination: &Location,
+        (place, failure): (&FailedPlace, &CopyFailure),
+    ) -> String {
         if !failure.no_room {
-            return true;
+            return place.cause_of(failure);
         }
         self.any.store(true, Ordering::Relaxed);
+        let of_directory = lock(&self.no_directory).clone();
         let mut places = lock(&self.places);
-        let mut is_first = false;
-        let found = places.entry(place_of(destination)).or_insert_with(|| {
-            is_first = true;
-            RoomlessFiles {
+        let found = places
+            .entry(place_of(destination))
+            .or_insert_with(|| RoomlessFiles {
                 in_a_row: 0,
-                first: failure.clone(),
-            }
-        });
+                first: of_directory.unwrap_or_else(|| SharedFailure::new(place, failure)),
+            });
         found.in_a_row += 1;
-        is_first && lock(&self.no_directory).is_none()
+        found.first.cause.clone()
     }
 
-    /// Notes why a directory was not made. Returns whether the user must be told.
-    pub(super) fn directory_failed(&self, failure: &CopyFailure) -> bool {
+    /// Notes why a directory was not made. Returns the cause.
+    pub(super) fn directory_failed(&self, place: &FailedPlace, failure: &CopyFailure) -> String {
         if !failure.no_room {
-            return true;
+            return place.cause_of(failure);
         }
-        let is_known = self.any.swap(true, Ordering::Relaxed);
-        lock(&self.no_directory).get_or_insert_with(|| failure.clone());
-        !is_known
+        self.any.store(true, Ordering::Relaxed);
+        let of_file = lock(&self.places)
+            .values()
+            .next()
+            .map(|files| files.first.clone());
+        let mut no_directory = lock(&self.no_directory);
+        let first = no_directory
+            .get_or_insert_with(|| of_file.unwrap_or_else(|| SharedFailure::new(place, failure)));
+        first.cause.clone()
     }
 
     /// Notes that the file for `destination` is complete: there is some room.
@@ -81,7 +107,7 @@ impl FullPlaces {
     }
 
     /// Why no file for `destination` is begun any more.
-    pub(super) fn refusal(&self, destination: &Location) -> Option<CopyFailure> {
+    pub(super) fn refusal(&self, destination: &Location) -> Option<SharedFailure> {
         if !self.any.load(Ordering::Relaxed) {
             return None;
         }
@@ -128,31 +154,60 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_place_is_full_after_some_files_in_a_row_and_its_first_failure_is_told() {
-        let places = FullPlaces::default();
-        let here = Location::Local("/tmp/f".into());
-        let there = Location::parse("ftp://h/f").unwrap();
-        assert!(places.failed(&here, &CopyFailure::new(Exit::Local, "another")));
-        for n in 0..MAX_IN_A_ROW {
-            assert_eq!(places.refusal(&here), None);
-            assert_eq!(places.failed(&here, &full()), n == 0);
-        }
-        assert_eq!(places.refusal(&here), Some(full()));
-        assert_eq!(places.refusal(&there), None);
-        assert!(places.failed(&there, &full()));
+    /// The message of the failure for which a file is not begun.
+    fn reason(places: &FullPlaces, destination: &Location) -> Option<String> {
+        places
+            .refusal(destination)
+            .map(|shared| shared.failure.message)
     }
 
     #[test]
-    fn a_directory_without_room_is_told_once_and_its_files_are_not_begun() {
+    fn a_place_is_full_after_some_files_in_a_row() {
+        let places = FullPlaces::default();
+        let here = Location::Local("/tmp/f".into());
+        let there = Location::parse("ftp://h/f").unwrap();
+        let place = FailedPlace::at(&here);
+        places.failed(&here, (&place, &CopyFailure::new(Exit::Local, "another")));
+        for _ in 0..MAX_IN_A_ROW {
+            assert_eq!(reason(&places, &here), None);
+            places.failed(&here, (&place, &full()));
+        }
+        assert_eq!(reason(&places, &here), Some(full().message));
+        assert_eq!(reason(&places, &there), None);
+    }
+
+    #[test]
+    fn files_below_a_directory_without_room_are_not_begun() {
         let places = FullPlaces::default();
         let missing = Location::Local("/no/such/directory/f".into());
-        assert!(places.directory_failed(&CopyFailure::new(Exit::Local, "another")));
-        assert_eq!(places.refusal(&missing), None);
-        assert!(places.directory_failed(&full()));
-        assert!(!places.directory_failed(&full()));
-        assert_eq!(places.refusal(&missing), Some(full()));
-        assert_eq!(places.refusal(&Location::Local("/tmp/f".into())), None);
+        let place = FailedPlace::at(&missing);
+        places.directory_failed(&place, &CopyFailure::new(Exit::Local, "another"));
+        assert_eq!(reason(&places, &missing), None);
+        places.directory_failed(&place, &full());
+        assert_eq!(reason(&places, &missing), Some(full().message));
+        assert_eq!(reason(&places, &Location::Local("/tmp/f".into())), None);
+    }
+
+    #[test]
+    fn files_without_room_at_a_place_share_a_cause_and_those_elsewhere_do_not() {
+        let places = FullPlaces::default();
+        let cause = |at: &str, message: &str| {
+            let at = Location::parse(at).unwrap();
+            let failure = CopyFailure {
+                message: message.to_owned(),
+                ..full()
+            };
+            places.failed(&at, (&FailedPlace::at(&at), &failure))
+        };
+        let first = cause("ftp://h/a", "100 bytes announced for /a, 0 free");
+        assert_eq!(
+            first,
+            cause("ftp://h/b", "200 bytes announced for /b, 0 free")
+        );
+        assert_ne!(
+            first,
+            cause("ftp://other/b", "300 bytes announced for /b, 0 free")
+        );
     }
 
     #[test]
@@ -160,9 +215,9 @@ mod tests {
         let places = FullPlaces::default();
         let here = Location::Local("/tmp/f".into());
         for _ in 0..MAX_IN_A_ROW {
-            places.failed(&here, &full());
+            places.failed(&here, (&FailedPlace::at(&here), &full()));
             places.stored(&here);
         }
-        assert_eq!(places.refusal(&here), None);
+        assert_eq!(reason(&places, &here), None);
     }
 }

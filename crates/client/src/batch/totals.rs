@@ -5,10 +5,11 @@ use std::time::Duration;
 use proto::sizing::SocketBuffers;
 use tune::limiter::Limiter;
 
+use super::failure_cause::CauseCounts;
 use super::measurement::{MeasurementSource, TransferMeasurement};
 use crate::protection::NO_SECURITY;
 use crate::why::BatchEvidence;
-use crate::{CopyFailure, CopySummary, Exit};
+use crate::{CopyFailure, CopySummary, Exit, SafeBytes};
 
 /// Totals so far.
 #[derive(Debug, Default)]
@@ -17,6 +18,8 @@ pub(crate) struct BatchTotals {
     failed: u64,
     skipped: u64,
     kept: u64,
+    /// Files that an earlier run has copied.
+    earlier: u64,
     deleted: u64,
     bytes: u64,
     streams_max: u64,
@@ -33,6 +36,7 @@ pub(crate) struct BatchTotals {
     /// Class of the failures. `Partial` when they differ.
     class: Option<Exit>,
     first_failure: Option<CopyFailure>,
+    causes: CauseCounts,
     /// Class of the failure for which nothing was copied.
     refused: Option<Exit>,
     evidence: BatchEvidence,
@@ -40,7 +44,11 @@ pub(crate) struct BatchTotals {
     rate: Option<u64>,
     /// Bytes that have moved, those of files in flight included, when this was last looked at.
     moved: u64,
+    /// Those of them that are safe, and those of earlier runs, at the same time.
+    safe: SafeBytes,
     is_interrupted: bool,
+    /// A later run may do what this one could not.
+    may_continue: bool,
 }
 
 /// One sample over all files in flight.
@@ -80,17 +88,17 @@ impl BatchTotals {
         self.files + self.kept + self.failed
     }
 
-    /// Notes how many bytes have moved, those of files in flight included.
-    pub(super) fn note_moved(&mut self, bytes: u64) {
-        self.moved = bytes;
+    /// Notes how many bytes have moved, those of files in flight included, and how many are safe.
+    pub(super) fn note_moved(&mut self, moved: u64, safe: SafeBytes) {
+        (self.moved, self.safe) = (moved, safe);
     }
 
     /// The batch ends before it is complete.
     pub(super) fn set_interrupted(&mut self) {
-        self.is_interrupted = true;
+        (self.is_interrupted, self.may_continue) = (true, true);
         // Files in flight have moved bytes, too, and will not report them.
         self.bytes = self.bytes.max(self.moved);
-        let message = "interrupted; repeat the command with --resume to continue";
+        let message = "interrupted; repeat the command to continue";
         self.first_failure = Some(CopyFailure::new(Exit::Interrupted, message));
     }
 
@@ -156,14 +164,22 @@ impl BatchTotals {
         self.failed > 0
     }
 
+    /// Files that an earlier run has copied are in place.
+    pub(super) fn set_earlier_files(&mut self, files: u64) {
+        self.earlier = files;
+    }
+
     /// Adds the bytes that were moved for a file that failed.
     pub(super) fn add_bytes(&mut self, bytes: u64) {
         self.bytes += bytes;
     }
 
-    /// A file failed permanently.
-    pub(super) fn file_failed(&mut self, failure: &CopyFailure) {
+    /// A file failed permanently, for a cause that others may share.
+    pub(super) fn file_failed(&mut self, failure: &CopyFailure, cause: &str) {
         self.failed += 1;
+        self.may_continue |=
+            failure.transient || failure.no_room || failure.exit == Exit::Unreachable;
+        self.causes.add(cause);
         self.class = Some(match self.class {
             None => failure.exit,
             Some(class) if class == failure.exit => class,
@@ -196,7 +212,7 @@ impl BatchTotals {
         }
         match self.class {
             None => Exit::Done,
-            Some(_) if self.files + self.skipped > 0 => Exit::Partial,
+            Some(_) if self.files + self.skipped + self.earlier > 0 => Exit::Partial,
             Some(class) => class,
         }
     }
@@ -254,6 +270,8 @@ impl BatchTotals {
             deleted: self.deleted,
             exit: self.exit(),
             first_failure: self.first_failure.clone(),
+            safe: Some(self.safe).filter(|_| self.may_continue),
+            most_failed_for: self.causes.most_frequent(),
         }
     }
 }
@@ -271,7 +289,7 @@ mod tests {
             totals.file_done(10, label, None);
         }
         for exit in exits {
-            totals.file_failed(&CopyFailure::new(*exit, "x"));
+            totals.file_failed(&CopyFailure::new(*exit, "x"), "x");
         }
         totals.summary(Duration::from_secs(1))
     }
@@ -321,14 +339,20 @@ mod tests {
     fn an_interrupted_batch_counts_the_bytes_in_flight_and_says_how_to_continue() {
         let mut totals = BatchTotals::default();
         totals.file_done(10, "md5", None);
-        totals.file_failed(&CopyFailure::new(Exit::NotFound, "x"));
-        totals.note_moved(25);
+        totals.file_failed(&CopyFailure::new(Exit::NotFound, "x"), "x");
+        let safe = SafeBytes {
+            bytes: 20,
+            of: Some(100),
+        };
+        totals.note_moved(25, safe);
+        assert_eq!(totals.summary(Duration::from_secs(1)).safe, None);
         totals.set_interrupted();
         let summary = totals.summary(Duration::from_secs(1));
         assert_eq!((summary.bytes, summary.files, summary.failed), (25, 1, 1));
         assert_eq!(summary.exit, Exit::Interrupted);
         let message = summary.first_failure.unwrap().message;
-        assert!(message.contains("--resume"), "{message}");
+        assert!(message.contains("repeat the command"), "{message}");
+        assert_eq!(summary.safe, Some(safe));
     }
 
     #[test]

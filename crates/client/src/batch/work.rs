@@ -11,6 +11,7 @@ use tune::sessions::{LONG_RTT, SessionRamp};
 
 use super::BatchContext;
 use super::bundle::{self, BatchWork, SmallFileServer};
+use super::failure_cause::FailedPlace;
 use super::plan::{self, CopyPlan, NextEntry, PlanReader, PlannedEntry, PlannedFile};
 use super::session_plan::{KnownSessionLimits, plan_sessions};
 use crate::location::{Location, StorageId};
@@ -66,7 +67,7 @@ struct PlanWindow {
 }
 
 /// Receives failures of entries that are not files.
-pub(super) type FailureReport = Box<dyn Fn(String, CopyFailure) + Send + Sync>;
+pub(super) type FailureReport = Box<dyn Fn(FailedPlace, CopyFailure) + Send + Sync>;
 
 impl WorkSupply {
     /// How long the first files may wait for more.
@@ -191,7 +192,10 @@ impl WorkQueue {
             Ok(window) => window,
             Err(error) => {
                 let message = format!("the plan of the copy cannot be read: {error}");
-                (self.report)(String::new(), CopyFailure::new(Exit::Local, message));
+                (self.report)(
+                    FailedPlace::default(),
+                    CopyFailure::new(Exit::Local, message),
+                );
                 PlanWindow {
                     is_last: true,
                     ..PlanWindow::default()
@@ -262,8 +266,8 @@ impl WorkQueue {
             .collect();
         self.plan.mark_done(&made);
         for (position, failure) in failed {
-            let shown = locations.get(position).map(Location::display);
-            (self.report)(shown.unwrap_or_default(), failure);
+            let place = locations.get(position).map(FailedPlace::at);
+            (self.report)(place.unwrap_or_default(), failure);
         }
     }
 

@@ -15,6 +15,7 @@ pub(crate) fn proxy_failure(server: &str, proxy: &str, failure: &TunnelFailure) 
             "cannot connect to {server} through the proxy {proxy}: {failure}; {advice}"
         ),
         no_room: false,
+        away: false,
     }
 }
 

@@ -418,7 +418,10 @@ pub(crate) fn store_failure(path: &Path, error: &io::Error) -> CopyFailure {
     let failure = CopyFailure::of_store(format!("{}: {error}", path.display()), error);
     match failure.no_room {
         true => CopyFailure {
-            message: format!("{}; make room there and use --resume", failure.message),
+            message: format!(
+                "{}; make room there and repeat the command",
+                failure.message
+            ),
             ..failure
         },
         false => failure,

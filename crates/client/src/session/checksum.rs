@@ -219,6 +219,7 @@ impl ClientSession {
             ),
             transient: false,
             no_room: false,
+            away: false,
         }
     }
 }

@@ -133,5 +133,6 @@ async fn reply_to_the_connection(
         message,
         transient: reply.is_transient_error(),
         no_room: false,
+        away: false,
     })
 }

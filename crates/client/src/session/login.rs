@@ -295,6 +295,7 @@ fn login_failure(name: &str, user: &str, is_without_password: bool, reply: &Repl
         message,
         transient: false,
         no_room: false,
+        away: false,
     };
     if reply.code == 421 {
         return CopyFailure::unreachable(format!(

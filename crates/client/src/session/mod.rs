@@ -469,6 +469,7 @@ fn usage_error(message: String) -> CopyFailure {
         message,
         transient: false,
         no_room: false,
+        away: false,
     }
 }
 

@@ -121,6 +121,7 @@ impl ClientSession {
                 ),
                 transient: false,
                 no_room: false,
+                away: false,
             })
     }
 
@@ -268,6 +269,7 @@ impl ClientSession {
             ),
             transient: false,
             no_room: false,
+            away: false,
         };
         let options = ListenOptions {
             ip: self.control.local_addr().ip().to_canonical(),

@@ -186,9 +186,9 @@ pub(crate) fn refusal_failure(server: &str, operation: &str, reply: &Reply) -> C
         RefusalCause::Full => (
             Exit::Local,
             false,
-            "the server's disk or quota is full: make room there and use --resume",
+            "the server's disk or quota is full: make room there and repeat the command",
         ),
-        RefusalCause::Lost => (Exit::Unreachable, true, "try again, with --resume"),
+        RefusalCause::Lost => (Exit::Unreachable, true, "try again"),
         RefusalCause::Busy => (Exit::Unreachable, true, "try again later"),
         // As `CopyFailure::occupied`.
         RefusalCause::Occupied => (
@@ -210,6 +210,7 @@ pub(crate) fn refusal_failure(server: &str, operation: &str, reply: &Reply) -> C
         ),
         transient,
         no_room: refusal_cause(reply) == RefusalCause::Full,
+        away: false,
     }
 }
 
@@ -237,6 +238,7 @@ pub(crate) fn not_found_failure(server: &str, path: &str, reply: &Reply) -> Copy
         ),
         transient: false,
         no_room: false,
+        away: false,
     }
 }
 

@@ -10,6 +10,7 @@ use proto::checksum::ChecksumAlgorithm;
 use super::line::{SumLine, parse_line};
 use super::read_back::read_checksum;
 use super::results::{CheckTotals, CheckedFile, CheckedSum};
+use crate::byte_order_mark::without_byte_order_mark;
 use crate::location::Location;
 use crate::partial::local_failure;
 use crate::session::{ListingUse, SessionOpening};
@@ -152,10 +153,11 @@ impl SumLines<'_> {
             let Some(line) = self.next_line()? else {
                 break;
             };
+            let line = without_byte_order_mark(&line);
             if line.is_empty() || line.starts_with(b"#") {
                 continue;
             }
-            match parse_line(&line, self.algorithm) {
+            match parse_line(line, self.algorithm) {
                 Some(sum) => batch.push(sum),
                 None => self.totals.malformed += 1,
             }

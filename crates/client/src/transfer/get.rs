@@ -261,6 +261,7 @@ fn no_partial_failure(
         message: format!("cannot {operation} in part at {server}: {error}; copy the whole file"),
         transient: false,
         no_room: false,
+        away: false,
     }
 }
 

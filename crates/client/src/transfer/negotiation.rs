@@ -214,5 +214,6 @@ pub(super) fn incomplete_failure(
         ),
         transient: false,
         no_room: false,
+        away: false,
     }
 }

@@ -41,6 +41,7 @@ impl FailedTransfer {
             ),
             transient: true,
             no_room: false,
+            away: false,
         })
     }
 
@@ -53,6 +54,7 @@ impl FailedTransfer {
             ),
             transient: false,
             no_room: false,
+            away: false,
         })
     }
 }
@@ -204,7 +206,7 @@ fn data_failure(server: &str, operation: &str, error: &DataError) -> CopyFailure
         DataError::Listen { .. } => (Exit::Local, "check --data-ports, or use --mode s"),
         DataError::Setup { .. } => (Exit::Local, "leave the setting to the system"),
         DataError::TooManyStreams { .. } => (Exit::Local, "use fewer streams (-p)"),
-        DataError::Aborted => (Exit::Interrupted, "use --resume to go on"),
+        DataError::Aborted => (Exit::Interrupted, "repeat the command to go on"),
         DataError::OutOfRange { .. } => (
             Exit::Protocol,
             "the file grew, or the server is faulty: copy it again",
@@ -242,7 +244,7 @@ fn data_failure(server: &str, operation: &str, error: &DataError) -> CopyFailure
         // way the bytes so far are good.
         DataError::Security { reason, .. } if reason.contains("close_notify") => {
             return CopyFailure::unreachable(format!(
-                "{error}: cannot {operation} at {server}; try again, with --resume"
+                "{error}: cannot {operation} at {server}; try again"
             ));
         }
         DataError::Security { .. } => (
@@ -254,7 +256,7 @@ fn data_failure(server: &str, operation: &str, error: &DataError) -> CopyFailure
         | DataError::Wire { .. }
         | DataError::Stalled { .. } => {
             return CopyFailure::unreachable(format!(
-                "{error}: cannot {operation} at {server}; try again, with --resume"
+                "{error}: cannot {operation} at {server}; try again"
             ));
         }
     };
@@ -272,9 +274,11 @@ fn data_failure(server: &str, operation: &str, error: &DataError) -> CopyFailure
 /// Advice for an error of this machine's store.
 fn storage_error_advice(error: &std::io::Error) -> &'static str {
     match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there and use --resume",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "make room there and repeat the command"
+        }
         // Standard output, which nothing resumes.
         ErrorKind::BrokenPipe => "the program that reads it has ended",
-        _ => "correct that and use --resume",
+        _ => "correct that and repeat the command",
     }
 }

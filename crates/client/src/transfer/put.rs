@@ -114,6 +114,7 @@ fn destination_size(
         message: format!("cannot read the size of {}: {error}", source.name()),
         transient: false,
         no_room: false,
+        away: false,
     })?;
     let offset = spec.part.map_or(0, |(offset, _)| offset);
     let remaining = length.map(|n| n.saturating_sub(offset));

@@ -207,7 +207,7 @@ impl ServerPair<'_> {
                 ),
             };
             return Err(CopyFailure::unreachable(format!(
-                "{message} within {} s; try again, with --resume",
+                "{message} within {} s; try again",
                 self.stall_timeout.as_secs()
             )));
         };
@@ -236,9 +236,7 @@ impl ServerPair<'_> {
             ),
         };
         let Some(reply) = reply else {
-            return Err(CopyFailure::unreachable(format!(
-                "lost {name}; try again, with --resume"
-            )));
+            return Err(CopyFailure::unreachable(format!("lost {name}; try again")));
         };
         let other = match &other {
             Some(Ok(reply)) if !reply.is_success() => Some((other_name, reply)),

@@ -1,152 +1,20 @@
-//! Batches that are interrupted and continued, and lists of what failed.
+//! Journals of batches, and lists of what failed.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use client::{
-    BatchJournalLocation, CopyEvent, CopyOptions, CopySummary, Exit, PairSource, Parallelism,
-    Preserve, SymlinkPolicy, VerifyMode, WriteSums,
+    BatchJournalLocation, CopyEvent, CopyOptions, CopySummary, Exit, PairSource, Preserve,
+    SymlinkPolicy, WriteSums,
 };
-use proto::checksum::ChecksumAlgorithm;
-use tune::streams::chunked::ChunkTuningMode;
 
-use crate::support::{EndToEndServer, EventRecorder, copy, file_names, options, rate_limited};
-
-/// Options of a tree whose journal is in `directory`.
-fn kept_in(directory: &Path) -> CopyOptions {
-    CopyOptions {
-        recursive: true,
-        journal: BatchJournalLocation::Directory(directory.to_owned()),
-        ..options()
-    }
-}
-
-/// One file at a time, none in bundles.
-fn one_by_one(options: CopyOptions) -> CopyOptions {
-    CopyOptions {
-        concurrency: Some(1),
-        verify: VerifyMode::With(ChecksumAlgorithm::Sha256),
-        ..options
-    }
-}
-
-/// Options of the next run. It waits until the tasks of the interrupted one have let go of their files.
-fn resuming(options: &CopyOptions) -> CopyOptions {
-    CopyOptions {
-        resume: true,
-        wait: true,
-        ..options.clone()
-    }
-}
-
-fn is_finished(event: &CopyEvent) -> bool {
-    matches!(event, CopyEvent::Finished { .. })
-}
-
-/// Copies, and drops the copy after this many files, as a kill would.
-async fn copy_some(source: &str, destination: &str, options: &CopyOptions, files: usize) {
-    let recorder = Arc::new(EventRecorder::default());
-    let sources = [source.to_owned()];
-    let copying = client::copy(&sources, destination, options, recorder.clone());
-    tokio::select! {
-        biased;
-        () = async {
-            while recorder.count(is_finished) < files {
-                recorder.wait_until_changed().await;
-            }
-        } => {}
-        ended = copying => panic!("ended before it was interrupted: {ended:?}"),
-    }
-}
-
-/// A server with files `d0/0`, `d1/1`, ...
-async fn server_with_files(count: usize) -> EndToEndServer {
-    let server = EndToEndServer::start().await;
-    for n in 0..count {
-        server.store(
-            &format!("t/d{}/{n}", n % 3),
-            format!("content {n}").as_bytes(),
-        );
-    }
-    server
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
-
-fn all_files(top: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for directory in file_names(top) {
-        let directory = top.join(directory);
-        found.extend(
-            file_names(&directory)
-                .iter()
-                .map(|name| directory.join(name)),
-        );
-    }
-    found
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_resumed_tree_is_neither_listed_nor_sent_again_as_far_as_it_is_done() {
-    let server = server_with_files(40).await;
-    let scratch = tempfile::tempdir().unwrap();
-    let (to, journals) = (scratch.path().join("to"), scratch.path().join("j"));
-    let options = one_by_one(kept_in(&journals));
-    copy_some(&server.url("t"), text(&to), &options, 10).await;
-    assert_eq!(file_names(&journals).len(), 1);
-    let complete: Vec<PathBuf> = all_files(&to)
-        .into_iter()
-        .filter(|path| !text(path).contains("longhaul-"))
-        .collect();
-    assert!((10..40).contains(&complete.len()), "{complete:?}");
-    // Only another transfer would change what is done, only another listing would find a new file.
-    for path in &complete {
-        fs::write(path, "done").unwrap();
-    }
-    server.store("t/d0/new", b"new");
-    let (summary, recorder) = copy(&[&server.url("t")], text(&to), &resuming(&options)).await;
-    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-    let unchanged = complete
-        .iter()
-        .filter(|path| fs::read(path).unwrap() == b"done");
-    // The last one may have had its name, but not its mark.
-    let unchanged = unchanged.count();
-    assert!(unchanged + 1 >= complete.len(), "{unchanged}");
-    assert_eq!(usize::try_from(summary.files).unwrap(), 40 - unchanged);
-    assert_eq!(recorder.count(is_finished), 40 - unchanged);
-    assert!(!to.join("d0/new").exists() && !to.join("t").exists());
-    assert_eq!(all_files(&to).len(), 40);
-    assert!(file_names(&journals).is_empty(), "removed at the end");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_done_travels_in_bundles_and_a_changed_source_is_copied_as_it_is() {
-    let server = server_with_files(60).await;
-    let scratch = tempfile::tempdir().unwrap();
-    let (to, journals) = (scratch.path().join("to"), scratch.path().join("j"));
-    // Files that are cut into chunks are in no bundle.
-    let single = CopyOptions {
-        concurrency: Some(1),
-        parallelism: Parallelism::Chunked(ChunkTuningMode::Mi),
-        ..kept_in(&journals)
-    };
-    copy_some(&server.url("t"), text(&to), &single, 3).await;
-    let last = (0..60).rfind(|n| !to.join(format!("d{}/{n}", n % 3)).exists());
-    let last = last.unwrap();
-    server.store(&format!("t/d{}/{last}", last % 3), b"another content");
-    let options = kept_in(&journals);
-    let (summary, _) = copy(&[&server.url("t")], text(&to), &resuming(&options)).await;
-    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-    let changed = fs::read(to.join(format!("d{}/{last}", last % 3))).unwrap();
-    assert_eq!(changed, b"another content");
-    assert_eq!(all_files(&to).len(), 60);
-}
+use crate::continued_batches::{
+    age, copy_some, kept_in, one_by_one, resuming, server_with_files, text,
+};
+use crate::support::{EventRecorder, copy, file_names, rate_limited};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn checksums_of_a_part_of_a_copy_do_not_replace_a_checksum_file() {
@@ -390,13 +258,6 @@ async fn pairs_name_files_trees_and_directories_in_both_directions() {
         failed.contains("/none") && failed.contains("t/d0/3"),
         "{failed}"
     );
-}
-
-/// Sets the time of a file back by 61 days.
-fn age(path: &Path) {
-    let file = fs::File::options().write(true).open(path).unwrap();
-    let long_ago = SystemTime::now() - Duration::from_secs(61 * 24 * 3600);
-    file.set_modified(long_ago).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

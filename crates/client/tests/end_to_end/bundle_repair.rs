@@ -60,7 +60,7 @@ fn change_checksum(line: &mut [u8]) -> bool {
 /// One file of the bundle, which has no name yet, and its content. The client ends a bundle when its bytes are sent: they may still be on their
 /// way.
 fn wait_for_stored_file(directory: &Path) -> (PathBuf, Vec<u8>) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while Instant::now() < deadline {
         let names = file_names(directory);
         let stored =

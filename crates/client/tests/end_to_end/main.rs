@@ -19,6 +19,7 @@ mod checksum_files;
 mod chunked;
 mod coarse_times;
 mod confirmation;
+mod continued_batches;
 mod control_proxy;
 mod destination_locks;
 mod failures;

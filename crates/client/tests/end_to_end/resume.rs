@@ -21,6 +21,14 @@ fn slow_options(streams: u32) -> CopyOptions {
     }
 }
 
+/// Options of a later run without any flag.
+fn later_options(streams: u32) -> CopyOptions {
+    CopyOptions {
+        parallelism: Parallelism::Fixed(streams),
+        ..options()
+    }
+}
+
 fn resume_options(streams: u32) -> CopyOptions {
     CopyOptions {
         resume: true,
@@ -51,16 +59,20 @@ async fn interrupted_gets_are_resumed() {
     let server = EndToEndServer::start().await;
     let bytes = random_bytes(SIZE);
     server.store("f", &bytes);
-    for streams in [1, 4] {
+    for later in [
+        later_options(1),
+        later_options(4),
+        resume_options(1),
+        resume_options(4),
+    ] {
         let workdir = tempfile::tempdir().unwrap();
         let to = workdir.path().join("t");
+        let streams = match later.parallelism {
+            Parallelism::Fixed(streams) => streams,
+            _ => 1,
+        };
         interrupted_get(&server, &to, streams).await;
-        let (summary, events) = copy(
-            &[&server.url("f")],
-            to.to_str().unwrap(),
-            &resume_options(streams),
-        )
-        .await;
+        let (summary, events) = copy(&[&server.url("f")], to.to_str().unwrap(), &later).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert!(
             summary.bytes > 0 && summary.bytes < 20 << 20,
@@ -86,7 +98,7 @@ async fn interrupted_puts_are_resumed() {
         let partial = server.root().join("t.longhaul-partial");
         copy_and_interrupt(from, &to, &slow_options(streams), (INTERRUPT_AT, &partial)).await;
         assert_eq!(file_names(&server.root()), ["t.longhaul-partial"]);
-        let (summary, events) = copy(&[from], &to, &resume_options(streams)).await;
+        let (summary, events) = copy(&[from], &to, &later_options(streams)).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert!(
             summary.bytes > 0 && summary.bytes < 20 << 20,
@@ -100,17 +112,40 @@ async fn interrupted_puts_are_resumed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_resume_a_copy_starts_from_zero() {
+async fn with_restart_a_copy_starts_from_zero_and_says_what_that_discards() {
     let server = EndToEndServer::start().await;
     let bytes = random_bytes(SIZE);
     server.store("f", &bytes);
     let workdir = tempfile::tempdir().unwrap();
+    let restart = CopyOptions {
+        restart: true,
+        ..options()
+    };
     let to = workdir.path().join("t");
     interrupted_get(&server, &to, 1).await;
-    let (summary, _) = copy(&[&server.url("f")], to.to_str().unwrap(), &options()).await;
+    let source = server.url("f");
+    let (summary, events) = copy(&[&source], to.to_str().unwrap(), &restart).await;
     assert_eq!(summary.exit, Exit::Done);
     assert_eq!(summary.bytes, SIZE as u64);
+    let [warning] = &events.warnings()[..] else {
+        panic!("{:?}", events.warnings());
+    };
+    assert!(warning.contains("starting over, without the "), "{warning}");
     assert!(std::fs::read(&to).unwrap() == bytes);
+
+    let from = workdir.path().join("f");
+    std::fs::write(&from, &bytes).unwrap();
+    let (from, to) = (from.to_str().unwrap(), server.url("t"));
+    let partial = server.root().join("t.longhaul-partial");
+    copy_and_interrupt(from, &to, &slow_options(4), (INTERRUPT_AT, &partial)).await;
+    let (summary, events) = copy(&[from], &to, &restart).await;
+    assert_eq!((summary.exit, summary.bytes), (Exit::Done, SIZE as u64));
+    assert!(
+        events.warnings()[0].contains("starting over, without the "),
+        "{:?}",
+        events.warnings()
+    );
+    assert!(server.read("t") == bytes);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -249,11 +284,14 @@ async fn a_complete_copy_is_not_transferred_again() {
         // Without --resume it is transferred again.
         assert_transferred_again(from, to, &options()).await;
     }
-    // The journal left behind by a kill after the rename is removed, too.
+    // The journal left behind by a kill after the rename is removed, too, and is reason enough to compare.
     let journal = workdir.path().join("t.longhaul-journal");
-    std::fs::write(&journal, "x").unwrap();
-    assert_not_transferred_again(&ends[0].0, &ends[0].1).await;
-    assert_eq!(file_names(workdir.path()), ["f", "t"]);
+    for options in [&resume_options(4), &options()] {
+        std::fs::write(&journal, "x").unwrap();
+        let (summary, _) = copy(&[&ends[0].0], &ends[0].1, options).await;
+        assert_eq!((summary.exit, summary.bytes), (Exit::Done, 0));
+        assert_eq!(file_names(workdir.path()), ["f", "t"]);
+    }
 
     // An equal size proves nothing.
     let changed: Vec<u8> = bytes.iter().map(|b| b ^ 1).collect();

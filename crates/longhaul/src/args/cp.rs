@@ -8,10 +8,9 @@ use clap::Args;
 use client::protection::WarningSink;
 use client::{
     AdviceOptions, AdvisorChoice, BatchJournalLocation, CopyFailure, CopyInterrupt, CopyOptions,
-    Exit, ModeChoice, Parallelism, SymlinkPolicy, VerifyMode,
+    Exit, ModeChoice, Parallelism, SymlinkPolicy,
 };
 use data::options::{CongestionChoice, IoMethod, TransferOptions};
-use data::store::durability::SyncPolicy;
 use enable::client::EnableClient;
 use history::{HistoryLocation, PathHistory};
 use proto::command::Secret;
@@ -22,10 +21,11 @@ use security::token::read_token_file;
 use tune::streams::chunked::ChunkTuningMode;
 
 use super::batch::BatchArgs;
-use super::data_values::{parse_algorithm, parse_block_size, parse_io_method, parse_sync_policy};
+use super::data_values::{parse_block_size, parse_io_method};
 use super::keep::KeepArgs;
 use super::place::place;
 use super::rate_setting::{self, RateSetting};
+use super::reliability::ReliabilityArgs;
 use super::reporting::ReportingArgs;
 use super::research::ResearchArgs;
 use super::security::SecurityArgs;
@@ -45,7 +45,7 @@ use super::{headings, values};
 /// end of SRC means nothing. A DST that ends in a slash is a directory, and is created if it is missing.
 ///
 /// Until a file is complete and verified, its name is NAME.longhaul-partial. To continue an
-/// interrupted copy, repeat the command with --resume.
+/// interrupted copy, repeat the command.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct CpArgs {
@@ -96,38 +96,21 @@ pub(crate) struct CopyFlags {
     /// Transfer mode: `s` (stream), `e` (extended block, MODE E), or `auto`
     #[arg(long, value_name = "auto|s|e", default_value = "auto", value_parser = parse_mode, help_heading = headings::SPEED)]
     mode: ModeChoice,
-    /// Continue an interrupted copy. Files of a tree or a list that were done are not looked at again; a
-    /// partial file continues if its source has not changed
-    #[arg(long, help_heading = headings::RELIABILITY)]
-    resume: bool,
-    /// Checksum to verify each file with: `auto` (the cheapest that both ends support), `none` (not
-    /// verified: only the sizes are compared), or one of crc32c crc32 adler32 blake3 sha256 sha1 md5 sha512
-    #[arg(long, value_name = "auto|none|ALG", default_value = "auto", value_parser = parse_verify, help_heading = headings::RELIABILITY)]
-    verify: VerifyMode,
     /// Maximum rate of all files together in bits per second (`100M`; a number below 1000 needs a
     /// unit). `08:00,20M 18:00,off` is a timetable of the day in local time. `@FILE` holds either of the two, and is
     /// read again when it changes. SIGUSR2 suspends the limit, and puts it in force again. Not possible for third-party
     /// transfers, whose data does not pass through this machine
     #[arg(long, value_name = "RATE|TIMETABLE|@FILE", value_parser = rate_setting::parse, help_heading = headings::SPEED)]
     limit_rate: Option<RateSetting>,
-    /// Treat a connection as lost after this time without data or a reply (see --retries): `90s`, `5m`; a number
-    /// is seconds
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = values::parse_timeout, help_heading = headings::RELIABILITY)]
-    timeout: Duration,
-    /// Number of retries after a lost connection; each continues from the data that is safe
-    #[arg(long, value_name = "N", default_value_t = 5, help_heading = headings::RELIABILITY)]
-    retries: u32,
     /// Symbolic links in a copied tree: `skip` skips each one with a notice; `follow` copies the file or
     /// directory that it points to, except for loops; `copy` creates the same link if it points into
     /// the tree
     #[arg(long, value_name = "skip|follow|copy", default_value = "skip", value_parser = parse_links, help_heading = headings::CONTENT)]
     links: SymlinkPolicy,
     #[command(flatten)]
+    pub(crate) reliability: ReliabilityArgs,
+    #[command(flatten)]
     keep: KeepArgs,
-    /// If another copy is writing the destination, wait until it ends. Without --wait, such a file
-    /// fails with exit code 7
-    #[arg(long, help_heading = headings::RELIABILITY)]
-    wait: bool,
     /// Most files copied at the same time, each over its own session: 1 to 64, or `auto`, which begins with few and adds
     /// sessions while that moves more files; a server's limit is obeyed
     #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = parse_concurrency, help_heading = headings::SPEED)]
@@ -156,11 +139,6 @@ pub(crate) struct CopyFlags {
     /// Method to move bytes between file and socket: auto, copy, sendfile, splice, zerocopy
     #[arg(long, value_name = "METHOD", default_value = "auto", value_parser = parse_io_method, help_heading = headings::SPEED)]
     io: IoMethod,
-    /// When a file copied to this machine counts as done: `file` after fsync of its data and its name,
-    /// `none` without fsync, so that a power cut may lose it. Servers have their own policy for files
-    /// copied to them
-    #[arg(long, value_name = "file|none", default_value = "file", value_parser = parse_sync_policy, help_heading = headings::RELIABILITY)]
-    sync_policy: SyncPolicy,
     /// Print one JSON object per line on standard output; the last one is the summary
     #[arg(long, help_heading = headings::OUTPUT)]
     pub(crate) json: bool,
@@ -234,18 +212,20 @@ impl CopyFlags {
                 io: self.io,
                 block: self.block,
                 rate: rate.flatten(),
-                stall: self.timeout,
+                stall: self.reliability.timeout,
             },
             max_streams: self.max_streams,
             autopar: self.research.autopar,
             mode: self.mode,
             offset: None,
             length: None,
-            resume: self.resume,
-            verify: self.verify,
-            retries: self.retries,
+            resume: self.reliability.resume,
+            restart: self.reliability.restart,
+            verify: self.reliability.verify,
+            retries: self.reliability.retries(),
+            patience: self.reliability.patience(),
             trace: self.trace.clone(),
-            sync_policy: self.sync_policy,
+            sync_policy: self.reliability.sync_policy,
             symlinks: self.links,
             preserve: self.keep.preserve,
             sparse: self.keep.sparse,
@@ -255,7 +235,7 @@ impl CopyFlags {
             dry_run: self.dry_run,
             keep_existing: false,
             in_place: self.keep.in_place,
-            wait: self.wait,
+            wait: self.reliability.wait,
             concurrency: self.concurrency.0,
             allow_foreign_data: self.allow_foreign_data_address,
             data_ports: self.data_ports,
@@ -378,14 +358,6 @@ fn parse_links(text: &str) -> Result<SymlinkPolicy, String> {
         ("copy", SymlinkPolicy::Copy),
     ];
     values::parse_name(text, &names)
-}
-
-fn parse_verify(text: &str) -> Result<VerifyMode, String> {
-    match text.to_ascii_lowercase().as_str() {
-        "auto" => Ok(VerifyMode::Auto),
-        "none" => Ok(VerifyMode::None),
-        name => parse_algorithm(name).map(VerifyMode::With),
-    }
 }
 
 /// Most files at a time; `None`: chosen by the policy.

@@ -15,6 +15,7 @@ mod network_proxy;
 mod place;
 mod proxy;
 mod rate_setting;
+mod reliability;
 mod remote;
 mod reporting;
 mod research;
@@ -175,7 +176,7 @@ pub(crate) struct PamArgs {
 /// Compare stock FTP with longhaul over an emulated long path, live
 ///
 /// Both copy the same file at the same time, each over its own path. Without root and without user
-/// namespaces no network can be emulated; then the demo says why and copies over loopback.
+/// namespaces no network can be emulated; then the demo says what is missing and copies over loopback.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DemoArgs {
     /// Size of the file [default: 240M, or 1G with --loopback]
@@ -197,6 +198,15 @@ pub(crate) struct DemoArgs {
     /// Folder of the demo; set for the part that runs inside the emulated network
     #[arg(long, hide = true, value_name = "DIR")]
     pub(crate) inside: Option<std::path::PathBuf>,
+    /// Process ID of the one that starts this process, which ends with it
+    #[arg(long, hide = true, value_name = "PID")]
+    pub(crate) parent: Option<u32>,
+    /// Folder of the demo; set for the process that shows it
+    #[arg(long, hide = true, value_name = "DIR")]
+    pub(crate) folder: Option<std::path::PathBuf>,
+    /// Arguments of the program, for a part of the demo
+    #[arg(last = true, hide = true)]
+    pub(crate) command: Vec<std::ffi::OsString>,
 }
 
 /// Print the man page of the program, or of one verb

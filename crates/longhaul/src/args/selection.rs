@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use client::{CopyFailure, Exit, Selection};
+use client::{CopyFailure, Exit, Selection, without_byte_order_mark};
 use proto::timestamp::Timestamp;
 
 /// Largest list of files or rules, bytes.
@@ -15,12 +15,13 @@ const MAX_LIST: u64 = 1 << 30;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Selection of files in a tree")]
 pub(crate) struct SelectionArgs {
-    /// Copy only files that match PATTERN (several times: any of them). `*` and `?` match within a name,
-    /// `**` over several, `[a-z]` one of some characters, `{a,b}` one of some texts. `/x` begins at the
-    /// top of the tree, `x` is the end of a path, `x/` everything below directories of that name
+    /// Copy only files that match PATTERN of rclone (several times: any of them). `*` and `?` match within a
+    /// name, `**` anything with its slashes, `[a-z]` one of some characters, `[^a-z]` another one, `{a,b}` one of some
+    /// texts, `{{x}}` a regular expression. `/x` begins at the top of the tree, `x` is the end of a path
     #[arg(long, value_name = "PATTERN")]
     include: Vec<String>,
-    /// Leave out files that match PATTERN. Files that --include names are copied all the same
+    /// Leave out files that match PATTERN; `x/` is everything below directories of that name. Files that --include
+    /// names are copied all the same
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
     /// Read rules from FILE, after those of --include and --exclude: lines `+ PATTERN` and `- PATTERN`;
@@ -40,8 +41,8 @@ pub(crate) struct SelectionArgs {
     /// Copy only files that were modified before this time or date
     #[arg(long, value_name = "TIME|DATE", value_parser = parse_moment)]
     older: Option<Timestamp>,
-    /// Copy only the files and directories that FILE lists, one path a line, relative to the source;
-    /// `-`: standard input
+    /// Copy only the files and directories that FILE lists, one path a line, relative to the source; lines that
+    /// begin with # or ; say nothing (write ./# for such a name). `-`: standard input
     #[arg(long, value_name = "FILE|-")]
     files_from: Option<PathBuf>,
 }
@@ -71,7 +72,8 @@ impl SelectionArgs {
         Ok(selection)
     }
 
-    /// The paths of `--files-from`. Empty lines and a leading `./` or `/` say nothing; paths may not contain `..`.
+    /// The paths of `--files-from`. Empty lines, those that begin with `#` or `;`, and a leading `./` or `/` say nothing; paths
+    /// may not contain `..`.
     ///
     /// # Errors
     /// `Usage`: a path would lead out of the source. `NotFound` or `Local`: the file cannot be read.
@@ -83,6 +85,9 @@ impl SelectionArgs {
         let mut paths = Vec::new();
         for line in text.split(|byte| *byte == b'\n') {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
+            if line.starts_with(b"#") || line.starts_with(b";") {
+                continue;
+            }
             let parts = line.split(|byte| *byte == b'/');
             let parts: Vec<&[u8]> = parts.filter(|p| !p.is_empty() && *p != b".").collect();
             if parts.contains(&&b".."[..]) {
@@ -114,7 +119,11 @@ fn read_list(path: &Path) -> Result<Vec<u8>, CopyFailure> {
         Ok(_) if bytes.len() as u64 > MAX_LIST => {
             failed(Exit::Usage, "it is larger than 1 GiB".to_owned())
         }
-        Ok(_) => Ok(bytes),
+        Ok(_) => {
+            let mark = bytes.len() - without_byte_order_mark(&bytes).len();
+            bytes.drain(..mark);
+            Ok(bytes)
+        }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             failed(Exit::NotFound, error.to_string())
         }
@@ -177,6 +186,8 @@ mod tests {
         };
         let paths = listed(b"a\n./b/c\r\n\n/d//e/\n").unwrap().unwrap();
         assert_eq!(paths, [&b"a"[..], b"b/c", b"d/e"]);
+        let paths = listed(b"\xef\xbb\xbfa\r\n# b\r\n;c\r\n./#d \r\n").unwrap();
+        assert_eq!(paths.unwrap(), [&b"a"[..], b"#d "]);
         assert_eq!(listed(b"a/../../b").unwrap_err().exit, Exit::Usage);
         std::fs::remove_file(&list).unwrap();
         let missing = args(&["--files-from", list.to_str().unwrap()]).unwrap();
@@ -187,7 +198,7 @@ mod tests {
     fn a_rule_file_is_named_in_its_errors() {
         let directory = tempfile::tempdir().unwrap();
         let rules = directory.path().join("rules");
-        std::fs::write(&rules, "- *.o\nnonsense\n").unwrap();
+        std::fs::write(&rules, "\u{feff}- *.o\r\nnonsense\n").unwrap();
         let args = args(&["--filter-from", rules.to_str().unwrap()]).unwrap();
         let failure = args.selection().unwrap_err();
         assert!(failure.message.contains("rules: line 2"), "{failure}");

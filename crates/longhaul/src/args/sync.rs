@@ -23,6 +23,9 @@ pub(crate) struct SyncArgs {
     /// Compare files of the same size by checksum instead of by time
     #[arg(long, help_heading = headings::CONTENT)]
     checksum: bool,
+    /// Directories and everything in them: always so, accepted because cp needs it
+    #[arg(short = 'r', short_alias = 'R', long, help_heading = headings::CONTENT)]
+    recursive: bool,
     #[command(flatten)]
     pub(crate) flags: CopyFlags,
     /// The tree to copy
@@ -44,5 +47,20 @@ impl SyncArgs {
             delete: self.delete,
             checksum: self.checksum,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::parse_flags;
+
+    #[test]
+    fn sync_is_recursive_with_r_and_without() {
+        for flags in [&[][..], &["-r"], &["-R"], &["--recursive"]] {
+            let args: SyncArgs = parse_flags(&[flags, &["a", "b"]].concat()).unwrap();
+            let options = args.options(std::sync::Arc::new(|_: &str| ())).unwrap();
+            assert!(options.copy.recursive);
+        }
     }
 }

@@ -6,25 +6,24 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 use units::show;
 
-use super::{DemoFolder, DemoServer, write_random};
+use super::{DemoServer, longhaul_command_on, write_random};
 use crate::args::DemoArgs;
 use crate::output::print_line;
 
 /// Runs the demo: prints a table of the copies and an explanation.
-pub(super) fn run(args: &DemoArgs) -> Result<()> {
+pub(super) fn run(args: &DemoArgs, folder: &Path) -> Result<()> {
     let size = args.size.unwrap_or(1_000_000_000);
-    let folder = DemoFolder::create(args.dir.as_deref())?;
     print_line(
         "longhaul demo: two servers and a client on this machine copy one file; each copy is verified.",
     )?;
-    let from = folder.root.join("a");
-    let to = folder.root.join("b");
-    let here = folder.root.join("here");
+    let from = folder.join("a");
+    let to = folder.join("b");
+    let here = folder.join("here");
     for dir in [&from, &to, &here] {
         std::fs::create_dir(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     }
@@ -101,12 +100,11 @@ fn print_explanation(one: f64, four: f64) -> Result<()> {
 
 /// Runs `longhaul cp --json`; returns its summary line.
 fn copy(arguments: &[&str]) -> Result<serde_json::Value> {
-    let output = Command::new(std::env::current_exe()?)
+    let output = longhaul_command_on(None)?
         .args(["cp", "--json"])
         .args(arguments)
-        // The demo shows the program as it is, without the user's settings.
-        .env("LONGHAUL_CONFIG", "off")
-        .stderr(Stdio::inherit())
+        // The summary has its failure.
+        .stderr(Stdio::null())
         .output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let last = text.lines().last().unwrap_or_default();

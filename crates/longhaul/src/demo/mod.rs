@@ -1,15 +1,18 @@
 //! `longhaul demo`: longhaul compared with stock FTP.
 //!
 //! The demo runs over an emulated long path ([`wan`]) if this machine can build one, otherwise over
-//! [`loopback`]. It starts servers and clients as a user would.
+//! [`loopback`]. It starts servers and clients as a user would, in a process that ends with the one that the user has
+//! started ([`supervisor`]).
 
+mod folder;
 mod loopback;
 mod race;
+mod supervisor;
 mod wan;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -25,42 +28,31 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Exit> {
         let rtt = units::milliseconds(&args.rtt).context("--rtt")?;
         return race::run(folder, rtt);
     }
-    if args.loopback {
-        return loopback::run(args).map(|()| Exit::Done);
+    let Some(parent) = args.parent else {
+        return supervisor::supervise(args);
+    };
+    supervisor::end_with_parent(parent)?;
+    match &args.folder {
+        Some(folder) => show(args, folder),
+        None => supervisor::exec(&args.command).map(|never| match never {}),
     }
-    match wan::run(args) {
+}
+
+fn show(args: &DemoArgs, folder: &Path) -> Result<Exit> {
+    if args.loopback {
+        return loopback::run(args, folder).map(|()| Exit::Done);
+    }
+    match wan::run(args, folder) {
         Ok(exit) => Ok(exit),
         Err(wan::DemoError::NoNetwork(why)) => {
             print_line(&format!(
-                "This machine cannot build an emulated network: {why}"
+                "\nThe long path is missing, because this machine cannot emulate one: {why}.\n\
+                 Without it nothing can be compared: over loopback there is no delay, and so nothing to gain. What\n\
+                 follows shows only that longhaul copies between a client and two servers, and verifies the copies.\n"
             ))?;
-            print_line("The demo copies over loopback instead.\n")?;
-            loopback::run(args).map(|()| Exit::Done)
+            loopback::run(args, folder).map(|()| Exit::Done)
         }
         Err(wan::DemoError::Other(error)) => Err(error),
-    }
-}
-
-/// The demo's directory, removed on drop.
-struct DemoFolder {
-    root: PathBuf,
-}
-
-impl DemoFolder {
-    fn create(parent: Option<&Path>) -> Result<Self> {
-        let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
-        let root = parent.join(format!("longhaul-demo-{}", std::process::id()));
-        std::fs::create_dir(&root)
-            .with_context(|| format!("cannot create {}; try --dir DIR", root.display()))?;
-        // Absolute, so that the processes of the demo do not depend on their working directory.
-        let root = root.canonicalize()?;
-        Ok(Self { root })
-    }
-}
-
-impl Drop for DemoFolder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.root);
     }
 }
 
@@ -83,11 +75,23 @@ impl DemoHost {
 fn longhaul_command_on(host: Option<&DemoHost>) -> Result<Command> {
     let program = std::env::current_exe()?;
     let mut command = Command::new(&program);
-    // The demo shows the program as it is, without the user's settings.
-    command.env("LONGHAUL_CONFIG", "off");
-    if let Some(host) = host {
-        command.args(["lab", "exec", host.name, "--"]).arg(program);
+    // The demo shows the program as it is, without the user's settings and lessons, and leaves neither lessons nor journals.
+    for (variable, value) in [
+        ("LONGHAUL_CONFIG", "off"),
+        ("LONGHAUL_HISTORY", "off"),
+        ("LONGHAUL_BATCHES", "off"),
+        ("LONGHAUL_ADVISOR", "off"),
+    ] {
+        command.env(variable, value);
     }
+    match host {
+        // The kernel takes down what runs in a lab.
+        Some(host) => command.args(["lab", "exec", host.name, "--"]).arg(program),
+        None => {
+            let parent = std::process::id().to_string();
+            command.args(["demo", "--parent", &parent, "--"])
+        }
+    };
     Ok(command)
 }
 

@@ -11,7 +11,7 @@ use lab::net::NetRequest;
 use lab::topology::Topology;
 use units::show;
 
-use super::{DemoFolder, race, write_random};
+use super::{race, write_random};
 use crate::args::DemoArgs;
 use crate::output::{print_line, print_to_stderr};
 
@@ -33,7 +33,7 @@ impl<E: Into<anyhow::Error>> From<E> for DemoError {
 }
 
 /// Builds the network, runs both copies in it and prints the result line.
-pub(super) fn run(args: &DemoArgs) -> Result<Exit, DemoError> {
+pub(super) fn run(args: &DemoArgs, folder: &Path) -> Result<Exit, DemoError> {
     let size = args.size.unwrap_or(SIZE);
     let topology = match topology(args) {
         Ok(topology) => topology,
@@ -42,8 +42,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<Exit, DemoError> {
             return Ok(Exit::Usage);
         }
     };
-    let folder = DemoFolder::create(args.dir.as_deref())?;
-    let served = folder.root.join("served");
+    let served = folder.join("served");
     std::fs::create_dir(&served).with_context(|| format!("cannot make {}", served.display()))?;
     print_line(&format!(
         "longhaul demo: stock FTP and longhaul copy a file of {} at the same time, each over its own\n\
@@ -55,7 +54,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<Exit, DemoError> {
     write_random(&served.join("big.dat"), size)?;
     let outcome = lab::net::run(NetRequest {
         topology,
-        command: race_command(&folder.root, &args.rtt)?,
+        command: race_command(folder, &args.rtt)?,
         // The demo waits for another lab instead of failing.
         wait: Some(crate::lab::report_lab_wait),
     })
@@ -67,7 +66,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<Exit, DemoError> {
     })?;
     match outcome.code {
         0 => {
-            let line = std::fs::read_to_string(folder.root.join(race::RESULT_FILE))
+            let line = std::fs::read_to_string(folder.join(race::RESULT_FILE))
                 .context("the copies left no result")?;
             print_result_line(&line, outcome.report.invalid.last())?;
             Ok(Exit::Done)
@@ -78,12 +77,14 @@ pub(super) fn run(args: &DemoArgs) -> Result<Exit, DemoError> {
     }
 }
 
-/// Prints the result line, or the reason why the run is invalid.
+/// Prints the result line, and the reason why it is not to be relied on.
 fn print_result_line(line: &str, invalid: Option<&String>) -> std::io::Result<()> {
+    print_line(line)?;
     match invalid {
-        None => print_line(line),
+        None => Ok(()),
         Some(reason) => print_line(&format!(
-            "No result, since this machine was too busy; run the demo again when it is quiet. {reason}"
+            "This is what the demo saw, not a measurement, since the machine was too busy: {reason}. Run it again when it is \
+             quiet."
         )),
     }
 }

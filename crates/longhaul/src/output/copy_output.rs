@@ -2,18 +2,20 @@
 
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use client::{CopyEvent, CopyObserver, CopyProgress, CopySummary};
+use client::{CopyEvent, CopyObserver, CopyProgress, CopySummary, Exit};
 use proto::printable::printable;
 use units::show;
 
 use super::bar::bar_lines;
 use super::console::Console;
+use super::failures::{FailureGroups, KnownRetries};
+use super::json;
 use super::messages::{MessageLevel, event_message};
 use super::pace::{Pace, PaceMeter};
-use super::progress_text::plain_line;
-use super::{PlannedWork, dry_run_line, json, summary_line};
+use super::progress_text::{plain_line, whole_seconds};
+use super::summary_text::{Continuation, SeenWork, continuation_line};
 
 /// Time between two progress lines if standard error is a file or a pipe.
 const LINE_PERIOD: Duration = Duration::from_secs(10);
@@ -38,6 +40,8 @@ pub(crate) struct CopyReporting {
     pub(crate) is_dry_run: bool,
     /// `-v`: details are messages, too.
     pub(crate) is_verbose: bool,
+    /// How the copy can go on.
+    pub(crate) continues: Continuation,
     /// `--stats`: time between two progress lines, or between two JSON objects about progress.
     pub(crate) stats: Option<Duration>,
 }
@@ -68,38 +72,11 @@ struct OutputState {
     is_moving: bool,
     /// The last progress.
     last: Option<(CopyProgress, Pace)>,
-    /// Of a dry run.
-    planned: PlannedWork,
-    repeated: RepeatedFailure,
-}
-
-/// The last failure of a file. Each file of a bundle fails for the same reason, for example that the server is gone.
-#[derive(Default)]
-struct RepeatedFailure {
-    text: String,
-    /// Further files that failed with the same text.
-    more: u64,
-}
-
-impl RepeatedFailure {
-    /// Takes note of a failure. Returns the lines to be printed.
-    fn next(&mut self, text: String) -> Vec<String> {
-        if self.text == text {
-            self.more += 1;
-            return Vec::new();
-        }
-        let mut lines: Vec<String> = self.end().into_iter().collect();
-        self.text.clone_from(&text);
-        lines.push(text);
-        lines
-    }
-
-    /// The line about those that were not printed.
-    fn end(&mut self) -> Option<String> {
-        let more = std::mem::take(&mut self.more);
-        let files = if more == 1 { "file" } else { "files" };
-        (more > 0).then(|| format!("longhaul: the same for {more} more {files}"))
-    }
+    seen: SeenWork,
+    retries: KnownRetries,
+    /// A server is away, and the user knows.
+    missed_since: Option<Instant>,
+    failures: FailureGroups,
 }
 
 impl CopyOutput {
@@ -134,13 +111,7 @@ impl CopyOutput {
         if self.view == ProgressView::Bar {
             self.console.clear_bar();
         }
-        // The failures are printed already, and no file arrived.
-        let planned = self.lock().planned;
-        let is_told = summary.files + planned.files == 0 && summary.failed > 0;
-        let line = match self.reporting.is_dry_run {
-            true => dry_run_line(planned, summary),
-            false => summary_line(summary),
-        };
+        let (line, is_told) = self.summary_line(summary);
         match self.reporting.style {
             OutputStyle::Human if !is_told => self.console.print(&line),
             _ => self.console.add_to_log(&line),
@@ -150,6 +121,26 @@ impl CopyOutput {
             _ if why => self.console.print(&summary.why),
             _ => {}
         }
+        let is_interrupted = summary.exit == Exit::Interrupted;
+        if let Some(line) = continuation_line(summary, self.reporting.continues) {
+            self.put(
+                is_interrupted || self.reporting.style != OutputStyle::Json,
+                [line],
+            );
+        }
+    }
+
+    /// The summary, and whether the messages have told all of it: that no file arrived, and why.
+    fn summary_line(&self, summary: &CopySummary) -> (String, bool) {
+        let seen = &self.lock().seen;
+        let line = match self.reporting.is_dry_run {
+            true => seen.dry_run_line(summary),
+            false => seen.line(summary),
+        };
+        let all_alike = summary.failed == 1
+            || matches!(&summary.most_failed_for, Some((_, files)) if *files == summary.failed);
+        let is_told = summary.files == 0 && !seen.has_planned_files() && all_alike;
+        (line, is_told)
     }
 
     /// Prints a line about the progress so far, whatever else is shown.
@@ -201,10 +192,73 @@ impl CopyOutput {
             MessageLevel::Detail if is_shown => self.console.print(&text),
             MessageLevel::Detail => {}
             MessageLevel::Error => {
-                let lines = self.lock().repeated.next(text);
-                self.put(is_shown, lines);
+                let is_new = self.is_new_failure(event);
+                self.put(is_shown && (is_new || is_verbose), [text]);
             }
-            MessageLevel::Notice => self.put(is_shown, [text]),
+            MessageLevel::Notice => {
+                let is_repeated = self.is_known_retry(event);
+                self.put(is_shown && (!is_repeated || is_verbose), [text]);
+            }
+        }
+    }
+
+    /// Whether a failure is the first one of its cause.
+    fn is_new_failure(&self, event: &CopyEvent) -> bool {
+        let CopyEvent::Failed {
+            source,
+            failure,
+            cause,
+        } = event
+        else {
+            return true;
+        };
+        let (source, message) = (source.as_str(), failure.message.as_str());
+        self.lock().failures.is_new((source, message), cause)
+    }
+
+    /// Whether the user knows of a retry: another file waits for the same reason, or for a server that is away.
+    fn is_known_retry(&self, event: &CopyEvent) -> bool {
+        let CopyEvent::Retrying {
+            reason,
+            attempt,
+            away,
+            ..
+        } = event
+        else {
+            return false;
+        };
+        let Some(away) = away else {
+            return !self.lock().retries.is_new(reason, *attempt);
+        };
+        let known = self
+            .lock()
+            .missed_since
+            .replace(Instant::now() - away.since);
+        if known.is_none() {
+            self.draw_waiting("reconnecting");
+        }
+        known.is_some()
+    }
+
+    /// Says that a server that was away can be reached again, if the event shows that.
+    fn end_outage(&self, event: &CopyEvent) {
+        let goes_on = match event {
+            CopyEvent::Progress(progress) => progress.away.is_none(),
+            CopyEvent::Planned { .. } | CopyEvent::Started { .. } | CopyEvent::Finished { .. } => {
+                true
+            }
+            _ => false,
+        };
+        if !goes_on {
+            return;
+        }
+        if let Some(since) = self.lock().missed_since.take() {
+            let time = whole_seconds(since.elapsed());
+            let is_shown = self.reporting.style == OutputStyle::Human;
+            self.put(
+                is_shown,
+                [format!("longhaul: connected again after {time}")],
+            );
         }
     }
 
@@ -218,15 +272,24 @@ impl CopyOutput {
         }
     }
 
-    /// Says for how many more files the last failure holds.
+    /// Says how many more files failed for the causes that were told.
     fn end_failures(&self) {
-        let end = self.lock().repeated.end();
-        self.put(self.reporting.style != OutputStyle::Json, end);
+        let rest = self.lock().failures.take_rest();
+        let is_told = self.reporting.style == OutputStyle::Json || self.reporting.is_verbose;
+        let lines = rest.iter().map(|line| printable(line).to_string());
+        self.put(!is_told, lines);
     }
 
     fn progress(&self, progress: &CopyProgress, event: &CopyEvent) {
         let mut state = self.lock();
         state.is_moving = true;
+        if state
+            .last
+            .as_ref()
+            .is_some_and(|(last, _)| last.bytes < progress.bytes)
+        {
+            state.retries = KnownRetries::default();
+        }
         let pace = state.pace.update(progress);
         state.last = Some((progress.clone(), pace));
         match self.view {
@@ -271,15 +334,11 @@ fn bits(bytes: u64) -> f64 {
 
 impl CopyObserver for CopyOutput {
     fn on_event(&self, event: CopyEvent) {
+        self.lock().seen.note(&event);
+        self.end_outage(&event);
         self.message(&event);
         match &event {
             CopyEvent::Progress(progress) => return self.progress(progress, &event),
-            CopyEvent::WouldCopy { bytes, .. } => {
-                let planned = &mut self.lock().planned;
-                planned.files += 1;
-                planned.bytes = planned.bytes.saturating_add(bytes.unwrap_or(0));
-            }
-            CopyEvent::WouldDelete { .. } => self.lock().planned.deletions += 1,
             CopyEvent::Planned { files, bytes } if *files > 1 => {
                 let bytes = show::bytes(*bytes);
                 self.draw_waiting(&format!("{files} files found, {bytes}"));

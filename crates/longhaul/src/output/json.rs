@@ -46,6 +46,7 @@ pub(crate) fn print_summary(s: &CopySummary) {
         "deleted": s.deleted,
         "exit": s.exit as u8,
         "error": s.first_failure.as_ref().map(|f| f.message.clone()),
+        "safe": s.safe.map(|safe| safe.bytes),
     });
     // The exit code reports the result even if nothing reads standard output.
     print_with_time(line);
@@ -73,6 +74,7 @@ fn event_to_json(event: &CopyEvent, pace: Pace) -> Option<Value> {
             "event": "started", "source": source, "destination": destination,
             "bytes": bytes, "resumed": resumed,
         }),
+        CopyEvent::Continuing { files } => json!({"event": "continuing", "files": files}),
         CopyEvent::Progress(progress) => progress_to_json(progress, pace),
         CopyEvent::Decision { .. } => return None,
         CopyEvent::Finished {
@@ -100,7 +102,9 @@ fn event_to_json(event: &CopyEvent, pace: Pace) -> Option<Value> {
         }),
         CopyEvent::Deleted { path } => json!({"event": "deleted", "path": path}),
         CopyEvent::WouldDelete { path } => json!({"event": "would_delete", "path": path}),
-        CopyEvent::Failed { source, failure } => json!({
+        CopyEvent::Failed {
+            source, failure, ..
+        } => json!({
             "event": "failed", "source": source,
             "exit": failure.exit as u8, "error": failure.message,
         }),
@@ -109,9 +113,11 @@ fn event_to_json(event: &CopyEvent, pace: Pace) -> Option<Value> {
             reason,
             attempt,
             after,
+            away,
         } => json!({
             "event": "retrying", "source": source, "reason": reason,
             "attempt": attempt, "after_seconds": after.as_secs_f64(),
+            "away_seconds": away.map(|away| away.since.as_secs_f64()),
         }),
         CopyEvent::Warning(text) => json!({"event": "warning", "text": text}),
     })
@@ -140,6 +146,7 @@ fn progress_to_json(progress: &CopyProgress, pace: Pace) -> Value {
         "streams": progress.streams,
         "buffer_bytes": progress.buffer_bytes,
         "limiter": progress.limiter,
+        "away_seconds": progress.away.map(|away| away.as_secs_f64()),
     })
 }
 
@@ -154,10 +161,12 @@ mod tests {
             message: "no such file".into(),
             transient: false,
             no_room: false,
+            away: false,
         };
         let failed = CopyEvent::Failed {
             source: "ftp://h/a".into(),
             failure,
+            cause: String::new(),
         };
         let line = event_to_json(&failed, Pace::default()).unwrap();
         assert_eq!(line["event"], "failed");

@@ -1,9 +1,12 @@
 //! The messages for people about the events of a copy.
 
+use std::time::Duration;
+
 use client::CopyEvent;
 use units::show;
 
-use super::verification_text;
+use super::progress_text::whole_seconds;
+use super::summary_text::{are, verification_text};
 
 /// How much it takes to see a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,12 +47,20 @@ pub(super) fn event_message(event: &CopyEvent) -> Option<(MessageLevel, String)>
             reason,
             attempt,
             after,
+            away,
         } => {
-            let after = after.as_secs_f64().max(1.0);
-            let how = "continuing from the safe data";
-            let text =
-                format!("longhaul: {source}: {reason}; attempt {attempt} in {after:.0} s, {how}");
-            (Notice, text)
+            let how = match away {
+                Some(away) => {
+                    let patience = (away.since + away.left).as_secs_f64().round();
+                    let patience = Duration::from_secs_f64(patience);
+                    format!("reconnecting for up to {}", whole_seconds(patience))
+                }
+                None => {
+                    let after = after.as_secs_f64().max(1.0);
+                    format!("attempt {attempt} in {after:.0} s, continuing from the safe data")
+                }
+            };
+            (Notice, format!("longhaul: {source}: {reason}; {how}"))
         }
         CopyEvent::Decision { source, text } => (
             Detail,
@@ -72,6 +83,13 @@ pub(super) fn event_message(event: &CopyEvent) -> Option<(MessageLevel, String)>
             ),
         ),
         CopyEvent::Kept { destination, .. } => (Detail, format!("{destination} exists: kept")),
+        CopyEvent::Continuing { files } => (
+            Notice,
+            format!(
+                "longhaul: going on with an earlier run, of which {} in place (--restart begins anew)",
+                are(*files)
+            ),
+        ),
         CopyEvent::Planned { .. } | CopyEvent::Started { .. } | CopyEvent::Progress(_) => {
             return None;
         }
@@ -93,12 +111,14 @@ mod tests {
             message: format!("h:21 refused to read {HOSTILE}: 550 {HOSTILE}"),
             transient: false,
             no_room: false,
+            away: false,
         };
         let source = format!("ftp://h/{HOSTILE}");
         let events = [
             CopyEvent::Failed {
                 source: source.clone(),
                 failure,
+                cause: String::new(),
             },
             CopyEvent::Warning(HOSTILE.to_owned()),
             CopyEvent::Skipped {
@@ -113,7 +133,8 @@ mod tests {
                 source,
                 reason: HOSTILE.to_owned(),
                 attempt: 2,
-                after: std::time::Duration::ZERO,
+                after: Duration::ZERO,
+                away: None,
             },
         ];
         for event in events {

@@ -4,91 +4,26 @@ mod bar;
 pub(crate) mod console;
 pub(crate) mod copy_output;
 pub(crate) mod events_log;
+mod failures;
 pub(crate) mod journal;
 pub(crate) mod json;
 pub(crate) mod log;
 mod messages;
 mod pace;
 mod progress_text;
+mod summary_text;
+
+pub(crate) use summary_text::Continuation;
 
 use std::io::{IsTerminal, Write};
-use std::time::Duration;
 
-use client::{CopyFailure, CopySummary, Exit};
+use client::{CopyFailure, Exit};
 use proto::printable::{printable, printable_json};
-use units::show;
 
-/// The work that a dry run has found.
-#[derive(Debug, Clone, Copy, Default)]
-struct PlannedWork {
-    files: u64,
-    /// Bytes of those whose size is known.
-    bytes: u64,
-    deletions: u64,
-}
-
+/// `1 file`, `2 files`.
 fn count(n: u64, what: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
     format!("{n} {what}{plural}")
-}
-
-/// The summary of a dry run.
-fn dry_run_line(work: PlannedWork, s: &CopySummary) -> String {
-    let (files, bytes) = (count(work.files, "file"), show::bytes(work.bytes));
-    let mut text = format!("{files} would be copied, {bytes}");
-    if work.deletions > 0 {
-        text.push_str(&format!("; {} would be deleted", work.deletions));
-    }
-    add_exceptions(&mut text, s);
-    text
-}
-
-fn summary_line(s: &CopySummary) -> String {
-    let mut text = format!(
-        "{}: {} in {}, {}",
-        count(s.files, "file"),
-        show::bytes(s.bytes),
-        show::time(Duration::try_from_secs_f64(s.seconds).unwrap_or_default()),
-        show::rate(s.goodput_bps),
-    );
-    if s.files > 0 {
-        text.push_str(&verification_text(&s.verified));
-    }
-    if s.resent_bytes > 0 {
-        text.push_str(&format!(
-            "; {} arrived wrong and were sent again",
-            show::bytes(s.resent_bytes)
-        ));
-    }
-    add_exceptions(&mut text, s);
-    text
-}
-
-/// Files that were not copied.
-fn add_exceptions(text: &mut String, s: &CopySummary) {
-    if s.kept > 0 {
-        text.push_str(&format!("; kept {}", count(s.kept, "existing file")));
-    }
-    // `skipped` includes the kept files, which were counted above.
-    if s.skipped > s.kept {
-        text.push_str(&format!("; {} skipped", s.skipped - s.kept));
-    }
-    if s.deleted > 0 {
-        text.push_str(&format!("; {} deleted", s.deleted));
-    }
-    if s.failed > 0 {
-        text.push_str(&format!("; {} failed", s.failed));
-    }
-}
-
-/// The part of the summary that says how the files were verified.
-fn verification_text(how: &str) -> String {
-    match how {
-        "none" => ", not verified".to_owned(),
-        "size" => ", verified by size only, without a checksum".to_owned(),
-        "reflink" => ", shares its blocks with the source (reflink)".to_owned(),
-        how => format!(", verified by {how}"),
-    }
 }
 
 /// Prints a message on standard error. All messages go this way, because it escapes terminal control
@@ -174,28 +109,6 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_run_says_what_would_be_done() {
-        let mut summary = CopySummary::of_failure(&CopyFailure::new(Exit::Partial, "some failed"));
-        summary.skipped = 3;
-        let work = PlannedWork {
-            files: 2,
-            bytes: 1_200_000,
-            deletions: 1,
-        };
-        assert_eq!(
-            dry_run_line(work, &summary),
-            "2 files would be copied, 1.20 MB; 1 would be deleted; 3 skipped; 1 failed"
-        );
-    }
-
-    #[test]
-    fn the_summary_has_hours() {
-        let mut summary = CopySummary::of_failure(&CopyFailure::new(Exit::Partial, "some failed"));
-        summary.seconds = 12_000.0;
-        assert!(summary_line(&summary).contains(" in 3 h 20 min, "));
-    }
-
-    #[test]
     fn listings_are_escaped_for_a_terminal_and_exact_for_a_program() {
         let name = b"a\x1b[2J\xff";
         assert_eq!(escape_if_terminal(name, false), name);
@@ -212,6 +125,6 @@ mod tests {
             .map(str::to_owned)
             .collect();
         assert!(words.join(" ").contains("`none` (not verified:"), "{help}");
-        assert_eq!(verification_text("none"), ", not verified");
+        assert_eq!(summary_text::verification_text("none"), ", not verified");
     }
 }

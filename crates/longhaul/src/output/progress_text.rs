@@ -64,6 +64,17 @@ pub(super) fn file_rate(progress: &CopyProgress, pace: Pace) -> Option<String> {
     (progress.total_files > 1).then(|| format!("{shown} files/s"))
 }
 
+/// The text in place of the rate while nothing moves.
+fn standstill(progress: &CopyProgress, pace: Pace) -> Option<String> {
+    reconnecting(progress).or_else(|| silence(progress, pace))
+}
+
+/// `reconnecting for 45 s`, if a server is away and nothing moves through this machine.
+fn reconnecting(progress: &CopyProgress) -> Option<String> {
+    let away = progress.away.filter(|_| progress.streams == 0);
+    away.map(|away| format!("reconnecting for {}", whole_seconds(away)))
+}
+
 /// `no data for 12 s`, if nothing has moved for some time although something could.
 pub(super) fn silence(progress: &CopyProgress, pace: Pace) -> Option<String> {
     let waits = progress.moving > 0 && !is_verifying(progress);
@@ -88,12 +99,12 @@ pub(super) fn rate(progress: &CopyProgress, pace: Pace) -> Option<String> {
         return None;
     }
     let rate = || show::rate(pace.bytes_per_second * 8.0);
-    Some(silence(progress, pace).unwrap_or_else(rate))
+    Some(standstill(progress, pace).unwrap_or_else(rate))
 }
 
 /// `3:12 left`; `None` if it is unknown, over, or nothing moves.
 pub(super) fn remaining(progress: &CopyProgress, pace: Pace) -> Option<String> {
-    let moves = progress.done < progress.total_bytes && silence(progress, pace).is_none();
+    let moves = progress.done < progress.total_bytes && standstill(progress, pace).is_none();
     pace.left.filter(|_| moves).map(time_left)
 }
 
@@ -146,9 +157,10 @@ pub(super) fn plain_line(progress: &CopyProgress, pace: Pace) -> String {
 }
 
 /// A time in whole seconds, from a minute on with minutes, from an hour on with hours.
-fn whole_seconds(time: Duration) -> String {
+pub(super) fn whole_seconds(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..60 => format!("{seconds} s"),
+        seconds @ 60..3600 if seconds % 60 == 0 => format!("{} min", seconds / 60),
         seconds @ 60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
         seconds => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
     }
@@ -247,6 +259,22 @@ mod tests {
         assert_eq!(silence(&complete, silent(12)), None);
         assert_eq!(remaining(&progress(), silent(12)), None);
         assert!(plain_line(&complete, silent(12)).ends_with("verifying a"));
+    }
+
+    #[test]
+    fn a_server_that_is_away_takes_the_place_of_the_rate_and_the_time_left() {
+        let away = CopyProgress {
+            away: Some(Duration::from_secs(75)),
+            streams: 0,
+            ..progress()
+        };
+        let shown = "reconnecting for 1 min 15 s";
+        assert_eq!(rate(&away, pace()).unwrap(), shown);
+        assert_eq!(remaining(&away, pace()), None);
+        assert!(plain_line(&away, pace()).contains(shown));
+        // Other files move.
+        let streams = CopyProgress { streams: 1, ..away };
+        assert_eq!(rate(&streams, pace()).unwrap(), "1.00 Mbit/s");
     }
 
     #[test]

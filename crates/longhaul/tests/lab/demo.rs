@@ -20,27 +20,24 @@ fn rates(line: &str) -> (f64, f64, f64) {
     read().unwrap_or_else(|| panic!("'{line}'"))
 }
 
-/// Output of the first valid run of three; `None` if the machine was too busy for all of them. In an
-/// invalid run the demo must not print a ratio.
-fn output_text(place: &str) -> Option<String> {
-    for _ in 0..3 {
-        // Stock FTP would need much longer for a larger file.
-        let output = longhaul(&["demo", "--size", "8M", "--dir", place]);
-        let output_text = stdout(&output);
-        assert!(
-            output.status.success(),
-            "{output_text}\n{}",
-            stderr(&output)
-        );
-        if !output_text.contains("No result, since this machine was too busy") {
-            return Some(output_text);
-        }
-        assert!(
-            !output_text.contains("stock was limited by"),
-            "{output_text}"
-        );
-    }
-    None
+/// Beginning of the last line on a machine that was too busy.
+const CAVEAT: &str =
+    "This is what the demo saw, not a measurement, since the machine was too busy: ";
+
+/// Output of a run, and its result line.
+fn output_and_result(place: &str) -> (String, String) {
+    // Stock FTP would need much longer for a larger file.
+    let output = longhaul(&["demo", "--size", "8M", "--dir", place]);
+    let output_text = stdout(&output);
+    assert!(
+        output.status.success(),
+        "{output_text}\n{}",
+        stderr(&output)
+    );
+    let mut lines: Vec<&str> = output_text.lines().collect();
+    lines.retain(|line| !line.starts_with(CAVEAT));
+    let result = lines.last().copied().unwrap_or_default().to_owned();
+    (output_text, result)
 }
 
 #[test]
@@ -50,12 +47,11 @@ fn the_demo_compares_stock_ftp_with_longhaul_over_a_long_path() {
     };
     let directory = directory();
     let place = directory.path().to_str().unwrap();
-    let Some(output_text) = output_text(place) else {
-        return;
-    };
-    let last = output_text.lines().last().unwrap();
+    let (output_text, result) = output_and_result(place);
+    // On a machine that is too busy, nothing is said of how the two compare.
+    let is_valid = !output_text.contains(CAVEAT);
     assert!(
-        last.ends_with("limited by its 64 KB receive window)"),
+        !is_valid || result.ends_with("limited by its 64 KB receive window)"),
         "{output_text}"
     );
     let progress = |line: &&str| line.contains(" s   stock FTP: ") && line.contains("longhaul: ");
@@ -63,8 +59,9 @@ fn the_demo_compares_stock_ftp_with_longhaul_over_a_long_path() {
         output_text.lines().any(|line| progress(&line)),
         "{output_text}"
     );
-    let (stock, longhaul, times) = rates(last);
-    assert!(stock > 0.0 && longhaul > stock, "{output_text}");
+    let (stock, longhaul, times) = rates(&result);
+    assert!(stock > 0.0 && longhaul > 0.0, "{output_text}");
+    assert!(!is_valid || longhaul > stock, "{output_text}");
     // All three numbers are rounded.
     assert!(
         (times - longhaul / stock).abs() <= 0.6 + 0.05 * times,
@@ -92,7 +89,7 @@ fn without_a_network_the_demo_says_why_and_uses_loopback() {
         stderr(&output)
     );
     assert!(
-        output_text.contains("/dev/net/tun") && output_text.contains("loopback"),
+        output_text.contains("The long path is missing") && output_text.contains("/dev/net/tun"),
         "{output_text}"
     );
     let left = std::fs::read_dir(directory.path()).unwrap().count();

@@ -109,11 +109,13 @@ fn without_permission_for_echo_requests_the_route_test_finds_the_hops_by_udp() {
     if !is_installed("setpriv") {
         return;
     }
-    // A fresh network permits echo sockets to nobody but root.
+    // A fresh network permits echo sockets to nobody but root. The program is opened by root: the home that it is in may be
+    // closed to others.
     let script = "
+        exec 3<\"$TEST_PROGRAM\"
         on a setpriv --reuid 65534 --regid 65534 --clear-groups \
             env LAB_PROBE=\"path-test route $LAB_B\" \
-            \"$TEST_PROGRAM\" --exact probe_on_a_host --ignored --nocapture >probe.a 2>&1 \
+            /proc/self/fd/3 --exact probe_on_a_host --ignored --nocapture >probe.a 2>&1 \
             || { cat probe.a >&2; exit 1; }
         echo $LAB_NEAR $LAB_FAR $LAB_B >addresses";
     TestLab::topology(&turn, NEAR_AND_FAR).check(script, |run| {

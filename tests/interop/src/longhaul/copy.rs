@@ -101,6 +101,14 @@ pub fn summary(finished: &FinishedProgram) -> Result<CpSummary> {
     })
 }
 
+/// The messages on standard error. Lines about progress, of which a slow machine has more, and the summary are none.
+#[must_use]
+pub fn messages(finished: &FinishedProgram) -> Vec<String> {
+    let text = finished.stderr_text();
+    let messages = text.lines().filter(|line| line.starts_with("longhaul: "));
+    messages.map(str::to_owned).collect()
+}
+
 /// The warnings of a copy.
 #[must_use]
 pub fn warnings(finished: &FinishedProgram) -> Vec<String> {

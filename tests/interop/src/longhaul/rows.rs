@@ -208,7 +208,8 @@ fn kill_and_resume(
     let slow = [options, &["--limit-rate", "240M", from, to]].concat();
     let slow = copy::command_in(&target.environment, &slow)?;
     let safe = running_copy::kill_when_safe(slow, KILL_AT, JOURNAL)?;
-    let resumed = [options, &["--resume", from, to]].concat();
+    // The same command goes on.
+    let resumed = [options, &[from, to]].concat();
     let summary = copy::cp_in(&target.environment, &resumed)?;
     ensure!(
         summary.bytes <= test_files::LARGE - safe,

@@ -23,7 +23,7 @@ pub const PASSWORD: &str = "correct-horse-battery";
 const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// Longest wait for a line of the log.
-const MESSAGE_LIMIT: Duration = Duration::from_secs(20);
+const MESSAGE_LIMIT: Duration = Duration::from_secs(120);
 
 /// A `longhaul serve` command to be started.
 #[derive(Debug)]

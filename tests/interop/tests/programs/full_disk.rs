@@ -10,7 +10,7 @@ use interop::longhaul::copy;
 use interop::longhaul::rows::path_argument;
 use interop::longhaul::serve::ServeCommand;
 use interop::require;
-use interop::run;
+use interop::run::{self, FinishedProgram};
 use interop::tree::TestTree;
 use interop::volume::{FullVolume, FullVolumeKind};
 
@@ -49,19 +49,27 @@ impl FullCopy {
         }
     }
 
-    /// Copies until the volume is full, makes room, and copies the rest.
-    fn fill_and_resume(&self, tree: &TestTree, volume: &FullVolume, way: &[&str]) -> Result<()> {
-        let full = run::run(&mut self.command(way)?)?.expect_code(1)?;
-        let text = full.stderr_text();
-        let lines: Vec<&str> = text.lines().collect();
-        let [failure, summary] = lines[..] else {
-            anyhow::bail!("not one line and the summary: {full}");
+    /// One message says why files failed, and one how many more did.
+    fn ensure_said_once(&self, full: &FinishedProgram) -> Result<()> {
+        let messages = copy::messages(full);
+        let [failure, rest] = messages.as_slice() else {
+            anyhow::bail!("not one failure and the number of the others: {full}");
         };
         ensure!(
             failure.contains("No space left on device") && failure.contains("make room"),
             "{failure}"
         );
-        ensure!(summary.ends_with(" failed"), "{summary}");
+        ensure!(rest.contains("the same for"), "{rest}");
+        Ok(())
+    }
+
+    /// Copies until the volume is full, makes room, and copies the rest.
+    fn fill_and_resume(&self, tree: &TestTree, volume: &FullVolume, way: &[&str]) -> Result<()> {
+        let full = run::run(&mut self.command(way)?)?.expect_code(1)?;
+        self.ensure_said_once(&full)?;
+        let text = full.stderr_text();
+        let summary = text.lines().last().unwrap_or_default();
+        ensure!(summary.contains(" failed: "), "{summary}");
         tree.ensure_contains(&self.arrives)?;
         let there = TestTree::read(&self.arrives)?;
         ensure!(there.len() > tree.len() / 10, "{} files fit", there.len());
@@ -143,8 +151,14 @@ fn a_copy_to_a_disk_without_any_room_exits_with_7() {
             state: volume.other_file_system().join("state"),
         };
         let full = run::run(&mut copy.command(&options).unwrap()).unwrap();
-        let full = full.expect_code(7).unwrap();
-        assert_eq!(full.stderr_text().lines().count(), 1, "{full}");
+        copy.ensure_said_once(&full.expect_code(7).unwrap())
+            .unwrap();
+        let full = run::run(&mut copy.command(&[&options[..], &["--json"]].concat()).unwrap());
+        let full = full.unwrap().expect_code(7).unwrap();
+        let events = full.stdout_text();
+        let failed = events.lines().filter(|l| l.contains(r#""event":"failed""#));
+        let failed = failed.count() as u64;
+        assert_eq!(failed, copy::summary(&full).unwrap().failed, "{full}");
     }
 }
 

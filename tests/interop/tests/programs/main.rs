@@ -7,6 +7,7 @@ mod curl;
 mod escapes;
 mod exit_codes;
 mod faults;
+mod filters;
 mod ftps_clients;
 mod ftps_ftplib;
 mod ftps_servers;

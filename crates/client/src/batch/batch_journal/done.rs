@@ -18,6 +18,13 @@ impl DoneEntries {
         }
     }
 
+    /// Takes an entry out.
+    pub(super) fn remove(&mut self, entry: u32) {
+        if let Some(word) = self.words.get_mut(entry as usize / 64) {
+            *word &= !(1 << (entry % 64));
+        }
+    }
+
     /// Whether an entry is in the set.
     pub(super) fn contains(&self, entry: u32) -> bool {
         let word = self.words.get(entry as usize / 64);

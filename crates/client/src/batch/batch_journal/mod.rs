@@ -48,6 +48,12 @@ pub(crate) struct BatchJournal {
     listed: bool,
     /// Start of the newest listing.
     listing: GroupPosition,
+    /// Start of the newest listing that is complete, or of the first one.
+    complete_listing: GroupPosition,
+    /// Number of listings.
+    listings: u32,
+    /// The command, and the run that writes now.
+    beginning: Vec<PlanRecord>,
     /// Something was written since the last sync.
     unsynced: bool,
     failure: Option<io::Error>,
@@ -102,11 +108,16 @@ impl BatchJournal {
             .store
             .truncate(kept)
             .map_err(|error| failed(&error))?;
+        let [command, run] = [
+            PlanRecord::Command(command.to_vec()),
+            PlanRecord::Run { boot, durable },
+        ];
         if kept == 0 {
-            journal.append(&PlanRecord::Command(command.to_vec()));
+            journal.append(&command);
         }
-        journal.append(&PlanRecord::Run { boot, durable });
+        journal.append(&run);
         journal.flush();
+        journal.beginning = vec![command, run];
         match journal.take_failure() {
             Some(error) => Err(failed(&error)),
             None => Ok(journal),
@@ -153,10 +164,8 @@ impl BatchJournal {
                         boot: then,
                         durable: on_disk,
                     } => believed = on_disk || (then == boot && !durable),
-                    PlanRecord::Relist => {
-                        (self.listing, self.listed) = (self.position_at(offset), false);
-                    }
-                    PlanRecord::Listed => self.listed = true,
+                    PlanRecord::Relist => self.begin_listing(offset),
+                    PlanRecord::Listed => self.end_listing(),
                     PlanRecord::Done { first, count } if believed => {
                         let end = first.saturating_add(count).min(self.entries);
                         (first..end).for_each(|entry| self.done.insert(entry));
@@ -167,6 +176,15 @@ impl BatchJournal {
             offset = next;
         }
         Ok(offset)
+    }
+
+    fn begin_listing(&mut self, offset: u64) {
+        (self.listing, self.listed) = (self.position_at(offset), false);
+        self.listings += 1;
+    }
+
+    fn end_listing(&mut self) {
+        (self.complete_listing, self.listed) = (self.listing, true);
     }
 
     fn position_at(&self, offset: u64) -> GroupPosition {
@@ -201,15 +219,52 @@ impl BatchJournal {
         self.listing
     }
 
+    /// Start of the newest listing that is complete, or of the first one.
+    pub(crate) fn complete_listing(&self) -> GroupPosition {
+        self.complete_listing
+    }
+
+    /// Number of listings.
+    pub(crate) fn listings(&self) -> u32 {
+        self.listings
+    }
+
+    /// Replaces all records by those of `kept`, whose entries are all done. A run that is killed meanwhile leaves some of
+    /// them, which only repeats work.
+    ///
+    /// # Errors
+    /// A file cannot be read, or not be cut.
+    pub(crate) fn replace_with(&mut self, mut kept: Self) -> io::Result<()> {
+        kept.flush();
+        self.store.truncate(0)?;
+        for record in &self.beginning {
+            record.encode(&mut self.pending);
+        }
+        self.flush();
+        let mut offset = 0;
+        while let Some((records, next)) = kept.store.read(offset)? {
+            self.pending = records;
+            self.flush();
+            offset = next;
+        }
+        (self.entries, self.done) = (kept.entries, DoneEntries::default());
+        (self.listings, self.listed) = (0, false);
+        (self.listing, self.complete_listing) = Default::default();
+        let all: Vec<u32> = (0..kept.entries).collect();
+        self.mark_done(&all);
+        Ok(())
+    }
+
     /// Appends a record. An entry gets the next number.
     pub(crate) fn append(&mut self, record: &PlanRecord) -> u32 {
         if *record == PlanRecord::Relist {
             // At the beginning of its group: the position of the listing is between groups.
             self.flush();
-            self.listing = self.position_at(self.store.length());
-            self.listed = false;
+            self.begin_listing(self.store.length());
         }
-        self.listed |= *record == PlanRecord::Listed;
+        if *record == PlanRecord::Listed {
+            self.end_listing();
+        }
         record.encode(&mut self.pending);
         let entry = self.entries;
         self.entries += u32::from(record.is_entry());
@@ -235,6 +290,16 @@ impl BatchJournal {
             }
             run.iter().for_each(|entry| self.done.insert(*entry));
         }
+    }
+
+    /// Takes all marks back, for this run.
+    pub(crate) fn forget_all_done(&mut self) {
+        self.done = DoneEntries::default();
+    }
+
+    /// Takes the marks of entries back, for this run.
+    pub(crate) fn forget_done(&mut self, entries: &[u32]) {
+        entries.iter().for_each(|entry| self.done.remove(*entry));
     }
 
     /// Puts all records in the store, where they can be read and survive a kill.

@@ -70,7 +70,7 @@ pub(super) async fn copy_bundle(
     files: &[PlannedFile],
 ) -> Result<MovedBundle, (u64, CopyFailure)> {
     let meter = begin_together(ctx, files);
-    let mut retries = RetryBudget::new(ctx.options.retries, ctx.seed);
+    let mut retries = RetryBudget::new(&ctx.options, ctx.seed);
     loop {
         let before = meter.moved();
         let failure = match attempt(ctx, files, &meter).await {

@@ -200,13 +200,17 @@ impl<'a> FileCopy<'a> {
                 )))
             }
         };
-        Ok(CopyState {
+        let mut state = CopyState {
             source,
             facts,
             range,
             destination,
             checksums_passing_bytes: false,
-        })
+        };
+        if state.is_pipe() {
+            state.destination.ignore_leftovers();
+        }
+        Ok(state)
     }
 
     async fn attempt_with_state(
@@ -227,6 +231,10 @@ impl<'a> FileCopy<'a> {
         if result.is_ok() || !(self.from.is_server() && self.to.is_server()) {
             self.ctx.return_session(&self.from, from, &result);
             self.ctx.return_session(&self.to, to, &result);
+        } else if result.as_ref().is_err_and(|failure| failure.away) {
+            // Only a storage that connects for each request finds that out over a session.
+            pool.note_use(&self.from, &*from, true);
+            pool.note_use(&self.to, &*to, true);
         }
         result
     }

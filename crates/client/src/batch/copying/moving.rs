@@ -416,7 +416,7 @@ impl<'a> FileCopy<'a> {
                     GrowthSign::Stalled(length) => {
                         return CopyFailure::unreachable(format!(
                             "the copy to {id} stalled: its file stayed at {length} bytes for \
-                             {} s; try again with --resume",
+                             {} s; try again",
                             limit.as_secs()
                         ));
                     }

@@ -1,17 +1,16 @@
 //! The plan of a copy: written by the listing, read in order by those who copy, marked as done by them. It stands in a
 //! [`BatchJournal`], not in memory.
 
-use std::collections::HashSet;
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::earlier_run::EarlierRun;
+use super::entries::{NewEntry, PlanTop};
 use super::paths::entry_path;
-use super::places::{self, EntryContent, PlanRoots, RecordedPlace, RecordedPlaces};
-use crate::answers::SourceFacts;
+use super::places::{PlanRoots, RecordedPlace};
 use crate::batch::batch_journal::{BatchJournal, GroupPosition, MAX_TEXT, PlaceInRoot, PlanRecord};
 use crate::location::Location;
 use crate::{CopyFailure, Exit};
@@ -20,35 +19,6 @@ use crate::{CopyFailure, Exit};
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// Readers look again after so many entries.
 const ENTRIES_PER_NOTICE: u32 = 1024;
-
-/// One source of a plan and its destination; entries are relative to both.
-#[derive(Debug, Clone)]
-pub(crate) struct PlanTop {
-    number: usize,
-    pub(crate) source: Location,
-    pub(crate) destination: Location,
-}
-
-/// An entry for [`CopyPlan::add`].
-#[derive(Debug, Clone)]
-pub(crate) enum NewEntry {
-    /// A directory to create.
-    Directory(SourceFacts),
-    /// A directory that exists already.
-    ExistingDirectory(SourceFacts),
-    File(SourceFacts),
-    /// A further name of the file `first`, a path relative to the top.
-    HardLink {
-        facts: SourceFacts,
-        first: Vec<u8>,
-    },
-    /// A symbolic link to create, with its content.
-    Link(Vec<u8>),
-    /// It could not be examined, and so is not copied.
-    Unlisted {
-        is_directory: bool,
-    },
-}
 
 /// Everything that a copy will do.
 #[derive(Debug)]
@@ -61,9 +31,9 @@ pub(crate) struct CopyPlan {
 pub(super) type PlanGroup = (Vec<PlanRecord>, GroupPosition);
 
 #[derive(Debug, Default)]
-struct PlanState {
-    journal: BatchJournal,
-    roots: PlanRoots,
+pub(super) struct PlanState {
+    pub(super) journal: BatchJournal,
+    pub(super) roots: PlanRoots,
     tops: usize,
     /// Number of the top, and the directory, of the last entry.
     context: Option<(usize, Vec<u8>)>,
@@ -72,61 +42,89 @@ struct PlanState {
     links: u64,
     /// Nothing follows.
     ended: bool,
-    /// The entries come from a listing of an earlier run.
-    has_complete_listing: bool,
-    /// Its directories with their destinations.
-    earlier_trees: Vec<(Location, Location)>,
-    /// An earlier run has copied files of this plan.
-    has_done_files: bool,
-    /// Hashes of what an earlier run, whose listing broke off, has done.
-    done_before: HashSet<u64>,
-    hasher: RandomState,
+    /// The part of an earlier run that counts.
+    earlier: EarlierRun,
+    earlier_files: u64,
 }
 
 impl CopyPlan {
-    /// An empty plan in `journal`. If the journal holds a complete listing of an earlier run, the plan is that one, provided that
-    /// its locations begin as `known` ones do; otherwise entries that the earlier run has done are done when they are added again.
-    ///
-    /// # Errors
-    /// `Local`: the journal cannot be read.
-    pub(crate) fn in_journal(
-        journal: BatchJournal,
-        known: &[Location],
-    ) -> Result<Self, CopyFailure> {
-        let mut state = PlanState {
+    /// An empty plan in `journal`, whose locations begin as `known` ones do. What the journal holds of an earlier run counts
+    /// after [`CopyPlan::take_over`].
+    pub(crate) fn in_journal(journal: BatchJournal, known: &[Location]) -> Self {
+        let state = PlanState {
             journal,
             roots: PlanRoots::of(known),
             ..PlanState::default()
         };
-        let is_new = state.journal.entry_count() == 0 && !state.journal.is_listed();
-        if !is_new {
-            state.take_over().map_err(|error| read_failure(&error))?;
-        }
-        Ok(Self {
+        Self {
             state: Mutex::new(state),
             grown: Notify::new(),
-        })
+        }
+    }
+
+    /// Whether the journal holds something of an earlier run.
+    pub(crate) fn has_earlier_run(&self) -> bool {
+        let state = self.lock();
+        state.journal.entry_count() > 0 || state.journal.is_listed()
+    }
+
+    /// Takes over what an earlier run has left. If its listing is complete, and is not to be repeated (`relist`), the plan is
+    /// that one; otherwise entries that the earlier run has done are done when they are added again. `files`: number of files
+    /// that it has put in place.
+    ///
+    /// # Errors
+    /// `Local`: the journal cannot be read.
+    pub(crate) fn take_over(&self, relist: bool, files: u64) -> Result<(), CopyFailure> {
+        let mut state = self.lock();
+        let state = &mut *state;
+        let taken = EarlierRun::take_over(&mut state.journal, &mut state.roots, relist);
+        state.earlier = taken.map_err(|error| read_failure(&error))?;
+        state.earlier_files = files;
+        if let Some(left) = state.earlier.left() {
+            (state.files, state.bytes, state.links) = (left.files, left.bytes, left.links);
+            state.ended = true;
+        }
+        Ok(())
     }
 
     /// Whether the listing of an earlier run is complete, so that nothing is listed again.
     pub(crate) fn has_complete_listing(&self) -> bool {
-        self.lock().has_complete_listing
+        self.lock().earlier.left().is_some()
     }
 
-    /// Whether an earlier run has left something in the journal.
+    /// Whether the plan goes on with one of an earlier run.
     pub(crate) fn continues(&self) -> bool {
-        let state = self.lock();
-        state.has_complete_listing || !state.done_before.is_empty()
+        self.lock().earlier.exists()
     }
 
-    /// Whether an earlier run has copied files, which this one does not look at.
+    /// Files that an earlier run has put in place.
+    pub(crate) fn earlier_files(&self) -> u64 {
+        self.lock().earlier_files
+    }
+
+    /// Whether an earlier run has copied files, which this one does not copy.
     pub(crate) fn has_done_files(&self) -> bool {
-        self.lock().has_done_files
+        self.lock().earlier.has_done_files()
+    }
+
+    /// Where the entries begin that an earlier run may have done.
+    pub(super) fn marks(&self, relist: bool) -> GroupPosition {
+        EarlierRun::marks(&self.lock().journal, relist)
+    }
+
+    /// Marks all entries as not done.
+    pub(crate) fn forget_all_done(&self) {
+        self.lock().journal.forget_all_done();
+    }
+
+    /// Marks entries as not done: what an earlier run has put in place is not there any more.
+    pub(crate) fn forget_done(&self, entries: &[u32]) {
+        self.lock().journal.forget_done(entries);
     }
 
     /// The trees, and what becomes their copies, of the listing of an earlier run, if that is complete.
     pub(crate) fn earlier_trees(&self) -> Vec<(Location, Location)> {
-        self.lock().earlier_trees.clone()
+        self.lock().earlier.trees().to_vec()
     }
 
     /// Begins a source and its destination.
@@ -183,7 +181,7 @@ impl CopyPlan {
 
     /// The kind that an earlier run noted.
     pub(crate) fn noted_destination(&self) -> Option<u8> {
-        self.lock().roots.destination
+        self.lock().earlier.destination()
     }
 
     /// Nothing follows. `complete`: see [`CopyPlan::note_complete`].
@@ -221,7 +219,7 @@ impl CopyPlan {
     /// Whether nothing will be added.
     pub(crate) fn is_final(&self) -> bool {
         let state = self.lock();
-        state.ended || state.has_complete_listing
+        state.ended
     }
 
     /// Number of symbolic and hard links.
@@ -311,7 +309,7 @@ impl PlanState {
         // It is noted all the same: others may be in conflict with it, and what a directory keeps of its source is set last.
         let is_done = match &entry {
             NewEntry::ExistingDirectory(_) => true,
-            _ => self.is_done_before(top, (directory, name), &entry),
+            _ => self.earlier.has_done(top, (directory, name), &entry),
         };
         if !is_done {
             self.count(&entry);
@@ -405,90 +403,6 @@ impl PlanState {
             root,
             path: at.path().to_vec(),
         }
-    }
-
-    /// Takes over what an earlier run has left.
-    fn take_over(&mut self) -> io::Result<()> {
-        let mut at = match self.journal.is_listed() {
-            true => self.journal.listing(),
-            false => GroupPosition::default(),
-        };
-        let mut recorded = RecordedPlaces::default();
-        let (mut files, mut bytes, mut links) = (0, 0, 0);
-        let mut all_known = true;
-        let mut trees = Vec::new();
-        while let Some((records, next)) = self.journal.read_group(at)? {
-            let mut number = at.entry;
-            for record in records {
-                if let PlanRecord::Root(text) = &record {
-                    all_known &= self.roots.location(text).is_some();
-                }
-                if let PlanRecord::Destination(kind) = record {
-                    self.roots.destination = Some(kind);
-                }
-                recorded.follow(&record);
-                if !record.is_entry() {
-                    continue;
-                }
-                // The top of a tree comes before what is in it.
-                if matches!(&record, PlanRecord::NewDirectory { path, .. } if path.is_empty()) {
-                    trees.extend(recorded.here().and_then(|here| here.locate(&self.roots)));
-                }
-                match (self.journal.is_done(number), &record) {
-                    (true, _) => {
-                        self.has_done_files |= matches!(
-                            record,
-                            PlanRecord::File { .. } | PlanRecord::HardLink { .. }
-                        );
-                        if let Some(identity) = recorded.identity(&record) {
-                            self.done_before.insert(self.hasher.hash_one(identity));
-                        }
-                    }
-                    (false, PlanRecord::File { facts, .. }) => {
-                        files += 1;
-                        bytes += facts.size.unwrap_or(0);
-                    }
-                    (false, PlanRecord::Link { .. } | PlanRecord::HardLink { .. }) => links += 1,
-                    _ => {}
-                }
-                number += 1;
-            }
-            at = next;
-        }
-        if self.journal.is_listed() && all_known {
-            (self.files, self.bytes, self.links) = (files, bytes, links);
-            (self.has_complete_listing, self.ended) = (true, true);
-            self.earlier_trees = trees;
-            self.done_before = HashSet::new();
-        } else {
-            self.journal.append(&PlanRecord::Relist);
-        }
-        Ok(())
-    }
-
-    fn is_done_before(
-        &self,
-        top: &PlanTop,
-        (directory, name): (&[u8], &[u8]),
-        entry: &NewEntry,
-    ) -> bool {
-        if self.done_before.is_empty() {
-            return false;
-        }
-        let content = match entry {
-            NewEntry::File(facts) => EntryContent::File(*facts),
-            NewEntry::Link(target) => EntryContent::Link(target),
-            NewEntry::Directory(_) | NewEntry::ExistingDirectory(_) => EntryContent::Directory,
-            // The file of its first name may be another one now.
-            NewEntry::HardLink { .. } | NewEntry::Unlisted { .. } => return false,
-        };
-        let relative = entry_path(directory, name);
-        let identity = places::entry_identity(
-            (&places::root_text(&top.source), top.source.path()),
-            (&places::root_text(&top.destination), top.destination.path()),
-            (&relative, content),
-        );
-        self.done_before.contains(&self.hasher.hash_one(identity))
     }
 }
 

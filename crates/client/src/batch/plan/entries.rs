@@ -3,6 +3,35 @@
 use crate::answers::SourceFacts;
 use crate::location::Location;
 
+/// One source of a plan and its destination; entries are relative to both.
+#[derive(Debug, Clone)]
+pub(crate) struct PlanTop {
+    pub(super) number: usize,
+    pub(crate) source: Location,
+    pub(crate) destination: Location,
+}
+
+/// An entry for [`CopyPlan::add`].
+#[derive(Debug, Clone)]
+pub(crate) enum NewEntry {
+    /// A directory to create.
+    Directory(SourceFacts),
+    /// A directory that exists already.
+    ExistingDirectory(SourceFacts),
+    File(SourceFacts),
+    /// A further name of the file `first`, a path relative to the top.
+    HardLink {
+        facts: SourceFacts,
+        first: Vec<u8>,
+    },
+    /// A symbolic link to create, with its content.
+    Link(Vec<u8>),
+    /// It could not be examined, and so is not copied.
+    Unlisted {
+        is_directory: bool,
+    },
+}
+
 /// One file to copy.
 #[derive(Debug, Clone)]
 pub(crate) struct PlannedFile {

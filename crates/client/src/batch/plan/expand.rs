@@ -67,7 +67,7 @@ pub(super) async fn expand_source(
         return Ok(examine_source(ctx, source).await?.into());
     };
     let id = source.storage_id();
-    let mut retries = RetryBudget::new(ctx.options.retries, ctx.seed);
+    let mut retries = RetryBudget::new(&ctx.options, ctx.seed);
     loop {
         let mut session = ctx.session(&id).await?;
         let expanded = expand_pattern(&mut *session, source, &pattern).await;

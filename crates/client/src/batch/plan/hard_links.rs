@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::copy_plan::NewEntry;
+use super::entries::NewEntry;
 use crate::answers::SourceFacts;
 use crate::batch::BatchContext;
 use crate::location::{Location, StorageId};

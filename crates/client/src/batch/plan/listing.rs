@@ -9,7 +9,8 @@ use tokio::task::JoinSet;
 use tune::sessions::LONG_RTT;
 
 use super::conflicts::StreamedNames;
-use super::copy_plan::{CopyPlan, NewEntry, PlanTop};
+use super::copy_plan::CopyPlan;
+use super::entries::{NewEntry, PlanTop};
 use super::expand::FoundSource;
 use super::hard_links::HardLinkNames;
 use super::outline::{PlanOutline, PlannedDestination, UNFINISHED};
@@ -19,6 +20,7 @@ use super::paths::{
 use super::selecting::SelectedEntries;
 use crate::answers::SourceFacts;
 use crate::batch::BatchContext;
+use crate::batch::failure_cause::{FailedPlace, report_failure};
 use crate::batch::totals::BatchTotals;
 use crate::location::{Location, StorageId};
 use crate::partial::is_unfinished;
@@ -126,19 +128,18 @@ impl PlanFiller {
         is_directory: bool,
     ) {
         let path = join_location(&top.source, &entry_path(directory, name));
+        let place = FailedPlace::at(&path);
         self.incomplete.store(true, Ordering::Relaxed);
         let entry = NewEntry::Unlisted { is_directory };
         // A path that is too long is reported all the same.
         let _ = self.plan.add(top, (directory, name), entry);
-        self.report(path.display(), failure);
+        self.report(place, failure);
     }
 
     /// Reports a failure.
-    pub(crate) fn report(&self, source: String, failure: CopyFailure) {
+    pub(crate) fn report(&self, place: FailedPlace, failure: CopyFailure) {
         self.incomplete.store(true, Ordering::Relaxed);
-        crate::batch::lock(&self.totals).file_failed(&failure);
-        let event = CopyEvent::Failed { source, failure };
-        self.ctx.observer.on_event(event);
+        report_failure(&self.ctx.observer, &self.totals, place, failure);
     }
 
     /// Reports a source that is left out.
@@ -215,7 +216,7 @@ pub(crate) async fn list_sources(filler: &Arc<PlanFiller>, outline: PlanOutline)
         let target = outline.destination.of_file(&source);
         match target {
             Ok(target) => filler.fail(&plan.add_top(&source, &target), (b"", b""), failure),
-            Err(_) => filler.report(source.display(), failure),
+            Err(_) => filler.report(FailedPlace::at(&source), failure),
         }
     }
     for (source, reason) in outline.skipped {
@@ -234,12 +235,12 @@ pub(crate) async fn list_sources(filler: &Arc<PlanFiller>, outline: PlanOutline)
                 NewEntry::Directory(SourceFacts::default()),
             );
             if let Err(failure) = added {
-                filler.report(at.display(), failure);
+                filler.report(FailedPlace::at(at), failure);
             }
         }
-        let shown = found.location.display();
+        let place = FailedPlace::at(&found.location);
         if let Err(failure) = list_source(filler, found, &outline.destination).await {
-            filler.report(shown, failure);
+            filler.report(place, failure);
         }
         filler.announce();
     }
@@ -430,7 +431,7 @@ async fn begin_with_retries(
     id: &StorageId,
     mut walk: TreeWalk,
 ) -> Result<TreeWalk, CopyFailure> {
-    let mut retries = RetryBudget::new(ctx.options.retries, ctx.seed);
+    let mut retries = RetryBudget::new(&ctx.options, ctx.seed);
     loop {
         let mut session = ctx.session(id).await?;
         let result = walk.begin(&mut *session).await;
@@ -451,7 +452,7 @@ async fn list_with_retries(
     id: &StorageId,
     walk: &TreeWalk,
 ) -> Result<(), CopyFailure> {
-    let new_budget = || RetryBudget::new(ctx.options.retries, ctx.seed);
+    let new_budget = || RetryBudget::new(&ctx.options, ctx.seed);
     let mut retries = new_budget();
     let mut progress = walk.progress();
     loop {

@@ -13,6 +13,7 @@
 mod conflicts;
 mod copy_plan;
 mod create;
+mod earlier_run;
 mod entries;
 mod expand;
 mod hard_links;
@@ -25,9 +26,11 @@ mod reader;
 mod selecting;
 
 pub(crate) use conflicts::check_conflicts;
-pub(crate) use copy_plan::{CopyPlan, NewEntry, PlanTop};
+pub(crate) use copy_plan::CopyPlan;
 pub(crate) use create::{make_directories, make_link, make_with_parents};
-pub(crate) use entries::{PlannedEntry, PlannedFile, PlannedHardLink, PlannedLink};
+pub(crate) use entries::{
+    NewEntry, PlanTop, PlannedEntry, PlannedFile, PlannedHardLink, PlannedLink,
+};
 pub(crate) use expand::{FoundSource, examine_source, is_directory};
 pub(crate) use hard_links::HardLinkNames;
 pub(crate) use listing::{PlanFiller, list_source, list_sources, walk_tree};

@@ -12,8 +12,6 @@ pub(super) struct PlanRoots {
     known: Vec<(Vec<u8>, Location)>,
     /// Roots in the order of their records.
     recorded: Vec<Vec<u8>>,
-    /// The kind of destination that an earlier run noted.
-    pub(super) destination: Option<u8>,
 }
 
 impl PlanRoots {

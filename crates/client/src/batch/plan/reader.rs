@@ -48,6 +48,16 @@ impl PlanReader {
         }
     }
 
+    /// A reader of all entries that an earlier run may have done, before they are taken over.
+    pub(crate) fn of_marks(plan: &CopyPlan, relist: bool) -> Self {
+        let at = plan.marks(relist);
+        Self {
+            at,
+            entry: at.entry,
+            ..Self::of_all(plan)
+        }
+    }
+
     /// A reader of all entries, also of those that are done.
     pub(crate) fn of_all(plan: &CopyPlan) -> Self {
         Self {

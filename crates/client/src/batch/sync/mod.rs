@@ -7,6 +7,7 @@ use std::time::Instant;
 use proto::checksum::ChecksumAlgorithm;
 
 use super::batch_journal::BatchJournal;
+use super::failure_cause::{FailedPlace, report_failure};
 use super::plan::{
     CopyPlan, PlanFiller, PlanReader, check_conflicts, is_directory, trim_trailing_slashes,
     walk_tree,
@@ -93,13 +94,13 @@ async fn compare_and_copy(
         let message = format!("{}: no such directory", from.display());
         return Err(CopyFailure::new(Exit::NotFound, message));
     };
-    let plan = Arc::new(temporary_plan(&[from, to])?);
+    let plan = Arc::new(temporary_plan(&[from, to]));
     let filler = Arc::new(PlanFiller::new(ctx, &plan, totals, false));
     let watch = SameTreeWatch::new((from, source), (to, destination), options.delete)?;
     let watch = Arc::new(watch);
     let there = Arc::new(DestinationIndex::new(
         &watch,
-        temporary_plan(&[to])?,
+        temporary_plan(&[to]),
         to,
         (options.delete, !options.checksum),
     ));
@@ -116,14 +117,14 @@ async fn compare_and_copy(
     let destination_is_whole = unlisted.is_empty();
     for (at, failure) in unlisted {
         match options.delete {
-            true => filler.report(at.display(), failure),
+            true => filler.report(FailedPlace::at(&at), failure),
             // Its files are copied, whatever is there.
             false => ctx.warn(failure.message),
         }
     }
     let keeps_times =
         options.copy.preserve.times != PreservedTimes::None && keeps_times(ctx, to).await?;
-    let plans = (plan.add_top(from, to), temporary_plan(&[from, to])?);
+    let plans = (plan.add_top(from, to), temporary_plan(&[from, to]));
     let comparison = Comparison::new(ctx, &filler, (&there, &watch), plans);
     let comparison = match options.checksum {
         true => comparison,
@@ -131,7 +132,7 @@ async fn compare_and_copy(
     };
     let earlier_sums = sums::earlier(ctx)?;
     let comparison = Arc::new(match &ctx.sums {
-        Some(_) => comparison.noting_unchanged(temporary_plan(&[from, to])?),
+        Some(_) => comparison.noting_unchanged(temporary_plan(&[from, to])),
         None => comparison,
     });
     comparison.add_top(source, destination.is_some())?;
@@ -175,7 +176,7 @@ async fn compare_and_copy(
 }
 
 /// A plan that is not kept.
-fn temporary_plan(known: &[&Location]) -> Result<CopyPlan, CopyFailure> {
+fn temporary_plan(known: &[&Location]) -> CopyPlan {
     let known: Vec<Location> = known.iter().map(|at| (*at).clone()).collect();
     CopyPlan::in_journal(BatchJournal::unnamed(), &known)
 }
@@ -341,7 +342,10 @@ async fn delete_extras(
                 ctx.observer.on_event(CopyEvent::Deleted { path });
             }
             Err(failure) if failure.transient => return Err(failure),
-            Err(failure) => execute::report_failure(&ctx.observer, totals, path, failure),
+            Err(failure) => {
+                let place = FailedPlace::at(&at);
+                report_failure(&ctx.observer, totals, place, failure);
+            }
         }
     }
     if let Some(session) = session {

@@ -6,7 +6,7 @@ use proto::ranges::RangeSet;
 
 use super::super::block_proof::{exclude_tail, prove_blocks};
 use super::super::checksums::{ChecksumEndpoint, common_range_algorithm, range_ends_agree};
-use super::super::resume::{PartialLeftover, is_whole_file, usable_ranges};
+use super::super::resume::{PartialLeftover, discarded, is_whole_file, usable_ranges};
 use super::super::{BatchContext, PlannedFile, disk};
 use super::{MIN_RESUMABLE, StorageDestination, remote_file_facts};
 use crate::CopyFailure;
@@ -20,7 +20,7 @@ use crate::verify::Verification;
 
 impl StorageDestination<'_> {
     /// Before each attempt: finds the safe bytes. The first time these are the bytes of an earlier
-    /// run, if `--resume` was given; later those that this run has stored.
+    /// run, if there is a journal of it, or `--resume` asks for them; later those that this run has stored.
     pub(in super::super) async fn prepare(
         &mut self,
         (ctx, item, check): (&BatchContext, &PlannedFile, Verification),
@@ -37,15 +37,26 @@ impl StorageDestination<'_> {
                 .await;
         }
         self.choose_name(ctx, session).await?;
-        let resumes = ctx.options.resume
-            && !self.state.ignore_leftovers
-            && self.partial_path.is_some()
-            && self.can_resume;
         let size = identity.copy_length();
         let name = upload_journal(&identity.source, &identity.destination);
         let mut partial_length = None;
         let journal = name.as_ref().map(|name| (name, own_user()));
         let earlier = journal.and_then(|(name, owner)| journal::load(name, owner));
+        let may_resume =
+            !self.state.ignore_leftovers && self.partial_path.is_some() && self.can_resume;
+        let resumes = may_resume
+            && !ctx.options.restart
+            // Without a journal, the question for the file would cost each copy a round trip.
+            && (ctx.options.resume || earlier.is_some());
+        if may_resume
+            && ctx.options.restart
+            && let Some(stored) = earlier
+                .as_ref()
+                .map(|loaded| loaded.ranges.safe.byte_count())
+            && stored > 0
+        {
+            ctx.warn(discarded(&self.display_name, stored));
+        }
         self.server_refused |= resumes && earlier.is_some_and(|loaded| loaded.server_refused);
         if resumes {
             partial_length = self.partial_length(session).await?;

@@ -405,6 +405,7 @@ impl ClientControlConnection {
                 ),
                 transient: false,
                 no_room: false,
+                away: false,
             }
         })
     }
@@ -478,7 +479,7 @@ impl ClientControlConnection {
     fn unusable_failure(&mut self, reason: &str) -> CopyFailure {
         self.unusable = true;
         CopyFailure::unreachable(format!(
-            "lost the control connection to {}: {reason}; try again, with --resume",
+            "lost the control connection to {}: {reason}; try again",
             self.name
         ))
     }

@@ -197,12 +197,12 @@ fn data_failure(action: &str, error: &DataError) -> CopyFailure {
                 "cannot {action}: received nothing from the server for {seconds} s; try again, with a longer --timeout if it is slow"
             ),
         ),
-        DataError::Connect { to, source } => CopyFailure::transient(
-            Exit::Unreachable,
-            format!(
+        DataError::Connect { to, source } => CopyFailure {
+            away: true,
+            ..CopyFailure::unreachable(format!(
                 "cannot {action}: cannot connect to {to}: {source}; check host and port, and that the server runs"
-            ),
-        ),
+            ))
+        },
         DataError::Tunnel { source, .. } => {
             let (exit, transient, advice) = proxy_advice(source);
             CopyFailure {

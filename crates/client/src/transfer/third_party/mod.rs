@@ -230,6 +230,7 @@ impl ThirdPartyServers<'_> {
             ),
             transient: false,
             no_room: false,
+            away: false,
         }
     }
 

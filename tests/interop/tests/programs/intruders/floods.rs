@@ -161,7 +161,7 @@ fn clients_of_a_byte_now_and_then_are_closed_and_others_are_served() {
         let start = Instant::now();
         while !clients.is_empty() {
             assert!(
-                start.elapsed() < Duration::from_secs(40),
+                start.elapsed() < Duration::from_secs(120),
                 "{} slow clients are still connected",
                 clients.len()
             );

@@ -13,7 +13,7 @@ use security::gsi::{GsiAcceptor, GsiContext, GsiStep};
 use security::tls::TlsConfig;
 use security::x509::CertifiedKey;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Length of every file, bytes.
 pub(super) const FILE_LENGTH: usize = 100_000;

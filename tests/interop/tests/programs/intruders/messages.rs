@@ -16,7 +16,7 @@ use super::target::AttackTarget;
 
 /// Reads a data connection inside TLS up to its first bytes, or fails.
 pub(super) fn read_data(mut stream: TcpStream, config: &TlsConfig) -> Result<Vec<u8>> {
-    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    stream.set_read_timeout(Some(Duration::from_secs(120)))?;
     let mut engine = TlsEngine::new(config, None)?;
     let mut is_complete = false;
     loop {

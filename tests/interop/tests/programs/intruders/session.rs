@@ -11,7 +11,7 @@ use rustix::net::{AddressFamily, SocketType};
 use security::gsi::{Delegation, GsiContext, GsiInitiator, GsiStep};
 use security::tls::{Handshake, ReadResult, TlsConfig, TlsEngine};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 enum SessionLayer {
     Clear,

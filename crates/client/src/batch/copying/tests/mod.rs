@@ -9,6 +9,7 @@ use crate::storage::conformance::content;
 use crate::storage::memory::MemoryStore;
 use crate::{CopyEvent, CopyObserver, CopyOptions, CopySummary, Exit, VerifyMode};
 
+mod away;
 mod repair;
 mod web;
 

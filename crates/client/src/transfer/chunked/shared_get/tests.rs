@@ -9,7 +9,7 @@ use data::checksum::ChecksumHasher;
 use data::job::TransferControl;
 use data::store::memory::MemorySink;
 use proto::checksum::ChecksumAlgorithm;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
@@ -31,7 +31,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 struct SharedServer {
     /// Sessions that are accepted; the others get 421. 0: all.
     most_sessions: usize,
-    /// The session with this number, from 0, closes both connections after a quarter of its first range.
+    /// The session with this number, from 0, closes both connections after 2 MiB of its first range.
     loses: Option<usize>,
     /// REST is refused.
     refuses_rest: bool,
@@ -97,6 +97,16 @@ impl SharedServer {
         }
     }
 
+    async fn wait_for_loss(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.has_lost.load(Ordering::SeqCst) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     /// One session. An error means that the client has closed a connection.
     async fn serve(
         &self,
@@ -153,8 +163,8 @@ impl SharedServer {
                     let start = if self.ignores_rest { 0 } else { from };
                     from = 0;
                     match self.send(data, number, start, content).await {
-                        Ok(true) => "226 done".to_owned(),
-                        Ok(false) => return Ok(()),
+                        Ok(None) => "226 done".to_owned(),
+                        Ok(Some(data)) => return self.lose(control, data).await,
                         Err(_) => "426 closed".to_owned(),
                     }
                 }
@@ -165,14 +175,14 @@ impl SharedServer {
         }
     }
 
-    /// Sends the file from `start` on; false: the session is lost.
+    /// Sends the file from `start` on. Returns the connection if the session is to be lost.
     async fn send(
         &self,
         mut data: TcpStream,
         number: usize,
         start: usize,
         content: &[u8],
-    ) -> std::io::Result<bool> {
+    ) -> std::io::Result<Option<TcpStream>> {
         self.note(&self.retrievals);
         let mut at = start;
         while at < content.len() {
@@ -180,11 +190,15 @@ impl SharedServer {
             if number == 0 && at - start >= 1 << 20 {
                 self.wait_for_others().await;
             }
-            if self.loses == Some(number)
+            if let Some(loses) = self.loses
                 && at - start >= 2 << 20
-                && !self.has_lost.swap(true, Ordering::SeqCst)
+                && !self.has_lost.load(Ordering::SeqCst)
             {
-                return Ok(false);
+                if loses == number {
+                    return Ok(Some(data));
+                }
+                // Nothing is left to a session that has ended before.
+                self.wait_for_loss().await;
             }
             let end = content.len().min(at + (64 << 10));
             data.write_all(&content[at..end]).await?;
@@ -192,7 +206,21 @@ impl SharedServer {
             at = end;
         }
         data.shutdown().await?;
-        Ok(true)
+        Ok(None)
+    }
+
+    /// Closes both connections of a session, and waits until the client has seen it.
+    async fn lose(
+        &self,
+        mut control: BufReader<TcpStream>,
+        mut data: TcpStream,
+    ) -> std::io::Result<()> {
+        control.shutdown().await?;
+        data.shutdown().await?;
+        let closed = data.read_u8().await;
+        self.has_lost.store(true, Ordering::SeqCst);
+        self.changed.notify_waiters();
+        closed.map(|_| ())
     }
 }
 

@@ -1,24 +1,24 @@
 //! Which files of a tree are copied: patterns, sizes and times.
 //!
-//! Patterns are those of rclone: `*` and `?` match within a name, `**` over several, `[a-z]` one of some characters,
-//! `{a,b}` one of some texts. A pattern with `/` at its beginning is that of a path from the top of the tree, any other
-//! one that of the end of a path; with `/` at its end it stands for everything below directories of that name. The first
-//! rule that matches decides.
+//! Patterns and rules are those of rclone for files. The rules for directories that rclone derives from them only save it
+//! listings, and leave out files that match: here every directory is looked into.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::sync::Arc;
 
-use globset::{GlobBuilder, GlobMatcher};
 use proto::timestamp::Timestamp;
 
 use crate::answers::SourceFacts;
 use crate::{CopyFailure, Exit};
 
+mod pattern;
+
+use pattern::PathPattern;
+
 /// Rules for the files of trees; by default all are copied.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
-    rules: Vec<SelectionRule>,
+    /// The first that matches decides. Copies of the selection share them.
+    rules: Arc<Vec<SelectionRule>>,
     /// A file that no rule matches is left out.
     leaves_others: bool,
     /// Smallest file, bytes.
@@ -34,7 +34,7 @@ pub struct Selection {
 #[derive(Debug, Clone)]
 struct SelectionRule {
     includes: bool,
-    matcher: GlobMatcher,
+    pattern: PathPattern,
 }
 
 impl Selection {
@@ -67,11 +67,11 @@ impl Selection {
                 (_, "") => Ok(()),
                 (_, comment) if comment.starts_with(['#', ';']) => Ok(()),
                 (_, "!") => {
-                    self.rules.clear();
+                    self.rules = Arc::default();
                     Ok(())
                 }
-                (Some(("+ ", pattern)), _) => self.add(true, pattern.trim_start()),
-                (Some(("- ", pattern)), _) => self.add(false, pattern.trim_start()),
+                (Some(("+ ", pattern)), _) => self.add(true, pattern),
+                (Some(("- ", pattern)), _) => self.add(false, pattern),
                 _ => Err(usage("a rule begins with '+ ' or '- '".to_owned())),
             };
             added.map_err(|failure| usage(format!("line {}: {}", number + 1, failure.message)))?;
@@ -79,35 +79,28 @@ impl Selection {
         Ok(())
     }
 
+    /// Adds a rule as rclone does: one with `/` at its end is about directories, and leaves out everything below them; it
+    /// includes no files.
     fn add(&mut self, includes: bool, pattern: &str) -> Result<(), CopyFailure> {
         let invalid = |reason: String| usage(format!("'{pattern}' is not a pattern: {reason}"));
-        let (anchored, rest) = match pattern.strip_prefix('/') {
-            Some(rest) => (true, rest),
-            None => (false, pattern),
-        };
-        if rest.is_empty() {
+        if pattern.is_empty() {
             return Err(invalid("it is empty".to_owned()));
         }
-        let below = if rest.ends_with('/') { "**" } else { "" };
-        let start = match anchored || rest.starts_with("**/") {
-            true => "",
-            false => "**/",
-        };
-        let glob = GlobBuilder::new(&format!("{start}{rest}{below}"))
-            .literal_separator(true)
-            .backslash_escape(true)
-            .build()
-            .map_err(|error| invalid(error.kind().to_string()))?;
-        self.rules.push(SelectionRule {
-            includes,
-            matcher: glob.compile_matcher(),
-        });
+        let is_of_directory = pattern.ends_with('/');
+        let below = if is_of_directory { "**" } else { "" };
+        let parsed = PathPattern::parse(&format!("{pattern}{below}")).map_err(invalid)?;
+        if !(includes && is_of_directory) {
+            Arc::make_mut(&mut self.rules).push(SelectionRule {
+                includes,
+                pattern: parsed,
+            });
+        }
         Ok(())
     }
 
     /// The rules and sizes as a text: equal ones select the same files. Times are left out, because ages depend on the clock.
     pub(crate) fn identity(&self) -> String {
-        let rule = |rule: &SelectionRule| (rule.includes, rule.matcher.glob().glob().to_owned());
+        let rule = |rule: &SelectionRule| (rule.includes, rule.pattern.expression().to_owned());
         let rules: Vec<_> = self.rules.iter().map(rule).collect();
         let sizes = (self.min_size, self.max_size);
         format!("{rules:?} {} {sizes:?}", self.leaves_others)
@@ -117,7 +110,9 @@ impl Selection {
     pub(crate) fn selects_all(&self) -> bool {
         let limits = [self.min_size, self.max_size];
         let times = [self.newer, self.older];
-        self.rules.is_empty()
+        // An include of directories alone leaves no rule.
+        !self.leaves_others
+            && self.rules.is_empty()
             && limits.iter().all(Option::is_none)
             && times.iter().all(Option::is_none)
     }
@@ -142,10 +137,20 @@ impl Selection {
 
     /// Whether the rules select a path.
     pub(crate) fn selects_path(&self, path: &[u8]) -> bool {
-        let path = Path::new(OsStr::from_bytes(path));
-        let decides = self.rules.iter().find(|rule| rule.matcher.is_match(path));
+        let path = readable(path);
+        let decides = self.rules.iter().find(|rule| rule.pattern.is_match(&path));
         decides.map_or(!self.leaves_others, |rule| rule.includes)
     }
+}
+
+/// A path as text. As for rclone, each byte that is no part of a character is one by itself.
+fn readable(path: &[u8]) -> String {
+    let mut text = String::with_capacity(path.len());
+    for chunk in path.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    text
 }
 
 /// A file's place in a selection.
@@ -223,12 +228,14 @@ mod tests {
             ["d/a.txt", "d/e/c.txt", "d/e/cache/x"]
         );
         assert_eq!(with(&["d/*"], &[]), ["d/a.txt"]);
-        assert_eq!(with(&["cache/"], &[]), ["d/e/cache/x"]);
+        assert_eq!(with(&["cache/**"], &[]), ["d/e/cache/x"]);
+        assert_eq!(with(&["a**"], &[]), ["a.txt", "d/a.txt"]);
+        assert_eq!(with(&["/d**t"], &[]), ["d/a.txt", "d/e/c.txt"]);
         assert_eq!(with(&["*.{bin,exe}"], &[]), ["b.bin"]);
         assert_eq!(with(&["[ab].*"], &[]), ["a.txt", "b.bin", "d/a.txt"]);
         assert_eq!(with(&["?.bin"], &[]), ["b.bin"]);
         assert_eq!(
-            with(&[], &["*.txt", "cache*/**"]),
+            with(&[], &["*.txt", "cache*/"]),
             ["b.bin", "cache"],
             "left out"
         );
@@ -236,6 +243,32 @@ mod tests {
             with(&["*.txt"], &["d/**"]),
             ["a.txt", "d/a.txt", "d/e/c.txt"]
         );
+    }
+
+    #[test]
+    fn an_include_of_directories_includes_no_files() {
+        let mut selection = Selection::default();
+        selection.add_rules("+ */\n+ *.txt\n- *\n").unwrap();
+        assert_eq!(
+            selected(&selection, &PATHS),
+            ["a.txt", "d/a.txt", "d/e/c.txt"]
+        );
+        let mut selection = Selection::default();
+        selection.include("d/").unwrap();
+        assert!(selected(&selection, &PATHS).is_empty() && !selection.selects_all());
+    }
+
+    #[test]
+    fn names_that_are_no_text_are_matched_byte_by_byte() {
+        let mut selection = Selection::default();
+        selection.include("?x").unwrap();
+        for (name, is_selected) in [
+            (&b"\xffx"[..], true),
+            (b"\xe2\x82x", false),
+            (b"\xc3\xa9x", true),
+        ] {
+            assert_eq!(selection.selects_path(name), is_selected);
+        }
     }
 
     #[test]
@@ -258,7 +291,7 @@ mod tests {
 
     #[test]
     fn what_is_no_pattern_is_refused() {
-        for pattern in ["", "/", "[a", "{a"] {
+        for pattern in ["", "[a", "{a", "a***"] {
             let failure = Selection::default().exclude(pattern).unwrap_err();
             assert_eq!(failure.exit, Exit::Usage, "{pattern}");
         }

@@ -3,8 +3,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use super::conflicts::StreamedNames;
-use super::copy_plan::{CopyPlan, NewEntry};
-use super::entries::{PlannedEntry, PlannedFile};
+use super::copy_plan::CopyPlan;
+use super::entries::{NewEntry, PlannedEntry, PlannedFile};
 use super::listing::{PlanFiller, list_sources};
 use super::outline::{PlanOutline, PlannedDestination};
 use super::paths::last_component;
@@ -17,6 +17,8 @@ use crate::batch::tests::options;
 use crate::batch::totals::BatchTotals;
 use crate::location::Location;
 use crate::{CopyFailure, CopyOptions, Exit};
+
+mod earlier_run;
 
 fn local(path: impl Into<PathBuf>) -> Location {
     Location::Local(path.into())
@@ -40,7 +42,7 @@ async fn make_plan(
     let ctx = Arc::new(BatchContext::new(options, observer.clone()).unwrap());
     let totals = Arc::new(Mutex::new(BatchTotals::default()));
     let outline = PlanOutline::examine(&ctx, sources, &to, None).await?;
-    let plan = Arc::new(CopyPlan::in_journal(BatchJournal::unnamed(), &[]).unwrap());
+    let plan = Arc::new(CopyPlan::in_journal(BatchJournal::unnamed(), &[]));
     let filler = Arc::new(PlanFiller::new(&ctx, &plan, &totals, false));
     list_sources(&filler, outline).await;
     check_conflicts(&plan, &Arc::default())?;
@@ -221,7 +223,7 @@ async fn conflicts_between_local_files_are_refused_naming_both() {
 fn conflicts_between_remote_files_are_refused() {
     let at = |url: &str| Location::parse(url).unwrap();
     let plan = |items: &[(&str, &str)], directories: &[&str]| {
-        let plan = CopyPlan::in_journal(BatchJournal::unnamed(), &[]).unwrap();
+        let plan = CopyPlan::in_journal(BatchJournal::unnamed(), &[]);
         for (source, destination) in items {
             let top = plan.add_top(&at(source), &at(destination));
             let file = NewEntry::File(SourceFacts::default());
@@ -338,58 +340,6 @@ fn remote_locations_are_compared_by_server_and_normalized_path() {
     assert!(directory.of_file(&at("ftp://h/a/..")).is_err());
 }
 
-/// The files of a plan that are not done, by name.
-fn names_left(plan: &CopyPlan) -> Vec<String> {
-    let mut reader = PlanReader::of(plan);
-    let mut names = Vec::new();
-    while let NextEntry::Entry(entry) = reader.next(plan).unwrap() {
-        if let PlannedEntry::File(item) = entry {
-            names.push(item.destination.display());
-        }
-    }
-    names
-}
-
-#[test]
-fn a_listing_that_broke_off_is_repeated_and_what_is_done_and_unchanged_is_left_out() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("j");
-    let ends = [local("/from"), local("/to")];
-    let open = |resume| {
-        let journal = BatchJournal::open(&path, b"cp", (resume, true)).unwrap();
-        CopyPlan::in_journal(journal, &ends).unwrap()
-    };
-    let add = |plan: &CopyPlan, files: &[(&str, u64)]| {
-        let top = plan.add_top(&ends[0], &ends[1]);
-        for (name, size) in files {
-            let facts = SourceFacts {
-                size: Some(*size),
-                ..SourceFacts::default()
-            };
-            let place = (&b"d"[..], name.as_bytes());
-            plan.add(&top, place, NewEntry::File(facts)).unwrap();
-        }
-    };
-    let plan = open(false);
-    add(&plan, &[("a", 1), ("b", 2), ("c", 3)]);
-    plan.note_destination(2);
-    plan.mark_done(&[0, 1]);
-    drop(plan);
-    // Killed before the end of the listing.
-    let plan = open(true);
-    assert!(plan.continues() && !plan.has_complete_listing());
-    assert_eq!(plan.noted_destination(), Some(2));
-    add(&plan, &[("c", 3), ("b", 20), ("a", 1), ("new", 1)]);
-    plan.end(true);
-    assert_eq!(names_left(&plan), ["/to/d/c", "/to/d/b", "/to/d/new"]);
-    plan.mark_done(&[3]);
-    drop(plan);
-    let plan = open(true);
-    assert!(plan.has_complete_listing());
-    assert_eq!(names_left(&plan), ["/to/d/b", "/to/d/new"]);
-    assert_eq!(plan.size(), (2, 21));
-}
-
 #[test]
 fn of_two_streamed_files_in_conflict_the_later_one_is_refused() {
     let at = |url: &str| Location::parse(url).unwrap();
@@ -404,97 +354,5 @@ fn of_two_streamed_files_in_conflict_the_later_one_is_refused() {
             let added = names.add_file((&at(source), &at(destination)));
             assert_eq!(added.is_err(), n == refused, "{source} {destination}");
         }
-    }
-}
-
-/// A plan of copies from /from to /to, in the journal at `path`.
-fn plan_at(path: &Path, resume: bool) -> CopyPlan {
-    let journal = BatchJournal::open(path, b"cp", (resume, true)).unwrap();
-    CopyPlan::in_journal(journal, &[local("/from"), local("/to")]).unwrap()
-}
-
-fn add(plan: &CopyPlan, (source, destination): (&str, &str), entry: NewEntry) {
-    let top = plan.add_top(&local(source), &local(destination));
-    plan.add(&top, (b"d", b"n"), entry).unwrap();
-}
-
-#[tokio::test]
-async fn a_plan_that_was_listed_but_not_checked_is_listed_again() {
-    let dir = tempfile::tempdir().unwrap();
-    let (from, path) = (dir.path().join("from"), dir.path().join("j"));
-    fs::create_dir(&from).unwrap();
-    fs::write(from.join("a"), "1").unwrap();
-    let mut tree = options();
-    tree.recursive = true;
-    let ctx = BatchContext::new(tree, Arc::new(FailureRecorder::default())).unwrap();
-    let ctx = Arc::new(ctx);
-    let sources = [local(&from)];
-    for accepted in [false, true] {
-        let to = local(dir.path().join("to"));
-        let outline = PlanOutline::examine(&ctx, &sources, &to, None).await;
-        let plan = Arc::new(plan_at(&path, false));
-        let filler = Arc::new(PlanFiller::new(&ctx, &plan, &Arc::default(), false));
-        list_sources(&filler, outline.unwrap()).await;
-        check_conflicts(&plan, &Arc::default()).unwrap();
-        if accepted {
-            filler.accept();
-        }
-        // Killed here.
-        drop((filler, plan));
-        let ends = [local(&from), to];
-        let journal = BatchJournal::open(&path, b"cp", (true, true)).unwrap();
-        let plan = CopyPlan::in_journal(journal, &ends).unwrap();
-        assert_eq!(plan.has_complete_listing(), accepted);
-    }
-}
-
-#[test]
-fn a_file_in_conflict_with_one_that_an_earlier_run_has_copied_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("j");
-    let file = || NewEntry::File(SourceFacts::default());
-    let plan = plan_at(&path, false);
-    add(&plan, ("/from/a", "/to"), file());
-    plan.mark_done(&[0]);
-    drop(plan);
-    let plan = plan_at(&path, true);
-    add(&plan, ("/from/a", "/to"), file());
-    assert_eq!(plan.size().0, 0, "done");
-    check_conflicts(&plan, &Arc::default()).unwrap();
-    add(&plan, ("/from/b", "/to"), file());
-    let failure = check_conflicts(&plan, &Arc::default()).unwrap_err();
-    assert_eq!(failure.exit, Exit::Usage, "{failure}");
-}
-
-#[test]
-fn a_link_that_has_changed_and_every_hard_link_are_made_again() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("j");
-    let hard = || NewEntry::HardLink {
-        facts: SourceFacts::default(),
-        first: b"d/a".to_vec(),
-    };
-    let link = |target: &str| NewEntry::Link(target.into());
-    let plan = plan_at(&path, false);
-    let all = [
-        link("a"),
-        hard(),
-        NewEntry::Directory(SourceFacts::default()),
-    ];
-    for (n, entry) in all.into_iter().enumerate() {
-        add(&plan, (&format!("/from/{n}"), "/to"), entry);
-    }
-    plan.mark_done(&[0, 1, 2]);
-    drop(plan);
-    for (n, entry, links) in [
-        (0, link("a"), 0),
-        (0, link("b"), 1),
-        (1, hard(), 1),
-        // A link in place of a directory.
-        (2, link(""), 1),
-    ] {
-        let plan = plan_at(&path, true);
-        add(&plan, (&format!("/from/{n}"), "/to"), entry);
-        assert_eq!(plan.link_count(), links, "{n}");
     }
 }
