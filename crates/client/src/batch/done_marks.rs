@@ -375,7 +375,7 @@ async fn list(
     let scope = SymlinkCheckScope::Directories;
     let listed = session.list(marks.directory.path(), scope, &mut visit);
     match listed.await {
-        // What an incomplete listing shows is there. The rest is copied again.
+        // Entries of an incomplete listing are there. The rest is copied again.
         Err(failure) if failure.transient || found.is_empty() => Err(failure),
         _ => Ok(found),
     }

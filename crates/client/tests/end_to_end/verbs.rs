@@ -68,7 +68,7 @@ async fn names_that_no_command_can_carry_are_listed_and_removed_with_their_direc
     let entries = client::list(&server.url("d"), &OPTIONS).await.unwrap();
     let listed: Vec<_> = entries.iter().map(|e| e.name.as_slice()).collect();
     assert_eq!(listed, [&b"a?b"[..], b"l", b"sub?"]);
-    // What a listing makes of the other name.
+    // A listing shows the other name like this one.
     server.store("d/a?b", b"x");
     client::remove(&server.url("d"), true, &OPTIONS)
         .await

@@ -13,13 +13,12 @@ use std::time::Duration;
 use data::channel::SessionDataChannel;
 use data::drs;
 use data::transport::{ControlTransport, tls_error};
-use proto::server::{ExpectedInput, ServerSession, SessionConfig};
+use proto::server::{ExpectedInput, ServerSession};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::Instrument;
 
-use crate::config::{RequiredProtection, TlsPolicy};
 use crate::control::ServerControlConnection;
 use crate::data_address::ControlAddresses;
 use crate::files::ListingMemoryShare;
@@ -37,15 +36,13 @@ mod outcomes;
 mod record;
 mod refusals;
 mod secure;
+mod settings;
 
 use certificate::CertificateWatch;
 use record::{ClientNotes, DeferredRecord};
 use refusals::RefusalLog;
+use settings::session_config;
 
-/// Number of failed logins after which a session ends.
-const MAX_LOGIN_FAILURES: u32 = 5;
-/// Number of lines in a row that are not commands, after which a session ends.
-const MAX_BAD_LINES: u32 = 100;
 /// Number of commands without a login, after which a session ends. The longest security exchange
 /// needs a dozen.
 const MAX_COMMANDS_BEFORE_LOGIN: u32 = 200;
@@ -456,39 +453,6 @@ impl SessionDriver {
             SessionWork::File(work) => work.stop(),
             _ => {}
         }
-    }
-}
-
-fn session_config(shared: &ServerState, ends: &ControlAddresses) -> SessionConfig {
-    let config = &shared.config;
-    let security = shared.material.settings();
-    let version = concat!("longhaul ", env!("CARGO_PKG_VERSION"));
-    SessionConfig {
-        congestion_controls: Arc::clone(&shared.congestion),
-        announcement_memory: shared.announcement_memory.clone(),
-        greeting_lines: Arc::clone(&shared.site.banner),
-        banner: match &config.messages.banner {
-            Some(banner) => banner.clone(),
-            None => format!("{version} GridFTP server ready."),
-        },
-        version: version.to_owned(),
-        peer: ends.peer.ip(),
-        perf_marker_seconds: config.perf_marker_seconds,
-        range_marker_seconds: config.range_marker_seconds,
-        max_streams: config.max_streams_per_transfer,
-        max_login_failures: MAX_LOGIN_FAILURES,
-        max_bad_lines: MAX_BAD_LINES,
-        buffer_sizing: config.transfer.buffers.sizing,
-        foreign_data_addresses: config.foreign_data_addresses,
-        mechanisms: shared.material.mechanisms(),
-        // Bytes on the loopback interface are seen by root only, who reads passwords anyway.
-        clear_passwords: security.clear_passwords || ends.are_loopback(),
-        tls_required: security.tls_policy() == TlsPolicy::Required,
-        require_data_protection: security.require_protection == RequiredProtection::Data,
-        bearer_tokens: !security.token_issuers.is_empty(),
-        allow_ccc: security.clear_commands,
-        enable_port: config.advisor_port,
-        max_idle_seconds: u32::try_from(config.idle_timeout.as_secs()).unwrap_or(u32::MAX),
     }
 }
 

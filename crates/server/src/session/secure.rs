@@ -11,7 +11,8 @@ use security::gsi::GsiStep;
 use security::x509::CertifiedKey;
 use tokio::time::sleep_until;
 
-use super::{SessionDriver, SessionEnd, session_config};
+use super::settings::session_config;
+use super::{SessionDriver, SessionEnd};
 use crate::control::ServerControlConnection;
 use crate::limits::HandshakeSlot;
 use crate::secure::{GridSecurity, SecurityMaterial, SessionSecurity, TlsSecurity, tls_mechanism};
