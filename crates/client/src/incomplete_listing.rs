@@ -22,6 +22,12 @@ pub(crate) enum IncompleteListing {
     /// The last line of a text has no end.
     #[error("its last line has no end")]
     Cut,
+    /// The connection ended without a proof that this is the end of the text: somebody may have cut it.
+    #[error("the connection ended without close_notify, so it may be cut off")]
+    EndUnproved,
+    /// The login may not see everything (RFC 3659 section 7.5.5, `Perm` of the directory itself).
+    #[error("this login may not see everything in it")]
+    HiddenFromLogin,
     /// The storage says that it left entries out, in these words.
     #[error("\"{}\"", printable(.0))]
     Limited(Vec<u8>),
@@ -40,6 +46,11 @@ pub(crate) enum IncompleteListing {
 }
 
 impl IncompleteListing {
+    /// Whether another way to list the directory has the same fault.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self, Self::EndUnproved | Self::HiddenFromLogin)
+    }
+
     /// The failure of a listing of `path` at `storage`, after everything that is known was visited.
     pub(crate) fn failure(&self, storage: &str, path: &[u8]) -> CopyFailure {
         let path = printable(path);

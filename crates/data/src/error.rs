@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use crate::ascii::ShrunkTextError;
 use crate::store::{Sink, Source};
 use crate::transport::ProtectionError;
+pub use crate::transport::ProtectionFault;
 use crate::tunnel::TunnelFailure;
 
 /// A failed transfer.
@@ -103,8 +104,8 @@ pub enum DataError {
         peer: String,
         /// The check that failed, with the value; it names no secret.
         reason: String,
-        /// The peer has proved an identity, which is not the expected one.
-        is_other_identity: bool,
+        /// The kind of the check.
+        fault: ProtectionFault,
     },
     /// Nothing moved for the stall time.
     #[error("data connection stalled: nothing moved for {seconds} s")]
@@ -179,7 +180,7 @@ impl DataError {
             Some(failed) => Self::Security {
                 peer,
                 reason: failed.to_string(),
-                is_other_identity: failed.is_other_identity(),
+                fault: failed.fault(),
             },
             None => Self::Wire { peer, source },
         }

@@ -14,7 +14,7 @@ use crate::error::DataError;
 use crate::os::wake::{self, WakeEvent};
 use crate::stream::DataStream;
 use crate::transfer::ActiveTransfer;
-use crate::transport::ProtectionError;
+use crate::transport::{ProtectionError, ProtectionFault};
 
 /// Longest handshake: many round trips of a very long path, with lost segments.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -214,7 +214,7 @@ impl FailedHandshakes {
     pub(crate) fn note(&mut self, error: DataError) {
         let grace = match &error {
             DataError::Security {
-                is_other_identity: true,
+                fault: ProtectionFault::OtherIdentity,
                 ..
             } => GRACE_AFTER_OTHER_IDENTITY,
             _ => GRACE_AFTER_FAILURE,

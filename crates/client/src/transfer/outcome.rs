@@ -3,7 +3,7 @@
 
 use std::io::ErrorKind;
 
-use data::error::DataError;
+use data::error::{DataError, ProtectionFault};
 use data::job::TransferReport;
 use proto::eblock::BlockError;
 use proto::reply::Reply;
@@ -27,6 +27,8 @@ pub(crate) struct FailedTransfer {
     pub(crate) disputed: bool,
     /// More bytes came than the server was asked for.
     pub(crate) overrun: bool,
+    /// All has come, as the server says, though the connection ended without close_notify.
+    pub(crate) end_is_unproved: bool,
     /// Reading or writing this machine's store failed. A full disk at the server, which has the
     /// same exit code, does not set this.
     pub(crate) store_failed: bool,
@@ -67,6 +69,7 @@ impl From<CopyFailure> for FailedTransfer {
             refused_before_data: false,
             disputed: false,
             overrun: false,
+            end_is_unproved: false,
             store_failed: false,
         }
     }
@@ -144,6 +147,13 @@ pub(crate) fn combine_results(
         (Err(error), Some(Ok(reply))) if reply.is_success() && !is_local_error(&error) => {
             let mut failed = data_side_error(server, operation, &error);
             failed.disputed = true;
+            failed.end_is_unproved = matches!(
+                error,
+                DataError::Security {
+                    fault: ProtectionFault::NoCloseNotify,
+                    ..
+                }
+            );
             return Err(failed);
         }
         (Err(error), _) => error,
@@ -159,6 +169,7 @@ pub(super) fn refused_by_server(server: &str, operation: &str, reply: Reply) -> 
         refused_before_data: false,
         disputed: true,
         overrun: false,
+        end_is_unproved: false,
         store_failed: false,
     }
 }
@@ -242,7 +253,10 @@ fn data_failure(server: &str, operation: &str, error: &DataError) -> CopyFailure
         ),
         // A server that dies under TLS says no more than one whose connection somebody cuts. Either
         // way the bytes so far are good.
-        DataError::Security { reason, .. } if reason.contains("close_notify") => {
+        DataError::Security {
+            fault: ProtectionFault::NoCloseNotify,
+            ..
+        } => {
             return CopyFailure::unreachable(format!(
                 "{error}: cannot {operation} at {server}; try again"
             ));

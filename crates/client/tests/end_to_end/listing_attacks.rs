@@ -271,3 +271,29 @@ async fn a_listing_that_is_cut_on_the_way_is_an_error_and_deletes_nothing() {
     assert!(attacked.changes() > 0);
     assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 500);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_of_a_listing_whose_end_is_not_proved_are_copied_and_the_copy_fails() {
+    let grid = TestGrid::new();
+    let attacked = AttackedServer::new(&grid, Attack::Cut(6 << 10)).await;
+    let padding = "x".repeat(100);
+    // Directories, whose own listings are shorter than that.
+    for n in 0..40 {
+        let directory = format!("d/{n:03}{padding}");
+        std::fs::create_dir_all(attacked.server.root().join(directory)).unwrap();
+    }
+    let copy = CopyOptions {
+        recursive: true,
+        ..grid.options(|_| ())
+    };
+    let here = tempfile::tempdir().unwrap();
+    let url = format!("ftps://alice:secret@{}/d", attacked.address);
+    let to = here.path().join("d");
+    let observer = Arc::new(EventRecorder::default());
+    let summary = client::copy(&[url], to.to_str().unwrap(), &copy, observer).await;
+    let reason = summary.first_failure.unwrap();
+    assert_eq!(summary.exit, Exit::Protocol, "{reason}");
+    assert!(reason.message.contains("without close_notify"), "{reason}");
+    let copied = std::fs::read_dir(to).unwrap().count();
+    assert!((1..=40).contains(&copied), "{copied}");
+}

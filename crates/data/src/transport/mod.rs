@@ -16,6 +16,7 @@ pub(crate) use data::DataTransport;
 #[cfg(test)]
 pub(crate) use data::HandshakeGate;
 pub(crate) use protection::ProtectionError;
+pub use protection::ProtectionFault;
 
 #[cfg(test)]
 mod tests;

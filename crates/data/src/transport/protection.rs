@@ -45,6 +45,17 @@ pub(crate) enum ProtectionError {
     },
 }
 
+/// The kind of a failed check of a protected data connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProtectionFault {
+    /// The peer has proved an identity, which is not the expected one.
+    OtherIdentity,
+    /// The connection ended without close_notify.
+    NoCloseNotify,
+    /// Any other.
+    Other,
+}
+
 impl ProtectionError {
     /// Whether an error of a connection is a FIN without close_notify.
     pub(crate) fn is_missing_close(error: &io::Error) -> bool {
@@ -52,9 +63,13 @@ impl ProtectionError {
         matches!(inner, Some(Self::NoCloseNotify))
     }
 
-    /// Whether the peer has proved an identity, which is not the expected one.
-    pub(crate) fn is_other_identity(&self) -> bool {
-        matches!(self, Self::Tls(TlsError::Peer(TrustError::Name(_))))
+    /// The kind of the failure.
+    pub(crate) fn fault(&self) -> ProtectionFault {
+        match self {
+            Self::Tls(TlsError::Peer(TrustError::Name(_))) => ProtectionFault::OtherIdentity,
+            Self::NoCloseNotify => ProtectionFault::NoCloseNotify,
+            _ => ProtectionFault::Other,
+        }
     }
 }
 

@@ -39,6 +39,7 @@ pub struct ListingReader {
     first_not_understood: Vec<u8>,
     shows_hidden: bool,
     shows_itself: bool,
+    hides_entries: bool,
 }
 
 impl ListingReader {
@@ -56,6 +57,7 @@ impl ListingReader {
             first_not_understood: Vec::new(),
             shows_hidden: false,
             shows_itself: false,
+            hides_entries: false,
         }
     }
 
@@ -110,6 +112,11 @@ impl ListingReader {
         self.shows_itself
     }
 
+    /// Whether the entry of the directory itself says that this login may not list all of it (RFC 3659 section 7.5.5).
+    pub fn hides_entries(&self) -> bool {
+        self.hides_entries
+    }
+
     fn read_row(&mut self, line: &[u8], found: &mut Vec<ListedEntry>) {
         let year_after = self.year_after.unwrap_or(YearAfterTime::InName);
         let Some(row) = parse_row(line, self.now, year_after) else {
@@ -162,6 +169,8 @@ impl ListingReader {
         self.shows_hidden |= entry.name.starts_with(b".");
         if is_itself {
             self.shows_itself = true;
+            let is_of_directory = entry.kind == EntryKind::CurrentDir || entry.name == b".";
+            self.hides_entries |= is_of_directory && entry.may_list == Some(false);
             return;
         }
         self.entries += 1;

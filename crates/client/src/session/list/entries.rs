@@ -54,6 +54,8 @@ pub(super) struct ListingText {
     pub(super) reader: ListingReader,
     /// Its last line has no end.
     pub(super) is_cut: bool,
+    /// The end of its connection is no proof that this is all.
+    pub(super) end_is_unproved: bool,
 }
 
 impl EntrySink {
@@ -98,6 +100,16 @@ impl EntrySink {
             rest: std::mem::take(&mut state.batch),
             reader: state.reader.clone(),
             is_cut: !last.is_empty(),
+            end_is_unproved: false,
+        })
+    }
+
+    /// As [`EntrySink::finish`], of a text that somebody may have cut: its last line counts only with its end.
+    pub(super) fn finish_unproved(&self) -> Option<ListingText> {
+        self.state().line.clear();
+        self.finish().map(|text| ListingText {
+            end_is_unproved: true,
+            ..text
         })
     }
 

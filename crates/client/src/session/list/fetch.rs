@@ -119,7 +119,8 @@ impl ClientSession {
         let (received, visitor_stopped) = self.visit_entries(exchange, batches, &sink, visit).await;
         match received {
             Ok(_) | Err(_) if visitor_stopped => Ok(ListingEnd::Stopped),
-            Ok((text, completed)) => {
+            Ok((text, None)) => Ok(ListingEnd::Text { text, limit: None }),
+            Ok((text, Some(completed))) => {
                 let reply = completed.reply;
                 let extent = ListingExtent {
                     lines: text.reader.lines(),
@@ -163,7 +164,7 @@ impl ClientSession {
         sink: &EntrySink,
         visit: &mut EntryVisitor<'_>,
     ) -> (
-        Result<(ListingText, CompletedExchange), FailedTransfer>,
+        Result<(ListingText, Option<CompletedExchange>), FailedTransfer>,
         bool,
     ) {
         let mut visitor_stopped = false;
@@ -191,17 +192,28 @@ impl ClientSession {
         while let Ok(batch) = batches.try_recv() {
             visit_batch(batch);
         }
-        let result = match result {
-            Ok(completed) => sink.finish().ok_or_else(cut_listing).map(|mut text| {
+        let received = match result {
+            Ok(completed) => {
+                let text = sink.finish().ok_or_else(cut_listing);
+                text.map(|text| (text, Some(completed)))
+            }
+            Err(failed) if failed.end_is_unproved => {
+                let text = sink.finish_unproved();
+                text.map(|text| (text, None)).ok_or(failed)
+            }
+            Err(failed) => Err(failed),
+        };
+        let rest = match received {
+            Ok((mut text, completed)) => {
                 visit_batch(std::mem::take(&mut text.rest));
-                (text, completed)
-            }),
+                Ok((text, completed))
+            }
             Err(failed) => {
                 visit_batch(sink.take_rest());
                 Err(failed)
             }
         };
-        (result, visitor_stopped)
+        (rest, visitor_stopped)
     }
 }
 

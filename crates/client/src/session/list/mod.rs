@@ -139,7 +139,9 @@ impl<'l, 'v> DirectoryListing<'l, 'v> {
             IncompleteListing::SameName(_) => 1,
             IncompleteListing::NoFacts { .. }
             | IncompleteListing::Limited(_)
-            | IncompleteListing::LacksDirectory => u64::MAX,
+            | IncompleteListing::LacksDirectory
+            | IncompleteListing::EndUnproved
+            | IncompleteListing::HiddenFromLogin => u64::MAX,
         };
         self.lacking = self.lacking.max(lacking);
         self.doubt.get_or_insert(doubt);
@@ -317,6 +319,9 @@ impl ClientSession {
         }
         let repeated = listing.names.take_repeated();
         let doubt = doubt.or(repeated.map(IncompleteListing::SameName));
+        if let Some(doubt) = doubt.as_ref().filter(|doubt| doubt.is_final()) {
+            return Err(doubt.failure(self.name(), listing.path));
+        }
         Ok(listing.is_complete_with(command, &text, doubt))
     }
 
@@ -360,6 +365,12 @@ impl ClientSession {
 
 /// Why the text of one command may not show everything.
 fn doubt_of(text: &ListingText, limit: Option<Vec<u8>>) -> Option<IncompleteListing> {
+    if text.end_is_unproved {
+        return Some(IncompleteListing::EndUnproved);
+    }
+    if text.reader.hides_entries() {
+        return Some(IncompleteListing::HiddenFromLogin);
+    }
     let (count, first) = text.reader.not_understood();
     if let Some(limit) = limit {
         return Some(IncompleteListing::Limited(limit));

@@ -75,6 +75,27 @@ async fn nlst_is_used_when_list_is_unsupported() {
 }
 
 #[tokio::test]
+async fn a_directory_that_a_login_may_not_list_in_full_is_not_known_to_be_complete() {
+    let actions = script([
+        login_script_with_feat("211-x\n MLST type*;perm*;\n211 End"),
+        vec![
+            ExpectPassiveAndReply("PASV"),
+            ExpectLine("MLSD /d"),
+            SendLine("150 go"),
+            SendData(b"type=cdir;perm=e; .\r\ntype=dir;perm=el; sub\r\n".to_vec()),
+            SendLine("226 done"),
+        ],
+    ]);
+    let (mut session, peer) = open_session(actions).await;
+    let reason = session.list(b"/d").await.unwrap_err();
+    assert!(
+        reason.message.contains("may not see everything"),
+        "{reason}"
+    );
+    peer.finish().await;
+}
+
+#[tokio::test]
 async fn epsv_follows_a_refused_pasv() {
     let actions = script([
         login_script_with_feat("211-x\n MLST type*;size*;\n211 End"),
