@@ -34,9 +34,10 @@ pub(super) enum WebDavSupport {
 /// `support` is that of the directory. `name` is that of the entry.
 pub(super) fn examine(
     client: &mut HttpClient,
-    (url, name): (&HttpUrl, &[u8]),
+    (urls, name): (&FileUrls, &[u8]),
     support: WebDavSupport,
 ) -> Result<ResourceFacts, CopyFailure> {
+    let url = &urls.requested;
     let action = format!("read {url}");
     let described = match support {
         WebDavSupport::HasNot => None,
@@ -70,7 +71,7 @@ pub(super) fn examine(
     {
         return Err(refused.failure.clone());
     }
-    let (facts, is_directory) = head(client, url)?;
+    let (facts, is_directory) = urls.head(client)?;
     let kind = match is_directory {
         true => EntryKind::Dir,
         false => EntryKind::File,
@@ -83,6 +84,30 @@ pub(super) fn examine(
             _ => support,
         },
     })
+}
+
+/// The URLs of a file.
+#[derive(Debug, Clone)]
+pub(super) struct FileUrls {
+    pub(super) requested: HttpUrl,
+    /// The URL to which the last request for it was redirected. Another mirror has other entity tags.
+    pub(super) last_target: Option<HttpUrl>,
+}
+
+impl FileUrls {
+    /// As [`head`], of the last target as long as that answers.
+    pub(super) fn head(
+        &self,
+        client: &mut HttpClient,
+    ) -> Result<(HttpFileFacts, bool), CopyFailure> {
+        let last = self.last_target.as_ref().map(|target| head(client, target));
+        match last {
+            Some(Ok(facts)) => Ok(facts),
+            Some(Err(failure)) if failure.transient => Err(failure),
+            // A signed URL may have expired.
+            _ => head(client, &self.requested),
+        }
+    }
 }
 
 /// Facts of a file by HEAD; with `true` if the URL is that of a directory: it ends with a slash, or leads to one that does. If HEAD

@@ -12,7 +12,7 @@ use proto::listing::ListedEntry;
 use super::changes::{self, PathUrls, Removable};
 use super::client::{HttpClient, HttpOrigin};
 use super::facts::HttpFileFacts;
-use super::lookup::{ResourceFacts, WebDavSupport, examine, head};
+use super::lookup::{FileUrls, ResourceFacts, WebDavSupport, examine};
 use crate::credentials::Credential;
 use crate::{ConnectionSecurity, CopyFailure, Exit};
 
@@ -33,6 +33,8 @@ pub(crate) struct HttpStorage {
     pub(super) idle_clients: Vec<HttpClient>,
     /// Path and facts of the last file that was examined.
     pub(super) last_facts: Option<(Vec<u8>, HttpFileFacts)>,
+    /// Path of the last file whose requests were redirected, and their target.
+    last_target: Option<(Vec<u8>, HttpUrl)>,
     /// The last directory of which the server has told whether it has WebDAV there.
     webdav: (Vec<u8>, WebDavSupport),
     /// Paths of the last files that this session has stored, the latest last.
@@ -67,6 +69,7 @@ impl HttpStorage {
             client: None,
             idle_clients: Vec::new(),
             last_facts: None,
+            last_target: None,
             webdav: (Vec::new(), WebDavSupport::Unknown),
             stored_files: Vec::new(),
             rtt: Duration::ZERO,
@@ -83,6 +86,22 @@ impl HttpStorage {
         PathUrls {
             file: self.url_for(path),
             collection: self.url_for(&[path, b"/"].concat()),
+        }
+    }
+
+    fn file_urls(&self, path: &[u8]) -> FileUrls {
+        let last = self.last_target.as_ref();
+        FileUrls {
+            requested: self.url_for(path),
+            last_target: last
+                .filter(|(of, _)| of == path)
+                .map(|(_, target)| target.clone()),
+        }
+    }
+
+    fn note_target(&mut self, path: &[u8], target: HttpUrl) {
+        if target != self.url_for(path) {
+            self.last_target = Some((path.to_vec(), target));
         }
     }
 
@@ -113,14 +132,14 @@ impl HttpStorage {
 
     /// The entry of a path. The facts of a file are kept if they came with the answer.
     pub(super) async fn examine(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
-        let url = self.url_for(path);
+        let urls = self.file_urls(path);
         let name = last_name(path).to_vec();
         let directory = path.strip_suffix(&*name).unwrap_or(path);
         let support = match &self.webdav {
             (known, support) if known == directory => *support,
             _ => WebDavSupport::Unknown,
         };
-        let facts = self.blocking(move |client| examine(client, (&url, &name), support));
+        let facts = self.blocking(move |client| examine(client, (&urls, &name), support));
         let ResourceFacts {
             entry,
             file,
@@ -128,6 +147,10 @@ impl HttpStorage {
         } = facts.await?;
         self.webdav = (directory.to_vec(), support);
         self.last_facts = file.map(|facts| (path.to_vec(), facts));
+        if let Some((_, facts)) = &self.last_facts {
+            let target = facts.url.clone();
+            self.note_target(path, target);
+        }
         Ok(entry)
     }
 
@@ -136,8 +159,9 @@ impl HttpStorage {
         &mut self,
         path: &[u8],
     ) -> Result<HttpFileFacts, CopyFailure> {
-        let url = self.url_for(path);
-        let (facts, is_directory) = self.blocking(move |client| head(client, &url)).await?;
+        let urls = self.file_urls(path);
+        let (facts, is_directory) = self.blocking(move |client| urls.head(client)).await?;
+        self.note_target(path, facts.url.clone());
         match is_directory {
             false => Ok(facts),
             true => {

@@ -11,7 +11,7 @@ use proto::listing::EntryKind;
 
 use super::client::HttpClient;
 use super::errors;
-use super::lookup::{WebDavSupport, examine};
+use super::lookup::{FileUrls, WebDavSupport, examine};
 use super::request::{HttpRequest, HttpRequestBody};
 use crate::transfer::TransferSpec;
 use crate::transfer::outcome::pull_failure;
@@ -111,7 +111,11 @@ fn refused_name(
 ) -> CopyFailure {
     if failure.exit == Exit::NotFound {
         let directory = target.parent();
-        let found = examine(client, (&directory, b""), WebDavSupport::Unknown);
+        let urls = FileUrls {
+            requested: directory,
+            last_target: None,
+        };
+        let found = examine(client, (&urls, b""), WebDavSupport::Unknown);
         if !found.is_ok_and(|found| found.entry.kind == EntryKind::Dir) {
             return failure;
         }

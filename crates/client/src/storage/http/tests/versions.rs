@@ -109,6 +109,31 @@ async fn check_ranges_without_tag(of_ranges: &'static [(&str, &str)]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_file_stays_at_the_mirror_to_which_its_first_request_was_redirected() {
+    let body = content(LENGTH);
+    let served = Arc::clone(&body);
+    let redirects = AtomicUsize::new(0);
+    let server = ScriptedHttpServer::start(move |request| match &*request.path {
+        "/f" => {
+            let mirror = redirects.fetch_add(1, Ordering::SeqCst);
+            response("302 Found", &[("Location", &format!("/{mirror}/f"))], b"")
+        }
+        path => {
+            let tag = format!("\"{}\"", &path[1..2]);
+            file_response(request, &served, &[("ETag", &tag)])
+        }
+    });
+    let (mut http, path) = session(&server.url("/f"));
+    let before = http.stat(&path).await.unwrap();
+    let memory = MemorySink::new(64 << 20, "memory");
+    let sink: Arc<dyn Sink> = Arc::new(memory.clone());
+    let (spec, control) = (spec(Some(LENGTH as u64), 4), Arc::default());
+    http.fetch(&path, sink, &spec, &control).await.unwrap();
+    assert!(memory.bytes() == *body);
+    assert_eq!(http.stat(&path).await.unwrap(), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn only_a_strong_tag_is_a_version() {
     for (fields, version) in [
         (&[ETAG, DATE][..], SourceVersion::Tag("\"v1\"".to_owned())),
