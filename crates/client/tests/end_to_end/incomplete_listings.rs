@@ -146,6 +146,49 @@ async fn another_listing_command_is_tried_before_a_listing_is_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_second_listing_that_shows_less_than_the_first_completes_nothing() {
+    let mut server =
+        ListingServer::with(&["/d/.a", "/d/b", "/d/c"]).failing(|command, directory, listing| {
+            let (text, reply) = match command {
+                "MLSD" => return spoil("b")(command, directory, listing),
+                "NLST" => return (Vec::new(), listing.1),
+                _ => listing,
+            };
+            let text = String::from_utf8(text).unwrap();
+            let rows = text.lines().filter(|row| row.ends_with(" .a"));
+            let text: String = rows.map(|row| format!("{row}\r\n")).collect();
+            (text.into_bytes(), reply)
+        });
+    server.has_mlsd = true;
+    let top = tempfile::tempdir().unwrap();
+    fs::write(top.path().join("b"), "earlier copy").unwrap();
+    let from = format!("{}/d", server.start());
+    let (summary, _) = sync(&from, top.path().to_str().unwrap(), &deleting()).await;
+    assert_eq!(summary.exit, Exit::Partial, "{:?}", summary.first_failure);
+    assert_eq!(file_names(top.path()), [".a", "b", "c"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_that_its_listing_calls_a_file_is_not_deleted_with_its_content() {
+    let as_file = |_: &str, directory: &str, (text, reply): ListingTextAndReply| {
+        let text = String::from_utf8(text).unwrap();
+        let rows = text.lines().map(|row| match directory == "/d" {
+            true => row.replacen("drwx", "-rwx", 1),
+            false => row.to_owned(),
+        });
+        let text: String = rows.map(|row| format!("{row}\r\n")).collect();
+        (text.into_bytes(), reply)
+    };
+    let server = ListingServer::with(&["/d/a", "/d/extra/kept"]).failing(as_file);
+    let from = tempfile::tempdir().unwrap();
+    fs::write(from.path().join("a"), "12345").unwrap();
+    let to = format!("{}/d", server.start());
+    let (summary, _) = sync(from.path().to_str().unwrap(), &to, &deleting()).await;
+    assert_ne!(summary.exit, Exit::Done, "{:?}", server.commands(""));
+    assert!(server.files.lock().unwrap().contains_key("/d/extra/kept"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_reply_by_which_a_server_limits_a_listing_makes_it_incomplete() {
     for reply in [
         "226-Options: -a -l\r\n226 Output truncated to 50 matches",

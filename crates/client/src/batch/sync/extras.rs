@@ -12,6 +12,14 @@ use crate::selection::SelectionVerdict;
 use crate::tree::parents;
 use crate::{CopyFailure, CopyOptions};
 
+/// A path to delete.
+#[derive(Debug)]
+pub(super) struct Extra {
+    pub(super) at: Location,
+    /// As the listing showed it. Anything else is not deleted with what is in it.
+    pub(super) is_directory: bool,
+}
+
 /// Goes through what is to be deleted. A directory stands for everything below it.
 pub(super) struct Extras<'a> {
     options: &'a CopyOptions,
@@ -43,27 +51,27 @@ impl<'a> Extras<'a> {
     ///
     /// # Errors
     /// `Local`: the list cannot be read.
-    pub(super) fn next(&mut self) -> Result<Option<Location>, CopyFailure> {
+    pub(super) fn next(&mut self) -> Result<Option<Extra>, CopyFailure> {
         loop {
             let next = self.reader.next(self.there.paths());
             let next = next.map_err(|error| unreadable(&error))?;
-            let (at, is_extra) = match next {
+            let (at, is_directory, is_extra) = match next {
                 NextEntry::Entry(PlannedEntry::Directory { at, .. }) => {
                     let is_extra = self.is_extra_directory(self.relative(&at));
                     if is_extra {
                         let hash = self.hasher.hash_one(self.relative(&at));
                         self.removed.insert(hash);
                     }
-                    (at, is_extra)
+                    (at, true, is_extra)
                 }
                 NextEntry::Entry(PlannedEntry::File(item)) => {
                     let is_extra = self.is_extra_file(self.relative(&item.destination), item.facts);
-                    (item.destination, is_extra)
+                    (item.destination, false, is_extra)
                 }
                 NextEntry::Entry(PlannedEntry::Link(link)) => {
                     let facts = SourceFacts::default();
                     let is_extra = self.is_extra_file(self.relative(&link.path), facts);
-                    (link.path, is_extra)
+                    (link.path, false, is_extra)
                 }
                 // The index has neither.
                 NextEntry::Entry(PlannedEntry::HardLink(_) | PlannedEntry::Unlisted { .. }) => {
@@ -72,7 +80,7 @@ impl<'a> Extras<'a> {
                 NextEntry::Pending | NextEntry::End => return Ok(None),
             };
             if is_extra {
-                return Ok(Some(at));
+                return Ok(Some(Extra { at, is_directory }));
             }
         }
     }

@@ -31,7 +31,7 @@ mod same_tree;
 mod times;
 
 use comparison::Comparison;
-use extras::Extras;
+use extras::{Extra, Extras};
 use index::DestinationIndex;
 use same_tree::SameTreeWatch;
 use times::KeptTimes;
@@ -322,7 +322,7 @@ async fn delete_extras(
     let id = to.storage_id();
     let mut session = None;
     let mut extras = Extras::of(&ctx.options, there);
-    while let Some(at) = extras.next()? {
+    while let Some(Extra { at, is_directory }) = extras.next()? {
         if let Some(reason) = guard {
             let message = format!("nothing was deleted at {}: {reason}", to.display());
             return Err(CopyFailure::new(Exit::Refused, message));
@@ -336,7 +336,12 @@ async fn delete_extras(
             Some(session) => session,
             none => none.insert(ctx.session(&id).await?),
         };
-        match storage.remove_tree(at.path()).await {
+        let removed = match is_directory {
+            true => storage.remove_tree(at.path()).await,
+            // A directory that has taken its place since stays.
+            false => storage.remove(at.path()).await,
+        };
+        match removed {
             Ok(()) => {
                 lock(totals).path_deleted();
                 ctx.observer.on_event(CopyEvent::Deleted { path });

@@ -120,7 +120,8 @@ impl<'l, 'v> DirectoryListing<'l, 'v> {
         self.takes_all |= command == ListingCommand::ListAll && is_readable;
         if !is_readable && missed == 0 && doubt.is_none() {
             // Nothing at all: a server that took `-a` for a name, or that hides why it refused the command before.
-            return command != ListingCommand::ListAll && self.refusal.is_none();
+            let is_first = self.refusal.is_none() && self.doubt.is_none();
+            return command != ListingCommand::ListAll && is_first;
         }
         // A second text without an end that shows nothing new confirms the first: the server ends none of its last lines.
         let cut = Some(IncompleteListing::Cut);
@@ -128,8 +129,9 @@ impl<'l, 'v> DirectoryListing<'l, 'v> {
             return true;
         }
         let Some(doubt) = doubt else {
-            // This one may hide the entries that earlier texts lack.
-            return text.reader.shows_hidden() || self.names.new_ones() >= self.lacking;
+            // This one may leave out the entries that earlier texts lack.
+            let shows_more = text.reader.shows_hidden() || self.names.new_ones() >= self.lacking;
+            return shows_more && self.names.repeats_all();
         };
         let lacking = match &doubt {
             IncompleteListing::Cut => 0,

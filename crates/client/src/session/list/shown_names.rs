@@ -46,6 +46,11 @@ impl ShownNames {
         is_new
     }
 
+    /// Whether the present command showed all names that earlier ones showed.
+    pub(super) fn repeats_all(&self) -> bool {
+        self.earlier.is_subset(&self.current)
+    }
+
     /// Whether there are too many names for another command, which shows most of them again.
     pub(super) fn is_full(&self) -> bool {
         self.is_full
@@ -75,6 +80,7 @@ mod tests {
         names.begin_command();
         assert!(!names.add(b"b") && names.add(b"c") && !names.add(b"c"));
         assert_eq!(names.new_ones(), 1);
+        assert!(!names.repeats_all() && !names.add(b"a") && names.repeats_all());
         assert_eq!(names.take_repeated().as_deref(), Some(&b"c"[..]));
     }
 }
