@@ -46,7 +46,10 @@ pub(crate) async fn remove_tree(
     match remove_content(session, top, &mut tree).await {
         // The line protocol cannot name what is left. Whatever moves bundles removes trees by itself, and follows no link.
         Err(failure)
-            if !failure.transient && tree.has_masked_names && session.features().bundles =>
+            if matches!(failure.exit, Exit::NotFound | Exit::Protocol)
+                && !failure.transient
+                && tree.has_masked_names
+                && session.features().bundles =>
         {
             session.remove_whole_tree(top).await
         }

@@ -163,7 +163,34 @@ pub(super) struct DestinationIndex {
     /// Hashes of paths below which everything is kept.
     kept_trees: Mutex<HashSet<u64>>,
     /// Paths whose entries are not all known, with the reasons.
-    unlisted: Mutex<Vec<(Vec<u8>, CopyFailure)>>,
+    unlisted: Mutex<UnlistedPlaces>,
+}
+
+/// Most places of [`UnlistedPlaces`] that are told one by one.
+const MAX_UNLISTED: usize = 1000;
+
+#[derive(Debug, Default)]
+struct UnlistedPlaces {
+    first: Vec<(Vec<u8>, CopyFailure)>,
+    more: u64,
+}
+
+impl UnlistedPlaces {
+    fn add(&mut self, path: Vec<u8>, failure: CopyFailure) {
+        match self.first.len() < MAX_UNLISTED {
+            true => self.first.push((path, failure)),
+            false => self.more += 1,
+        }
+    }
+
+    fn take(&mut self) -> Vec<(Vec<u8>, CopyFailure)> {
+        let Self { mut first, more } = std::mem::take(self);
+        if more > 0 {
+            let message = format!("{more} more directories could not be listed in full");
+            first.push((Vec::new(), CopyFailure::new(Exit::Partial, message)));
+        }
+        first
+    }
 }
 
 impl DestinationIndex {
@@ -192,7 +219,7 @@ impl DestinationIndex {
 
     /// The places whose entries are not all known, with the reasons. They are taken.
     pub(super) fn take_unlisted(&self) -> Vec<(Location, CopyFailure)> {
-        let unlisted = std::mem::take(&mut *lock(&self.unlisted)).into_iter();
+        let unlisted = lock(&self.unlisted).take().into_iter();
         let located = unlisted.map(|(path, failure)| {
             let at = join_location(&self.top.destination, &path);
             (at, failure)
@@ -349,7 +376,7 @@ impl TreeVisitor for DestinationIndex {
             // Nothing is known of it, so nothing is done with it.
             TreeEntry::Skipped(_) => return Ok(()),
             TreeEntry::Failed(failure) | TreeEntry::Unlisted(failure) => {
-                lock(&self.unlisted).push((path, failure));
+                lock(&self.unlisted).add(path, failure);
                 return Ok(());
             }
         };

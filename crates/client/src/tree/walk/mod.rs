@@ -38,6 +38,8 @@ pub(crate) struct TreeWalk {
     hasher: RandomState,
     /// Hashes of the paths that a listing of the whole tree brought before it broke off. Empty after one that did not.
     visited_at_once: HashSet<u64>,
+    /// The links among them.
+    links_at_once: ListedLinks,
     /// Questions may be sent ahead of answers, also to servers that do not announce it.
     may_go_ahead: AtomicBool,
     /// Most further attempts to list a directory that is refused for the moment.
@@ -58,6 +60,7 @@ impl TreeWalk {
             entries: AtomicU64::new(0),
             hasher: RandomState::new(),
             visited_at_once: HashSet::new(),
+            links_at_once: ListedLinks::default(),
             may_go_ahead: AtomicBool::new(false),
             max_attempts: 0,
             done: AtomicU64::new(0),
@@ -224,7 +227,8 @@ impl TreeWalk {
         if !directory.seen.insert(self.hasher.hash_one(&entry.name)) {
             return Ok(());
         }
-        if let Err(failure) = check_name(&entry.name) {
+        let path = join_path(&directory.path, &entry.name);
+        if let Err(failure) = check_name(&entry.name).and(self.links_at_once.check(&path)) {
             return self.visit(&directory.path, &entry.name, TreeEntry::Failed(failure));
         }
         if self.lacks_time(&directory.path, &entry) {
@@ -415,7 +419,7 @@ impl TreeWalk {
         }
         let is_listed = matches!(listed, Ok(true)) && !has_repeated;
         if !is_listed {
-            self.visited_at_once = visited;
+            (self.visited_at_once, self.links_at_once) = (visited, links);
         }
         match listed {
             Err(failure) if failure.transient => Err(failure),

@@ -70,6 +70,19 @@ fn what_a_lost_listing_of_the_whole_tree_brought_is_not_visited_again_but_may_fa
 }
 
 #[test]
+fn a_link_of_the_listing_of_the_whole_tree_has_nothing_below_it_in_the_next_one() {
+    let (mut walk, visited) = following();
+    walk.links_at_once.add(b"d");
+    let (mut found, mut top) = (Vec::new(), PendingDirectory::root(None));
+    let directory = ListedEntry::new(b"d", EntryKind::Dir);
+    walk.visit_listed(&mut top, directory, &mut found).unwrap();
+    let mut below = found.pop().unwrap();
+    let file = ListedEntry::new(b"f", EntryKind::File);
+    walk.visit_listed(&mut below, file, &mut found).unwrap();
+    assert_eq!(kinds(&visited), ["directory", "failed"]);
+}
+
+#[test]
 fn a_directory_that_is_its_own_ancestor_is_skipped() {
     let (walk, visited) = following();
     let top = PendingDirectory::root(Some("u1".to_owned()));
