@@ -35,6 +35,7 @@ fuzz_target!(|line: &[u8]| {
     for format in [
         ListingFormat::Facts,
         ListingFormat::Rows,
+        ListingFormat::AllRows,
         ListingFormat::Names,
     ] {
         let mut reader = ListingReader::new(format, Timestamp(0));

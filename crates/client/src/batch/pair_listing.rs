@@ -170,8 +170,8 @@ async fn list_pairs(ctx: &Arc<BatchContext>, filler: &Arc<PlanFiller>, pairs: &P
     while let Some(batch) = batches.recv().await {
         let looking = Arc::clone(ctx);
         let look = move |pair| look_at(Arc::clone(&looking), pair);
-        let lookers = ctx.options.concurrency.unwrap_or(EXAMINERS);
-        let (examined, failures) = examine(lookers, batch, look).await;
+        let examiners = ctx.options.concurrency.unwrap_or(EXAMINERS);
+        let (examined, failures) = examine(examiners, batch, look).await;
         // Their pairs are lost: the list counts as incomplete.
         for failure in failures {
             filler.report(FailedPlace::named(FROM.to_owned()), failure);
@@ -218,9 +218,9 @@ async fn look_at(ctx: Arc<BatchContext>, pair: LocatedPair) -> ExaminedPair {
     }
 }
 
-/// Looks at the sources of a batch, several at a time; comes back with them in order, and with what ended a looker early.
+/// Looks at the sources of a batch, several at a time; returns them in order, and the failures that ended an examiner early.
 async fn examine<L, F>(
-    lookers: usize,
+    examiners: usize,
     batch: Vec<LocatedPair>,
     look: L,
 ) -> (Vec<ExaminedPair>, Vec<CopyFailure>)
@@ -231,7 +231,7 @@ where
     let waiting = Arc::new(Mutex::new(batch.into_iter().enumerate()));
     let done = Arc::new(Mutex::new(Vec::new()));
     let mut running = JoinSet::new();
-    for _ in 0..lookers {
+    for _ in 0..examiners {
         let (waiting, done, look) = (Arc::clone(&waiting), Arc::clone(&done), look.clone());
         running.spawn(async move {
             loop {

@@ -12,6 +12,10 @@ pub(crate) struct ServerHabits {
     pub(crate) lockstep: bool,
     /// It refuses paths in full: commands name files in the current directory.
     pub(crate) names_only: bool,
+    /// Its MLSD shows the directory itself, as RFC 3659 section 7.7.1 permits.
+    pub(crate) facts_show_itself: bool,
+    /// Its `LIST -a` shows the directory itself.
+    pub(crate) rows_show_itself: bool,
     /// Longest time to a greeting.
     pub(crate) greeting: Duration,
     pub(crate) restart: RestartEffect,
@@ -43,6 +47,8 @@ impl ServerHabits {
         Self {
             lockstep: self.lockstep || other.lockstep,
             names_only: self.names_only || other.names_only,
+            facts_show_itself: self.facts_show_itself || other.facts_show_itself,
+            rows_show_itself: self.rows_show_itself || other.rows_show_itself,
             greeting: self.greeting.max(other.greeting),
             restart: self.restart.max(other.restart),
         }

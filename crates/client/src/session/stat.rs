@@ -281,7 +281,7 @@ fn parse_mlst_reply(path: &[u8], reply: &Reply) -> Option<ListedEntry> {
     Some(entry)
 }
 
-/// Whether a refusal says no more than that the file is not to be had.
+/// Whether a refusal gives no reason.
 fn gives_no_reason(reply: &Reply) -> bool {
     reply.code == 550 && refusal_cause(reply) == RefusalCause::Other
 }

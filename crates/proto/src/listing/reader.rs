@@ -12,6 +12,9 @@ pub enum ListingFormat {
     Facts,
     /// LIST.
     Rows,
+    /// `LIST -a`: the rows count only if one of them is that of the directory itself, or of its parent. Otherwise the server
+    /// may have listed something with the name `-a`.
+    AllRows,
     /// NLST: a name, with or without the path of its directory.
     Names,
 }
@@ -19,6 +22,8 @@ pub enum ListingFormat {
 /// Most rows that wait until it is known how they are read, and their bytes.
 const MAX_UNDECIDED: usize = 4096;
 const MAX_UNDECIDED_BYTES: usize = 1 << 20;
+/// Most entries that wait until the directory itself is shown. Beyond, none of them counts.
+const MAX_HELD: usize = 1 << 16;
 
 /// Most bytes of a line that is kept to be shown.
 const MAX_SHOWN: usize = 200;
@@ -33,6 +38,8 @@ pub struct ListingReader {
     /// Rows that can be read in two ways.
     undecided: Vec<Vec<u8>>,
     undecided_bytes: usize,
+    /// Entries that count once the directory itself is shown.
+    held: Vec<ListedEntry>,
     lines: u64,
     entries: u64,
     not_understood: u64,
@@ -51,6 +58,7 @@ impl ListingReader {
             year_after: None,
             undecided: Vec::new(),
             undecided_bytes: 0,
+            held: Vec::new(),
             lines: 0,
             entries: 0,
             not_understood: 0,
@@ -72,7 +80,7 @@ impl ListingReader {
         let entry = match self.format {
             ListingFormat::Facts => parse_mlsx(line),
             ListingFormat::Names => parse_name(line),
-            ListingFormat::Rows => return self.read_row(line, found),
+            ListingFormat::Rows | ListingFormat::AllRows => return self.read_row(line, found),
         };
         match entry {
             Some(entry) => self.take(entry, found),
@@ -169,12 +177,32 @@ impl ListingReader {
         self.shows_hidden |= entry.name.starts_with(b".");
         if is_itself {
             self.shows_itself = true;
+            self.release(found);
             let is_of_directory = entry.kind == EntryKind::CurrentDir || entry.name == b".";
             self.hides_entries |= is_of_directory && entry.may_list == Some(false);
             return;
         }
-        self.entries += 1;
-        found.push(entry);
+        let must_wait = self.format == ListingFormat::AllRows && !self.shows_itself;
+        match must_wait {
+            true if self.held.len() <= MAX_HELD => self.held.push(entry),
+            true => {}
+            false => {
+                self.entries += 1;
+                found.push(entry);
+            }
+        }
+    }
+
+    /// The directory itself is shown.
+    fn release(&mut self, found: &mut Vec<ListedEntry>) {
+        let held = std::mem::take(&mut self.held);
+        match held.len() <= MAX_HELD {
+            true => {
+                self.entries += held.len() as u64;
+                found.extend(held);
+            }
+            false => self.miss(b"more entries than fit"),
+        }
     }
 
     fn miss(&mut self, line: &[u8]) {

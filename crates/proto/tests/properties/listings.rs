@@ -175,7 +175,12 @@ proptest! {
 
     #[test]
     fn each_line_is_an_entry_or_none_or_not_understood(lines in vec(listing_like(), 0..8)) {
-        for format in [ListingFormat::Facts, ListingFormat::Rows, ListingFormat::Names] {
+        for format in [
+            ListingFormat::Facts,
+            ListingFormat::Rows,
+            ListingFormat::AllRows,
+            ListingFormat::Names,
+        ] {
             let mut reader = ListingReader::new(format, Timestamp(0));
             let mut found = Vec::new();
             for line in &lines {

@@ -5,7 +5,7 @@ use proto::reply::Reply;
 /// Some of the words of known servers: `226-Output truncated to 50 matches` (Pure-FTPd), `226 Transfer done (but failed to open
 /// directory).` (vsftpd). Others are those in which one would say it. `226 2000 matches total` has none of them, nor has a
 /// reply about quota (`disk quota limited to`), of which some servers remind after each transfer.
-const WORDS: [&str; 13] = [
+const WORDS: [&str; 22] = [
     "truncated",
     "incomplete",
     "not complete",
@@ -19,6 +19,15 @@ const WORDS: [&str; 13] = [
     "too many",
     "denied",
     "only the first",
+    "listing limited",
+    "entries shown",
+    "omitted",
+    "max entries",
+    "aborted",
+    "stopped",
+    "skipped",
+    "shortened",
+    "not all",
 ];
 
 /// The line of a reply to the listing of `path` that says so, with its code.

@@ -10,7 +10,7 @@ use proto::command::Command;
 use proto::listing::{EntryKind, ListedEntry, ListingFormat};
 
 use super::replies;
-use super::{COMPRESSED_FROM, ClientSession, display_path};
+use super::{COMPRESSED_FROM, ClientSession, ListingUse, display_path};
 use crate::answers::{EntryVisitor, ListingVisitor, SymlinkCheckedEntry};
 use crate::incomplete_listing::IncompleteListing;
 use crate::{CopyFailure, Exit};
@@ -55,7 +55,7 @@ impl ListingCommand {
     fn request<'a>(self, path: &'a [u8], limits: ListingLimits) -> ListingRequest<'a> {
         let (command, format) = match self {
             Self::Mlsd => (Command::Mlsd(Some(path.to_vec())), ListingFormat::Facts),
-            Self::ListAll => (Command::List(Some(b"-a".to_vec())), ListingFormat::Rows),
+            Self::ListAll => (Command::List(Some(b"-a".to_vec())), ListingFormat::AllRows),
             Self::List => (Command::List(None), ListingFormat::Rows),
             Self::Nlst => (Command::Nlst(None), ListingFormat::Names),
         };
@@ -272,10 +272,34 @@ impl ClientSession {
                 continue;
             }
             if self.try_command(&mut listing, command).await? {
-                return Ok(());
+                let is_by_rows = command != ListingCommand::Nlst;
+                return match is_by_rows && self.listing_use == ListingUse::Deleting {
+                    true => self.compare_with_names(listing).await,
+                    false => Ok(()),
+                };
             }
         }
         Err(listing.failure(self.name()))
+    }
+
+    /// Compares a listing by rows, by which is deleted, with NLST: some servers limit the one and not the other without a
+    /// word (ProFTPD).
+    async fn compare_with_names(
+        &mut self,
+        mut listing: DirectoryListing<'_, '_>,
+    ) -> Result<(), CopyFailure> {
+        if listing.names.is_full() {
+            return Ok(());
+        }
+        listing.doubt = None;
+        // The names may be fewer, or refused.
+        self.try_command(&mut listing, ListingCommand::Nlst).await?;
+        match listing.doubt {
+            Some(doubt @ IncompleteListing::NoFacts { .. }) => {
+                Err(doubt.failure(self.name(), listing.path))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Sends one command. Returns whether the listing is complete with it.
@@ -309,10 +333,23 @@ impl ClientSession {
                 if command != ListingCommand::ListAll {
                     listing.refusal.get_or_insert(failure);
                 }
+                if listing.names.new_ones() > 0 {
+                    // It broke off.
+                    listing.lacking = u64::MAX;
+                }
                 return Ok(false);
             }
         };
         let mut doubt = doubt_of(&text, limit);
+        match self.check_itself(command, &text) {
+            Ok(()) => {}
+            Err(reason) if command == ListingCommand::ListAll => {
+                // Nothing of it was visited: it may be the listing of something with the name `-a`.
+                listing.doubt = listing.doubt.take().or(reason);
+                return Ok(false);
+            }
+            Err(reason) => doubt = doubt.or(reason),
+        }
         if command == ListingCommand::Nlst {
             match self.visit_names(listing, names).await? {
                 ControlFlow::Break(()) => return Ok(true),
@@ -325,6 +362,30 @@ impl ClientSession {
             return Err(doubt.failure(self.name(), listing.path));
         }
         Ok(listing.is_complete_with(command, &text, doubt))
+    }
+
+    /// Notes whether a text shows the directory itself; fails if it has to and does not, with the reason to expect entries
+    /// if there is one. A server that shows it in one directory shows it in all that it can read.
+    fn check_itself(
+        &mut self,
+        command: ListingCommand,
+        text: &ListingText,
+    ) -> Result<(), Option<IncompleteListing>> {
+        let is_empty = text.reader.entries() == 0;
+        let (habit, must_show) = match command {
+            ListingCommand::Mlsd => (&mut self.habits.facts_show_itself, is_empty),
+            ListingCommand::ListAll => (&mut self.habits.rows_show_itself, true),
+            ListingCommand::List | ListingCommand::Nlst => return Ok(()),
+        };
+        if text.reader.shows_itself() {
+            *habit = true;
+            return Ok(());
+        }
+        let lacks = habit.then_some(IncompleteListing::LacksDirectory);
+        match must_show && (lacks.is_some() || command == ListingCommand::ListAll) {
+            true => Err(lacks),
+            false => Ok(()),
+        }
     }
 
     /// Asks for the facts of names, but for those that were visited.

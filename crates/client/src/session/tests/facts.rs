@@ -56,7 +56,7 @@ fn listing_of_root(lines: &str) -> Vec<ScriptedAction> {
             ExpectPassiveAndReply("PASV"),
             ExpectLine("LIST -a"),
             SendLine("150 go"),
-            SendData(lines.as_bytes().to_vec()),
+            SendData(format!("drwxr-xr-x 2 u g 0 Jan 05 2024 .\r\n{lines}").into_bytes()),
             SendLine("226 done"),
         ],
     ])

@@ -24,7 +24,9 @@ fn script_with_listing(facts: &str) -> Vec<ScriptedAction> {
 
 #[tokio::test]
 async fn a_link_shown_as_a_directory_is_removed_and_not_entered() {
-    let long = b"lrwxrwxrwx 1 u g 7 Nov 20 08:21 out -> ../keep\r\n".to_vec();
+    let long = b"drwxr-xr-x 2 u g 7 Nov 20 08:21 .\r\n\
+        lrwxrwxrwx 1 u g 7 Nov 20 08:21 out -> ../keep\r\n"
+        .to_vec();
     let actions = script([
         script_with_listing("type=dir; out\r\n"),
         vec![
@@ -44,6 +46,7 @@ async fn a_link_shown_as_a_directory_is_removed_and_not_entered() {
 #[tokio::test]
 async fn the_preview_of_a_removal_sends_only_listings_and_enters_no_link() {
     let long = |text: &str| text.as_bytes().to_vec();
+    let all = |text: &str| format!("drwxr-xr-x 2 u g 7 Nov 20 08:21 .\r\n{text}").into_bytes();
     let listing = |command, data| {
         vec![
             ExpectPassiveAndReply("PASV"),
@@ -58,12 +61,12 @@ async fn the_preview_of_a_removal_sends_only_listings_and_enters_no_link() {
         command_and_reply("MLST /t", "250-is\n type=dir; /t\n250 end"),
         listing("MLSD /", long("type=dir; t\r\n")),
         command_and_reply("CWD /", "250 ok"),
-        listing("LIST -a", long("drwxr-xr-x 2 u g 7 Nov 20 08:21 t\r\n")),
+        listing("LIST -a", all("drwxr-xr-x 2 u g 7 Nov 20 08:21 t\r\n")),
         listing("MLSD /t", long("type=dir; out\r\ntype=file;size=1; f\r\n")),
         command_and_reply("CWD /t", "250 ok"),
         listing(
             "LIST -a",
-            long(
+            all(
                 "lrwxrwxrwx 1 u g 7 Nov 20 08:21 out -> ../keep\r\n-rw-r--r-- 1 u g 1 Nov 20 08:21 f\r\n",
             ),
         ),

@@ -83,7 +83,7 @@ impl TreeWalk {
         }
     }
 
-    /// Number of directories that are listed, or given up: the walk gets on.
+    /// Number of directories that are listed or given up.
     pub(crate) fn progress(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }

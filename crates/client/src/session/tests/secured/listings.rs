@@ -38,7 +38,9 @@ fn clear_listing() -> Vec<ScriptedAction> {
     script.extend(command_and_reply("PROT C", "200 ok"));
     script.push(ExpectPassiveAndReply("PASV"));
     script.extend(command_and_reply("LIST", "150 ok"));
-    script.push(SendData(b"-rw-r--r-- 1 u g 5 Jan 1 2020 f\r\n".to_vec()));
+    script.push(SendData(
+        b"drwxr-xr-x 2 u g 5 Jan 1 2020 .\r\n-rw-r--r-- 1 u g 5 Jan 1 2020 f\r\n".to_vec(),
+    ));
     script.push(SendLine("226 done"));
     script
 }
@@ -81,7 +83,10 @@ async fn clear_data_that_was_asked_for_by_name_is_trusted_without_a_word() {
         data_protection: DataProtectionChoice::Clear,
         ..SecurityOptions::default()
     };
-    let (mut session, fake, warnings) = grid_session(CAN_PROTECT, options, clear_listing()).await;
+    let mut script = clear_listing();
+    script.push(ExpectPassiveAndReply("PASV"));
+    script.extend(command_and_reply("NLST", "502 no"));
+    let (mut session, fake, warnings) = grid_session(CAN_PROTECT, options, script).await;
     session.set_listing_use(ListingUse::Deleting);
     assert_eq!(session.list(b"/").await.unwrap().len(), 1);
     assert!(warnings.lock().unwrap().is_empty());

@@ -400,7 +400,9 @@ async fn start_with_clear_data(
     script.extend(command_and_reply("CWD", "250 ok"));
     script.push(ExpectPassiveAndReply("PASV"));
     script.extend(command_and_reply("LIST", "150 ok"));
-    script.push(SendData(b"-rw-r--r-- 1 u g 5 Jan 1 2020 f\r\n".to_vec()));
+    script.push(SendData(
+        b"drwxr-xr-x 2 u g 5 Jan 1 2020 .\r\n-rw-r--r-- 1 u g 5 Jan 1 2020 f\r\n".to_vec(),
+    ));
     script.push(SendLine("226 done"));
     let options = SecurityOptions {
         data_protection: DataProtectionChoice::Clear,
