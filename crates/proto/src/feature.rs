@@ -63,6 +63,9 @@ pub struct ServerFeatures {
     /// The server computes a checksum while it stores, after `OPTS STOR Checksum=ALG;` (longhaul's
     /// ` CKSM.STOR` line). The CKSM that follows is then answered at once.
     pub store_checksum: bool,
+    /// The server computes a checksum while it sends, after `OPTS RETR Checksum=ALG;` (longhaul's
+    /// ` CKSM.RETR` line). The CKSM that follows is then answered at once.
+    pub retrieve_checksum: bool,
     /// The non-standard `XCRC` (CRC-32), `XMD5`, `XSHA1`, `XSHA256` verbs of plain FTP servers.
     pub x_checksum_algorithms: Vec<ChecksumAlgorithm>,
     /// Values of `OPTS DRS` (longhaul's ` DRS auto;kernel;drs1;drs;` line).
@@ -142,6 +145,7 @@ impl ServerFeatures {
             // dCache announces CKSUM.
             "CKSM" | "CKSUM" => self.checksum_algorithms = parse_algorithms(&parameters),
             "CKSM.STOR" => self.store_checksum = true,
+            "CKSM.RETR" => self.retrieve_checksum = true,
             "TUNE" => {
                 let has = |name: &str| streams::tune_line_names(&parameters, name);
                 self.tunes_streams = has(streams::STREAMS);
@@ -272,12 +276,12 @@ mod tests {
 
     #[test]
     fn checksum_lists_of_dcache_are_parsed() {
-        let f = features(&["CKSUM md5,ADLER32,whirlpool,MD5", "CKSM.STOR"]);
+        let f = features(&["CKSUM md5,ADLER32,whirlpool,MD5", "CKSM.STOR", "CKSM.RETR"]);
         assert_eq!(
             f.checksum_algorithms,
             [ChecksumAlgorithm::Md5, ChecksumAlgorithm::Adler32]
         );
-        assert!(f.store_checksum);
+        assert!(f.store_checksum && f.retrieve_checksum);
     }
 
     #[test]

@@ -34,6 +34,9 @@ pub(crate) struct Capabilities {
     pub(crate) adapts_streams: bool,
     /// Computes the checksum of a file while it stores it.
     pub(crate) checksums_while_storing: bool,
+    /// It computes a requested checksum while it sends a file, so that the checksum is ready with the
+    /// last byte.
+    pub(crate) checksums_while_sending: bool,
     /// Can set the modification time of a file.
     pub(crate) sets_time: bool,
     /// Moves files to another storage of the same kind without their bytes passing through this

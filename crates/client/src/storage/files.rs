@@ -55,6 +55,7 @@ pub(super) const LOCAL_CAPABILITIES: Capabilities = Capabilities {
     sends_markers: true,
     adapts_streams: true,
     checksums_while_storing: false,
+    checksums_while_sending: false,
     sets_time: true,
     third_party: None,
     bundles: false,

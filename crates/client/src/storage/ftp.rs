@@ -51,6 +51,7 @@ impl Storage for ClientSession {
             sends_markers: self.planner.may_use_extended_mode(),
             adapts_streams: features.tunes_streams,
             checksums_while_storing: features.store_checksum,
+            checksums_while_sending: features.retrieve_checksum,
             sets_time: features.mfmt,
             third_party: self.third_party_protocol(),
             bundles: features.bundles,

@@ -330,6 +330,7 @@ impl Storage for MemoryStorage {
             sends_markers: able,
             adapts_streams: false,
             checksums_while_storing: false,
+            checksums_while_sending: false,
             sets_time: able,
             third_party: None,
             bundles: false,

@@ -251,7 +251,7 @@ async fn agree(
             buffer_sizing: Some(sizing),
             announcements: announcements(entries, session),
             announced_size: None,
-            store_checksum: None,
+            passing_checksum: None,
             restart: None,
             server_listens: sends || mode == TransferMode::Stream,
             connections_reusable: false,

@@ -175,7 +175,7 @@ async fn agree_on_get(
             buffer_sizing: Some(sizing),
             announcements: Vec::new(),
             announced_size: None,
-            store_checksum: None,
+            passing_checksum: spec.server_checksum,
             restart: retrieval.restart.clone(),
             server_listens: mode == TransferMode::Stream,
             connections_reusable: false,

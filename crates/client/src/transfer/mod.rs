@@ -70,7 +70,7 @@ pub struct TransferSpec {
     /// Compute this checksum of the bytes while they are transferred. Valid only when
     /// `completed_ranges` is empty.
     pub checksum: Option<ChecksumAlgorithm>,
-    /// Ask the destination server to compute this checksum while it stores, if it can.
+    /// Ask the server to compute this checksum while it sends or stores, if it can.
     pub server_checksum: Option<ChecksumAlgorithm>,
     /// Requested options of the data connections.
     pub options: TransferOptions,

@@ -161,7 +161,7 @@ async fn agree_on_put(
             buffer_sizing: Some(sizing),
             announcements: Vec::new(),
             announced_size: size,
-            store_checksum: spec.server_checksum,
+            passing_checksum: spec.server_checksum,
             restart: store_restart(mode, &kept_ranges),
             server_listens: true,
             connections_reusable: false,

@@ -122,3 +122,20 @@ async fn without_a_checksum_a_change_of_attributes_is_told() {
     let told = |warning: &String| warning.contains("attributes of");
     assert!(warnings.iter().any(told), "{warnings:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_rewritten_while_its_server_sends_it_is_copied_as_it_is_then() {
+    for change in [rewrite as SourceChange, rewrite_and_set_the_time_back] {
+        let server = EndToEndServer::start().await;
+        source(&server.root());
+        let path = server.root().join("source");
+        let intruder = Intruder::new(move || change(&path));
+        let workdir = tempfile::tempdir().unwrap();
+        let copy = workdir.path().join("copy");
+        let (from, to) = (server.url("source"), copy.to_str().unwrap());
+        let summary = copy_with(&intruder, &from, to, &slowly()).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        assert_eq!(summary.verified, "crc32c");
+        assert!(fs::read(copy).unwrap() == vec![0; SIZE]);
+    }
+}

@@ -193,3 +193,19 @@ async fn a_third_party_copy_takes_as_many_round_trips() {
         ]
     );
 }
+
+#[tokio::test]
+async fn a_server_that_checksums_while_it_sends_reads_a_large_file_once() {
+    let server = EndToEndServer::start().await;
+    // A server that must read the file again gets a second session for that at this size.
+    server.store("f", &random_bytes(65 << 20));
+    let path = ControlProxy::to(server.address()).await;
+    let workdir = tempfile::tempdir().unwrap();
+    let copy_here = workdir.path().join("copy");
+    let (summary, _) = copy(&[&path.url("f")], copy_here.to_str().unwrap(), &options()).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(summary.verified, "crc32c");
+    let pipelines = path.pipelines().await;
+    let logins = pipelines.iter().filter(|sent| sent.contains("USER"));
+    assert_eq!(logins.count(), 1, "{pipelines:?}");
+}

@@ -34,8 +34,8 @@ pub struct TransferRequirements {
     pub announcements: Vec<Command>,
     /// Size announced with ALLO (stores).
     pub announced_size: Option<u64>,
-    /// Checksum that the server computes while storing, if it announces this feature.
-    pub store_checksum: Option<ChecksumAlgorithm>,
+    /// Checksum that the server computes while the bytes pass, if it announces this feature.
+    pub passing_checksum: Option<ChecksumAlgorithm>,
     /// Ranges that the receiver has already.
     pub restart: Option<RestartMarker>,
     /// Protection of the data connections; `None` in a session without security.

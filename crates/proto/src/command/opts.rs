@@ -51,6 +51,8 @@ pub enum RetrieveOption {
     BlockSize(u64),
     /// `Markers=n`: a 112 marker every n seconds while the server sends.
     Markers(u32),
+    /// `Checksum=ALG` or `Checksum=None` (longhaul): checksum to compute while sending.
+    Checksum(Option<ChecksumAlgorithm>),
 }
 
 impl OptsCommand {
@@ -87,12 +89,7 @@ impl OptsCommand {
                 let options: String = options.iter().map(|o| o.encode()).collect();
                 format!("RETR {options}")
             }
-            Self::StoreChecksum(algorithm) => {
-                format!(
-                    "STOR Checksum={};",
-                    algorithm.map_or("None", ChecksumAlgorithm::name)
-                )
-            }
+            Self::StoreChecksum(algorithm) => format!("STOR {}", checksum_option(*algorithm)),
             Self::AllowDelayedPassive(on) => format!("PASV AllowDelayed={};", u8::from(*on)),
             Self::Facts(None) => "MLST".to_owned(),
             // MLST, MLSD and MLSR share one fact list, so any of them may be named.
@@ -122,8 +119,16 @@ impl RetrieveOption {
             Self::Blocked => "StripeLayout=Blocked;".to_owned(),
             Self::BlockSize(n) => format!("BlockSize={n};"),
             Self::Markers(seconds) => format!("Markers={seconds};"),
+            Self::Checksum(algorithm) => checksum_option(algorithm),
         }
     }
+}
+
+fn checksum_option(algorithm: Option<ChecksumAlgorithm>) -> String {
+    format!(
+        "Checksum={};",
+        algorithm.map_or("None", ChecksumAlgorithm::name)
+    )
 }
 
 /// Error in an option.
@@ -185,6 +190,7 @@ fn retr_option(key: &str, value: &str) -> Result<RetrieveOption, OptionError> {
             .map(RetrieveOption::BlockSize)
             .ok_or(OptionError::InvalidValue("BlockSize")),
         "MARKERS" => seconds(value).map(RetrieveOption::Markers),
+        "CHECKSUM" => checksum(value).map(RetrieveOption::Checksum),
         _ => Err(OptionError::UnknownOption),
     }
 }
@@ -239,11 +245,15 @@ fn stor(options: &str) -> Result<OptsCommand, OptionError> {
     if key != "CHECKSUM" {
         return Err(OptionError::UnknownOption);
     }
+    checksum(value).map(OptsCommand::StoreChecksum)
+}
+
+fn checksum(value: &str) -> Result<Option<ChecksumAlgorithm>, OptionError> {
     if value.eq_ignore_ascii_case("None") {
-        return Ok(OptsCommand::StoreChecksum(None));
+        return Ok(None);
     }
     ChecksumAlgorithm::parse(value)
-        .map(|algorithm| OptsCommand::StoreChecksum(Some(algorithm)))
+        .map(Some)
         .ok_or(OptionError::InvalidValue("Checksum"))
 }
 

@@ -177,6 +177,8 @@ pub enum TransferKind {
         partial: Option<(u64, u64)>,
         /// Ranges that the receiver has already (REST), in wire offsets.
         already_received: RangeSet,
+        /// Compute this checksum while sending, so that a later CKSM of the whole file is answered at once.
+        checksum_algorithm: Option<ChecksumAlgorithm>,
     },
     /// STOR, APPE, STOU, ESTO.
     Store {

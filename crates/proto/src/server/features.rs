@@ -60,6 +60,7 @@ pub(super) fn reply(facts: FactSet, config: &SessionConfig, with_tokens: bool) -
     let mut lines = vec![
         checksums.into_bytes(),
         b"CKSM.STOR".to_vec(),
+        b"CKSM.RETR".to_vec(),
         facts.feature_line().into_bytes(),
     ];
     lines.extend(FEATURES.iter().map(|f| f.as_bytes().to_vec()));

@@ -43,6 +43,7 @@ impl LoggedInSession {
                 self.parameters.parallelism = streams.capped(config.max_streams);
             }
             RetrieveOption::Markers(seconds) => self.parameters.retrieve_perf_seconds = seconds,
+            RetrieveOption::Checksum(algorithm) => self.parameters.retrieve_checksum = algorithm,
             RetrieveOption::Partitioned
             | RetrieveOption::Blocked
             | RetrieveOption::BlockSize(_) => {}

@@ -152,6 +152,8 @@ pub(super) struct SessionParameters {
     pub(super) deflate_trees: bool,
     /// `OPTS STOR Checksum`: checksum to compute while storing.
     pub(super) store_checksum: Option<ChecksumAlgorithm>,
+    /// `OPTS RETR Checksum`: checksum to compute while sending.
+    pub(super) retrieve_checksum: Option<ChecksumAlgorithm>,
     /// Idle timeout from SITE IDLE, seconds; `None` for the server's own.
     pub(super) idle_seconds: Option<u32>,
 }
@@ -175,6 +177,7 @@ impl SessionParameters {
             facts: FactSet::default(),
             deflate_trees: false,
             store_checksum: None,
+            retrieve_checksum: None,
             idle_seconds: None,
         }
     }

@@ -20,10 +20,16 @@ impl LoggedInSession {
         let restart = self.next_transfer.restart.take();
         let path = self.resolve(argument)?;
         let already_received = self.restart_ranges(restart)?.unwrap_or_default();
+        // Only if the whole file is sent, without translation of line endings.
+        let is_whole_file = partial.is_none()
+            && already_received.is_empty()
+            && self.parameters.type_ == DataType::Image;
+        let checksum_algorithm = self.parameters.retrieve_checksum;
         let kind = TransferKind::Retrieve {
             path: path.clone(),
             partial,
             already_received,
+            checksum_algorithm: checksum_algorithm.filter(|_| is_whole_file),
         };
         Ok(self.start_transfer(verb, path, kind))
     }

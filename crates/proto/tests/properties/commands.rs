@@ -213,6 +213,7 @@ fn opts() -> impl Strategy<Value = OptsCommand> {
         Just(RetrieveOption::Blocked),
         (1..=MAX_FILE_OFFSET).prop_map(RetrieveOption::BlockSize),
         any::<u32>().prop_map(RetrieveOption::Markers),
+        option::of(algorithm()).prop_map(RetrieveOption::Checksum),
     ];
     prop_oneof![
         vec(retr, 1..4).prop_map(OptsCommand::Retr),

@@ -1,16 +1,15 @@
 //! CKSM: checksums from the cache or by reading the file. Reading can pause, so that others can run.
 
-use std::fs::File;
-
 use data::checksum::SourceChecksum;
 use data::error::DataError;
 use data::store::file::FileSource;
-use data::store::root::{FileIdentity, StoreError, file_clock};
+use data::store::root::StoreError;
 use data::store::unwritten_pages::check_written_back;
 use proto::checksum::ChecksumAlgorithm;
 use proto::path::VPath;
 use proto::server::{FileError, FileErrorKind};
 
+use super::checksum_cache::UnreadFile;
 use super::{Access, SessionFiles};
 
 /// A checksum in progress.
@@ -21,10 +20,7 @@ pub struct RunningChecksum {
     path: VPath,
     source: FileSource,
     /// The same file, to detect changes.
-    file: File,
-    before: FileIdentity,
-    /// The file system's clock, read before `before`.
-    clock: (i64, u64),
+    before: UnreadFile,
     /// The checksum covers the whole file, and no upload was writing it at the beginning: the result may
     /// be cached.
     cacheable: bool,
@@ -48,11 +44,9 @@ impl RunningChecksum {
             return Ok(None);
         };
         self.check_written_back()?;
-        if self.cacheable
-            && let Ok(after) = FileIdentity::of(&self.file)
-        {
+        if self.cacheable {
             let cache = &self.files.checksums;
-            cache.insert_if_unchanged(self.before, &after, self.clock, self.algorithm, &hex);
+            cache.insert_if_unchanged(&self.before, self.algorithm, &hex);
         }
         Ok(Some(hex))
     }
@@ -60,8 +54,8 @@ impl RunningChecksum {
     /// Fails if the disk refused to write pages of the file. The checksum of such pages says nothing about
     /// the disk, so it is not returned; the next one reads the disk.
     fn check_written_back(&self) -> Result<(), FileError> {
-        check_written_back(&self.file).map_err(|error| {
-            self.files.checksums.invalidate(&self.before);
+        check_written_back(&self.before.file).map_err(|error| {
+            self.files.checksums.invalidate(&self.before.state);
             writeback_error(&self.path, &error)
         })
     }
@@ -121,26 +115,21 @@ impl SessionFiles {
         length: Option<u64>,
     ) -> Result<RunningChecksum, FileError> {
         let failed = |error: std::io::Error| StoreError::from_io("read", path, &error);
-        // The clock is read before the state: only then a state older than the clock is surely complete.
-        let clock = file_clock();
         let file = self.root.open_read(path)?;
-        let before = FileIdentity::of(&file).map_err(failed)?;
-        let whole = offset == 0 && length.is_none_or(|length| length >= before.size);
+        let before = file.try_clone().and_then(UnreadFile::new).map_err(failed)?;
+        let whole = offset == 0 && length.is_none_or(|length| length >= before.state.size);
         // While an upload writes the file, its checksum is not settled.
-        let cacheable = whole && !self.uploads.is_being_written(before.inode);
+        let cacheable = whole && !self.uploads.is_being_written(before.state.inode);
         let cached = cacheable
-            .then(|| self.checksums.get(&before, algorithm))
+            .then(|| self.checksums.get(&before.state, algorithm))
             .flatten();
-        let second_handle = file.try_clone().map_err(failed)?;
         let source = FileSource::new(file, path.to_string()).map_err(failed)?;
         Ok(RunningChecksum {
             files: self.clone(),
             algorithm,
             path: path.clone(),
             source,
-            file: second_handle,
             before,
-            clock,
             cacheable,
             cached,
             computation: SourceChecksum::new(algorithm, offset, length),

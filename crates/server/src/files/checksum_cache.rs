@@ -1,9 +1,11 @@
 //! Cache of checksums of whole files.
 
 use std::collections::{HashMap, VecDeque};
+use std::fs::File;
+use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use data::store::root::FileIdentity;
+use data::store::root::{FileIdentity, file_clock};
 use proto::checksum::ChecksumAlgorithm;
 
 /// Largest number of files; the oldest entry is evicted first.
@@ -28,6 +30,24 @@ struct CacheEntries {
 struct CachedFile {
     state: FileIdentity,
     checksums: Vec<(ChecksumAlgorithm, String)>,
+}
+
+/// A file that is about to be read, and its state before that.
+#[derive(Debug)]
+pub(super) struct UnreadFile {
+    pub(super) file: File,
+    pub(super) state: FileIdentity,
+    /// The file system's clock, read before `state`: only then a state older than the clock is surely
+    /// complete.
+    clock: (i64, u64),
+}
+
+impl UnreadFile {
+    pub(super) fn new(file: File) -> io::Result<Self> {
+        let clock = file_clock();
+        let state = FileIdentity::of(&file)?;
+        Ok(Self { file, state, clock })
+    }
 }
 
 impl ChecksumCache {
@@ -70,18 +90,15 @@ impl ChecksumCache {
         entry.checksums.push((algorithm, hex));
     }
 
-    /// Caches the checksum of a file that was read, unless the file changed meanwhile. `clock` as for
-    /// [`ChecksumCache::insert`], read before `before`.
+    /// Caches the checksum of a file that was read as a whole, unless the file changed meanwhile.
     pub(super) fn insert_if_unchanged(
         &self,
-        before: FileIdentity,
-        after: &FileIdentity,
-        clock: (i64, u64),
+        before: &UnreadFile,
         algorithm: ChecksumAlgorithm,
         hex: &str,
     ) {
-        if before == *after {
-            self.insert(before, clock, algorithm, hex.to_owned());
+        if FileIdentity::of(&before.file).is_ok_and(|after| after == before.state) {
+            self.insert(before.state, before.clock, algorithm, hex.to_owned());
         }
     }
 
@@ -219,20 +236,25 @@ mod tests {
     }
 
     #[test]
-    fn files_changed_within_the_clock_tick_are_not_cached() {
+    fn files_changed_within_the_clock_tick_or_while_they_are_read_are_not_cached() {
         let checksums = ChecksumCache::default();
-        let (old, new) = (state(1, 100), state(1, 101));
-        checksums.insert(old, at(100), ChecksumAlgorithm::Md5, "aa".to_owned());
-        assert_eq!(checksums.get(&old, ChecksumAlgorithm::Md5), None);
-        checksums.insert_if_unchanged(old, &old, at(100), ChecksumAlgorithm::Md5, "aa");
-        assert_eq!(checksums.get(&old, ChecksumAlgorithm::Md5), None);
-        checksums.insert_if_unchanged(old, &new, at(200), ChecksumAlgorithm::Md5, "aa");
-        assert_eq!(checksums.get(&old, ChecksumAlgorithm::Md5), None);
-        checksums.insert_if_unchanged(old, &old, at(200), ChecksumAlgorithm::Md5, "aa");
-        assert_eq!(
-            checksums.get(&old, ChecksumAlgorithm::Md5).as_deref(),
-            Some("aa")
-        );
+        let file = tempfile::tempfile().unwrap();
+        let state = FileIdentity::of(&file).unwrap();
+        let known = || checksums.get(&state, ChecksumAlgorithm::Md5);
+        let mut unread = UnreadFile {
+            file,
+            state,
+            clock: state.changed,
+        };
+        checksums.insert_if_unchanged(&unread, ChecksumAlgorithm::Md5, "aa");
+        assert_eq!(known(), None);
+        unread.clock.0 += 1;
+        checksums.insert_if_unchanged(&unread, ChecksumAlgorithm::Md5, "aa");
+        assert_eq!(known().as_deref(), Some("aa"));
+        checksums.invalidate(&state);
+        unread.file.set_len(1).unwrap();
+        checksums.insert_if_unchanged(&unread, ChecksumAlgorithm::Md5, "aa");
+        assert_eq!(known(), None);
     }
 
     #[test]

@@ -36,6 +36,7 @@ pub use quota::{QuotaLedger, SessionQuota};
 use transfer::LastBundle;
 pub use transfer::{
     OpenedBundleSource, OpenedBundleStore, OpenedSource, OpenedStore, OpenedTransfer,
+    PassingChecksum,
 };
 pub use uploads::{ActiveUpload, ControlSocket, UploadClient, UploadRegistry, Uploader};
 use uploads::{KeptContent, LastUpload};

@@ -21,8 +21,8 @@ use super::{
     progress,
 };
 use crate::files::{
-    OpenedBundleSource, OpenedBundleStore, OpenedStore, OpenedTransfer, UploadClient,
-    transfer_error_of_file,
+    OpenedBundleSource, OpenedBundleStore, OpenedStore, OpenedTransfer, PassingChecksum,
+    UploadClient, transfer_error_of_file,
 };
 use crate::transfer_log::LoggedTransferKind;
 
@@ -157,11 +157,16 @@ impl TransferWorker<'_> {
         match opened {
             OpenedTransfer::Send(sending) => {
                 self.summary.path = sending.path;
+                let checksum = sending.checksum;
+                self.summary.settings.checksum = checksum.as_ref().map(PassingChecksum::algorithm);
                 self.announce(true, None);
                 let report = self.with_channel(|channel, settings, control| {
                     send::run(channel, &sending.source, &sending.plan, settings, control)
                 })?;
                 self.summary.limiter = LimiterSummary::of(&report);
+                if let Some(checksum) = checksum {
+                    checksum.sent(&report);
+                }
                 Ok(())
             }
             OpenedTransfer::Receive(storing) => self.store(storing),

@@ -248,6 +248,13 @@ impl<'a> FileCopy<'a> {
             spec.prior = self.path.known().clone();
         }
         spec.checksum = checksum.filter(|_| method != MoveMethod::ThirdParty);
+        if method == MoveMethod::Fetch {
+            let whole = state.range.part.is_none() && spec.chunks.is_none();
+            // A smaller file is read again in less time than the request for it takes.
+            let large = state.range.size.is_some_and(|size| size >= CONCURRENT_FROM);
+            let able = sessions.from.capabilities().checksums_while_sending;
+            spec.server_checksum = checksum.filter(|_| whole && large && able);
+        }
         if let CopyDestination::Storage(upload) = &state.destination {
             let checksums = sessions.to.capabilities().checksums_while_storing;
             spec.server_checksum = checksum.filter(|_| checksums);
@@ -294,7 +301,7 @@ impl<'a> FileCopy<'a> {
         }
     }
 
-    /// Whether the source computes its checksum while the bytes move.
+    /// Whether the source reads the file for its checksum while the bytes move.
     fn checksums_source_early(
         &self,
         state: &CopyState<'_>,
@@ -305,7 +312,7 @@ impl<'a> FileCopy<'a> {
             true => CONCURRENT_FROM_AHEAD,
             false => CONCURRENT_FROM,
         };
-        state.range.size.is_some_and(|size| size >= threshold)
+        spec.server_checksum.is_none() && state.range.size.is_some_and(|size| size >= threshold)
     }
 
     /// Requests the source's checksum over a second session while the bytes move. `None` when that

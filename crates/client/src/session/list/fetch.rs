@@ -235,7 +235,7 @@ fn listing_requirements(command: Command) -> TransferRequirements {
         buffer_sizing: None,
         announcements: Vec::new(),
         announced_size: None,
-        store_checksum: None,
+        passing_checksum: None,
         restart: None,
         server_listens: true,
         connections_reusable: false,

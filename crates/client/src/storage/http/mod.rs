@@ -99,6 +99,7 @@ impl Storage for HttpStorage {
             sends_markers: false,
             adapts_streams: false,
             checksums_while_storing: false,
+            checksums_while_sending: false,
             sets_time: false,
             third_party: None,
             bundles: false,

@@ -71,7 +71,7 @@ pub(super) fn steps_ahead(
         buffer_sizing: Some(session.planner.agreed_sizing(sizing)),
         announcements: Vec::new(),
         announced_size: Some(file.size),
-        store_checksum: spec.server_checksum,
+        passing_checksum: spec.server_checksum,
         restart: None,
         server_listens: sends || mode == TransferMode::Stream,
         connections_reusable: false,

@@ -46,6 +46,7 @@ pub struct CommandPlanner {
     send_buffer: Option<u64>,
     receive_buffer: Option<u64>,
     store_checksum: Option<ChecksumAlgorithm>,
+    retrieve_checksum: Option<ChecksumAlgorithm>,
     data_address: ServerDataAddress,
     buffer_refused: bool,
     extended_refused: bool,
@@ -78,6 +79,7 @@ impl CommandPlanner {
             send_buffer: None,
             receive_buffer: None,
             store_checksum: None,
+            retrieve_checksum: None,
             data_address: ServerDataAddress::None,
             buffer_refused: false,
             extended_refused: false,
@@ -208,7 +210,8 @@ impl CommandPlanner {
         // pinning it.
         steps.extend(self.sizing_step(requirements));
         steps.extend(self.buffer_step(requirements));
-        steps.extend(self.option_step(requirements));
+        steps.extend(self.parallelism_step(requirements));
+        steps.extend(self.checksum_step(requirements));
         steps.extend(self.congestion_step(requirements));
         steps.extend(self.marker_steps(requirements));
         steps
@@ -273,33 +276,39 @@ impl CommandPlanner {
         ))
     }
 
-    fn option_step(&self, requirements: &TransferRequirements) -> Option<PlanStep> {
-        match requirements.direction {
-            // In MODE S there is always a single connection, so the number is not sent.
-            TransferDirection::Send => {
-                if requirements.mode != TransferMode::Extended
-                    || self.parallelism == Some(requirements.streams)
-                {
-                    return None;
-                }
-                let option = RetrieveOption::Parallelism(requirements.streams);
-                let command = Command::Opts(OptsCommand::Retr(vec![option]));
-                Some(PlanStep::Set(
-                    command,
-                    RefusalEffect::Warn(PARALLELISM_REFUSED),
-                ))
-            }
-            TransferDirection::Receive => {
-                if !self.features.store_checksum
-                    || self.store_checksum == requirements.store_checksum
-                {
-                    return None;
-                }
-                let command =
-                    Command::Opts(OptsCommand::StoreChecksum(requirements.store_checksum));
-                Some(PlanStep::Set(command, RefusalEffect::Ignore))
-            }
+    fn parallelism_step(&self, requirements: &TransferRequirements) -> Option<PlanStep> {
+        // In MODE S there is always a single connection, so the number is not sent.
+        if requirements.direction != TransferDirection::Send
+            || requirements.mode != TransferMode::Extended
+            || self.parallelism == Some(requirements.streams)
+        {
+            return None;
         }
+        let option = RetrieveOption::Parallelism(requirements.streams);
+        let command = Command::Opts(OptsCommand::Retr(vec![option]));
+        Some(PlanStep::Set(
+            command,
+            RefusalEffect::Warn(PARALLELISM_REFUSED),
+        ))
+    }
+
+    /// `OPTS RETR Checksum` or `OPTS STOR Checksum`, only for servers that announce it.
+    fn checksum_step(&self, requirements: &TransferRequirements) -> Option<PlanStep> {
+        let wanted = requirements.passing_checksum;
+        let (is_supported, in_force, option) = match requirements.direction {
+            TransferDirection::Send => (
+                self.features.retrieve_checksum,
+                self.retrieve_checksum,
+                OptsCommand::Retr(vec![RetrieveOption::Checksum(wanted)]),
+            ),
+            TransferDirection::Receive => (
+                self.features.store_checksum,
+                self.store_checksum,
+                OptsCommand::StoreChecksum(wanted),
+            ),
+        };
+        (is_supported && in_force != wanted)
+            .then(|| PlanStep::Set(Command::Opts(option), RefusalEffect::Ignore))
     }
 
     /// Records a setting that the server has accepted.
@@ -331,9 +340,13 @@ impl CommandPlanner {
             }
             Command::Opts(OptsCommand::Retr(options)) => {
                 for option in options {
-                    if let RetrieveOption::Parallelism(n) = option {
-                        self.parallelism = Some(*n);
-                        self.data_address = ServerDataAddress::None;
+                    match option {
+                        RetrieveOption::Parallelism(n) => {
+                            self.parallelism = Some(*n);
+                            self.data_address = ServerDataAddress::None;
+                        }
+                        RetrieveOption::Checksum(algorithm) => self.retrieve_checksum = *algorithm,
+                        _ => {}
                     }
                 }
             }
@@ -373,8 +386,10 @@ impl CommandPlanner {
             // the user is warned only once.
             Command::Opts(OptsCommand::Retr(options)) => {
                 for option in options {
-                    if let RetrieveOption::Parallelism(n) = option {
-                        self.parallelism = Some(*n);
+                    match option {
+                        RetrieveOption::Parallelism(n) => self.parallelism = Some(*n),
+                        RetrieveOption::Checksum(_) => self.features.retrieve_checksum = false,
+                        _ => {}
                     }
                 }
             }

@@ -1,5 +1,6 @@
 //! Writes actions as lines of a transcript: `S:` for replies in wire form, `A:` for others.
 
+use proto::checksum::ChecksumAlgorithm;
 use proto::command::{DataType, TransferMode};
 use proto::security::{DataChannelProtection, DataCredential};
 use proto::server::{
@@ -161,6 +162,7 @@ fn kind(kind: &TransferKind) -> String {
             path,
             partial: part,
             already_received: have,
+            checksum_algorithm: algorithm,
         } => {
             let mut text = format!("retrieve {}", escape(path.as_bytes()));
             if let Some((offset, length)) = part {
@@ -169,7 +171,7 @@ fn kind(kind: &TransferKind) -> String {
             if !have.is_empty() {
                 text.push_str(&format!(" have={have}"));
             }
-            text
+            text + &sum(*algorithm)
         }
         TransferKind::Store {
             path,
@@ -190,9 +192,7 @@ fn kind(kind: &TransferKind) -> String {
             if let Some(bytes) = allocate {
                 text.push_str(&format!(" allocate={bytes}"));
             }
-            if let Some(algorithm) = algorithm {
-                text.push_str(&format!(" sum={}", algorithm.name()));
-            }
+            text.push_str(&sum(*algorithm));
             if let Some((algorithm, hex)) = expect {
                 text.push_str(&format!(" expect={}:{hex}", algorithm.name()));
             }
@@ -217,6 +217,12 @@ fn kind(kind: &TransferKind) -> String {
         }
         TransferKind::List(request) => format!("list {}", list(request)),
     }
+}
+
+fn sum(algorithm: Option<ChecksumAlgorithm>) -> String {
+    algorithm.map_or_else(String::new, |algorithm| {
+        format!(" sum={}", algorithm.name())
+    })
 }
 
 fn bundle(files: &[proto::bundle::BundleFile]) -> String {

@@ -87,6 +87,46 @@ fn a_checksum_of_a_part_is_not_cached_for_the_file() {
 }
 
 #[test]
+fn a_checksum_computed_while_a_file_is_sent_is_cached_unless_the_file_changes() {
+    let session = FilesFixture::new();
+    session.file("f", "hello");
+    wait_until_cacheable(&session, "f");
+    let open = || {
+        let kind = TransferKind::Retrieve {
+            path: v("f"),
+            partial: None,
+            already_received: RangeSet::new(),
+            checksum_algorithm: Some(ChecksumAlgorithm::Md5),
+        };
+        match session.open(kind, TransferMode::Stream, DataType::Image) {
+            Ok(OpenedTransfer::Send(sending)) => sending.checksum,
+            other => panic!("{other:?}"),
+        }
+    };
+    let hex = digest(ChecksumAlgorithm::Md5, "hello");
+    let report = |bytes| TransferReport {
+        checksum: Some(hex.clone()),
+        evidence: Evidence {
+            bytes,
+            ..Evidence::default()
+        },
+        ..TransferReport::default()
+    };
+    let known = || session.known("f", ChecksumAlgorithm::Md5);
+    open().unwrap().sent(&report(4));
+    assert_eq!(known(), None, "a part");
+    open().unwrap().sent(&report(5));
+    assert_eq!(known(), Some(hex.clone()));
+    assert!(open().is_none(), "known already");
+    session.file("f", "other");
+    wait_until_cacheable(&session, "f");
+    let changed_meanwhile = open().unwrap();
+    session.file("f", "third");
+    changed_meanwhile.sent(&report(5));
+    assert_eq!(known(), None);
+}
+
+#[test]
 fn a_checksum_of_the_whole_file_is_cached_once_the_file_is_old_enough() {
     let session = FilesFixture::new();
     session.file("f", "hello");

@@ -130,6 +130,7 @@ proptest! {
                     path: v(path),
                     partial: None,
                     already_received: RangeSet::new(),
+                    checksum_algorithm: None,
                 };
                 if let Ok(OpenedTransfer::Send(opened)) =
                     session.open(read, TransferMode::Stream, DataType::Image)

@@ -41,6 +41,7 @@ fn retrieve(path: &str) -> TransferKind {
         path: v(path),
         partial: None,
         already_received: RangeSet::new(),
+        checksum_algorithm: None,
     }
 }
 

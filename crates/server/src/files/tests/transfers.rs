@@ -10,6 +10,7 @@ fn a_retrieve_of_a_part_sends_the_missing_range() {
         path: v("f"),
         partial: Some((2, 5)),
         already_received: RangeSet::parse("0-1").unwrap(),
+        checksum_algorithm: None,
     };
     let OpenedTransfer::Send(sending) = session
         .open(kind, TransferMode::Extended, DataType::Image)

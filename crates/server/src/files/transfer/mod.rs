@@ -26,12 +26,14 @@ use super::{Access, SessionFiles};
 
 mod bundle;
 mod completion;
+mod passing_checksum;
 mod plan;
 mod sink;
 
 pub(in crate::files) use bundle::LastBundle;
 pub use bundle::{OpenedBundleSource, OpenedBundleStore};
 use completion::StoreCompletion;
+pub use passing_checksum::PassingChecksum;
 use plan::{recv_plan, send_plan};
 use sink::StoreSink;
 
@@ -60,6 +62,8 @@ pub struct OpenedSource {
     pub plan: SendPlan,
     /// The file or directory.
     pub path: VPath,
+    /// The checksum to compute of the bytes.
+    pub checksum: Option<PassingChecksum>,
 }
 
 /// A file that is open for a store.
@@ -114,8 +118,9 @@ impl SessionFiles {
                 path,
                 partial: part,
                 already_received: have,
+                checksum_algorithm: algorithm,
             } => self
-                .open_retrieve(path, *part, have)
+                .open_retrieve(path, *part, have, *algorithm)
                 .map(OpenedTransfer::Send),
             TransferKind::Store { .. } => self.open_store(request, by).map(OpenedTransfer::Receive),
             TransferKind::RetrieveBundle { files, .. } => {
@@ -136,6 +141,7 @@ impl SessionFiles {
                 origin: 0,
             },
             path: request.path.clone(),
+            checksum: None,
         })
     }
 
@@ -144,16 +150,22 @@ impl SessionFiles {
         path: &VPath,
         part: Option<(u64, u64)>,
         have: &RangeSet,
+        algorithm: Option<ChecksumAlgorithm>,
     ) -> Result<OpenedSource, FileError> {
         self.paths.check(Access::Read, path)?;
         let failed = |error: std::io::Error| StoreError::from_io("open", path, &error);
         let file = self.root.open_read(path)?;
+        let checksum = match algorithm {
+            Some(algorithm) => self.passing_checksum(&file, algorithm).map_err(failed)?,
+            None => None,
+        };
         let size = file.metadata().map_err(failed)?.len();
         let source = FileSource::new(file, path.to_string()).map_err(failed)?;
         Ok(OpenedSource {
             source: Arc::new(source),
             plan: send_plan(size, part, have),
             path: path.clone(),
+            checksum,
         })
     }
 

@@ -20,6 +20,7 @@ fn order() -> TransferOrder {
                 path: VPath::root(),
                 partial: Some((5000, 7000)),
                 already_received: have,
+                checksum_algorithm: None,
             },
             mode: TransferMode::Extended,
             type_: DataType::Image,

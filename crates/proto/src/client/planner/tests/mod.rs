@@ -98,7 +98,7 @@ fn get(
         buffer_sizing: Some(BufferSizing::Auto),
         announcements: Vec::new(),
         announced_size: None,
-        store_checksum: None,
+        passing_checksum: None,
         restart: chosen.restart,
         server_listens: mode == TransferMode::Stream,
         connections_reusable: false,
@@ -117,7 +117,7 @@ fn put(mode: TransferMode, restart: Option<RestartMarker>) -> TransferRequiremen
         buffer_sizing: Some(BufferSizing::Auto),
         announcements: Vec::new(),
         announced_size: Some(300),
-        store_checksum: Some(ChecksumAlgorithm::Crc32c),
+        passing_checksum: Some(ChecksumAlgorithm::Crc32c),
         restart,
         server_listens: true,
         connections_reusable: false,
@@ -278,6 +278,27 @@ fn put_plans_fit_the_features_of_each_server() {
         run(&mut ours, &put(TransferMode::Stream, None)),
         ["<listen>", "ALLO 300", "STOR /f"]
     );
+}
+
+#[test]
+fn a_server_that_announces_it_is_asked_once_to_checksum_what_it_sends() {
+    let mut ours = server(&["CKSM.RETR"]);
+    let mut requirements = get(&ours, TransferMode::Stream, None, &RangeSet::new());
+    requirements.passing_checksum = Some(ChecksumAlgorithm::Crc32c);
+    assert_eq!(
+        run(&mut ours, &requirements),
+        ["OPTS RETR Checksum=CRC32C;", "<listen>", "RETR /f"]
+    );
+    assert_eq!(run(&mut ours, &requirements), ["<listen>", "RETR /f"]);
+    for mut other in [globus(), longhaul()] {
+        assert_eq!(run(&mut other, &requirements), ["<listen>", "RETR /f"]);
+    }
+    requirements.passing_checksum = None;
+    let plan = lines(&ours.plan(&requirements));
+    assert_eq!(plan, ["OPTS RETR Checksum=None;", "<listen>", "RETR /f"]);
+    let option = RetrieveOption::Checksum(None);
+    ours.on_refused(&Command::Opts(OptsCommand::Retr(vec![option])));
+    assert_eq!(run(&mut ours, &requirements), ["<listen>", "RETR /f"]);
 }
 
 #[test]
