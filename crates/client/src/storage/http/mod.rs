@@ -92,7 +92,6 @@ impl Storage for HttpStorage {
             connects_here: true,
             partial_writes: false,
             resumes_uploads: false,
-            replaces_whole: true,
             takes_any_name: false,
             parallel: true,
             stores_any_order: true,
