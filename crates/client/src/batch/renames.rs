@@ -12,19 +12,19 @@ use crate::storage::contract::Storage;
 /// A storage, or one directory of it.
 type RefusingPlace = (StorageId, Option<Vec<u8>>);
 
-/// The storages of a batch that were asked, or have shown it.
+/// The storages of a batch, and directories of them, that were asked, or have shown it.
 #[derive(Debug, Default)]
 pub(super) struct KnownRenames {
-    /// Storages that rename.
-    permitted: Mutex<HashSet<StorageId>>,
+    /// Directories in which files are renamed, or nothing speaks against it.
+    permitted: Mutex<HashSet<(StorageId, Vec<u8>)>>,
     /// Why files in a place are stored under their final names.
     refused: Mutex<HashMap<RefusingPlace, CopyFailure>>,
 }
 
 impl KnownRenames {
-    /// The storage renames files.
-    pub(super) fn permitted(&self, id: &StorageId) {
-        lock(&self.permitted).insert(id.clone());
+    /// The storage renames files in the directory of `path`. Other directories may differ.
+    pub(super) fn permitted(&self, id: &StorageId, path: &[u8]) {
+        lock(&self.permitted).insert((id.clone(), directory_of(path).to_vec()));
     }
 
     /// The storage has no rename.
@@ -47,7 +47,7 @@ impl KnownRenames {
             .cloned()
     }
 
-    /// Why files beside `path` could not be renamed; asks the storage if nothing is known of it.
+    /// Why files beside `path` could not be renamed; asks the storage if nothing is known of their directory.
     ///
     /// # Errors
     /// The session is lost.
@@ -58,11 +58,12 @@ impl KnownRenames {
         path: &[u8],
     ) -> Result<Option<CopyFailure>, CopyFailure> {
         let known = self.refusal(id, path);
-        if known.is_some() || lock(&self.permitted).contains(id) {
+        let place = (id.clone(), directory_of(path).to_vec());
+        if known.is_some() || lock(&self.permitted).contains(&place) {
             return Ok(known);
         }
         let Some(refused) = session.refuses_renames(path).await? else {
-            self.permitted(id);
+            self.permitted(id, path);
             return Ok(None);
         };
         match refused.refused_step {

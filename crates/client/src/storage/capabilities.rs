@@ -19,9 +19,6 @@ pub(crate) struct Capabilities {
     pub(crate) partial_writes: bool,
     /// An interrupted upload can be resumed after the stored bytes.
     pub(crate) resumes_uploads: bool,
-    /// A file that is stored under the name of another replaces it only when it is whole. Elsewhere the old content is
-    /// gone when the first byte arrives.
-    pub(crate) replaces_whole: bool,
     /// Refuses no name for its form. Others may take no names with the suffix of partial ones.
     pub(crate) takes_any_name: bool,
     /// One file can use several streams.

@@ -108,7 +108,13 @@ pub(crate) async fn check(storage: &mut dyn Storage, top: &[u8]) {
     check_checksums(storage, &file, &bytes).await;
     check_store(storage, &file, &bytes).await;
     check_names_and_times(storage, top, &file).await;
-    storage.remove_tree(&join_path(top, b"d")).await.unwrap();
+    let (tree, empty) = (join_path(top, b"d"), join_path(top, b"d/empty"));
+    storage.make_dir(&empty).await.unwrap();
+    storage.remove_dir(&tree).await.unwrap_err();
+    storage.remove_dir(&empty).await.unwrap();
+    storage.remove_dir(&empty).await.unwrap_err();
+    storage.stat(&join_path(top, b"d/x")).await.unwrap();
+    storage.remove_tree(&tree).await.unwrap();
     let missing = storage.stat(&join_path(top, b"d")).await.unwrap_err();
     assert_eq!((missing.exit, missing.transient), (Exit::NotFound, false));
     check_cancellation(storage, top).await;

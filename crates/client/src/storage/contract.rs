@@ -433,13 +433,11 @@ pub(crate) trait Storage: Send + Debug + Any {
     /// As [`Storage::stat`].
     async fn remove_tree(&mut self, path: &[u8]) -> Result<(), CopyFailure>;
 
-    /// Removes an empty directory.
+    /// Removes a directory that is empty, and nothing else.
     ///
     /// # Errors
-    /// As [`Storage::stat`].
-    async fn remove_dir(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
-        self.remove_tree(path).await
-    }
+    /// As [`Storage::stat`]. The refusal by its class if something is in it, or may be.
+    async fn remove_dir(&mut self, path: &[u8]) -> Result<(), CopyFailure>;
 
     /// Renames a file and sets its time, if the storage supports that. A failure to set the time is
     /// ignored.

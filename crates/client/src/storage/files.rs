@@ -48,7 +48,6 @@ pub(super) const LOCAL_CAPABILITIES: Capabilities = Capabilities {
     connects_here: true,
     partial_writes: true,
     resumes_uploads: true,
-    replaces_whole: false,
     takes_any_name: true,
     parallel: true,
     stores_any_order: true,

@@ -44,7 +44,6 @@ impl Storage for ClientSession {
             connects_here: self.server_can_connect(),
             partial_writes: features.esto,
             resumes_uploads: true,
-            replaces_whole: false,
             takes_any_name: self.planner.takes_commands_ahead(),
             parallel: features.parallel,
             stores_any_order: self.planner.may_use_extended_mode(),

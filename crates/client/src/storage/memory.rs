@@ -171,10 +171,7 @@ impl MemoryStorage {
         };
         Arc::new(FaultyConnection(Mutex::new(FaultyConnectionState {
             cut_after: breaks,
-            moved: 0,
-            broken: false,
-            wrong: None,
-            stalls: None,
+            ..FaultyConnectionState::default()
         })))
     }
 }
@@ -183,7 +180,7 @@ impl MemoryStorage {
 #[derive(Debug)]
 struct FaultyConnection(Mutex<FaultyConnectionState>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct FaultyConnectionState {
     cut_after: u64,
     moved: u64,
@@ -323,7 +320,6 @@ impl Storage for MemoryStorage {
             connects_here: true,
             partial_writes: able,
             resumes_uploads: able,
-            replaces_whole: false,
             takes_any_name: true,
             parallel: able,
             stores_any_order: able,
@@ -440,7 +436,6 @@ impl Storage for MemoryStorage {
     async fn make_dir(&mut self, path: &[u8]) -> Result<bool, CopyFailure> {
         let mut state = self.store.state();
         if parent(path) != b"/" && !state.directories.contains(parent(path)) {
-            drop(state);
             return Err(self.missing_failure(parent(path)));
         }
         Ok(state.directories.insert(path.to_vec()))
@@ -461,6 +456,16 @@ impl Storage for MemoryStorage {
         Ok(())
     }
 
+    async fn remove_dir(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
+        let mut state = self.store.state();
+        let mut all = state.files.keys().chain(&state.directories);
+        let is_empty = !all.any(|at| parent(at) == path);
+        let removed = is_empty && state.directories.remove(path);
+        removed
+            .then_some(())
+            .ok_or_else(|| self.missing_failure(path))
+    }
+
     async fn rename(
         &mut self,
         from: &[u8],
@@ -474,10 +479,8 @@ impl Storage for MemoryStorage {
                 refused_step: RefusedRenameStep::Unsupported,
             });
         }
-        let Some(mut stored) = state.files.remove(from) else {
-            drop(state);
-            return Err(self.missing_failure(from).into());
-        };
+        let stored = state.files.remove(from);
+        let mut stored = stored.ok_or_else(|| self.missing_failure(from))?;
         stored.modified = modified.or(stored.modified);
         state.files.insert(to.to_vec(), stored);
         Ok(())
@@ -488,13 +491,9 @@ impl Storage for MemoryStorage {
         if state.minimal {
             return Ok(false);
         }
-        match state.files.get_mut(path) {
-            Some(stored) => stored.modified = Some(time),
-            None => {
-                drop(state);
-                return Err(self.missing_failure(path));
-            }
-        }
+        let stored = state.files.get_mut(path);
+        let stored = stored.ok_or_else(|| self.missing_failure(path))?;
+        stored.modified = Some(time);
         Ok(true)
     }
 }

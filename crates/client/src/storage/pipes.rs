@@ -135,6 +135,10 @@ impl Storage for StandardStreams {
         Self::no_files()
     }
 
+    async fn remove_dir(&mut self, _path: &[u8]) -> Result<(), CopyFailure> {
+        Self::no_files()
+    }
+
     async fn rename(
         &mut self,
         _from: &[u8],

@@ -41,8 +41,8 @@ pub(crate) struct FaultyServer {
     pub(crate) refusals: Arc<AtomicUsize>,
     /// RNFR is refused.
     pub(crate) refuse_rename: bool,
-    /// RNFR, SIZE and DELE are refused: files can be stored and nothing else.
-    pub(crate) is_drop_box: bool,
+    /// RNFR, SIZE and DELE below this path are refused: files can be stored and nothing else.
+    pub(crate) drop_box: Option<&'static str>,
     /// STOR of a partial file is refused with this.
     pub(crate) refuse_partial_names_with: Option<&'static str>,
     /// Paths of directories, over which no file is renamed.
@@ -65,6 +65,8 @@ struct FaultyServerSession {
     active: Option<SocketAddr>,
     restart_offset: usize,
     from: String,
+    /// Argument of the last CWD.
+    directory: String,
 }
 
 impl FaultyServer {
@@ -81,6 +83,7 @@ impl FaultyServer {
                     active: None,
                     restart_offset: 0,
                     from: String::new(),
+                    directory: String::new(),
                 };
                 let interrupts = faults.interrupt_at.is_some();
                 let handle = std::thread::spawn(move || session.run());
@@ -128,7 +131,7 @@ impl FaultyServerSession {
         let stored = |path: &str| self.faults.files.lock().unwrap().get(path).map(Vec::len);
         let is_directory = self.faults.directories.contains(&argument);
         Some(match verb {
-            "RNFR" | "SIZE" | "DELE" if self.faults.is_drop_box => {
+            "RNFR" | "SIZE" | "DELE" if self.is_in_drop_box(argument) => {
                 "550 Permission denied".to_owned()
             }
             "STOR"
@@ -141,7 +144,10 @@ impl FaultyServerSession {
                     .to_owned()
             }
             "RNTO" if is_directory => "550 Is a directory".to_owned(),
-            "CWD" if is_directory => "250 there".to_owned(),
+            "CWD" if is_directory => {
+                argument.clone_into(&mut self.directory);
+                "250 there".to_owned()
+            }
             "USER" => "331 word".to_owned(),
             "PASS" => "230 in".to_owned(),
             "FEAT" => {
@@ -218,6 +224,15 @@ impl FaultyServerSession {
             "QUIT" => "221 bye".to_owned(),
             _ => "502 no".to_owned(),
         })
+    }
+
+    fn is_in_drop_box(&self, path: &str) -> bool {
+        let path = match path.starts_with('/') {
+            true => path.to_owned(),
+            false => format!("{}/{path}", self.directory),
+        };
+        let drop_box = self.faults.drop_box;
+        drop_box.is_some_and(|top| path.starts_with(top))
     }
 
     /// Replies to CKSM: algorithm, offset, length (-1: the rest), path.

@@ -1,9 +1,11 @@
 //! The names of stored files: a partial one until the file is complete, then the final one.
 
-use client::{CopyOptions, CopySummary, Exit};
+use std::sync::{Arc, Mutex};
+
+use client::{CopyOptions, CopySummary, Exit, PairSource};
 
 use crate::faulty_server::FaultyServer;
-use crate::support::{copy, options};
+use crate::support::{EventRecorder, copy, options};
 
 fn in_place() -> CopyOptions {
     CopyOptions {
@@ -136,7 +138,7 @@ fn servers_of_final_names() -> [(FaultyServer, usize); 3] {
         ..FaultyServer::default()
     };
     let drop_box = FaultyServer {
-        is_drop_box: true,
+        drop_box: Some("/"),
         ..FaultyServer::default()
     };
     let no_partial_names = FaultyServer {
@@ -163,7 +165,7 @@ async fn a_new_file_is_stored_once_under_its_name_where_no_other_way_leads_to_it
 #[tokio::test(flavor = "multi_thread")]
 async fn the_old_file_stays_unless_the_user_lets_it_be_replaced_in_place() {
     for (faulty, _) in servers_of_final_names() {
-        if faulty.is_drop_box {
+        if faulty.drop_box.is_some() {
             // It does not show that there is an old file.
             continue;
         }
@@ -182,7 +184,7 @@ async fn the_old_file_stays_unless_the_user_lets_it_be_replaced_in_place() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drop_box_is_said_to_prove_nothing_but_its_confirmation() {
     let faulty = FaultyServer {
-        is_drop_box: true,
+        drop_box: Some("/"),
         ..FaultyServer::default()
     };
     let (summary, warnings) = put(&faulty, &options()).await;
@@ -191,6 +193,62 @@ async fn a_drop_box_is_said_to_prove_nothing_but_its_confirmation() {
         let warned = warnings.iter().any(|warning| warning.contains(told));
         assert!(warned, "{told}: {warnings:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drop_box_beside_a_directory_with_renames_gets_its_files_once() {
+    let faulty = FaultyServer {
+        drop_box: Some("/in/"),
+        directories: vec!["/in", "/out"],
+        ..FaultyServer::default()
+    };
+    let workdir = tempfile::tempdir().unwrap();
+    let address = faulty.start();
+    let mut pairs = String::new();
+    for path in ["out/f", "in/f"] {
+        let from = workdir.path().join(path.replace('/', "-"));
+        std::fs::write(&from, path).unwrap();
+        pairs += &format!("{} ftp://{address}/{path}\n", from.display());
+    }
+    let list = workdir.path().join("pairs");
+    std::fs::write(&list, pairs).unwrap();
+    let one_by_one = CopyOptions {
+        concurrency: Some(1),
+        ..options()
+    };
+    let observer = Arc::new(EventRecorder::default());
+    let summary = client::copy_pairs(&PairSource::File(list), &one_by_one, observer).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    let stored = ["STOR /out/f.longhaul-partial", "STOR /in/f"];
+    assert_eq!(faulty.commands("STOR"), stored);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_is_refused_under_either_name_is_refused_for_its_first_reason() {
+    let faulty = FaultyServer {
+        store_refusals: Arc::new(Mutex::new(vec!["550 Second denied", "550 First denied"])),
+        ..FaultyServer::default()
+    };
+    let (summary, warnings) = put(&faulty, &options()).await;
+    assert_eq!(summary.exit, Exit::Refused);
+    let failure = summary.first_failure.unwrap().message;
+    assert!(failure.contains("First denied"), "{failure}");
+    assert_eq!(faulty.commands("STOR").len(), 2);
+    let warned = |warning: &String| warning.contains("final names");
+    assert!(!warnings.iter().any(warned), "{warnings:?}");
+    // With an old file, the final name is not tried, and the reason stays.
+    let faulty = FaultyServer {
+        store_refusals: Arc::new(Mutex::new(vec!["550 Permission denied"])),
+        ..FaultyServer::default()
+    };
+    let summary = put_over_old_file(&faulty).await;
+    let failure = summary.first_failure.unwrap().message;
+    assert!(failure.contains("Permission denied"), "{failure}");
+    assert!(
+        failure.contains("if only the partial name is refused, --in-place"),
+        "{failure}"
+    );
+    assert_eq!(only_file(&faulty), ("/g".to_owned(), b"old".to_vec()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

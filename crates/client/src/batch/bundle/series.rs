@@ -225,6 +225,10 @@ impl<'a> SeriesCopy<'a> {
         self.ctx.pool.limit_series_lead(&self.id, report.lead);
         for index in report.moved {
             self.moved[index] = true;
+            if self.end == ServerEnd::Destination {
+                let renames = &self.ctx.renames;
+                renames.permitted(&self.id, &self.named[index].path);
+            }
         }
         self.failed.append(&mut report.failed);
         let warnings = std::mem::take(&mut report.attempt.warnings);

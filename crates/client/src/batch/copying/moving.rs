@@ -222,15 +222,16 @@ impl<'a> FileCopy<'a> {
         sessions: &mut StorageSessions,
         refusal: &CopyFailure,
     ) -> Result<bool, CopyFailure> {
+        let CopyDestination::Storage(upload) = &mut state.destination else {
+            return Ok(false);
+        };
         let to = &mut *sessions.to;
-        match &mut state.destination {
-            CopyDestination::Storage(upload)
-                if !self.store_began && !self.pipe_consumed && to.is_usable() =>
-            {
-                upload.may_use_final_name(self.ctx, to, refusal).await
-            }
-            _ => Ok(false),
+        if self.store_began {
+            upload.accept_final_name(self.ctx);
+        } else if !self.pipe_consumed && to.is_usable() {
+            return upload.may_use_final_name(to, refusal.clone()).await;
         }
+        Ok(false)
     }
 
     fn transfer_spec(

@@ -17,6 +17,7 @@ use crate::storage::capabilities::AvailableChecksums;
 use crate::storage::contract::Storage;
 use crate::transfer::TransferConfirmation;
 use crate::{CopyFailure, Exit};
+use naming::RefusedName;
 
 mod naming;
 mod rename;
@@ -32,8 +33,8 @@ pub(super) struct StorageDestination<'a> {
     path: &'a [u8],
     /// Path until the file is complete. `None`: the final path from the start.
     partial_path: Option<Vec<u8>>,
-    /// Why the partial path was not accepted.
-    refused_name: Option<CopyFailure>,
+    /// The partial path was not accepted, and it is not known yet whether the final one is.
+    refused_name: Option<RefusedName>,
     /// Path of a complete and verified file that the server would not rename. It is removed only
     /// after the file is verified under its final name.
     verified_partial: Option<Vec<u8>>,

@@ -20,6 +20,14 @@ pub(super) enum OldFile {
     Unknown,
 }
 
+/// A partial name that was refused. The final name is tried instead.
+#[derive(Debug)]
+pub(super) struct RefusedName {
+    pub(super) refusal: CopyFailure,
+    /// The storage does not tell whether there is an old file.
+    pub(super) is_unseen: bool,
+}
+
 impl StorageDestination<'_> {
     /// Before the first attempt: takes the final name at once where a partial one could not be changed to it.
     ///
@@ -34,63 +42,69 @@ impl StorageDestination<'_> {
             return Ok(());
         }
         let refusal = ctx.renames.find_refusal(&self.id, session, self.path);
-        match refusal.await? {
-            Some(refusal) => self.use_final_name(ctx, session, &refusal).await,
-            None => Ok(()),
-        }
+        let Some(refusal) = refusal.await? else {
+            return Ok(());
+        };
+        let is_unseen = match self.old_file(session).await? {
+            OldFile::Exists => return Err(self.old_file_failure(&refusal)),
+            found => matches!(found, OldFile::Unknown),
+        };
+        self.use_final_name();
+        self.warn_of_final_name(ctx, &RefusedName { refusal, is_unseen });
+        Ok(())
     }
 
-    /// After a store that was refused before any byte was accepted: whether the next one should try the final name.
+    /// After a store that was refused before any byte was accepted: whether the next one should try the final name. The
+    /// reason may be another than the name, which shows only when the final name is refused, too.
     ///
     /// # Errors
-    /// As [`StorageDestination::choose_name`].
+    /// The refusal of the partial name, if the final one is refused or taken by a file that would be lost; a lost session.
     pub(in super::super) async fn may_use_final_name(
         &mut self,
-        ctx: &BatchContext,
         session: &mut dyn Storage,
-        refusal: &CopyFailure,
+        refusal: CopyFailure,
     ) -> Result<bool, CopyFailure> {
         // Another reason, such as a full disk, is none against the name.
-        let may_be_name = refusal.exit == Exit::Refused
-            && self.partial_path.is_some()
-            && !session.capabilities().takes_any_name;
-        if may_be_name {
-            self.use_final_name(ctx, session, refusal).await?;
-            self.refused_name = Some(refusal.clone());
+        if refusal.exit != Exit::Refused || session.capabilities().takes_any_name {
+            return Ok(false);
         }
-        Ok(may_be_name)
+        if let Some(first) = self.refused_name.take() {
+            return Err(first.refusal);
+        }
+        if self.partial_path.is_none() {
+            return Ok(false);
+        }
+        let is_unseen = match self.old_file(session).await? {
+            OldFile::Exists => return Err(taken_name_failure(refusal)),
+            found => matches!(found, OldFile::Unknown),
+        };
+        self.use_final_name();
+        self.refused_name = Some(RefusedName { refusal, is_unseen });
+        Ok(true)
+    }
+
+    /// The storage has accepted bytes under the final name. If it has refused the partial one, that was for the name.
+    pub(in super::super) fn accept_final_name(&mut self, ctx: &BatchContext) {
+        if let Some(refused) = self.refused_name.take() {
+            self.warn_of_final_name(ctx, &refused);
+            ctx.renames
+                .refused_beside(&self.id, self.path, &refused.refusal);
+        }
     }
 
     /// From now on, stores the bytes under the final name.
-    async fn use_final_name(
-        &mut self,
-        ctx: &BatchContext,
-        session: &mut dyn Storage,
-        refusal: &CopyFailure,
-    ) -> Result<(), CopyFailure> {
-        match self.old_file(session).await? {
-            OldFile::Missing => {}
-            OldFile::Unknown => ctx.warn(format!(
-                "{} does not show what it stores: a file of the same name is replaced unseen",
-                self.id
-            )),
-            OldFile::Exists => return Err(self.old_file_failure(refusal)),
-        }
-        self.warn_of_final_names(ctx, refusal);
+    fn use_final_name(&mut self) {
         self.partial_path = None;
         self.state.safe = RangeSet::new();
         self.state.unconfirmed = false;
         self.state.resumed = false;
         self.stored_ranges = Arc::default();
         self.server_refused = false;
-        Ok(())
     }
 
-    /// The file that would be lost. Where one is replaced only when the new one is whole, there is none.
+    /// The file that would be lost: its old content is gone when the first byte arrives. This costs a round trip, so it is
+    /// asked only where the final name is about to be used.
     pub(super) async fn old_file(&self, session: &mut dyn Storage) -> Result<OldFile, CopyFailure> {
-        if session.capabilities().replaces_whole {
-            return Ok(OldFile::Missing);
-        }
         match session.stat(self.path).await {
             Ok(_) => Ok(OldFile::Exists),
             Err(failure) if failure.transient => Err(failure),
@@ -99,10 +113,16 @@ impl StorageDestination<'_> {
         }
     }
 
-    pub(super) fn warn_of_final_names(&self, ctx: &BatchContext, refusal: &CopyFailure) {
+    fn warn_of_final_name(&self, ctx: &BatchContext, refused: &RefusedName) {
+        if refused.is_unseen {
+            ctx.warn(format!(
+                "{} does not show what it stores: a file of the same name is replaced unseen",
+                self.id
+            ));
+        }
         ctx.warn(format!(
             "files at {} are stored under their final names, even while they are unfinished: {}",
-            self.id, refusal.message
+            self.id, refused.refusal.message
         ));
     }
 
@@ -117,4 +137,11 @@ impl StorageDestination<'_> {
             ),
         )
     }
+}
+
+/// The failure of a copy whose partial name is refused while there is an old file. Whether the name is the reason is unknown.
+fn taken_name_failure(mut refusal: CopyFailure) -> CopyFailure {
+    refusal.message +=
+        "; if only the partial name is refused, --in-place replaces the file that exists";
+    refusal
 }

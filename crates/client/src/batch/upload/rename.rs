@@ -8,7 +8,7 @@ use proto::ranges::RangeSet;
 use proto::timestamp::Timestamp;
 
 use super::super::BatchContext;
-use super::naming::OldFile;
+use super::naming::{OldFile, RefusedName};
 use super::{StorageDestination, UploadFinish};
 use crate::answers::{RefusedRenameStep, RenameFailure};
 use crate::storage::contract::Storage;
@@ -27,24 +27,21 @@ impl StorageDestination<'_> {
     ) -> Result<UploadFinish, CopyFailure> {
         let Some(stored) = self.partial_path.clone() else {
             self.set_modification_time(session, modified).await?;
-            if let Some(refusal) = self.refused_name.take() {
-                // The final name was accepted where the partial one was not.
-                ctx.renames.refused_beside(&self.id, self.path, &refusal);
-            }
+            self.accept_final_name(ctx);
             let verified_partial = self.verified_partial.take();
             self.remove_leftover(session, verified_partial).await;
             self.state.remove_journal();
             return Ok(UploadFinish::InPlace);
         };
         let Err(refusal) = self.rename(session, &stored, modified).await else {
-            ctx.renames.permitted(&self.id);
+            ctx.renames.permitted(&self.id, self.path);
             let replaced = self.moved_aside.take();
             self.remove_leftover(session, replaced).await;
             self.state.remove_journal();
             return Ok(UploadFinish::InPlace);
         };
         let RenameFailure {
-            failure,
+            mut failure,
             refused_step,
         } = refusal;
         if failure.transient {
@@ -66,13 +63,15 @@ impl StorageDestination<'_> {
         // would not help.
         let partial_is_gone =
             refused_step == RefusedRenameStep::RnfrRefused && failure.exit == Exit::NotFound;
-        if can_resend
-            && !partial_is_gone
-            && refused_step != RefusedRenameStep::NewNameMayExist
-            && matches!(self.old_file(session).await?, OldFile::Missing)
-        {
-            self.store_directly(ctx, stored, failure);
-            return Ok(UploadFinish::StoreDirectly);
+        if can_resend && !partial_is_gone && refused_step != RefusedRenameStep::NewNameMayExist {
+            match self.old_file(session).await? {
+                OldFile::Missing => {
+                    self.store_directly(stored, failure);
+                    return Ok(UploadFinish::StoreDirectly);
+                }
+                OldFile::Exists => failure.message += "; --in-place replaces the file that exists",
+                OldFile::Unknown => {}
+            }
         }
         self.verified_partial = Some(stored).filter(|_| !partial_is_gone);
         Err(failure)
@@ -180,10 +179,12 @@ impl StorageDestination<'_> {
 
     /// From now on, stores the bytes under the final name. The complete file under the partial name
     /// stays until the new one is complete.
-    fn store_directly(&mut self, ctx: &BatchContext, stored: Vec<u8>, refusal: CopyFailure) {
-        self.warn_of_final_names(ctx, &refusal);
+    fn store_directly(&mut self, stored: Vec<u8>, refusal: CopyFailure) {
         self.partial_path = None;
-        self.refused_name = Some(refusal);
+        self.refused_name = Some(RefusedName {
+            refusal,
+            is_unseen: false,
+        });
         self.verified_partial = Some(stored);
         self.state.safe = RangeSet::new();
         self.stored_ranges = Arc::default();

@@ -1,9 +1,12 @@
 //! Requests that change names: MKCOL, DELETE and MOVE (RFC 4918).
 //!
-//! DELETE of a collection, and MOVE over one, destroy everything in it. So both are preceded by the question what the path is,
-//! and carry what a server needs to refuse them if that has changed since: `Depth: 0` (not permitted for a collection, section
-//! 9.6.1), the entity tag, `Overwrite: F`. Servers that check none of these leave the time between two requests, in which another
-//! program may put a collection in the place of the file.
+//! DELETE of a collection, and MOVE over one, destroy everything in it. So DELETE, and a MOVE that replaces, are preceded by the
+//! question what the path is, and carry what a server needs to refuse them if that has changed since: `Depth: 0` (not permitted
+//! for a collection, section 9.6.1), the entity tag. Servers that check none of these leave the time between two requests, in which
+//! another program may put a collection in the place of the file, or a file into an empty collection.
+//!
+//! Two requests are sent without the question: the first MOVE, whose `Overwrite: F` replaces nothing, and DELETE of a file that
+//! this session has stored itself, which has `Depth: 0`.
 
 use proto::http::multistatus::is_strong_etag;
 use proto::http::url::HttpUrl;
@@ -11,7 +14,7 @@ use proto::listing::EntryKind;
 
 use super::client::HttpClient;
 use super::errors::{self, RefusedRequest};
-use super::lookup::{head, propfind};
+use super::lookup::{head, lacks_webdav, propfind};
 use super::request::{HttpRequest, HttpRequestBody};
 use crate::answers::{RefusedRenameStep, RenameFailure};
 use crate::{CopyFailure, Exit};
@@ -107,6 +110,8 @@ pub(super) enum Removable {
     OwnFile,
     /// A file, once it is proved to be one.
     File,
+    /// A collection, once it is proved to be empty.
+    EmptyCollection,
     /// A file, or a collection with everything in it.
     Tree,
 }
@@ -124,6 +129,10 @@ pub(super) fn remove(
     let depth = || ("depth", "0".to_owned());
     if what == Removable::OwnFile {
         let removed = command(client, ("DELETE", &at.file), &[depth()], &action);
+        return removed.map_err(|refused| refused.failure);
+    }
+    if what == Removable::EmptyCollection {
+        let removed = remove_empty_collection(client, at, &action);
         return removed.map_err(|refused| refused.failure);
     }
     let proved = prove(client, at, &action).map_err(|refused| refused.failure)?;
@@ -144,6 +153,27 @@ pub(super) fn remove(
     };
     conditionally(client, (at, &proved, &action), condition, delete)
         .map_err(|refused| refused.failure)
+}
+
+/// Removes a collection that has no members. DELETE removes them all (RFC 4918 section 9.6.1), so they are listed before.
+fn remove_empty_collection(
+    client: &mut HttpClient,
+    at: &PathUrls,
+    action: &str,
+) -> Result<(), RefusedRequest> {
+    let described = propfind(client, &at.collection, (1, action))?;
+    if described.url != at.collection {
+        return Err(errors::redirected(action, &described.url).into());
+    }
+    let listing = described.listing();
+    let itself = listing.itself.and_then(|itself| itself.kind);
+    let is_empty = listing.members.is_empty() && listing.unknown.is_empty();
+    if itself != Some(EntryKind::Dir) || !is_empty {
+        let message =
+            format!("cannot {action}: the server does not say that it is an empty directory");
+        return Err(CopyFailure::new(Exit::Refused, message).into());
+    }
+    command(client, ("DELETE", &at.collection), &[], action)
 }
 
 /// Sends a request that destroys the file at `at`, with its entity tag as a condition. Some servers refuse every condition, or have
@@ -259,7 +289,7 @@ pub(super) fn refuses_renames(
     let action = format!("rename {}", at.file);
     match propfind(client, &at.file, (0, &action)) {
         Err(refused) if refused.failure.transient => Err(refused.failure),
-        Err(refused) if matches!(refused.status, Some(200..=299 | 405 | 501)) => {
+        Err(refused) if refused.status.is_some_and(lacks_webdav) => {
             Ok(Some(unsupported(refused.failure)))
         }
         _ => Ok(None),

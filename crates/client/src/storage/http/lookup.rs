@@ -60,18 +60,16 @@ pub(super) fn examine(
         Some(Err(refused)) => Some(refused),
         None => None,
     };
-    // A server that is busy has said nothing, and one that loses the connection may not know the method.
-    let is_answer = match refused.as_ref().and_then(|refused| refused.status) {
-        Some(408 | 425 | 429 | 502..=504) => true,
-        Some(404 | 410) => support == WebDavSupport::Has,
-        _ => false,
-    };
-    if let Some(refused) = &refused
-        && is_answer
+    let status = refused.as_ref().and_then(|refused| refused.status);
+    let lacks_method = status.is_some_and(lacks_webdav);
+    if let Some(refused) = refused
+        && !lacks_method
+        // One that fails or is busy has said nothing. Others that do not know the method refuse it in some way.
+        && (support == WebDavSupport::Has || matches!(status, Some(408 | 425 | 429 | 500..)))
     {
-        return Err(refused.failure.clone());
+        return Err(refused.failure);
     }
-    let (facts, is_directory) = urls.head(client)?;
+    let (facts, is_directory) = urls.head(client).map_err(|refused| refused.failure)?;
     let kind = match is_directory {
         true => EntryKind::Dir,
         false => EntryKind::File,
@@ -79,11 +77,17 @@ pub(super) fn examine(
     Ok(ResourceFacts {
         entry: facts.entry(name, kind),
         file: Some(facts).filter(|_| !is_directory),
-        support: match refused {
-            Some(refused) if refused.status.is_some() => WebDavSupport::HasNot,
+        support: match support {
+            WebDavSupport::Unknown if lacks_method => WebDavSupport::HasNot,
             _ => support,
         },
     })
+}
+
+/// Whether a status in response to PROPFIND says that the server has no WebDAV there. Any other refusal may be about the one
+/// path, or the one moment.
+pub(super) fn lacks_webdav(status: u16) -> bool {
+    matches!(status, 200..=206 | 208..=299 | 405 | 501)
 }
 
 /// The URLs of a file.
@@ -99,11 +103,11 @@ impl FileUrls {
     pub(super) fn head(
         &self,
         client: &mut HttpClient,
-    ) -> Result<(HttpFileFacts, bool), CopyFailure> {
+    ) -> Result<(HttpFileFacts, bool), RefusedRequest> {
         let last = self.last_target.as_ref().map(|target| head(client, target));
         match last {
             Some(Ok(facts)) => Ok(facts),
-            Some(Err(failure)) if failure.transient => Err(failure),
+            Some(Err(refused)) if refused.failure.transient => Err(refused),
             // A signed URL may have expired.
             _ => head(client, &self.requested),
         }
@@ -115,7 +119,7 @@ impl FileUrls {
 pub(super) fn head(
     client: &mut HttpClient,
     url: &HttpUrl,
-) -> Result<(HttpFileFacts, bool), CopyFailure> {
+) -> Result<(HttpFileFacts, bool), RefusedRequest> {
     let action = format!("read {url}");
     let mut headers = vec![
         ("want-repr-digest", digest::WANT_REPR_DIGEST.to_owned()),
@@ -154,7 +158,10 @@ pub(super) fn head(
             response.discard_body();
             Ok((facts, is_directory))
         }
-        _ => Err(errors::status_failure(&action, &response)),
+        status => Err(RefusedRequest {
+            status: Some(status),
+            failure: errors::status_failure(&action, &response),
+        }),
     }
 }
 
@@ -191,7 +198,7 @@ pub(super) fn propfind(
     let status = response.status();
     if status != 207 {
         let failure = match status {
-            200..=299 | 405 | 501 => CopyFailure::new(
+            _ if lacks_webdav(status) => CopyFailure::new(
                 Exit::Protocol,
                 format!("cannot {action}: the server is not a WebDAV server (HTTP {status})"),
             ),

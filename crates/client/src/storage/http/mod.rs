@@ -92,7 +92,6 @@ impl Storage for HttpStorage {
             connects_here: true,
             partial_writes: false,
             resumes_uploads: false,
-            replaces_whole: true,
             takes_any_name: false,
             parallel: true,
             stores_any_order: true,
@@ -346,6 +345,10 @@ impl Storage for HttpStorage {
         self.remove_what(path, Removable::Tree).await
     }
 
+    async fn remove_dir(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
+        self.remove_what(path, Removable::EmptyCollection).await
+    }
+
     async fn rename(
         &mut self,
         from: &[u8],
@@ -363,6 +366,10 @@ impl Storage for HttpStorage {
     }
 
     async fn refuses_renames(&mut self, path: &[u8]) -> Result<Option<RenameFailure>, CopyFailure> {
+        // WebDAV is what is asked for; it tells nothing about permissions.
+        if self.has_webdav() {
+            return Ok(None);
+        }
         let urls = self.urls(path);
         self.blocking(move |client| changes::refuses_renames(client, &urls))
             .await

@@ -17,7 +17,7 @@ use tune::Evidence;
 use super::client::{HttpClient, HttpOrigin};
 use super::errors;
 use super::facts::HttpFileFacts;
-use super::lookup::head;
+use super::lookup::FileUrls;
 use super::request::{HttpRequest, HttpRequestBody};
 use super::response::HttpResponse;
 use crate::transfer::TransferSpec;
@@ -96,14 +96,15 @@ pub(super) fn receive_file(
                 let keeps = file.joins_ranges() && !control.stored().is_empty();
                 settings.checksum = settings.checksum.filter(|_| !keeps);
             }
-            Ok(report) => {
-                let checked = file.check_unchanged(size);
-                return (file, checked.map(|()| report));
-            }
-            Err(error) => {
+            moved => {
                 let is_started = !sink.is_seekable() && !control.stored().is_empty();
-                let failure = file.failure(&error, spec, is_started);
-                return (file, Err(failure));
+                let result = match moved {
+                    Ok(report) => file.check_unchanged(size).map(|()| report),
+                    Err(error) => Err(file.transfer_failure(&error, spec)),
+                };
+                let result =
+                    result.map_err(|failure| file.final_failure(failure, spec, is_started));
+                return (file, result);
             }
         }
     }
@@ -124,29 +125,50 @@ impl HttpFile {
         self.facts.strong_etag().is_some() && !self.omits_etag.load(Ordering::Relaxed)
     }
 
-    /// Fails if the file, of `size` bytes, has another version now than before it was fetched. What the server does not tell any more
-    /// is no sign of that.
+    /// Fails if the file, of `size` bytes, has another version now than before it was fetched, or if the server that has told its
+    /// version before does not now. What it tells to nobody (405 and 501) is no sign of a change.
     fn check_unchanged(&self, size: Option<u64>) -> Result<(), CopyFailure> {
         let is_short = size.is_some_and(|size| size < EXAMINED_AGAIN_FROM);
         if self.joins_ranges() && is_short {
             return Ok(());
         }
+        let urls = FileUrls {
+            requested: self.requested_url.clone(),
+            last_target: Some(self.facts.url.clone()),
+        };
         let mut client = self.client()?;
-        let now = head(&mut client, &self.facts.url);
+        let mut now = urls.head(&mut client);
+        // The server may have closed the connection after the file.
+        if now
+            .as_ref()
+            .is_err_and(|refused| refused.status.is_none() && refused.failure.transient)
+        {
+            now = urls.head(&mut client);
+        }
         lock(&self.idle_clients).push(client);
         match now {
             Ok((now, _)) if !self.facts.may_be_same(&now) => Err(errors::changed(&self.action)),
+            Err(refused) if !matches!(refused.status, Some(405 | 501)) => Err(refused.failure),
             _ => Ok(()),
         }
     }
 
-    /// The failure of a transfer. `is_started`: bytes went to a pipe, which must be continued if anything.
-    fn failure(&self, error: &DataError, spec: &TransferSpec, is_started: bool) -> CopyFailure {
+    fn transfer_failure(&self, error: &DataError, spec: &TransferSpec) -> CopyFailure {
+        let server = self.origin.root_url.authority();
+        pull_failure(&server, &self.action, error, &spec.confirmation)
+    }
+
+    /// The failure of an attempt: without a tag, nothing of it counts. `is_started`: bytes went to a pipe, which must be continued if
+    /// anything.
+    fn final_failure(
+        &self,
+        mut failure: CopyFailure,
+        spec: &TransferSpec,
+        is_started: bool,
+    ) -> CopyFailure {
         if !self.joins_ranges() {
             spec.confirmation.mark_refused();
         }
-        let server = self.origin.root_url.authority();
-        let mut failure = pull_failure(&server, &self.action, error, &spec.confirmation);
         if failure.transient && is_started && !self.joins_ranges() {
             failure.transient = false;
             failure.message += "; the output cannot be continued, since no strong ETag shows that the file is the same: \

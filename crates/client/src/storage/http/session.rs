@@ -154,13 +154,22 @@ impl HttpStorage {
         Ok(entry)
     }
 
+    /// Whether the server has WebDAV, in the last directory of which it has told.
+    pub(super) fn has_webdav(&self) -> bool {
+        self.webdav.1 == WebDavSupport::Has
+    }
+
     /// The current facts of a file.
     pub(super) async fn current_facts(
         &mut self,
         path: &[u8],
     ) -> Result<HttpFileFacts, CopyFailure> {
         let urls = self.file_urls(path);
-        let (facts, is_directory) = self.blocking(move |client| urls.head(client)).await?;
+        let facts = self.blocking(move |client| {
+            let facts = urls.head(client);
+            facts.map_err(|refused| refused.failure)
+        });
+        let (facts, is_directory) = facts.await?;
         self.note_target(path, facts.url.clone());
         match is_directory {
             false => Ok(facts),

@@ -40,6 +40,8 @@ struct WebDavState {
     busy_for: Vec<(&'static str, u64)>,
     /// Only GET, HEAD and PUT are supported.
     is_plain: bool,
+    /// PUT under a partial name is refused.
+    refuses_partial_names: bool,
     /// HEAD and GET of collections are answered as those of files are.
     heads_collections: bool,
     /// Conditions are refused whatever they are, as by servers that take each for a lock.
@@ -132,6 +134,11 @@ impl WebDavServer {
         lock(&self.state).is_plain = true;
     }
 
+    /// From now on refuses PUT under a partial name.
+    pub(crate) fn refuse_partial_names(&self) {
+        lock(&self.state).refuses_partial_names = true;
+    }
+
     /// Makes a collection.
     pub(crate) fn make_collection(&self, path: &str) {
         lock(&self.state)
@@ -158,6 +165,15 @@ impl WebDavServer {
     pub(crate) fn methods(&self) -> Vec<String> {
         let requests = self.scripted.requests().into_iter();
         requests.map(|request| request.method).collect()
+    }
+
+    /// How often a client has asked what is at a path.
+    pub(crate) fn asked(&self, path: &str) -> usize {
+        let requests = self.scripted.requests().into_iter();
+        let asked = requests.filter(|r| matches!(r.method.as_str(), "PROPFIND" | "HEAD"));
+        asked
+            .filter(|r| decoded_path(&r.path) == path.as_bytes())
+            .count()
     }
 
     /// Sends wrong digests from now on.
@@ -221,6 +237,9 @@ impl WebDavState {
             "MKCOL" | "PUT" if is_directory => empty_response("405 Method Not Allowed"),
             "MKCOL" if is_there => empty_response("405 Method Not Allowed"),
             "MKCOL" | "PUT" if !self.is_directory(parent(&path)) => empty_response("409 Conflict"),
+            "PUT" if self.refuses_partial_names && path.ends_with(b"-partial") => {
+                empty_response("403 Forbidden")
+            }
             "MKCOL" => {
                 self.directories.insert(path);
                 empty_response("201 Created")

@@ -311,17 +311,72 @@ async fn a_server_without_webdav_gets_each_file_once_under_its_final_name() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("x");
     std::fs::write(&file, &bytes).unwrap();
-    for _ in 0..2 {
-        let to = server.url("/new");
+    for name in ["/new", "/newer"] {
+        let to = server.url(name);
         let (summary, warnings) = copy(&file.display().to_string(), &to, &options()).await;
         assert_eq!(summary.exit, Exit::Done, "{summary:?}");
         assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(server.get(name).as_ref() == Some(&bytes));
     }
-    assert!(server.get("/new") == Some(bytes));
-    assert_eq!(server.paths(), ["/f", "/new"]);
+    assert_eq!(server.paths(), ["/f", "/new", "/newer"]);
     let methods = server.methods();
     assert_eq!(methods.iter().filter(|m| *m == "PUT").count(), 2);
     assert!(!methods.iter().any(|m| m == "MOVE" || m == "DELETE"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_file_stays_where_the_new_one_would_be_written_over_it() {
+    let in_place = CopyOptions {
+        in_place: true,
+        ..options()
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x");
+    std::fs::write(&file, b"new").unwrap();
+    let from = file.display().to_string();
+    for (name, encoded, refuse) in [
+        // Without WebDAV, without partial names, with a name that a server may cut off.
+        ("/f", "/f", WebDavServer::refuse_webdav as fn(&WebDavServer)),
+        ("/f", "/f", WebDavServer::refuse_partial_names),
+        ("/a;b", "/a%3Bb", |_: &WebDavServer| {}),
+    ] {
+        let server = WebDavServer::start();
+        server.put(name, b"old");
+        refuse(&server);
+        let to = server.url(encoded);
+        let (summary, _) = copy(&from, &to, &options()).await;
+        assert_ne!(summary.exit, Exit::Done, "{summary:?}");
+        let failure = summary.first_failure.unwrap().message;
+        assert!(failure.contains("--in-place"), "{failure}");
+        assert_eq!(server.get(name).as_deref(), Some(&b"old"[..]), "{failure}");
+        let (summary, _) = copy(&from, &to, &in_place).await;
+        assert_eq!(summary.exit, Exit::Done, "{summary:?}");
+        assert_eq!(server.get(name).as_deref(), Some(&b"new"[..]));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_with_move_asks_nothing_about_final_names() {
+    let dir = tempfile::tempdir().unwrap();
+    for directory in ["t/a", "t/b"] {
+        std::fs::create_dir_all(dir.path().join(directory)).unwrap();
+        for name in ["one", "two"] {
+            std::fs::write(dir.path().join(directory).join(name), name).unwrap();
+        }
+    }
+    let tree = CopyOptions {
+        recursive: true,
+        concurrency: Some(1),
+        ..options()
+    };
+    let server = WebDavServer::start();
+    let from = dir.path().join("t").display().to_string();
+    let (summary, _) = copy(&from, &server.url("/up/"), &tree).await;
+    assert_eq!(summary.exit, Exit::Done, "{summary:?}");
+    for path in ["/up/a/one", "/up/a/two", "/up/b/one", "/up/b/two"] {
+        assert!(server.get(path).is_some());
+        assert_eq!(server.asked(path), 0, "{path}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

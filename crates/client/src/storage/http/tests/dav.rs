@@ -64,13 +64,65 @@ async fn a_time_that_a_listing_lacks_comes_from_head() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_busy_server_has_not_said_what_a_path_is() {
-    let server = ScriptedHttpServer::start(|request| match request.method.as_str() {
-        "PROPFIND" => response("503 Service Unavailable", &[], b""),
-        _ => file_response(request, b"a page about a collection", &[ETAG]),
-    });
-    let (mut http, path) = session(&server.url("/d"));
-    let failure = http.stat(&path).await.unwrap_err();
-    assert!(failure.transient, "{failure}");
+    for status in ["500 Internal Server Error", "503 Service Unavailable"] {
+        let server = ScriptedHttpServer::start(move |request| match request.method.as_str() {
+            "PROPFIND" => response(status, &[], b""),
+            _ => file_response(request, b"a page about a collection", &[ETAG]),
+        });
+        let (mut http, path) = session(&server.url("/d"));
+        let failure = http.stat(&path).await.unwrap_err();
+        assert!(failure.transient, "{failure}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_refusal_does_not_make_files_of_collections() {
+    const COLLECTION: &[u8] =
+        b"<multistatus xmlns='DAV:'><response><href>/a/d</href><propstat><prop><resourcetype><collection/>\
+          </resourcetype></prop></propstat></response></multistatus>";
+    for refusal in ["400 Bad Request", "403 Forbidden", "404 Not Found"] {
+        let server = ScriptedHttpServer::start(move |request| {
+            match (request.method.as_str(), request.path.as_str()) {
+                ("PROPFIND", "/a/d") => response("207 Multi-Status", &[], COLLECTION),
+                ("PROPFIND", _) => response(refusal, &[], b""),
+                _ => file_response(request, b"a page", &[ETAG]),
+            }
+        });
+        let (mut http, _) = session(&server.url("/"));
+        let entry = http.stat(b"/a/x").await.unwrap();
+        assert_eq!(entry.kind, EntryKind::File, "the server may have no WebDAV");
+        let entry = http.stat(b"/a/d").await.unwrap();
+        assert_eq!(entry.kind, EntryKind::Dir, "{refusal}");
+        // Now it is known to have it, so the refusal is about the path.
+        let failure = http.stat(b"/a/x").await.unwrap_err();
+        assert!(!failure.transient, "{failure}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_is_removed_as_an_empty_one_only_if_the_server_lists_nothing_in_it() {
+    let server = server();
+    server.make_collection("/empty");
+    let (mut http, _) = session(&server.url("/"));
+    for path in [&b"/d"[..], b"/f"] {
+        let failure = http.remove_dir(path).await.unwrap_err();
+        assert_eq!(failure.exit, Exit::Refused, "{failure}");
+    }
+    assert_eq!(server.paths(), ["/d/precious", "/f"]);
+    http.remove_dir(b"/empty").await.unwrap();
+    let missing = http.stat(b"/empty").await.unwrap_err();
+    assert_eq!(missing.exit, Exit::NotFound);
+    let itself = "<response><href>/d/</href><propstat><prop><resourcetype><collection/></resourcetype></prop></propstat>\
+                  </response>";
+    let other = "<response><href>/proxy/d/g</href></response>";
+    for resources in [other.to_owned(), itself.to_owned() + other] {
+        let body = format!("<multistatus xmlns='DAV:'>{resources}</multistatus>");
+        let server =
+            ScriptedHttpServer::start(move |_| response("207 Multi-Status", &[], body.as_bytes()));
+        let (mut http, path) = session(&server.url("/d"));
+        http.remove_dir(&path).await.unwrap_err();
+        assert!(server.requests().iter().all(|r| r.method == "PROPFIND"));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

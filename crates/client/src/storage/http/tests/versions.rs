@@ -79,6 +79,55 @@ async fn a_file_that_is_overwritten_while_it_is_sent_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_file_counts_only_if_the_server_tells_its_version_again_or_never_does() {
+    for (status, is_done, is_transient) in [
+        ("405 Method Not Allowed", true, false),
+        ("501 Not Implemented", true, false),
+        ("503 Service Unavailable", false, true),
+        ("404 Not Found", false, false),
+        ("403 Forbidden", false, false),
+        // The connection is closed.
+        ("", false, true),
+    ] {
+        let is_sent = AtomicUsize::new(0);
+        let server = ScriptedHttpServer::start(move |request| {
+            let is_whole = request.method == "GET" && request.header("range").is_none();
+            match is_sent.load(Ordering::SeqCst) {
+                0 => {
+                    is_sent.fetch_add(usize::from(is_whole), Ordering::SeqCst);
+                    file_response(request, &vec![7; LENGTH], &[DATE])
+                }
+                _ if status.is_empty() => Vec::new(),
+                _ => head_response(status, &[], 0),
+            }
+        });
+        let spec = spec(Some(LENGTH as u64), 1);
+        let result = fetched(&server.url("/f"), &spec).await.0;
+        assert_eq!(result.is_ok(), is_done, "{status}: {result:?}");
+        let failed_transiently = result.is_err_and(|failure| failure.transient);
+        assert_eq!(failed_transiently, is_transient, "{status}");
+        assert_eq!(spec.confirmation.was_refused(), !is_done, "{status}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_ends_after_the_file_does_not_cost_the_file() {
+    let is_first = AtomicUsize::new(0);
+    let server = ScriptedHttpServer::start(move |request| {
+        if request.method == "GET" {
+            is_first.store(1, Ordering::SeqCst);
+        } else if is_first.swap(0, Ordering::SeqCst) == 1 {
+            return Vec::new();
+        }
+        file_response(request, &vec![7; LENGTH], &[DATE])
+    });
+    let spec = spec(Some(LENGTH as u64), 1);
+    let (result, bytes, _) = fetched(&server.url("/f"), &spec).await;
+    result.unwrap();
+    assert_eq!(bytes.len(), LENGTH);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn ranges_without_the_tag_of_the_file_are_not_joined() {
     for of_ranges in [&[][..], &[("ETag", "W/\"v1\"")]] {
         check_ranges_without_tag(of_ranges).await;
