@@ -84,7 +84,7 @@ impl SourceFacts {
     }
 }
 
-/// What tells a version of a local file from others beside size and time, as text.
+/// The marks of a version of a local file beside size and time, as text.
 pub(crate) fn version_text(found: &FileIdentity) -> String {
     // Without the device, whose number may be another one after the next boot.
     let ((_, inode), (_, fraction)) = (found.inode, found.modified);
