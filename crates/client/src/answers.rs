@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 
+use data::store::root::FileIdentity;
 use proto::listing::{CoarseTime, ListedEntry};
 use proto::timestamp::Timestamp;
 use rustix::fs::Stat;
@@ -20,9 +21,12 @@ pub(crate) struct SourceFacts {
     pub(crate) coarse_time: Option<CoarseTime>,
     /// Permission bits.
     pub(crate) mode: Option<u32>,
-    /// A hash of what else tells this version of the file from others: the `Unique` fact, the fraction of the time. It changes
-    /// with the file; it may also change without it, where a server has several hosts.
+    /// A hash of what only this version of the file has: its entity tag, inode and times of a local file, the fraction of the
+    /// time at a server. Equal ones show that the content is the same; different ones may also be those of one content, after
+    /// a change of attributes, or at another host of a server. `None`: the storage tells nothing of that kind.
     pub(crate) version: Option<u64>,
+    /// A hash of what identifies a file or directory whatever its content is: device and inode, the `Unique` fact.
+    pub(crate) identity: Option<u64>,
 }
 
 /// Proof that bytes which are fetched at different times are of one version of a file.
@@ -54,6 +58,7 @@ impl SourceFacts {
             coarse_time: entry.coarse_time,
             mode: entry.mode,
             version: version_of(entry),
+            identity: identity_of(entry),
         }
     }
 
@@ -64,7 +69,8 @@ impl SourceFacts {
             modified: modification_time(stat),
             coarse_time: None,
             mode: Some(stat.st_mode & 0o7777),
-            version: None,
+            version: Some(hash_of(version_text(&FileIdentity::from_stat(stat)))),
+            identity: Some(hash_of((stat.st_dev, stat.st_ino))),
         }
     }
 
@@ -78,20 +84,37 @@ impl SourceFacts {
     }
 }
 
+/// The marks of a version of a local file beside size and time, as text.
+pub(crate) fn version_text(found: &FileIdentity) -> String {
+    // Without the device, whose number may be another one after the next boot.
+    let ((_, inode), (_, fraction)) = (found.inode, found.modified);
+    let (changed, changed_fraction) = found.changed;
+    format!("{inode}-{fraction}-{changed}.{changed_fraction}")
+}
+
 fn version_of(entry: &ListedEntry) -> Option<u64> {
-    let (unique, fraction) = (entry.unique.as_deref(), entry.modified_fraction);
-    if unique.is_none() && fraction.is_none() {
-        return None;
+    if let Some(version) = &entry.version {
+        return Some(hash_of(version));
     }
-    // With the same keys in every process: a journal may hold the hash.
-    let mut hasher = DefaultHasher::new();
-    match unique.map(|unique| inode_of(unique).ok_or(unique)) {
+    // Some servers end every time in zeros. A `Unique` fact alone outlives a change of content.
+    let fraction = entry.modified_fraction.filter(|fraction| *fraction != 0)?;
+    Some(hash_of((entry.unique.as_deref(), fraction)))
+}
+
+fn identity_of(entry: &ListedEntry) -> Option<u64> {
+    let unique = entry.unique.as_deref()?;
+    Some(match inode_of(unique) {
         // The same of this machine and of a server on it.
-        Some(Ok(inode)) => inode.hash(&mut hasher),
-        text => text.hash(&mut hasher),
-    }
-    fraction.hash(&mut hasher);
-    Some(hasher.finish())
+        Some(inode) => hash_of(inode),
+        None => hash_of(unique),
+    })
+}
+
+/// A hash that is the same in every process: a journal may hold it.
+fn hash_of(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Device and inode in a `Unique` fact. Servers write two hexadecimal numbers, with a character of their own between them
@@ -185,6 +208,7 @@ pub(crate) type EntryVisitor<'v> = dyn FnMut(ListedEntry) -> ControlFlow<()> + S
 
 /// Callback that receives the entries of a directory.
 pub(crate) type ListingVisitor<'v> = dyn FnMut(SymlinkCheckedEntry) -> ControlFlow<()> + Send + 'v;
+
 #[cfg(test)]
 mod tests {
     use proto::listing::EntryKind;
@@ -192,20 +216,69 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_has_one_version_at_every_server_of_its_machine() {
-        let version = |unique: &str| {
+    fn a_file_has_one_identity_at_every_server_of_its_machine_whatever_its_times_are() {
+        let identity = |unique: &str, modified_fraction| {
             SourceFacts::from_entry(&ListedEntry {
                 unique: Some(unique.to_owned()),
+                modified_fraction,
+                ..ListedEntry::new(b"f", EntryKind::File)
+            })
+            .identity
+        };
+        let own = identity("fd01-2a0b", None);
+        for other in ["fd01U2a0b", "fd01g2a0b", "FD01-2A0B"] {
+            assert_eq!(identity(other, Some(5)), own, "{other}");
+        }
+        for other in ["fd01-2a0c", "fd012a0b", "fd01-2a0b-3", "fd01-", "x"] {
+            assert_ne!(identity(other, None), own, "{other}");
+        }
+        let here = rustix::fs::stat("/").unwrap();
+        let listed = identity(&format!("{:x}g{:x}", here.st_dev, here.st_ino), None);
+        assert_eq!(listed, SourceFacts::from_stat(&here).identity);
+    }
+
+    #[test]
+    fn a_server_shows_a_version_by_a_tag_or_a_fraction_of_the_time_and_not_by_the_name_of_the_file()
+    {
+        let version = |unique: Option<&str>, modified_fraction, version: Option<&str>| {
+            SourceFacts::from_entry(&ListedEntry {
+                unique: unique.map(str::to_owned),
+                modified_fraction,
+                version: version.map(str::to_owned),
                 ..ListedEntry::new(b"f", EntryKind::File)
             })
             .version
         };
-        let own = version("fd01-2a0b");
-        for other in ["fd01U2a0b", "fd01g2a0b", "FD01-2A0B"] {
-            assert_eq!(version(other), own, "{other}");
+        for unproved in [None, Some(0)] {
+            assert_eq!(version(Some("fd01-2a0b"), unproved, None), None);
         }
-        for other in ["fd01-2a0c", "fd012a0b", "fd01-2a0b-3", "fd01-", "x"] {
-            assert_ne!(version(other), own, "{other}");
+        let shown = [
+            version(None, None, Some("\"v1\"")),
+            version(None, None, Some("\"v2\"")),
+            version(None, Some(5), None),
+            version(Some("fd01-2a0b"), Some(5), None),
+            version(Some("fd01-2a0b"), Some(6), None),
+        ];
+        for (n, one) in shown.iter().enumerate() {
+            assert!(one.is_some() && !shown[..n].contains(one), "{n}");
         }
+    }
+
+    #[test]
+    fn a_local_file_that_is_written_again_has_another_version_also_with_its_old_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+        let written = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let file = std::fs::File::options().write(true).open(&path).unwrap();
+            file.set_modified(long_ago).unwrap();
+            FileIdentity::once_settled(&file).unwrap();
+            SourceFacts::from_stat(&rustix::fs::fstat(&file).unwrap())
+        };
+        let (first, second) = (written("one"), written("two"));
+        assert_eq!((first.size, first.modified), (second.size, second.modified));
+        assert_eq!(first.identity, second.identity);
+        assert_ne!(first.version, second.version);
     }
 }

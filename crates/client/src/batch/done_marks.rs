@@ -132,7 +132,7 @@ pub(super) async fn check(
             _ => ("files", "are"),
         };
         ctx.warn(format!(
-            "{} {files} of an earlier run {are} missing at the destination, or changed there: copied again",
+            "{} {files} of an earlier run {are} missing at the destination, or changed there, or nothing shows that they are not: copied again",
             void.files
         ));
     }
@@ -257,7 +257,8 @@ async fn compare(
             (Some(_), LeftEntry::File(_)) if options.keep_existing => true,
             (Some(FoundEntry::File(there)), LeftEntry::File(left)) => {
                 let has_size = left.size.is_none() || left.size == there.size;
-                has_size && may_be_copy(*left, *there, keeps_times)
+                let has_time = may_be_copy(*left, *there, keeps_times);
+                has_size && has_time.unwrap_or(options.resume)
             }
             (Some(FoundEntry::Link(there)), LeftEntry::Link(left)) => {
                 there.as_ref().is_none_or(|there| there == left)
@@ -272,18 +273,23 @@ async fn compare(
 }
 
 /// Whether a file may be the copy of another one of its size, by its time. `keeps_times`: the copy has got the time of the
-/// source, which may be rounded down: FAT keeps even seconds, some servers minutes. Otherwise it has a later one.
-fn may_be_copy(source: SourceFacts, there: SourceFacts, keeps_times: bool) -> bool {
-    match (source.modified, there.modified) {
-        (Some(source), Some(there)) if keeps_times => match source.0.checked_sub(there.0) {
-            Some(0) => true,
-            Some(1) => there.0 % 2 == 0,
-            Some(2..60) => there.0 % 60 == 0,
-            _ => false,
-        },
-        (Some(source), Some(there)) => source.0 <= there.0,
-        _ => true,
-    }
+/// source, which may be rounded down: FAT keeps even seconds, some servers minutes. Otherwise it has a later one. One whose
+/// source told no time may be. `None`: its own time is unknown.
+fn may_be_copy(source: SourceFacts, there: SourceFacts, keeps_times: bool) -> Option<bool> {
+    let Some(source) = source.modified else {
+        return Some(true);
+    };
+    let Some(exact) = there.modified else {
+        let (earliest, latest) = there.modified_between()?;
+        return Some(source <= latest && (!keeps_times || earliest <= source));
+    };
+    Some(match source.0.checked_sub(exact.0) {
+        Some(0) => true,
+        Some(1) if keeps_times => exact.0 % 2 == 0,
+        Some(2..60) if keeps_times => exact.0 % 60 == 0,
+        Some(ahead) => ahead < 0 && !keeps_times,
+        None => false,
+    })
 }
 
 /// The entries by their names.
@@ -387,5 +393,53 @@ fn found_entry(entry: &ListedEntry) -> FoundEntry {
         EntryKind::Dir => FoundEntry::Directory,
         EntryKind::SymLink => FoundEntry::Link(None),
         _ => FoundEntry::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proto::listing::CoarseTime;
+    use proto::timestamp::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_the_copy_if_its_time_shows_that_as_far_as_it_is_known() {
+        let at = |seconds| SourceFacts {
+            modified: Some(Timestamp(seconds)),
+            ..SourceFacts::default()
+        };
+        let within_the_minute_of = |seconds| SourceFacts {
+            coarse_time: Some(CoarseTime {
+                start: Timestamp(seconds),
+                span: 60,
+            }),
+            ..SourceFacts::default()
+        };
+        let (unknown, days) = (SourceFacts::default(), 3 * 86_400);
+        let source = at(1_000_019);
+        for (there, kept, later) in [
+            (at(1_000_019), Some(true), Some(true)),
+            (at(1_000_018), Some(true), Some(false)),
+            (at(999_960), Some(true), Some(false)),
+            (at(1_000_017), Some(false), Some(false)),
+            (at(1_000_020), Some(false), Some(true)),
+            (within_the_minute_of(1_000_000), Some(true), Some(true)),
+            (
+                within_the_minute_of(1_000_000 - days),
+                Some(false),
+                Some(false),
+            ),
+            (
+                within_the_minute_of(1_000_000 + days),
+                Some(false),
+                Some(true),
+            ),
+            (unknown, None, None),
+        ] {
+            assert_eq!(may_be_copy(source, there, true), kept, "{there:?}");
+            assert_eq!(may_be_copy(source, there, false), later, "{there:?}");
+        }
+        assert_eq!(may_be_copy(unknown, at(5), true), Some(true));
     }
 }

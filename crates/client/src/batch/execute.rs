@@ -265,7 +265,10 @@ impl RunningBatch {
             return Ok(());
         }
         let source = &item.source;
-        let found = self.ctx.stat(&source.storage_id(), source.path()).await?;
+        let found = self
+            .ctx
+            .stat_to_read(&source.storage_id(), source.path())
+            .await?;
         item.facts = SourceFacts::from_entry(&found);
         Ok(())
     }

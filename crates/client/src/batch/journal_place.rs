@@ -174,7 +174,14 @@ impl JournalOpening {
         if plan.has_earlier_run() {
             let relist = !ctx.options.resume;
             let files = done_marks::check(ctx, &plan, relist).await?;
-            plan.take_over(relist, files)?;
+            let undated = plan.take_over(relist, files)?;
+            if undated > 0 {
+                ctx.warn(format!(
+                    "{undated} files of an earlier run are copied again: their source tells no time, so nothing shows that \
+                     they are the same"
+                ));
+            }
+            let files = files - undated;
             ctx.observer.on_event(CopyEvent::Continuing { files });
         }
         Ok(Some(plan))

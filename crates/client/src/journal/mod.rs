@@ -46,9 +46,8 @@ pub(crate) struct CopyIdentity {
     pub(crate) size: Option<u64>,
     /// Modification time of the source, seconds since 1970. `None` if it is unknown, or shows no version.
     pub(crate) modified: Option<i64>,
-    /// Further marks of this version of the source: the text that no other version has
-    /// ([`crate::answers::SourceVersion::Tag`]), else inode and times of a local file, or those that a server tells, which may
-    /// also change without the content.
+    /// A text that only this version of the source has ([`crate::answers::SourceFacts::version`]). It may also change without
+    /// the content. `None`: its storage tells nothing of that kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) version: Option<String>,
     /// Offset and length of the copied part, bytes.
@@ -74,10 +73,10 @@ impl CopyIdentity {
         without(self) == without(other)
     }
 
-    /// Whether the source is the same version, as far as that is known of both.
-    pub(crate) fn is_same_version(&self, other: &Self) -> bool {
+    /// Whether the source is the same version. `None`: nothing shows that.
+    pub(crate) fn is_same_version(&self, other: &Self) -> Option<bool> {
         let both = self.version.as_ref().zip(other.version.as_ref());
-        both.is_none_or(|(own, other)| own == other)
+        both.map(|(own, other)| own == other)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{CopyFailure, Exit};
 
 /// Facts of a path by CWD, SIZE and MDTM.
 enum PlainFacts {
-    Known(ListedEntry),
+    Known(Box<ListedEntry>),
     /// None of them tells. This is the refusal of SIZE.
     Unknown(Reply),
 }
@@ -147,7 +147,7 @@ impl ClientSession {
             return self.stat(path).await;
         }
         match self.plain_facts(path).await? {
-            PlainFacts::Known(entry) => Ok(entry),
+            PlainFacts::Known(entry) => Ok(*entry),
             PlainFacts::Unknown(refused)
                 if replies::is_unsupported(&refused)
                     && self.cwd_meaning == CwdMeaning::Directory =>
@@ -164,7 +164,7 @@ impl ClientSession {
         path: &[u8],
     ) -> Result<ListedEntry, CopyFailure> {
         let refused = match self.plain_facts(path).await? {
-            PlainFacts::Known(entry) => return Ok(entry),
+            PlainFacts::Known(entry) => return Ok(*entry),
             PlainFacts::Unknown(refused) => refused,
         };
         match self.find_in_parent(path).await {
@@ -185,13 +185,13 @@ impl ClientSession {
         if self.is_directory(path).await? {
             let modified = self.modification_time(path).await?;
             let entry = listed_entry(path, EntryKind::Dir, None, modified);
-            return Ok(PlainFacts::Known(entry));
+            return Ok(PlainFacts::Known(Box::new(entry)));
         }
         let reply = self.call_about(path, Command::Size).await?;
         if reply.is_success() {
             let modified = self.modification_time(path).await?;
             let entry = listed_entry(path, EntryKind::File, reply.number(), modified);
-            return Ok(PlainFacts::Known(entry));
+            return Ok(PlainFacts::Known(Box::new(entry)));
         }
         if let Some(failure) = self.stat_failure(path, &reply) {
             return Err(failure);
@@ -203,7 +203,10 @@ impl ClientSession {
             _ => self.modification_time(path).await?,
         };
         Ok(match modified {
-            Some(_) => PlainFacts::Known(listed_entry(path, EntryKind::File, None, modified)),
+            Some(_) => {
+                let entry = listed_entry(path, EntryKind::File, None, modified);
+                PlainFacts::Known(Box::new(entry))
+            }
             None => PlainFacts::Unknown(reply),
         })
     }

@@ -9,12 +9,13 @@ use std::path::Path;
 
 use data::store::attributes;
 use data::store::durability::SyncPolicy;
+use data::store::root::FileIdentity;
 use proto::listing::{EntryKind, ListedEntry};
 use proto::timestamp::Timestamp;
 use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Stat};
 use rustix::io::Errno;
 
-use crate::answers::{KeptMetadata, modification_time};
+use crate::answers::{KeptMetadata, modification_time, version_text};
 use crate::local_name::{LocalName, directory_of, is_directory, is_link};
 use crate::partial::{local_failure, store_failure};
 use crate::{CopyFailure, Exit};
@@ -58,6 +59,7 @@ fn listed_entry(name: &[u8], stat: &Stat) -> ListedEntry {
         #[allow(clippy::useless_conversion, reason = "32 bits on arm64, 64 on x86-64")]
         link_count: Some(u64::from(stat.st_nlink)),
         unique: Some(format!("{:x}-{:x}", stat.st_dev, stat.st_ino)),
+        version: (kind == EntryKind::File).then(|| version_text(&FileIdentity::from_stat(stat))),
         ..ListedEntry::new(name, kind)
     }
 }

@@ -17,6 +17,7 @@ use proto::timestamp::Timestamp;
 
 use super::capabilities::{AvailableChecksums, Capabilities};
 use super::contract::Storage;
+use super::faulty_connection::{FaultyConnection, MemoryDownloadSource};
 use super::local_copy;
 use crate::answers::{
     ListingVisitor, RefusedRenameStep, RenameFailure, SymlinkCheckScope, SymlinkCheckedEntry,
@@ -39,6 +40,12 @@ struct MemoryStoreState {
     directories: BTreeSet<Vec<u8>>,
     /// Only whole files, stored in order: no ranges, checksums, renames or times.
     minimal: bool,
+    /// No checksums.
+    checksums_removed: bool,
+    /// Nothing is told of a single file.
+    hides_facts: bool,
+    /// The fraction of each time that is told, nanoseconds.
+    fraction: Option<u32>,
     /// Each of the next transfers breaks after so many bytes.
     cut_after: Vec<u64>,
     /// The next writes over these offsets store a wrong byte there, one each.
@@ -72,6 +79,17 @@ impl MemoryStore {
     /// Removes all optional capabilities.
     pub(crate) fn remove_capabilities(&self) {
         self.state().minimal = true;
+    }
+
+    /// Removes checksums alone. All times have this fraction from now on, nanoseconds.
+    pub(crate) fn remove_checksums(&self, fraction: Option<u32>) {
+        let mut state = self.state();
+        (state.checksums_removed, state.fraction) = (true, fraction);
+    }
+
+    /// Refuses to tell anything of a single file, which can be listed and read.
+    pub(crate) fn hide_facts(&self) {
+        self.state().hides_facts = true;
     }
 
     /// Breaks the next transfers, each after so many bytes.
@@ -169,74 +187,7 @@ impl MemoryStorage {
             true => u64::MAX,
             false => state.cut_after.remove(0),
         };
-        Arc::new(FaultyConnection(Mutex::new(FaultyConnectionState {
-            cut_after: breaks,
-            ..FaultyConnectionState::default()
-        })))
-    }
-}
-
-/// The connection of one transfer, which may break.
-#[derive(Debug)]
-struct FaultyConnection(Mutex<FaultyConnectionState>);
-
-#[derive(Debug, Default)]
-struct FaultyConnectionState {
-    cut_after: u64,
-    moved: u64,
-    broken: bool,
-    /// Offset of a byte that changes on the way.
-    wrong: Option<u64>,
-    /// Offset of the first byte that does not arrive.
-    stalls: Option<u64>,
-}
-
-impl FaultyConnection {
-    fn lock(&self) -> MutexGuard<'_, FaultyConnectionState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn pass(&self, bytes: usize) -> io::Result<()> {
-        let mut state = self.lock();
-        if state.moved >= state.cut_after {
-            state.broken = true;
-            return Err(io::ErrorKind::ConnectionReset.into());
-        }
-        state.moved += bytes as u64;
-        Ok(())
-    }
-}
-
-/// A file that is read over a faulty connection.
-#[derive(Debug)]
-struct MemoryDownloadSource(MemorySource, Arc<FaultyConnection>);
-
-impl Source for MemoryDownloadSource {
-    fn name(&self) -> String {
-        self.0.name()
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        let step = buf.len().min(64 << 10);
-        let n = self.0.read_at(offset, &mut buf[..step])?;
-        if self.1.lock().stalls.is_some_and(|at| at <= offset) {
-            std::thread::sleep(Duration::from_millis(5));
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        let wrong = self.1.lock().wrong;
-        let wrong = wrong.and_then(|at| usize::try_from(at.checked_sub(offset)?).ok());
-        if let Some(byte) = wrong.and_then(|at| buf[..n].get_mut(at)) {
-            *byte ^= 1;
-        }
-        self.1.pass(n).map(|()| n)
-    }
-
-    fn len(&self) -> io::Result<Option<u64>> {
-        self.0.len()
-    }
-
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        None
+        Arc::new(FaultyConnection::breaking_after(breaks))
     }
 }
 
@@ -341,7 +292,24 @@ impl Storage for MemoryStorage {
         if path == b"/" || self.store.state().directories.contains(path) {
             return Ok(ListedEntry::new(file_name(path), EntryKind::Dir));
         }
-        self.stored(path).map(|stored| listed_entry(path, &stored))
+        let stored = self.stored(path)?;
+        let state = self.store.state();
+        if state.hides_facts {
+            return Err(CopyFailure::new(Exit::Protocol, "nothing is told"));
+        }
+        Ok(ListedEntry {
+            modified_fraction: state.fraction,
+            ..listed_entry(path, &stored)
+        })
+    }
+
+    async fn stat_to_read(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
+        match self.stat(path).await {
+            Err(failure) if failure.exit == Exit::Protocol => {
+                Ok(ListedEntry::new(file_name(path), EntryKind::File))
+            }
+            told => told,
+        }
     }
 
     async fn list(
@@ -367,7 +335,8 @@ impl Storage for MemoryStorage {
         &mut self,
         _path: &[u8],
     ) -> Result<AvailableChecksums, CopyFailure> {
-        Ok(match self.store.state().minimal {
+        let state = self.store.state();
+        Ok(match state.minimal || state.checksums_removed {
             true => AvailableChecksums::default(),
             false => AvailableChecksums::all(),
         })

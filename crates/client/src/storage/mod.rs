@@ -16,6 +16,8 @@ pub(crate) mod collected;
 #[cfg(test)]
 pub(crate) mod conformance;
 pub(crate) mod contract;
+#[cfg(test)]
+mod faulty_connection;
 mod files;
 mod ftp;
 mod http;

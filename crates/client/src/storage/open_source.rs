@@ -5,7 +5,7 @@ use std::sync::Arc;
 use data::store::Source;
 use data::store::root::{FileChange, FileIdentity};
 
-use crate::answers::SourceFacts;
+use crate::answers::{SourceFacts, version_text};
 use crate::{CopyFailure, Exit};
 
 /// A source that this process has opened for reading.
@@ -21,12 +21,7 @@ pub(crate) struct OpenSource {
 impl OpenSource {
     /// Marks of this version of the file beside size and time, as text.
     pub(crate) fn version(&self) -> Option<String> {
-        // Without the device, whose number may be another one after the next boot.
-        self.identity.as_ref().map(|found| {
-            let ((_, inode), (_, fraction)) = (found.inode, found.modified);
-            let (changed, changed_fraction) = found.changed;
-            format!("{inode}-{fraction}-{changed}.{changed_fraction}")
-        })
+        self.identity.as_ref().map(version_text)
     }
 
     /// Looks at the open file again: what has happened to it since the last look.

@@ -313,3 +313,45 @@ async fn what_is_not_done_travels_in_bundles_and_a_changed_source_is_copied_as_i
     assert_eq!(changed, b"another content");
     assert_eq!(all_files(&to).len(), 60);
 }
+
+/// Writes other content of the same size into a file, whose time stays within its second.
+fn write_again(path: &Path) -> String {
+    let before = fs::metadata(path).unwrap();
+    let second = before.modified().unwrap();
+    let since = second.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let text = "!".repeat(usize::try_from(before.len()).unwrap());
+    fs::write(path, &text).unwrap();
+    let file = fs::File::options().write(true).open(path).unwrap();
+    let begin = second - Duration::from_nanos(u64::from(since.subsec_nanos()));
+    file.set_modified(begin).unwrap();
+    text
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_local_source_that_was_written_again_in_the_same_second_is_copied_again() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (from, to) = (scratch.path().join("from"), scratch.path().join("to"));
+    for n in 0..40 {
+        let directory = from.join(format!("d{}", n % 3));
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join(n.to_string()), format!("content {n}")).unwrap();
+    }
+    let options = one_by_one(kept_in(&scratch.path().join("j")));
+    copy_some(text(&from), text(&to), &options, 10).await;
+    let mut complete = complete_files(&to);
+    disguise(&complete);
+    let changed = complete.remove(0);
+    let written = write_again(&from.join(changed.strip_prefix(&to).unwrap()));
+    let later = CopyOptions {
+        wait: true,
+        ..options
+    };
+    let (summary, _) = copy(&[text(&from)], text(&to), &later).await;
+    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+    assert_eq!(fs::read_to_string(&changed).unwrap(), written);
+    assert!(
+        disguised(&complete) + 1 >= complete.len(),
+        "the others are not copied again"
+    );
+    assert_eq!(all_files(&to).len(), 40);
+}

@@ -19,8 +19,8 @@ const DEFAULT_PATIENCE: Duration = Duration::from_secs(600);
 #[command(next_help_heading = headings::RELIABILITY)]
 pub(crate) struct ReliabilityArgs {
     /// Continue an earlier run of this command with all that it left. A copy does so without this flag where it can prove
-    /// that the source is the same; with it, a tree that was listed is not listed again, and files that are there
-    /// already are compared, not copied
+    /// that the source is the same; with it, equal size and time are enough where a server tells no more, a tree that was
+    /// listed is not listed again, and files that are there already are compared, not copied
     #[arg(long, overrides_with = "restart")]
     pub(super) resume: bool,
     /// Begin anew: use nothing that an earlier run left

@@ -102,8 +102,10 @@ pub struct ListedEntry {
     pub group: Option<String>,
     /// Target of a symbolic link, if listed. The other facts may be those of the target (`UNIX.slink`).
     pub link_target: Option<Vec<u8>>,
-    /// The `Unique` fact, which identifies a file of the server, if listed.
+    /// The `Unique` fact, which identifies a file of the server, whatever its content is, if listed.
     pub unique: Option<String>,
+    /// A text that no other version of the file has (a strong entity tag), if the storage has such texts.
+    pub version: Option<String>,
     /// Whether this session may enter and list a directory (`Perm`), if listed.
     pub may_list: Option<bool>,
     /// Number of names that the file has (hard links), if listed.
@@ -125,6 +127,7 @@ impl ListedEntry {
             group: None,
             link_target: None,
             unique: None,
+            version: None,
             may_list: None,
             link_count: None,
         }

@@ -1,7 +1,7 @@
 //! The records of a batch journal, and their bytes.
 //!
 //! Numbers are LEB128 (7 bits a byte, the last one below 128), texts are their length and their bytes. A file takes its name
-//! and about ten bytes: its directory stands before it once.
+//! and about ten bytes, or twenty with a version: its directory stands before it once.
 
 use proto::timestamp::Timestamp;
 
@@ -177,7 +177,7 @@ const HAS_TIME: u8 = 2;
 const HAS_MODE: u8 = 4;
 const HAS_VERSION: u8 = 8;
 
-/// Facts of a source: which are known, then their values.
+/// Facts of a source that tell whether it is the same later: which are known, then their values.
 fn put_facts(facts: SourceFacts, out: &mut Vec<u8>) {
     let known = |is_known, bit| if is_known { bit } else { 0 };
     out.push(

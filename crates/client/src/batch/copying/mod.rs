@@ -373,6 +373,7 @@ impl<'a> FileCopy<'a> {
             },
             existing,
             part: state.range.part.map(|(_, length)| length),
+            by_time: self.ctx.options.resume,
         };
         let path = self.item.source.path();
         let mut source = state.source_endpoint(&mut *sessions.from, path);

@@ -225,7 +225,7 @@ impl FileCopy<'_> {
         }
         let source = &self.item.source;
         if !state.source_is_local() {
-            let now = sessions.from.stat(source.path()).await?;
+            let now = sessions.from.stat_to_read(source.path()).await?;
             let now = SourceFacts::from_entry(&now);
             return match is_unchanged(state.facts, now, check.algorithm().is_some()) {
                 true => Ok(label),
@@ -269,7 +269,8 @@ fn is_unchanged(before: SourceFacts, now: SourceFacts, has_checksum: bool) -> bo
     let time = |facts: SourceFacts| facts.modified.map(|time| time.0.cast_unsigned());
     is_same(before.size, now.size)
         && is_same(time(before), time(now))
-        && (has_checksum || is_same(before.version, now.version))
+        && (has_checksum
+            || is_same(before.version, now.version) && is_same(before.identity, now.identity))
 }
 
 pub(super) fn source_changed_failure(source: &Location) -> CopyFailure {
@@ -294,6 +295,7 @@ mod tests {
             size: Some(5),
             modified: Some(Timestamp(7)),
             version: Some(1),
+            identity: Some(1),
             ..SourceFacts::default()
         };
         let with = |change: fn(&mut SourceFacts)| {
@@ -308,6 +310,8 @@ mod tests {
             (with(|now| now.modified = Some(Timestamp(8))), true, false),
             (with(|now| now.version = Some(2)), false, false),
             (with(|now| now.version = Some(2)), true, true),
+            (with(|now| now.identity = Some(2)), false, false),
+            (with(|now| now.identity = Some(2)), true, true),
         ] {
             assert_eq!(
                 is_unchanged(before, now, has_checksum),

@@ -70,21 +70,22 @@ impl CopyPlan {
 
     /// Takes over what an earlier run has left. If its listing is complete, and is not to be repeated (`relist`), the plan is
     /// that one; otherwise entries that the earlier run has done are done when they are added again. `files`: number of files
-    /// that it has put in place.
+    /// that it has put in place. Returns how many of these are copied again, because their source told no time.
     ///
     /// # Errors
     /// `Local`: the journal cannot be read.
-    pub(crate) fn take_over(&self, relist: bool, files: u64) -> Result<(), CopyFailure> {
+    pub(crate) fn take_over(&self, relist: bool, files: u64) -> Result<u64, CopyFailure> {
         let mut state = self.lock();
         let state = &mut *state;
         let taken = EarlierRun::take_over(&mut state.journal, &mut state.roots, relist);
         state.earlier = taken.map_err(|error| read_failure(&error))?;
-        state.earlier_files = files;
+        let undated = state.earlier.undated_files().min(files);
+        state.earlier_files = files - undated;
         if let Some(left) = state.earlier.left() {
             (state.files, state.bytes, state.links) = (left.files, left.bytes, left.links);
             state.ended = true;
         }
-        Ok(())
+        Ok(undated)
     }
 
     /// Whether the listing of an earlier run is complete, so that nothing is listed again.

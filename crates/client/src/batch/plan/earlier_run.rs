@@ -7,6 +7,7 @@ use std::io;
 use super::entries::{NewEntry, PlanTop};
 use super::paths::entry_path;
 use super::places::{self, EntryContent, PlanRoots, RecordedPlaces};
+use crate::answers::SourceFacts;
 use crate::batch::batch_journal::{BatchJournal, GroupPosition, PlaceInRoot, PlanRecord};
 use crate::location::Location;
 
@@ -23,6 +24,8 @@ pub(super) struct EarlierRun {
     trees: Vec<(Location, Location)>,
     /// Files are done.
     has_done_files: bool,
+    /// Files that are done, and are copied again because their source told no time.
+    undated_files: u64,
     /// Hashes of what is done, if everything is listed again.
     done: HashSet<u64>,
     hasher: RandomState,
@@ -94,6 +97,8 @@ impl EarlierRun {
             at = next;
         }
         if journal.is_listed() && all_known && !relist {
+            // Nothing is compared with the sources.
+            earlier.undated_files = 0;
             earlier.left = Some(left);
             earlier.trees = trees;
             earlier.done = HashSet::new();
@@ -112,6 +117,10 @@ impl EarlierRun {
             record,
             PlanRecord::File { .. } | PlanRecord::HardLink { .. }
         );
+        let is_undated = |facts: &SourceFacts| facts.modified.is_none();
+        if matches!(record, PlanRecord::File { facts, .. } if is_undated(facts)) {
+            self.undated_files += 1;
+        }
         let identity = recorded.identity(record);
         identity.is_some_and(|identity| self.done.insert(self.hasher.hash_one(identity)))
     }
@@ -134,6 +143,11 @@ impl EarlierRun {
     /// Whether it has copied files.
     pub(super) fn has_done_files(&self) -> bool {
         self.has_done_files
+    }
+
+    /// Files that it has done, and that are copied again because their source told no time.
+    pub(super) fn undated_files(&self) -> u64 {
+        self.undated_files
     }
 
     /// The kind of destination that it noted.
@@ -164,7 +178,7 @@ impl EarlierRun {
             (&places::root_text(&top.destination), top.destination.path()),
             (&relative, content),
         );
-        self.done.contains(&self.hasher.hash_one(identity))
+        identity.is_some_and(|identity| self.done.contains(&self.hasher.hash_one(identity)))
     }
 }
 

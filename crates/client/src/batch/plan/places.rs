@@ -70,17 +70,19 @@ pub(super) enum EntryContent<'e> {
     Link(&'e [u8]),
 }
 
-/// A key that two entries share only if they are the same copy of the same source.
-pub(super) type EntryIdentity = (Vec<u8>, Option<u64>, Option<i64>);
+/// A key that two entries share only if they are the same copy of the same source: places, kind and content of a link; size,
+/// time, version.
+pub(super) type EntryIdentity = (Vec<u8>, Option<u64>, Option<i64>, Option<u64>);
 
-/// The key of an entry at a path relative to its top.
+/// The key of an entry at a path relative to its top. `None`: a file whose time is unknown may be another one each time.
 pub(super) fn entry_identity(
     source: (&[u8], &[u8]),
     destination: (&[u8], &[u8]),
     (relative, content): (&[u8], EntryContent<'_>),
-) -> EntryIdentity {
+) -> Option<EntryIdentity> {
     let (kind, target, facts) = match content {
         EntryContent::Directory => (b"d", &b""[..], SourceFacts::default()),
+        EntryContent::File(facts) if facts.modified.is_none() => return None,
         EntryContent::File(facts) => (b"f", &b""[..], facts),
         EntryContent::Link(target) => (b"l", target, SourceFacts::default()),
     };
@@ -95,7 +97,8 @@ pub(super) fn entry_identity(
         target,
     ]
     .join(&0);
-    (text, facts.size, facts.modified.map(|time| time.0))
+    let modified = facts.modified.map(|time| time.0);
+    Some((text, facts.size, modified, facts.version))
 }
 
 /// Follows the records of a journal, to know where each entry is.
@@ -139,7 +142,7 @@ impl RecordedPlaces {
         })
     }
 
-    /// [`entry_identity`] of the entry that was followed last. `None`: a later listing adds it anew.
+    /// [`entry_identity`] of the entry that was followed last. `None`: it has none, or a later listing adds it anew.
     pub(super) fn identity(&self, record: &PlanRecord) -> Option<EntryIdentity> {
         let here = self.here()?;
         let (name, content) = match record {
@@ -150,7 +153,7 @@ impl RecordedPlaces {
         };
         let relative = entry_path(here.directory, name);
         let entry = (relative.as_slice(), content);
-        Some(entry_identity(here.source, here.destination, entry))
+        entry_identity(here.source, here.destination, entry)
     }
 }
 

@@ -27,7 +27,7 @@ const MAX_SUSPECTS: usize = 1000;
 pub(super) struct SameTreeWatch {
     from: Location,
     to: Location,
-    /// Of the top directories.
+    /// Identities of the top directories.
     source: Option<u64>,
     destination: Option<u64>,
     /// Both trees are on this machine: equal identities are a proof, and others, too.
@@ -63,8 +63,8 @@ impl SameTreeWatch {
         let watch = Self {
             from: top(from),
             to: top(to),
-            source: source.version,
-            destination: destination.and_then(|facts| facts.version),
+            source: source.identity,
+            destination: destination.and_then(|facts| facts.identity),
             is_local: local(from) && local(to),
             deletes: deletes && destination.is_some(),
             marker: format!("longhaul-same-tree-{:016x}", random_token()).into_bytes(),
@@ -95,7 +95,7 @@ impl SameTreeWatch {
                 return;
             }
             TreeEntry::Directory(facts) => {
-                if is_same(facts.version, self.destination) {
+                if is_same(facts.identity, self.destination) {
                     self.suspect(&join_path(directory, name), b"");
                 }
                 None
@@ -111,7 +111,7 @@ impl SameTreeWatch {
 
     /// Sees a directory of the destination, at a relative path.
     pub(super) fn see_destination(&self, path: &[u8], facts: SourceFacts) {
-        if is_same(facts.version, self.source) {
+        if is_same(facts.identity, self.source) {
             self.suspect(b"", path);
         }
     }
@@ -233,6 +233,6 @@ impl SameTreeWatch {
     }
 }
 
-fn is_same(version: Option<u64>, other: Option<u64>) -> bool {
-    version.is_some() && version == other
+fn is_same(identity: Option<u64>, other: Option<u64>) -> bool {
+    identity.is_some() && identity == other
 }

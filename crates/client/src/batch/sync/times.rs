@@ -176,6 +176,7 @@ mod tests {
         coarse_time: None,
         mode: None,
         version: None,
+        identity: None,
     };
 
     fn there(time: TimeThere) -> FileThere {

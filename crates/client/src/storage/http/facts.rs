@@ -72,7 +72,7 @@ impl HttpFileFacts {
         ListedEntry {
             size: self.size.filter(|_| is_file),
             modified: self.modified.as_deref().and_then(date::parse),
-            unique: self.strong_etag().filter(|_| is_file).map(str::to_owned),
+            version: self.strong_etag().filter(|_| is_file).map(str::to_owned),
             ..ListedEntry::new(name, kind)
         }
     }

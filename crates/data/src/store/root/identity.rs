@@ -83,7 +83,8 @@ impl FileIdentity {
         clock > self.changed
     }
 
-    fn from_stat(stat: &Stat) -> Self {
+    /// The identity of the file with these attributes.
+    pub fn from_stat(stat: &Stat) -> Self {
         Self {
             inode: (stat.st_dev, stat.st_ino),
             size: u64::try_from(stat.st_size).unwrap_or(0),

@@ -71,7 +71,7 @@ impl DavResource {
         Some(ListedEntry {
             size: self.size.filter(|_| is_file),
             modified: self.modified.as_deref().and_then(date::parse),
-            unique: strong.filter(|_| is_file),
+            version: strong.filter(|_| is_file),
             ..ListedEntry::new(name, kind)
         })
     }

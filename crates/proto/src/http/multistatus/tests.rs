@@ -62,7 +62,7 @@ fn a_collection_of_apache_is_parsed() {
     let listing = DavListing::of(&resources, &url("/dav/dir one"));
     assert_eq!(listing.itself.unwrap().kind, Some(EntryKind::Dir));
     assert_eq!(listing.members[0].modified, Some(Timestamp(784_111_777)));
-    let tag = listing.members[0].unique.as_deref();
+    let tag = listing.members[0].version.as_deref();
     assert_eq!(tag, Some("\"3039-62f\""));
 }
 
@@ -230,7 +230,7 @@ fn properties_of_other_namespaces_and_with_error_status_are_ignored() {
     let weak = "<resourcetype/><getetag>W/\"x\"</getetag><getcontentlength>-1</getcontentlength>";
     let resources = parse(response("/d/f", weak).as_bytes()).unwrap();
     let found = DavListing::of(&resources, &url("/d/")).members;
-    assert_eq!((found[0].unique.as_deref(), found[0].size), (None, None));
+    assert_eq!((found[0].version.as_deref(), found[0].size), (None, None));
     let missing = "<resourcetype/></prop><status>HTTP/1.1 200 OK</status></propstat>\
                    <propstat><prop><getcontentlength>5</getcontentlength></prop>\
                    <status>HTTP/1.1 404 Not Found</status></propstat><propstat><prop>";

@@ -10,6 +10,7 @@ use crate::storage::memory::MemoryStore;
 use crate::{CopyEvent, CopyObserver, CopyOptions, CopySummary, Exit, VerifyMode};
 
 mod away;
+mod later_run;
 mod repair;
 mod web;
 

@@ -1,5 +1,7 @@
 //! Plans that go on with what an earlier run has left in the journal.
 
+use proto::timestamp::Timestamp;
+
 use super::*;
 
 /// The files of a plan that are not done, by name.
@@ -26,10 +28,7 @@ fn a_listing_that_broke_off_is_repeated_and_what_is_done_and_unchanged_is_left_o
     let add = |plan: &CopyPlan, files: &[(&str, u64)]| {
         let top = plan.add_top(&ends[0], &ends[1]);
         for (name, size) in files {
-            let facts = SourceFacts {
-                size: Some(*size),
-                ..SourceFacts::default()
-            };
+            let facts = dated(*size);
             let place = (&b"d"[..], name.as_bytes());
             plan.add(&top, place, NewEntry::File(facts)).unwrap();
         }
@@ -59,12 +58,7 @@ fn a_journal_of_many_listings_keeps_what_is_done_and_does_not_grow() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
     let ends = [local("/from"), local("/to")];
-    let file = |size: u64| {
-        NewEntry::File(SourceFacts {
-            size: Some(size),
-            ..SourceFacts::default()
-        })
-    };
+    let file = |size: u64| NewEntry::File(dated(size));
     let mut lengths = Vec::new();
     for run in 0..20 {
         let journal = BatchJournal::open(&path, b"cp", (run > 0, true)).unwrap();
@@ -91,6 +85,59 @@ fn a_journal_of_many_listings_keeps_what_is_done_and_does_not_grow() {
     let most = lengths.iter().max().unwrap();
     assert!(*most < 8 * lengths[0], "{lengths:?}");
     assert!(lengths[19] < *most, "{lengths:?}");
+}
+
+#[test]
+fn a_file_is_done_only_if_what_is_known_of_its_source_shows_that_it_is_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let modified = |seconds| Some(Timestamp(seconds));
+    let tagged = |version| SourceFacts {
+        version,
+        ..dated(1)
+    };
+    let undated = SourceFacts {
+        modified: None,
+        ..tagged(Some(1))
+    };
+    for (before, now, is_done) in [
+        (dated(1), dated(1), true),
+        (tagged(Some(1)), tagged(Some(1)), true),
+        // Written again in the same second.
+        (tagged(Some(1)), tagged(Some(2)), false),
+        (dated(1), tagged(Some(1)), false),
+        (tagged(Some(1)), dated(1), false),
+        (
+            dated(1),
+            SourceFacts {
+                modified: modified(8),
+                ..dated(1)
+            },
+            false,
+        ),
+        (undated, undated, false),
+    ] {
+        let plan = plan_at(&path, false);
+        add(&plan, ("/from", "/to"), NewEntry::File(before));
+        plan.mark_done(&[0]);
+        drop(plan);
+        let journal = BatchJournal::open(&path, b"cp", (true, true)).unwrap();
+        let plan = CopyPlan::in_journal(journal, &[local("/from"), local("/to")]);
+        let again = plan.take_over(true, 1).unwrap();
+        assert_eq!(again, u64::from(before.modified.is_none()));
+        assert_eq!(plan.earlier_files(), 1 - again);
+        add(&plan, ("/from", "/to"), NewEntry::File(now));
+        assert_eq!(plan.size().0 == 0, is_done, "{before:?} {now:?}");
+    }
+}
+
+/// Facts of a file of this size whose time is known.
+fn dated(size: u64) -> SourceFacts {
+    SourceFacts {
+        size: Some(size),
+        modified: Some(Timestamp(7)),
+        ..SourceFacts::default()
+    }
 }
 
 /// A plan of copies from /from to /to, in the journal at `path`.
@@ -145,7 +192,7 @@ async fn a_plan_that_was_listed_but_not_checked_is_listed_again() {
 fn a_file_in_conflict_with_one_that_an_earlier_run_has_copied_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let file = || NewEntry::File(SourceFacts::default());
+    let file = || NewEntry::File(dated(0));
     let plan = plan_at(&path, false);
     add(&plan, ("/from/a", "/to"), file());
     plan.mark_done(&[0]);

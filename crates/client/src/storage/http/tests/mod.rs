@@ -304,10 +304,10 @@ async fn facts_come_from_head_or_from_get_of_the_first_byte() {
         assert_eq!(http.path_ends(), Some((here, here)));
         assert_eq!((entry.kind, entry.size), (EntryKind::File, Some(1234)));
         assert_eq!(entry.modified, Some(Timestamp(784_111_777)));
-        assert_eq!(entry.unique.as_deref(), Some("\"v1\""));
+        assert_eq!(entry.version.as_deref(), Some("\"v1\""));
     }
     let (mut http, path) = session(&server.url("/weak"));
-    assert_eq!(http.stat(&path).await.unwrap().unique, None);
+    assert_eq!(http.stat(&path).await.unwrap().version, None);
     let (mut http, path) = session(&server.url("/d/"));
     assert_eq!(http.stat(&path).await.unwrap().kind, EntryKind::Dir);
 }

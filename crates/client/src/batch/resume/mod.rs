@@ -1,9 +1,10 @@
 //! Decides whether a resumed copy may build on what an earlier run left behind.
 //!
-//! A journal must describe the same copy of a source with unchanged size and time, and the
-//! checksums of the stored bytes must equal the source's where the servers can provide them.
-//! Otherwise the copy starts over with a warning: bytes are never appended to a file that may be a
-//! different one. Bytes that nothing confirms are compared block by block ([`super::block_proof`]).
+//! A journal must describe the same copy of a source with unchanged size and time, and the checksums of the stored bytes must
+//! equal the source's. Where both ends have no checksum in common, the source must be the same version
+//! ([`CopyIdentity::is_same_version`]); without `--resume`, bytes are never appended to a file that may be a different one.
+//! With it, equal size and time are enough, which a warning says. A copy that starts over says so.
+//! Bytes that nothing confirms are compared block by block ([`super::block_proof`]).
 
 use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::{ByteRange, RangeSet};
@@ -56,24 +57,31 @@ pub(super) async fn usable_ranges(
     }
     let algorithm = common_range_algorithm(checksums);
     let Some(algorithm) = algorithm else {
-        if claim.safe.is_empty() && claim.unsynced.is_empty() {
+        if claim.safe.is_empty() && claim.has_no_doubtful_ranges() {
             return Ok(claim.safe);
         }
         return Ok(without_checksums(ctx, leftover, claim));
     };
-    if claim.from_server && ctx.options.verify == VerifyMode::None {
-        // Nothing is compared at the end, and the server may have lost power since it reported
-        // these bytes.
-        claim.unsynced = std::mem::take(&mut claim.safe);
+    // Nothing is compared at the end, and the server may have lost power since it reported these bytes.
+    let may_be_lost = claim.from_server && ctx.options.verify == VerifyMode::None;
+    let may_have_changed = !leftover.has_checksum && !claim.is_same_version;
+    if claim.has_journal && (may_be_lost || may_have_changed) {
+        claim.doubtful.push(std::mem::take(&mut claim.safe));
     }
+    let claims_nothing = claim.safe.is_empty() && claim.has_no_doubtful_ranges();
     // A file longer than the source cannot be the beginning of it.
     let end = Some(leftover.length).filter(|length| copied.is_none_or(|size| *length <= size));
     // A checksum of bytes in the server's page cache proves nothing about its disk.
     let end = end.filter(|_| !claim.server_refused);
     let kept = match safe_ranges_agree(&claim, algorithm, source, destination).await {
         Ok(true) => {
-            let safe = prove_unsynced_ranges(claim, algorithm, source, destination).await?;
-            return prove_blocks(safe, end.unwrap_or(0), algorithm, source, destination).await;
+            let safe = prove_doubtful_ranges(claim, algorithm, source, destination).await?;
+            let proved = prove_blocks(safe, end.unwrap_or(0), algorithm, source, destination);
+            let proved = proved.await?;
+            if claims_nothing || !proved.is_empty() {
+                return Ok(proved);
+            }
+            proved
         }
         Ok(false) if claim.has_journal => RangeSet::new(),
         Ok(false) => {
@@ -85,7 +93,7 @@ pub(super) async fn usable_ranges(
         Err(failure) => return Ok(warn_starting_over(ctx, leftover, &failure.message)),
     };
     if kept.is_empty() {
-        let reason = "its checksum differs from the source's";
+        let reason = "no checksum of it equals the source's";
         return Ok(warn_starting_over(ctx, leftover, reason));
     }
     Ok(kept)
@@ -109,7 +117,7 @@ async fn safe_ranges_agree(
     range_agrees(source, destination, algorithm, range).await
 }
 
-/// The bytes that may be kept if the server has no checksums.
+/// The bytes that may be kept if both ends have no checksums of ranges in common.
 fn without_checksums(
     ctx: &BatchContext,
     leftover: &PartialLeftover<'_>,
@@ -119,10 +127,16 @@ fn without_checksums(
         "the connection was lost while the server stored it, and the server has no checksums"
     } else if claim.safe.is_empty() {
         "this machine was restarted before any of it was written to disk"
-    } else if claim.has_journal && leftover.identity.version.is_some() {
+    } else if claim.has_journal && claim.is_same_version {
         return claim.safe;
     } else if !claim.has_journal || leftover.identity.modified.is_none() {
         "nothing shows that it belongs to this file"
+    } else if leftover.has_checksum {
+        // A checksum of the whole file is compared at the end.
+        return claim.safe;
+    } else if !ctx.options.resume {
+        "its source has the same size and time, and nothing shows that its content is the same; \
+         --resume continues such a copy by size and time alone"
     } else {
         ctx.warn(format!(
             "{}: resumed by size and time alone, because the server cannot checksum",
@@ -133,15 +147,15 @@ fn without_checksums(
     warn_starting_over(ctx, leftover, reason)
 }
 
-/// Checks the ranges that a power cut may have taken. Each is kept if its checksum is right.
-async fn prove_unsynced_ranges(
+/// Checks the doubtful ranges. Each is kept if its checksum is right.
+async fn prove_doubtful_ranges(
     claim: ClaimedRanges,
     algorithm: ChecksumAlgorithm,
     source: &mut ChecksumEndpoint<'_>,
     destination: &mut ChecksumEndpoint<'_>,
 ) -> Result<RangeSet, CopyFailure> {
     let mut safe = claim.safe;
-    for range in claim.unsynced.iter() {
+    for range in claim.doubtful.iter().flat_map(RangeSet::iter) {
         match range_agrees(source, destination, algorithm, range).await {
             Ok(true) => {
                 safe.insert(range.start, range.end);
@@ -157,8 +171,9 @@ async fn prove_unsynced_ranges(
 #[derive(Debug, PartialEq, Eq)]
 struct ClaimedRanges {
     safe: RangeSet,
-    /// Handed to the kernel before the last boot of this machine, and not synced.
-    unsynced: RangeSet,
+    /// Ranges that only their checksums can prove: those handed to the kernel before the last boot of this machine, and not
+    /// synced, and those that may be of another version of the source.
+    doubtful: Vec<RangeSet>,
     /// The ranges were reported by a server.
     from_server: bool,
     /// The connection to the server was lost while it stored.
@@ -166,6 +181,14 @@ struct ClaimedRanges {
     /// The server refused to store bytes. Its page cache may show what its disk does not hold.
     server_refused: bool,
     has_journal: bool,
+    /// The journal is of the version that the source has now.
+    is_same_version: bool,
+}
+
+impl ClaimedRanges {
+    fn has_no_doubtful_ranges(&self) -> bool {
+        self.doubtful.iter().all(RangeSet::is_empty)
+    }
 }
 
 fn claimed_ranges(leftover: &PartialLeftover<'_>) -> Result<ClaimedRanges, &'static str> {
@@ -182,11 +205,13 @@ fn claimed_ranges(leftover: &PartialLeftover<'_>) -> Result<ClaimedRanges, &'sta
         }
         // A checksum of the whole file would show whether these bytes are those of the source now.
         Some(loaded)
-            if !leftover.has_checksum && !loaded.identity.is_same_version(leftover.identity) =>
+            if !leftover.has_checksum
+                && loaded.identity.is_same_version(leftover.identity) == Some(false) =>
         {
             Err("the source may have changed since, and no checksum shows that it has not")
         }
         Some(loaded) => {
+            let is_same_version = loaded.identity.is_same_version(leftover.identity) == Some(true);
             // With bytes in order, the file's length counts, which may be ahead of the last marker.
             let safe_now = if loaded.identity.in_order {
                 prefix(leftover.length)
@@ -206,21 +231,23 @@ fn claimed_ranges(leftover: &PartialLeftover<'_>) -> Result<ClaimedRanges, &'sta
             }
             Ok(ClaimedRanges {
                 safe,
-                unsynced: unproved_ranges,
+                doubtful: vec![unproved_ranges],
                 from_server: loaded.location == JournalLocation::Server,
                 server_lost: loaded.server_lost,
                 server_refused: loaded.server_refused,
                 has_journal: true,
+                is_same_version,
             })
         }
         None if leftover.length > size => Err("it is longer than the source"),
         None => Ok(ClaimedRanges {
             safe: prefix(leftover.length),
-            unsynced: RangeSet::new(),
+            doubtful: Vec::new(),
             from_server: false,
             server_lost: false,
             server_refused: false,
             has_journal: false,
+            is_same_version: false,
         }),
     }
 }
@@ -234,8 +261,8 @@ fn subtract(set: &RangeSet, excluded: &RangeSet, end: u64) -> RangeSet {
     difference
 }
 
-/// With `--resume`: a destination that has its final name and the source's size, from a run that
-/// was killed after the rename or from an earlier copy. It is compared, not moved again.
+/// A destination that has its final name and the source's size, from a run that was killed after the rename or, with
+/// `--resume`, from an earlier copy. It is compared, not moved again.
 pub(super) struct ExistingDestination {
     /// Size of the copied part and time of the source.
     pub(super) wanted: SourceFacts,
@@ -243,11 +270,13 @@ pub(super) struct ExistingDestination {
     pub(super) existing: SourceFacts,
     /// Length of the copied part. `None`: the whole source.
     pub(super) part: Option<u64>,
+    /// Equal size and time are enough where both ends have no checksum in common.
+    pub(super) by_time: bool,
 }
 
 impl ExistingDestination {
     /// Returns the name of the comparison if both are the same: by checksum if possible, otherwise
-    /// by size and time. `None` if they differ or cannot be compared.
+    /// by size and time if that is enough. `None` if they differ or cannot be compared.
     pub(super) async fn compare(
         &self,
         check: Verification,
@@ -258,7 +287,7 @@ impl ExistingDestination {
             return Ok(None);
         }
         let Some(algorithm) = check.algorithm() else {
-            let known = self.wanted.modified.is_some();
+            let known = self.by_time && self.wanted.modified.is_some();
             // Without checksums, equal times are the only evidence that both are the same file.
             let same = known && self.wanted.modified == self.existing.modified;
             return Ok(same.then(|| check.size_label(true)));
@@ -301,200 +330,4 @@ pub(super) fn discarded(name: &str, length: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::*;
-    use crate::journal::{Journal, StoredRanges};
-    use crate::local_name::own_user;
-
-    fn name(path: &Path) -> LocalName {
-        LocalName::at(path).unwrap()
-    }
-
-    fn identity(in_order: bool) -> CopyIdentity {
-        CopyIdentity {
-            source: "s".to_owned(),
-            destination: "d".to_owned(),
-            size: Some(100),
-            modified: Some(5),
-            version: None,
-            part: None,
-            in_order,
-        }
-    }
-
-    fn claimed(
-        journal_content: Option<(CopyIdentity, (u64, u64))>,
-        length: u64,
-    ) -> Result<ClaimedRanges, &'static str> {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("j");
-        if let Some((copy, (start, end))) = journal_content {
-            let mut safe = RangeSet::new();
-            safe.insert(start, end);
-            Journal::start_new(name(&path), copy, JournalLocation::ThisMachine)
-                .unwrap()
-                .write(&StoredRanges::safe_only(safe))
-                .unwrap();
-        }
-        claimed_ranges(&PartialLeftover {
-            identity: &identity(false),
-            length,
-            journal: Some((&name(&path), own_user())),
-            display_name: "x",
-            has_checksum: true,
-        })
-    }
-
-    fn safe(claim: Result<ClaimedRanges, &'static str>) -> String {
-        claim.unwrap().safe.to_string()
-    }
-
-    #[test]
-    fn a_journal_of_the_same_copy_is_used() {
-        assert_eq!(
-            safe(claimed(Some((identity(false), (10, 20))), 30)),
-            "10-20"
-        );
-        // In order, the length counts.
-        assert_eq!(safe(claimed(Some((identity(true), (0, 20))), 30)), "0-30");
-    }
-
-    #[test]
-    fn a_journal_of_a_changed_source_is_not_used() {
-        for change in [
-            |i: &mut CopyIdentity| i.size = Some(101),
-            |i: &mut CopyIdentity| i.modified = Some(6),
-            |i: &mut CopyIdentity| i.part = Some((0, 50)),
-            |i: &mut CopyIdentity| i.source = "t".to_owned(),
-        ] {
-            let mut other = identity(false);
-            change(&mut other);
-            assert!(claimed(Some((other, (0, 20))), 30).is_err());
-        }
-    }
-
-    #[test]
-    fn a_source_that_may_have_changed_is_continued_only_if_a_checksum_decides() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("j");
-        let version = |text: &str| CopyIdentity {
-            version: Some(text.to_owned()),
-            ..identity(false)
-        };
-        let mut safe = RangeSet::new();
-        safe.insert(0, 20);
-        Journal::start_new(name(&path), version("a"), JournalLocation::ThisMachine)
-            .unwrap()
-            .write(&StoredRanges::safe_only(safe))
-            .unwrap();
-        for (now, has_checksum, is_used) in [
-            (version("a"), false, true),
-            (version("b"), false, false),
-            (version("b"), true, true),
-            (identity(false), false, true),
-        ] {
-            let claim = claimed_ranges(&PartialLeftover {
-                identity: &now,
-                length: 30,
-                journal: Some((&name(&path), own_user())),
-                display_name: "x",
-                has_checksum,
-            });
-            assert_eq!(claim.is_ok(), is_used, "{now:?} {has_checksum}");
-        }
-    }
-
-    #[test]
-    fn a_partial_file_that_does_not_fit_its_journal_is_not_used() {
-        assert!(claimed(Some((identity(false), (0, 20))), 10).is_err());
-        assert!(claimed(Some((identity(true), (0, 20))), 101).is_err());
-        assert!(claimed(None, 101).is_err());
-    }
-
-    /// The claim of a journal that was written before the last boot.
-    fn claimed_after_a_reboot(in_order: bool, length: u64) -> Result<ClaimedRanges, &'static str> {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("j");
-        let mut state = StoredRanges::default();
-        state.safe.insert(0, 60);
-        state.synced.insert(0, 20);
-        Journal::start_new(
-            name(&path),
-            identity(in_order),
-            JournalLocation::ThisMachine,
-        )
-        .unwrap()
-        .write(&state)
-        .unwrap();
-        journal::set_other_boot(&path);
-        claimed_ranges(&PartialLeftover {
-            identity: &identity(in_order),
-            length,
-            journal: Some((&name(&path), own_user())),
-            display_name: "x",
-            has_checksum: true,
-        })
-    }
-
-    #[test]
-    fn after_a_reboot_only_synced_bytes_are_safe() {
-        let ranges = |claim: &ClaimedRanges| (claim.safe.to_string(), claim.unsynced.to_string());
-        let claim = claimed_after_a_reboot(false, 90).unwrap();
-        assert_eq!(ranges(&claim), ("0-20".to_owned(), "20-60".to_owned()));
-        // Bytes beyond the end of the file need no proof.
-        let claim = claimed_after_a_reboot(false, 30).unwrap();
-        assert_eq!(ranges(&claim), ("0-20".to_owned(), "20-30".to_owned()));
-        // In order, the length is only a claim.
-        let claim = claimed_after_a_reboot(true, 90).unwrap();
-        assert_eq!(ranges(&claim), ("0-20".to_owned(), "20-90".to_owned()));
-        // Synced bytes are missing, so it is a different file.
-        assert!(claimed_after_a_reboot(false, 10).is_err());
-    }
-
-    #[test]
-    fn a_partial_file_longer_than_the_part_is_not_used() {
-        let part = CopyIdentity {
-            part: Some((10, 20)),
-            ..identity(false)
-        };
-        for (length, fits) in [(20, true), (21, false)] {
-            let claim = claimed_ranges(&PartialLeftover {
-                identity: &part,
-                length,
-                journal: None,
-                display_name: "x",
-                has_checksum: true,
-            });
-            assert_eq!(claim.is_ok(), fits);
-        }
-    }
-
-    #[test]
-    fn without_a_journal_the_whole_partial_file_is_claimed() {
-        let claim = claimed(None, 30).unwrap();
-        assert!(!claim.has_journal);
-        assert_eq!(claim.safe.to_string(), "0-30");
-    }
-
-    #[test]
-    fn a_refusal_is_recorded_even_without_safe_bytes() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("j");
-        // Holds even if nothing was safe.
-        let mut journal =
-            Journal::start_new(name(&path), identity(false), JournalLocation::Server).unwrap();
-        journal.mark_server_refused();
-        journal.retract_to(&StoredRanges::default()).unwrap();
-        let claim = claimed_ranges(&PartialLeftover {
-            identity: &identity(false),
-            length: 30,
-            journal: Some((&name(&path), own_user())),
-            display_name: "x",
-            has_checksum: true,
-        });
-        let claim = claim.unwrap();
-        assert!(claim.server_refused && claim.has_journal && claim.safe.is_empty());
-    }
-}
+mod tests;
