@@ -30,6 +30,7 @@ mod interrupts;
 mod limiters;
 mod listing_attacks;
 mod listing_server;
+mod lost_requests;
 mod memory;
 mod names;
 mod patterns;

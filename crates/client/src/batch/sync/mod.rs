@@ -15,9 +15,9 @@ use super::plan::{
 use super::totals::BatchTotals;
 use super::{BatchContext, ending, execute, lock, preserve, request, secured_locations, sums};
 use crate::answers::SourceFacts;
-use crate::location::Location;
+use crate::location::{Location, StorageId};
 use crate::session::ListingUse;
-use crate::storage::contract::Storage;
+use crate::storage::capabilities::AvailableChecksums;
 use crate::tree::TreeVisitor;
 use crate::{
     CopyEvent, CopyFailure, CopyObserver, CopySummary, Exit, PreservedTimes, SymlinkPolicy,
@@ -215,31 +215,22 @@ async fn compare_checksums(
     let undecided = comparison.undecided();
     undecided.end(true);
     let mut reader = PlanReader::of(undecided);
-    let (from_id, to_id) = (from.storage_id(), to.storage_id());
-    let mut sessions = None;
+    let ends = [from.storage_id(), to.storage_id()];
+    let mut common = None;
     while let Some(item) = reader.next_file(undecided)? {
-        let (source, destination, algorithm) = match &mut sessions {
-            Some(opened) => opened,
-            none => {
-                let (mut source, mut destination) =
-                    tokio::try_join!(ctx.session(&from_id), ctx.session(&to_id))?;
-                let algorithm =
-                    common_algorithm(&mut *source, &mut *destination, (from, to)).await?;
-                none.insert((source, destination, algorithm))
-            }
+        let algorithm = match common {
+            Some(algorithm) => algorithm,
+            None => *common.insert(common_algorithm(ctx, (from, to)).await?),
         };
+        let part = (0, None);
         let (a, b) = tokio::try_join!(
-            source.checksum(*algorithm, 0, None, item.source.path()),
-            destination.checksum(*algorithm, 0, None, item.destination.path())
+            ctx.checksum((&ends[0], item.source.path()), algorithm, part),
+            ctx.checksum((&ends[1], item.destination.path()), algorithm, part)
         )?;
         match a.eq_ignore_ascii_case(&b) {
             true => comparison.keep(&item)?,
             false => comparison.copy(&item),
         }
-    }
-    if let Some((source, destination, _)) = sessions {
-        ctx.pool.release(&from_id, source);
-        ctx.pool.release(&to_id, destination);
     }
     Ok(())
 }
@@ -290,12 +281,11 @@ async fn compare_kept_times(
 
 /// The cheapest checksum that both ends can compute of a file.
 async fn common_algorithm(
-    source: &mut dyn Storage,
-    destination: &mut dyn Storage,
+    ctx: &BatchContext,
     (from, to): (&Location, &Location),
 ) -> Result<ChecksumAlgorithm, CopyFailure> {
-    let of_source = source.available_checksums(from.path()).await?;
-    let of_destination = destination.available_checksums(to.path()).await?;
+    let (of_source, of_destination) =
+        tokio::try_join!(available_checksums(ctx, from), available_checksums(ctx, to))?;
     let all = ChecksumAlgorithm::CHEAPEST_FIRST.into_iter();
     let mut common = all.filter(|algorithm| {
         [&of_source, &of_destination]
@@ -305,11 +295,26 @@ async fn common_algorithm(
     common.next().ok_or_else(|| {
         let message = format!(
             "{} and {} have no checksum in common: leave out --checksum to compare sizes and times",
-            source.name(),
-            destination.name()
+            from.display(),
+            to.display()
         );
         CopyFailure::new(Exit::Protocol, message)
     })
+}
+
+async fn available_checksums(
+    ctx: &BatchContext,
+    at: &Location,
+) -> Result<AvailableChecksums, CopyFailure> {
+    let id = at.storage_id();
+    let mut request = ctx.request(&id);
+    loop {
+        let mut session = request.session().await?;
+        let available = session.available_checksums(at.path()).await;
+        if let Some(available) = request.end(session, available).await? {
+            return Ok(available);
+        }
+    }
 }
 
 /// Deletes what the source does not have, unless `guard` says why not.
@@ -320,7 +325,6 @@ async fn delete_extras(
     totals: &Mutex<BatchTotals>,
 ) -> Result<(), CopyFailure> {
     let id = to.storage_id();
-    let mut session = None;
     let mut extras = Extras::of(&ctx.options, there);
     while let Some(at) = extras.next()? {
         if let Some(reason) = guard {
@@ -332,11 +336,7 @@ async fn delete_extras(
             ctx.observer.on_event(CopyEvent::WouldDelete { path });
             continue;
         }
-        let storage = match &mut session {
-            Some(session) => session,
-            none => none.insert(ctx.session(&id).await?),
-        };
-        match storage.remove_tree(at.path()).await {
+        match remove_extra(ctx, &id, at.path()).await {
             Ok(()) => {
                 lock(totals).path_deleted();
                 ctx.observer.on_event(CopyEvent::Deleted { path });
@@ -348,10 +348,18 @@ async fn delete_extras(
             }
         }
     }
-    if let Some(session) = session {
-        ctx.pool.release(&id, session);
-    }
     Ok(())
+}
+
+async fn remove_extra(ctx: &BatchContext, id: &StorageId, path: &[u8]) -> Result<(), CopyFailure> {
+    let mut request = ctx.request(id);
+    loop {
+        let mut session = request.session().await?;
+        let removed = session.remove_tree(path).await;
+        if request.end_removal(session, removed).await?.is_some() {
+            return Ok(());
+        }
+    }
 }
 
 fn usage(message: String) -> CopyFailure {
