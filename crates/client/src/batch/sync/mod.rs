@@ -244,31 +244,19 @@ async fn compare_kept_times(
     let undecided = comparison.undecided();
     undecided.end(true);
     let mut reader = PlanReader::of(undecided);
-    let id = to.storage_id();
-    let mut kept_times = KeptTimes::unknown(id.is_server());
+    let mut kept_times = KeptTimes::unknown(to.storage_id().is_server());
     // Files that are left alone keep their times, too.
     let may_try = !ctx.options.dry_run && !ctx.options.keep_existing;
-    let mut session = None;
     while let Some(item) = reader.next_file(undecided)? {
         let times = item.facts.modified.zip(comparison.time_there(&item));
         let is_same = match times.filter(|_| may_try) {
             None => false,
-            Some(times) => {
-                let storage = match &mut session {
-                    Some(session) => session,
-                    none => none.insert(ctx.session(&id).await?),
-                };
-                let path = item.destination.path();
-                kept_times.is_same(&mut **storage, path, times).await?
-            }
+            Some(times) => kept_times.is_same(ctx, &item.destination, times).await?,
         };
         match is_same {
             true => comparison.keep(&item)?,
             false => comparison.copy(&item),
         }
-    }
-    if let Some(session) = session {
-        ctx.pool.release(&id, session);
     }
     if comparison.has_unknown_times() {
         ctx.warn(
