@@ -201,6 +201,8 @@ pub struct CopyFailure {
     pub no_room: bool,
     /// No connection with the peer could be made. One that was reached before may be restarting.
     pub away: bool,
+    /// The server lets no further session in: it has as many as it serves at a time.
+    pub at_limit: bool,
 }
 
 impl CopyFailure {
@@ -212,6 +214,7 @@ impl CopyFailure {
             transient: false,
             no_room: false,
             away: false,
+            at_limit: false,
         }
     }
 

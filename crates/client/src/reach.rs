@@ -85,14 +85,14 @@ async fn reach_directly(
         }
     }
     Err(CopyFailure {
-        exit: Exit::Unreachable,
-        message: format!(
-            "cannot connect to {name}: {reason}; check host and port, and that the server runs{}",
-            server.other_port_advice()
-        ),
         transient: !all_refused,
-        no_room: false,
-        away: false,
+        ..CopyFailure::new(
+            Exit::Unreachable,
+            format!(
+                "cannot connect to {name}: {reason}; check host and port, and that the server runs{}",
+                server.other_port_advice()
+            ),
+        )
     })
 }
 
@@ -205,11 +205,8 @@ async fn resolve(
         Err(_) => format!("no answer in {} s", reply_timeout.as_secs()),
     };
     // A name that cannot be resolved is final: trying again rarely helps.
-    Err(CopyFailure {
-        exit: Exit::Unreachable,
-        message: format!("cannot find the address of {name}: {reason}; check the host name"),
-        transient: false,
-        no_room: false,
-        away: false,
-    })
+    Err(CopyFailure::new(
+        Exit::Unreachable,
+        format!("cannot find the address of {name}: {reason}; check the host name"),
+    ))
 }

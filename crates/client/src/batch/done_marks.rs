@@ -21,7 +21,6 @@ use super::{BatchContext, hard_links, lock};
 use crate::answers::{SourceFacts, SymlinkCheckScope, SymlinkCheckedEntry};
 use crate::local_trees::LocalTrees;
 use crate::location::{Location, StorageId};
-use crate::retry::RetryBudget;
 use crate::storage::contract::Storage;
 use crate::{CopyFailure, Exit, PreservedTimes};
 
@@ -325,24 +324,21 @@ async fn look_at_server(
     id: &StorageId,
     marks: &DirectoryMarks,
 ) -> Result<(FoundEntries, bool), CopyFailure> {
-    let mut retries = RetryBudget::new(&ctx.options, ctx.seed);
+    let mut request = ctx.request(id);
     loop {
-        let mut session = ctx.session(id).await?;
+        let mut session = request.session().await?;
         let keeps_times = session.capabilities().sets_time;
         let result = match marks.marks.len() < MIN_LISTED {
             true => ask(&mut *session, marks).await,
             false => list(&mut *session, marks).await,
         };
-        ctx.return_session(id, session, &result);
-        match result {
-            Ok(found) => return Ok((found, keeps_times)),
-            Err(failure) if !failure.transient => {
+        match request.end(session, result).await {
+            Ok(Some(found)) => return Ok((found, keeps_times)),
+            Ok(None) => {}
+            Err(failure) if failure.transient => return Err(failure),
+            Err(failure) => {
                 tracing::debug!(%failure, "marks of an earlier run");
                 return Ok((FoundEntries::new(), keeps_times));
-            }
-            Err(failure) => {
-                ctx.wait_for_retry(&id.to_string(), (&mut retries, 0), failure)
-                    .await?;
             }
         }
     }

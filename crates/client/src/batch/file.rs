@@ -80,7 +80,8 @@ pub(super) async fn copy_with_retries(
             true => 0,
             false => meter.moved().saturating_sub(before),
         };
-        ctx.wait_for_retry(source, (&mut retries, moved), failure)
+        let storages = copy.waits_for();
+        ctx.wait_for_retry((source, &storages), (&mut retries, moved), failure)
             .await?;
     }
 }

@@ -43,6 +43,7 @@ mod leftovers;
 mod measurement;
 mod meter;
 mod named_places;
+mod outages;
 mod pair_listing;
 pub(crate) mod pairs;
 mod path_advice;
@@ -102,8 +103,6 @@ pub(crate) struct BatchContext {
     given_warnings: Mutex<HashSet<String>>,
     advice: AdviceQuestions,
     sums: Option<BatchSums>,
-    /// A server has asked to be left alone until then.
-    asked_to_wait: Mutex<Option<Instant>>,
 }
 
 impl BatchContext {
@@ -145,7 +144,6 @@ impl BatchContext {
             given_warnings: Mutex::default(),
             advice: AdviceQuestions::new(options.advice.clone()),
             sums: None,
-            asked_to_wait: Mutex::default(),
             options,
             observer,
         })

@@ -1,14 +1,15 @@
 //! Pool of open, idle storage sessions.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use proto::client::CommandLead;
 
+use super::outages::KnownOutages;
 use crate::location::StorageId;
 use crate::session::{ServerHabits, SessionOpening};
 use crate::storage::StorageAccess;
@@ -18,23 +19,13 @@ use crate::{CopyFailure, Exit};
 /// How soon to look again for a session at a server that lets no further one in.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// The time for which a storage is away.
-#[derive(Debug)]
-struct Outage {
-    since: Instant,
-    /// Nobody waits for it any more.
-    given_up: Option<CopyFailure>,
-}
-
 /// Idle sessions by storage.
 #[derive(Debug)]
 pub(crate) struct StorageSessionPool {
     access: StorageAccess,
     idle: Mutex<HashMap<StorageId, Vec<Box<dyn Storage>>>>,
-    /// Storages that this run has reached before.
-    reached: Mutex<HashSet<StorageId>>,
-    /// Those of them with which no connection can be made now.
-    away: Mutex<HashMap<StorageId, Outage>>,
+    /// Which of them can be reached.
+    pub(super) outages: KnownOutages,
     /// Sessions that live, by storage.
     leases: Mutex<HashMap<StorageId, Vec<Weak<()>>>>,
     /// Notified when a session is returned.
@@ -53,8 +44,7 @@ impl StorageSessionPool {
         Self {
             access,
             idle: Mutex::default(),
-            reached: Mutex::default(),
-            away: Mutex::default(),
+            outages: KnownOutages::default(),
             leases: Mutex::default(),
             returned: Notify::new(),
             coming: Mutex::default(),
@@ -89,7 +79,7 @@ impl StorageSessionPool {
             }
             match self.idle_or_new(idle, id, first_path).await {
                 // A session that is lost gives no notice.
-                Err(failure) if names_limit(&failure) && self.has_lent(id) => {
+                Err(failure) if self.may_be_at_limit(id, &failure) => {
                     let _ = timeout(LOOK_AGAIN, returned).await;
                 }
                 acquired => return acquired,
@@ -163,6 +153,14 @@ impl StorageSessionPool {
         self.living(id) > idle
     }
 
+    /// Whether a session may be had when another one is returned. A server that does not answer while somebody has a session
+    /// is at a limit, or is away: the holder of that session finds it out.
+    fn may_be_at_limit(&self, id: &StorageId, failure: &CopyFailure) -> bool {
+        let is_refused =
+            failure.at_limit || failure.exit == Exit::Unreachable && self.outages.was_reached(id);
+        is_refused && self.has_lent(id)
+    }
+
     /// Whether there is a session with the storage, used or idle.
     fn has_any(&self, id: &StorageId) -> bool {
         self.living(id) > 0
@@ -179,54 +177,23 @@ impl StorageSessionPool {
         lock(&self.habits).get(id).copied().unwrap_or_default()
     }
 
-    fn was_reached(&self, id: &StorageId) -> bool {
-        lock(&self.reached).contains(id)
-    }
-
     /// Notes whether a use of a session could make its connections. A session that has, or had, one has reached its
     /// storage.
-    pub(crate) fn note_use(&self, id: &StorageId, session: &dyn Storage, is_away: bool) {
-        let has_connected = session.path_ends().is_some();
-        if has_connected {
-            lock(&self.reached).insert(id.clone());
+    pub(crate) fn note_use<T>(
+        &self,
+        id: &StorageId,
+        session: &dyn Storage,
+        result: &Result<T, CopyFailure>,
+    ) {
+        // One that is lost was opened when the storage could be reached, and says nothing of now.
+        let shows = session.is_usable() && !session.is_away();
+        if session.path_ends().is_some() && (shows || !self.outages.was_reached(id)) {
+            self.outages.reached(id);
         }
-        match is_away {
-            true => self.note_away(id),
-            false if has_connected => drop(lock(&self.away).remove(id)),
-            false => {}
-        }
-    }
-
-    /// Notes that no connection could be made with the storage. One that was never reached is not away.
-    fn note_away(&self, id: &StorageId) {
-        if self.was_reached(id) {
-            lock(&self.away)
-                .entry(id.clone())
-                .or_insert_with(|| Outage {
-                    since: Instant::now(),
-                    given_up: None,
-                });
-        }
-    }
-
-    /// The longest time for which a storage that was reached before is away; `None`: all can be reached, as far as known.
-    pub(crate) fn outage(&self) -> Option<Duration> {
-        let away = lock(&self.away);
-        away.values().map(|outage| outage.since.elapsed()).max()
-    }
-
-    /// Nobody waits any more for storages that are away for so long: who needs one of them fails at once.
-    pub(crate) fn give_up(&self, patience: Duration, failure: &CopyFailure) {
-        if !failure.away || patience.is_zero() {
-            return;
-        }
-        for outage in lock(&self.away).values_mut() {
-            if outage.since.elapsed() >= patience {
-                outage.given_up.get_or_insert_with(|| CopyFailure {
-                    transient: false,
-                    ..failure.clone()
-                });
-            }
+        if let Err(failure) = result
+            && session.is_away()
+        {
+            self.outages.missed(id, failure);
         }
     }
 
@@ -235,7 +202,7 @@ impl StorageSessionPool {
         id: &StorageId,
         first_path: Option<&[u8]>,
     ) -> Result<Box<dyn Storage>, CopyFailure> {
-        if let Some(failure) = lock(&self.away).get(id).and_then(|o| o.given_up.clone()) {
+        if let Some(failure) = self.outages.given_up(id) {
             return Err(failure);
         }
         let opening = SessionOpening {
@@ -252,14 +219,20 @@ impl StorageSessionPool {
                     .or_default()
                     .push(known);
                 session.keep(lease);
-                self.note_use(id, &*session, false);
+                if session.path_ends().is_some() {
+                    self.outages.reached(id);
+                }
                 Ok(session)
             }
             Err(mut failure) => {
                 // A host that was reached before is not misspelled, so the failure is temporary.
-                if failure.exit == Exit::Unreachable && self.was_reached(id) {
-                    (failure.transient, failure.away) = (true, true);
-                    self.note_away(id);
+                if failure.exit == Exit::Unreachable && self.outages.was_reached(id) {
+                    failure.transient = true;
+                    // While somebody has a session, the server may just not serve a further one.
+                    failure.away = !failure.at_limit && !self.has_lent(id);
+                    if failure.away {
+                        self.outages.missed(id, &failure);
+                    }
                 }
                 Err(failure)
             }
@@ -350,19 +323,6 @@ impl Drop for ComingSession<'_> {
     }
 }
 
-/// Whether a refused session or login says that there are too many sessions, by its code or its words.
-pub(super) fn names_limit(failure: &CopyFailure) -> bool {
-    // The server's reply, without its name: a host or a port may look like anything.
-    let refused = failure.message.split_once(" accepts no session now: ");
-    let refused = refused.or_else(|| {
-        let (_, login) = failure.message.split_once("login refused by ")?;
-        login.split_once(": ")
-    });
-    let reply = refused.map_or(String::new(), |(_, reply)| reply.to_ascii_lowercase());
-    let words = ["421", "too many", "maximum", "limit", "already logged in"];
-    words.iter().any(|word| reply.contains(word))
-}
-
 /// The maps are consistent after every statement, so a poisoned lock is still usable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -380,19 +340,23 @@ mod tests {
         LONGHAUL_GREETING, ScriptedAction, ScriptedFtpServer, login_script, pipelined_login_script,
     };
 
+    fn pool(timeout: Duration) -> StorageSessionPool {
+        StorageSessionPool::new(StorageAccess {
+            timeout,
+            foreign_data: false,
+            listing_use: ListingUse::Reading,
+            sync_policy: SyncPolicy::default(),
+            trees: Arc::default(),
+        })
+    }
+
     #[tokio::test]
     async fn the_pool_remembers_servers_that_fail_at_pipelining() {
         let mut careful = login_script();
         careful[0] = ScriptedAction::SendLine(LONGHAUL_GREETING);
         let at_once = pipelined_login_script("500 what?", &[]);
         let fake = ScriptedFtpServer::start_sessions(vec![at_once, careful.clone(), careful]).await;
-        let pool = StorageSessionPool::new(StorageAccess {
-            timeout: Duration::from_secs(5),
-            foreign_data: false,
-            listing_use: ListingUse::Reading,
-            sync_policy: SyncPolicy::default(),
-            trees: Arc::default(),
-        });
+        let pool = pool(Duration::from_secs(5));
         let id = StorageId::Server(fake.server.clone());
         let session: Box<dyn std::any::Any> = pool.acquire(&id).await.unwrap();
         let mut session = session.downcast::<crate::session::ClientSession>().unwrap();
@@ -407,13 +371,7 @@ mod tests {
     async fn a_session_that_is_coming_is_not_opened_twice() {
         // A second connection would find no script.
         let fake = ScriptedFtpServer::start_sessions(vec![login_script()]).await;
-        let pool = StorageSessionPool::new(StorageAccess {
-            timeout: Duration::from_secs(5),
-            foreign_data: false,
-            listing_use: ListingUse::Reading,
-            sync_policy: SyncPolicy::default(),
-            trees: Arc::default(),
-        });
+        let pool = pool(Duration::from_secs(5));
         let id = StorageId::Server(fake.server.clone());
         let (_, session) = tokio::join!(pool.open_ahead(&id), pool.acquire(&id));
         session.unwrap();
@@ -424,13 +382,7 @@ mod tests {
     async fn a_session_that_is_not_to_be_had_ahead_is_asked_for_when_it_is_needed() {
         let refused = vec![ScriptedAction::SendLine("421 Too many connections")];
         let fake = ScriptedFtpServer::start_sessions(vec![refused, login_script()]).await;
-        let pool = StorageSessionPool::new(StorageAccess {
-            timeout: Duration::from_secs(5),
-            foreign_data: false,
-            listing_use: ListingUse::Reading,
-            sync_policy: SyncPolicy::default(),
-            trees: Arc::default(),
-        });
+        let pool = pool(Duration::from_secs(5));
         let id = StorageId::Server(fake.server.clone());
         let (_, session) = tokio::join!(pool.open_ahead(&id), pool.acquire(&id));
         session.unwrap();
@@ -442,36 +394,48 @@ mod tests {
         // It serves one session after the other.
         let sessions = vec![[login_script(), vec![ScriptedAction::ExpectEof]].concat()];
         let fake = ScriptedFtpServer::start_sessions(sessions).await;
-        let pool = StorageSessionPool::new(StorageAccess {
-            timeout: Duration::from_secs(2),
-            foreign_data: false,
-            listing_use: ListingUse::Reading,
-            sync_policy: SyncPolicy::default(),
-            trees: Arc::default(),
-        });
+        let pool = pool(Duration::from_secs(2));
         let id = StorageId::Server(fake.server.clone());
         let first = pool.acquire(&id).await.unwrap();
         let failure = pool.acquire_further(&id).await.unwrap_err();
-        assert!(names_limit(&failure) && failure.transient, "{failure}");
+        assert!(failure.at_limit && failure.transient, "{failure}");
         drop(first);
         fake.finish().await;
     }
 
-    #[test]
-    fn only_the_reply_of_a_server_tells_of_a_limit() {
-        let failure = |message: &str| CopyFailure::unreachable(message.to_owned());
-        for message in [
-            "h:21 accepts no session now: 421 There are too many connections; try again later",
-            "login refused by h:21 for user carol: 530 Maximum number of clients; check user name",
-        ] {
-            assert!(names_limit(&failure(message)), "{message}");
-        }
-        for message in [
-            "limit.example.org:4211: connection refused",
-            "login refused by limit:4210 for user carol: 530 Login incorrect; check user name",
-            "lost the control connection to too-many.example.org:421",
-        ] {
-            assert!(!names_limit(&failure(message)), "{message}");
-        }
+    #[tokio::test]
+    async fn a_server_at_its_limit_is_not_away() {
+        let refused = vec![ScriptedAction::SendLine("421 Too many connections")];
+        let sessions = vec![login_script(), refused.clone(), refused];
+        let fake = ScriptedFtpServer::start_sessions(sessions).await;
+        let pool = pool(Duration::from_secs(5));
+        let id = StorageId::Server(fake.server.clone());
+        let first = pool.acquire(&id).await.unwrap();
+        let failure = pool.acquire_further(&id).await.unwrap_err();
+        assert!(failure.transient && !failure.away, "{failure}");
+        drop(first);
+        // Also when nobody has a session any more.
+        let failure = pool.acquire(&id).await.unwrap_err();
+        assert!(failure.at_limit && !failure.away, "{failure}");
+        assert_eq!(pool.outages.longest(), None);
+        fake.finish().await;
+    }
+
+    #[tokio::test]
+    async fn a_server_is_away_when_nobody_has_a_session_with_it() {
+        let fake = ScriptedFtpServer::start_sessions(vec![login_script()]).await;
+        let pool = pool(Duration::from_secs(5));
+        let id = StorageId::Server(fake.server.clone());
+        let first = pool.acquire(&id).await.unwrap();
+        // Nobody listens any more, but the connection of the session may be alive.
+        fake.finish().await;
+        let failure = pool.acquire_further(&id).await.unwrap_err();
+        assert!(failure.transient && !failure.away, "{failure}");
+        let waiting = pool.acquire(&id);
+        let losing = async { drop(first) };
+        let (acquired, ()) = tokio::join!(waiting, losing);
+        let failure = acquired.unwrap_err();
+        assert!(failure.away, "{failure}");
+        assert!(pool.outages.longest_of(&[id]).is_some());
     }
 }

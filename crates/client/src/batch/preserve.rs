@@ -12,7 +12,7 @@ use super::BatchContext;
 use super::plan::{CopyPlan, NextEntry, PlanReader, PlannedEntry, PlannedFile};
 use crate::answers::{KeptMetadata, MetadataChange, SourceFacts};
 use crate::location::{Location, StorageId};
-use crate::{CopyOptions, PreservedTimes, SparseFiles};
+use crate::{CopyFailure, CopyOptions, PreservedTimes, SparseFiles};
 
 /// The permission bits that are kept. Whoever trusts a program to run under another identity (setuid, setgid) trusts
 /// its owner, which a copy does not keep.
@@ -133,15 +133,7 @@ async fn change_each<'l>(
 
 /// Makes changes at one storage.
 async fn change(ctx: &BatchContext, id: &StorageId, changes: &[MetadataChange<'_>]) {
-    let result = match ctx.session(id).await {
-        Ok(mut session) => {
-            let result = session.set_metadata(changes).await;
-            ctx.return_session(id, session, &result);
-            result
-        }
-        Err(failure) => Err(failure),
-    };
-    match result {
+    match set(ctx, id, changes).await {
         Ok(set) if set.iter().all(|set| *set) => {}
         Ok(_) => ctx.warn(format!(
             "{id} did not take all permissions and times; the files themselves are complete"
@@ -150,6 +142,21 @@ async fn change(ctx: &BatchContext, id: &StorageId, changes: &[MetadataChange<'_
             "permissions and times are not kept: {}; the files themselves are complete",
             failure.message
         )),
+    }
+}
+
+async fn set(
+    ctx: &BatchContext,
+    id: &StorageId,
+    changes: &[MetadataChange<'_>],
+) -> Result<Vec<bool>, CopyFailure> {
+    let mut request = ctx.request(id);
+    loop {
+        let mut session = request.session().await?;
+        let set = session.set_metadata(changes).await;
+        if let Some(set) = request.end(session, set).await? {
+            return Ok(set);
+        }
     }
 }
 

@@ -121,7 +121,7 @@ impl ProgressSampler {
             streams: metered.streams,
             buffer_bytes: sample.buffer,
             limiter: sample.limiter.map(Limiter::name),
-            away: ctx.pool.outage(),
+            away: ctx.pool.outages.longest(),
         }));
     }
 

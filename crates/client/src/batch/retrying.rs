@@ -1,10 +1,11 @@
 //! Sessions of a batch, and questions to its storages, repeated while one is lost, busy or away.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use proto::checksum::ChecksumAlgorithm;
 use proto::listing::ListedEntry;
 
-use super::{BatchContext, lock};
+use super::BatchContext;
 use crate::location::StorageId;
 use crate::retry::RetryBudget;
 use crate::storage::contract::Storage;
@@ -12,6 +13,62 @@ use crate::{AwayPeer, CopyEvent, CopyFailure, Exit};
 
 /// Longest wait that a server can ask for. A copy that would have to wait longer fails.
 const MAX_ASKED_WAIT: Duration = Duration::from_secs(600);
+
+/// A request that is made again after a lost connection, as transfers are. What was lost with a connection may have been
+/// carried out: a request that is made twice must have the effect of one.
+pub(super) struct RepeatedRequest<'c> {
+    ctx: &'c BatchContext,
+    id: &'c StorageId,
+    /// The path that the request asks about first, so that the server can be asked along with the login.
+    first_path: Option<&'c [u8]>,
+    retries: RetryBudget,
+}
+
+impl RepeatedRequest<'_> {
+    /// The session for the next try.
+    ///
+    /// # Errors
+    /// As [`BatchContext::session`].
+    pub(super) async fn session(&self) -> Result<Box<dyn Storage>, CopyFailure> {
+        self.ctx.session_for_path(self.id, self.first_path).await
+    }
+
+    /// Ends a try. `None`: the connection was lost, and the request is to be made again.
+    ///
+    /// # Errors
+    /// The refusal. The failure, if there is no further try.
+    pub(super) async fn end<T>(
+        &mut self,
+        session: Box<dyn Storage>,
+        result: Result<T, CopyFailure>,
+    ) -> Result<Option<T>, CopyFailure> {
+        self.ctx.return_session(self.id, session, &result);
+        match result {
+            Err(failure) if failure.transient => {
+                let retries = &mut self.retries;
+                self.ctx.wait_for_storage(self.id, retries, failure).await?;
+                Ok(None)
+            }
+            result => result.map(Some),
+        }
+    }
+
+    /// As [`RepeatedRequest::end`], of a removal. What is missing when it is made again was removed by the lost one.
+    ///
+    /// # Errors
+    /// As [`RepeatedRequest::end`].
+    pub(super) async fn end_removal(
+        &mut self,
+        session: Box<dyn Storage>,
+        removed: Result<(), CopyFailure>,
+    ) -> Result<Option<()>, CopyFailure> {
+        let is_repeated = self.retries.is_retry();
+        self.end(session, removed).await.or_else(|failure| {
+            let is_gone = is_repeated && failure.exit == Exit::NotFound;
+            is_gone.then_some(Some(())).ok_or(failure)
+        })
+    }
+}
 
 impl BatchContext {
     /// A session for planning. Lost connections are retried as for transfers.
@@ -37,12 +94,21 @@ impl BatchContext {
                 }
                 Err(failure) => failure,
             };
-            self.wait_for_retry(&id.to_string(), (&mut retries, 0), failure)
-                .await?;
+            self.wait_for_storage(id, &mut retries, failure).await?;
         }
     }
 
-    /// The facts of a path, over one session after the other. Lost connections are retried as for transfers.
+    /// A request to a storage, made over one session after the other.
+    pub(super) fn request<'c>(&'c self, id: &'c StorageId) -> RepeatedRequest<'c> {
+        RepeatedRequest {
+            ctx: self,
+            id,
+            first_path: None,
+            retries: RetryBudget::new(&self.options, self.seed),
+        }
+    }
+
+    /// The facts of a path. Lost connections are retried as for transfers.
     pub(super) async fn stat(
         &self,
         id: &StorageId,
@@ -66,36 +132,65 @@ impl BatchContext {
         path: &[u8],
         to_read: bool,
     ) -> Result<ListedEntry, CopyFailure> {
-        let mut retries = RetryBudget::new(&self.options, self.seed);
+        let mut request = self.request(id);
+        request.first_path = Some(path);
         loop {
-            let mut session = self.session_for_path(id, Some(path)).await?;
+            let mut session = request.session().await?;
             let found = match to_read {
                 true => session.stat_to_read(path).await,
                 false => session.stat(path).await,
             };
-            self.return_session(id, session, &found);
-            match found {
-                Err(failure) if failure.transient => {
-                    self.wait_for_retry(&id.to_string(), (&mut retries, 0), failure)
-                        .await?;
-                }
-                found => return found,
+            if let Some(found) = request.end(session, found).await? {
+                return Ok(found);
             }
         }
     }
 
-    /// Waits before the next try of `source`, and reports it. `moved`: bytes since the last one.
+    /// Checksum of a file or of a part (offset and length). Lost connections are retried as for transfers.
+    pub(super) async fn checksum(
+        &self,
+        (id, path): (&StorageId, &[u8]),
+        algorithm: ChecksumAlgorithm,
+        (offset, length): (u64, Option<u64>),
+    ) -> Result<String, CopyFailure> {
+        let mut request = self.request(id);
+        loop {
+            let mut session = request.session().await?;
+            let checksum = session.checksum(algorithm, offset, length, path).await;
+            if let Some(checksum) = request.end(session, checksum).await? {
+                return Ok(checksum);
+            }
+        }
+    }
+
+    /// Waits before the next request to a storage.
+    ///
+    /// # Errors
+    /// As [`BatchContext::wait_for_retry`].
+    pub(super) async fn wait_for_storage(
+        &self,
+        id: &StorageId,
+        retries: &mut RetryBudget,
+        failure: CopyFailure,
+    ) -> Result<(), CopyFailure> {
+        let of = (id.to_string(), std::slice::from_ref(id));
+        self.wait_for_retry((&of.0, of.1), (retries, 0), failure)
+            .await
+    }
+
+    /// Waits before the next try of `source`, which needs `storages`, and reports it. `moved`: bytes since the last one.
     ///
     /// # Errors
     /// The failure, if there is no further try.
     pub(super) async fn wait_for_retry(
         &self,
-        source: &str,
+        (source, storages): (&str, &[StorageId]),
         (retries, moved): (&mut RetryBudget, u64),
         failure: CopyFailure,
     ) -> Result<(), CopyFailure> {
+        let (outages, patience) = (&self.pool.outages, self.options.patience);
         let away = match failure.away {
-            true => self.pool.outage(),
+            true => outages.longest_of(storages),
             false => None,
         };
         // One that was never reached is misspelled, or does not run.
@@ -105,18 +200,14 @@ impl BatchContext {
             false => retries.next_attempt(&failure, moved, away),
         };
         let Some((attempt, after)) = next else {
-            self.pool.give_up(self.options.patience, &failure);
+            outages.give_up(storages, patience);
             return Err(failure);
         };
-        let until = *lock(&self.asked_to_wait);
-        let asked = until.map_or(Duration::ZERO, |until| {
-            until.saturating_duration_since(Instant::now())
-        });
+        let asked = outages.wait_asked_for(storages);
         if asked > MAX_ASKED_WAIT {
             return Err(failure);
         }
         let after = after.max(asked);
-        let patience = self.options.patience;
         let away = away.filter(|_| !patience.is_zero());
         self.observer.on_event(CopyEvent::Retrying {
             source: source.to_owned(),
@@ -140,25 +231,41 @@ impl BatchContext {
         session: Box<dyn Storage>,
         result: &Result<T, CopyFailure>,
     ) {
-        if let (Err(_), Some(wait)) = (result, session.retry_after()) {
-            let until = Instant::now().checked_add(wait);
-            let mut asked = lock(&self.asked_to_wait);
-            *asked = until.max(*asked);
-        }
         let is_usable = result.as_ref().err().is_none_or(|failure| {
             !failure.transient && matches!(failure.exit, Exit::NotFound | Exit::Refused)
         });
-        let is_away = result.as_ref().is_err_and(|failure| failure.away);
-        self.pool.note_use(id, &*session, is_away);
-        self.pool.learn(id, &*session);
-        if is_usable {
-            self.pool.release(id, session);
-        } else if result
-            .as_ref()
-            .is_err_and(|f| f.transient && !f.is_destination_busy())
-        {
+        if !is_usable {
+            return self.drop_session(id, &*session, result);
+        }
+        self.note_session(id, &*session, result);
+        self.pool.release(id, session);
+    }
+
+    /// Learns from a session that is not used any more.
+    pub(super) fn drop_session<T>(
+        &self,
+        id: &StorageId,
+        session: &dyn Storage,
+        result: &Result<T, CopyFailure>,
+    ) {
+        self.note_session(id, session, result);
+        let lost = |failure: &CopyFailure| failure.transient && !failure.is_destination_busy();
+        if result.as_ref().is_err_and(lost) {
             // The failure that ended this session has probably ended the idle ones too.
             self.pool.drop_idle(id);
         }
+    }
+
+    fn note_session<T>(
+        &self,
+        id: &StorageId,
+        session: &dyn Storage,
+        result: &Result<T, CopyFailure>,
+    ) {
+        if let (Err(_), Some(wait)) = (result, session.retry_after()) {
+            self.pool.outages.asked_to_wait(id, wait);
+        }
+        self.pool.note_use(id, session, result);
+        self.pool.learn(id, session);
     }
 }

@@ -93,11 +93,9 @@ pub(super) async fn add(ctx: &BatchContext, file: &PlannedFile) -> Result<(), Co
         true => (&file.source, offset, length),
         false => (&file.destination, 0, None),
     };
-    let id = at.storage_id();
-    let mut session = ctx.session(&id).await?;
     let algorithm = sums.writer.algorithm();
-    let result = session.checksum(algorithm, offset, length, at.path()).await;
-    ctx.return_session(&id, session, &result);
+    let (id, part) = (at.storage_id(), (offset, length));
+    let result = ctx.checksum((&id, at.path()), algorithm, part).await;
     let checksum = result.map_err(|failure| {
         lock(&sums.unknown).insert(sums.name_of(&file.destination));
         CopyFailure {

@@ -8,7 +8,6 @@ use tokio::task::JoinSet;
 use tune::sessions::SessionRamp;
 
 use super::bundle::BatchWork;
-use super::pool::names_limit;
 use super::session_plan::KnownSessionLimits;
 use super::totals::BatchTotals;
 use super::work::WorkQueue;
@@ -92,7 +91,7 @@ where
                 let reason = failure.message.as_str();
                 ctx.warn(format!("{reason} (going on with {admitted} sessions)"));
             }
-            if names_limit(&failure) {
+            if failure.at_limit {
                 limits.record(admitted).await;
             }
         }

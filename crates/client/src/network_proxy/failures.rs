@@ -8,14 +8,11 @@ use crate::{CopyFailure, Exit};
 /// The failure of a control connection to `server` through the proxy with this name.
 pub(crate) fn proxy_failure(server: &str, proxy: &str, failure: &TunnelFailure) -> CopyFailure {
     let (exit, transient, advice) = proxy_advice(failure);
+    let message =
+        format!("cannot connect to {server} through the proxy {proxy}: {failure}; {advice}");
     CopyFailure {
-        exit,
         transient,
-        message: format!(
-            "cannot connect to {server} through the proxy {proxy}: {failure}; {advice}"
-        ),
-        no_room: false,
-        away: false,
+        ..CopyFailure::new(exit, message)
     }
 }
 

@@ -209,18 +209,15 @@ impl ClientSession {
     }
 
     fn unsupported_checksum_failure(&self, algorithm: ChecksumAlgorithm) -> CopyFailure {
-        CopyFailure {
-            exit: Exit::Protocol,
-            message: format!(
+        CopyFailure::new(
+            Exit::Protocol,
+            format!(
                 "{} cannot compute {} of this; choose an algorithm that it supports (cksum -a, cp --verify), \
                  or use cp --verify none",
                 self.name(),
                 algorithm.name()
             ),
-            transient: false,
-            no_room: false,
-            away: false,
-        }
+        )
     }
 }
 

@@ -6,7 +6,7 @@ use proto::reply::Reply;
 use tokio::time::timeout;
 
 use super::control::ClientControlConnection;
-use super::replies::display_reply;
+use super::replies::{display_reply, names_session_limit};
 use super::secure::{self, ClientSessionSecurity};
 use super::{ServerHabits, SessionOpening};
 use crate::location::Server;
@@ -50,14 +50,16 @@ pub(super) async fn connect(
     // Before the time for a reply is over, which would look like a lost server.
     let patience = further_session_wait(opening.habits).min(reply_timeout / 2);
     let silent = |_| {
-        // Words of a limit: the others have to do.
         let message = format!(
             "{} accepts no session now: it does not greet a further one within {} s, as servers at their limit of \
              sessions do; try again later",
             server.host_and_port(),
             patience.as_secs()
         );
-        Err(CopyFailure::unreachable(message))
+        Err(CopyFailure {
+            at_limit: true,
+            ..CopyFailure::unreachable(message)
+        })
     };
     timeout(patience, connecting).await.unwrap_or_else(silent)
 }
@@ -129,10 +131,8 @@ async fn reply_to_the_connection(
         display_reply(&reply)
     );
     Err(CopyFailure {
-        exit: Exit::Unreachable,
-        message,
         transient: reply.is_transient_error(),
-        no_room: false,
-        away: false,
+        at_limit: names_session_limit(&reply),
+        ..CopyFailure::new(Exit::Unreachable, message)
     })
 }

@@ -11,7 +11,7 @@ use proto::security::{ExchangeKind, ProtectionLevel};
 
 use super::control::ClientControlConnection;
 use super::data_protection::is_in_force;
-use super::replies::display_reply;
+use super::replies::{display_reply, names_session_limit};
 use super::secure::ClientSessionSecurity;
 use crate::credentials::GRID_MAPPING;
 use crate::location::{Scheme, Server};
@@ -290,18 +290,16 @@ const TLS_WORDS: [&str; 5] = [
 ];
 
 fn login_failure(name: &str, user: &str, is_without_password: bool, reply: &Reply) -> CopyFailure {
-    let refused = |message: String| CopyFailure {
-        exit: Exit::Refused,
-        message,
-        transient: false,
-        no_room: false,
-        away: false,
-    };
+    let refused = |message: String| CopyFailure::new(Exit::Refused, message);
     if reply.code == 421 {
-        return CopyFailure::unreachable(format!(
+        let message = format!(
             "{name} ended the login of user {user}: {}; try again later",
             display_reply(reply)
-        ));
+        );
+        return CopyFailure {
+            at_limit: true,
+            ..CopyFailure::unreachable(message)
+        };
     }
     if reply.code == 332 {
         // The account of ACCT (RFC 959 §4.1.1) is rare and has no place in a URL.
@@ -345,6 +343,7 @@ fn login_failure(name: &str, user: &str, is_without_password: bool, reply: &Repl
         failure.exit = Exit::Unreachable;
         failure.transient = true;
     }
+    failure.at_limit = names_session_limit(reply);
     failure
 }
 
@@ -392,6 +391,18 @@ mod tests {
             let failure = login_failure("h:21", user, false, &Reply::new(530, text));
             assert_eq!(failure.exit, Exit::Refused);
             assert!(failure.message.contains(word), "{failure}");
+        }
+    }
+
+    #[test]
+    fn only_the_reply_of_a_server_tells_of_a_limit() {
+        for (name, code, text, at_limit) in [
+            ("h:21", 530, "Maximum number of clients", true),
+            ("h:21", 421, "Too many users", true),
+            ("limit:4210", 530, "Login incorrect", false),
+        ] {
+            let failure = login_failure(name, "too-many", false, &Reply::new(code, text));
+            assert_eq!(failure.at_limit, at_limit, "{failure}");
         }
     }
 

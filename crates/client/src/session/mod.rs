@@ -464,13 +464,7 @@ pub(crate) fn display_path(path: &[u8]) -> String {
 }
 
 fn usage_error(message: String) -> CopyFailure {
-    CopyFailure {
-        exit: Exit::Usage,
-        message,
-        transient: false,
-        no_room: false,
-        away: false,
-    }
+    CopyFailure::new(Exit::Usage, message)
 }
 
 #[cfg(test)]

@@ -112,16 +112,13 @@ impl ClientSession {
         found
             .ok_or(AddressError::Malformed)
             .map(|address| StripeAddresses::single(self.complete_passive_address(address)))
-            .map_err(|error| CopyFailure {
-                exit: Exit::Protocol,
-                message: format!(
-                    "{} sent no usable data address ({error}): {}; report this to its administrator",
+            .map_err(|error| {
+                let shown = replies::display_reply(reply);
+                let message = format!(
+                    "{} sent no usable data address ({error}): {shown}; report this to its administrator",
                     self.name(),
-                    replies::display_reply(reply)
-                ),
-                transient: false,
-                no_room: false,
-                away: false,
+                );
+                CopyFailure::new(Exit::Protocol, message)
             })
     }
 
@@ -262,14 +259,13 @@ impl ClientSession {
         ports: Option<(u16, u16)>,
         buffers: SocketBuffers,
     ) -> Result<StripeAddresses, CopyFailure> {
-        let failure = |reason: String| CopyFailure {
-            exit: Exit::Local,
-            message: format!(
-                "cannot listen for data connections: {reason}; check --data-ports, or use --mode s"
-            ),
-            transient: false,
-            no_room: false,
-            away: false,
+        let failure = |reason: String| {
+            CopyFailure::new(
+                Exit::Local,
+                format!(
+                    "cannot listen for data connections: {reason}; check --data-ports, or use --mode s"
+                ),
+            )
         };
         let options = ListenOptions {
             ip: self.control.local_addr().ip().to_canonical(),

@@ -103,6 +103,9 @@ const LOST: [&str; 7] = [
 /// newer one replaces. No other server is known to send them.
 const OCCUPIED: [&str; 1] = ["another upload"];
 
+/// Words of servers that have as many sessions as they serve at a time, for all or for one user.
+const SESSION_LIMIT: [&str; 4] = ["too many", "maximum", "limit", "already logged in"];
+
 /// Words of servers that refuse a clear data connection.
 const UNPROTECTED: [&str; 5] = ["encrypt", "prot ", "protect", "ssl", "tls"];
 
@@ -202,15 +205,14 @@ pub(crate) fn refusal_failure(server: &str, operation: &str, reply: &Reply) -> C
             "see the server's own log for the reason",
         ),
     };
+    let message = format!(
+        "{server} refused to {operation}: {}; {hint}",
+        display_reply(reply)
+    );
     CopyFailure {
-        exit,
-        message: format!(
-            "{server} refused to {operation}: {}; {hint}",
-            display_reply(reply)
-        ),
         transient,
         no_room: refusal_cause(reply) == RefusalCause::Full,
-        away: false,
+        ..CopyFailure::new(exit, message)
     }
 }
 
@@ -230,16 +232,19 @@ pub(crate) fn hides_existence(reply: &Reply) -> bool {
 
 /// The failure for a path that the server does not show.
 pub(crate) fn not_found_failure(server: &str, path: &str, reply: &Reply) -> CopyFailure {
-    CopyFailure {
-        exit: Exit::NotFound,
-        message: format!(
+    CopyFailure::new(
+        Exit::NotFound,
+        format!(
             "{server} has no {path} ({}); check the path",
             display_reply(reply)
         ),
-        transient: false,
-        no_room: false,
-        away: false,
-    }
+    )
+}
+
+/// Whether a refused session or login says that there are too many sessions, by its code or its words.
+pub(crate) fn names_session_limit(reply: &Reply) -> bool {
+    let text = lowercase_text(reply);
+    reply.code == 421 || SESSION_LIMIT.iter().any(|word| text.contains(word))
 }
 
 /// Whether the server does not support the command, so that an alternative is worth trying.
@@ -400,6 +405,18 @@ mod tests {
         }
         assert!(!refused(450, "/x: file busy").is_destination_busy());
         assert!(!refused(226, "another upload").is_destination_busy());
+    }
+
+    #[test]
+    fn a_limit_of_sessions_is_told_by_code_or_words() {
+        for (code, text) in [
+            (421, "Service not available"),
+            (530, "Sorry, the maximum number of clients is connected"),
+            (530, "You are already logged in"),
+        ] {
+            assert!(names_session_limit(&reply(code, &[text])), "{text}");
+        }
+        assert!(!names_session_limit(&reply(530, &["Login incorrect."])));
     }
 
     #[test]

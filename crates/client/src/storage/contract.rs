@@ -76,6 +76,11 @@ pub(crate) trait Storage: Send + Debug + Any {
         true
     }
 
+    /// Whether the storage could not be reached by the last request, of one that connects for each.
+    fn is_away(&self) -> bool {
+        false
+    }
+
     /// How long the storage asks to be left alone, with its last refusal (Retry-After, RFC 9110 section 10.2.3).
     fn retry_after(&self) -> Option<Duration> {
         None

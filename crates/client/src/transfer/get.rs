@@ -256,13 +256,10 @@ fn no_partial_failure(
     operation: &str,
     error: &PartialRetrievalUnsupported,
 ) -> CopyFailure {
-    CopyFailure {
-        exit: Exit::Protocol,
-        message: format!("cannot {operation} in part at {server}: {error}; copy the whole file"),
-        transient: false,
-        no_room: false,
-        away: false,
-    }
+    CopyFailure::new(
+        Exit::Protocol,
+        format!("cannot {operation} in part at {server}: {error}; copy the whole file"),
+    )
 }
 
 /// Checks that every announced byte is here. The server's 226 and the end of the stream do not

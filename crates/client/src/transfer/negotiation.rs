@@ -206,14 +206,11 @@ pub(super) fn incomplete_failure(
     moved: u64,
     expected: u64,
 ) -> CopyFailure {
-    CopyFailure {
-        exit: Exit::Integrity,
-        message: format!(
+    CopyFailure::new(
+        Exit::Integrity,
+        format!(
             "{server} reported the transfer to {operation} complete, but {moved} of {expected} bytes \
              moved: the file changed meanwhile, or the connection was cut unnoticed; copy it again"
         ),
-        transient: false,
-        no_room: false,
-        away: false,
-    }
+    )
 }

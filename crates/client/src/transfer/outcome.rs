@@ -36,28 +36,20 @@ pub(crate) struct FailedTransfer {
 
 impl FailedTransfer {
     pub(crate) fn no_data_channel(server: &str, operation: &str) -> Self {
-        Self::from(CopyFailure {
-            exit: Exit::Protocol,
-            message: format!(
-                "no data connection is prepared to {operation} at {server}; try again"
-            ),
-            transient: true,
-            no_room: false,
-            away: false,
-        })
+        Self::from(CopyFailure::transient(
+            Exit::Protocol,
+            format!("no data connection is prepared to {operation} at {server}; try again"),
+        ))
     }
 
     pub(crate) fn data_thread_lost(server: &str, operation: &str) -> Self {
-        Self::from(CopyFailure {
-            exit: Exit::Local,
-            message: format!(
+        Self::from(CopyFailure::new(
+            Exit::Local,
+            format!(
                 "the thread for the transfer ({operation} at {server}) ended unexpectedly; \
                  report this with the output above"
             ),
-            transient: false,
-            no_room: false,
-            away: false,
-        })
+        ))
     }
 }
 

@@ -109,12 +109,11 @@ fn destination_size(
     source: &Arc<dyn Source>,
     spec: &TransferSpec,
 ) -> Result<Option<u64>, CopyFailure> {
-    let length = source.len().map_err(|error| CopyFailure {
-        exit: Exit::Local,
-        message: format!("cannot read the size of {}: {error}", source.name()),
-        transient: false,
-        no_room: false,
-        away: false,
+    let length = source.len().map_err(|error| {
+        CopyFailure::new(
+            Exit::Local,
+            format!("cannot read the size of {}: {error}", source.name()),
+        )
     })?;
     let offset = spec.part.map_or(0, |(offset, _)| offset);
     let remaining = length.map(|n| n.saturating_sub(offset));

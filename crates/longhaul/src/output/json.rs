@@ -156,13 +156,7 @@ mod tests {
 
     #[test]
     fn each_object_has_its_event_name_and_fields() {
-        let failure = client::CopyFailure {
-            exit: client::Exit::NotFound,
-            message: "no such file".into(),
-            transient: false,
-            no_room: false,
-            away: false,
-        };
+        let failure = client::CopyFailure::new(client::Exit::NotFound, "no such file");
         let failed = CopyEvent::Failed {
             source: "ftp://h/a".into(),
             failure,

@@ -106,13 +106,8 @@ mod tests {
 
     #[test]
     fn control_characters_in_events_are_escaped() {
-        let failure = client::CopyFailure {
-            exit: client::Exit::Protocol,
-            message: format!("h:21 refused to read {HOSTILE}: 550 {HOSTILE}"),
-            transient: false,
-            no_room: false,
-            away: false,
-        };
+        let message = format!("h:21 refused to read {HOSTILE}: 550 {HOSTILE}");
+        let failure = client::CopyFailure::new(client::Exit::Protocol, message);
         let source = format!("ftp://h/{HOSTILE}");
         let events = [
             CopyEvent::Failed {

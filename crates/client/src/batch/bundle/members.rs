@@ -4,7 +4,7 @@ use data::store::bundle::BundleMember;
 
 use super::super::plan::PlannedFile;
 use super::super::preserve;
-use crate::location::StorageId;
+use crate::location::{Location, StorageId};
 use crate::{CopyFailure, CopyOptions, Exit};
 
 /// Which end of a bundle the server is.
@@ -34,6 +34,13 @@ pub(super) fn server_pair(files: &[PlannedFile]) -> Option<(StorageId, StorageId
     let first = files.first()?;
     let (from, to) = (first.source.storage_id(), first.destination.storage_id());
     (from.is_server() && to.is_server()).then_some((from, to))
+}
+
+/// The servers of a bundle.
+pub(super) fn servers(files: &[PlannedFile]) -> Vec<StorageId> {
+    let ends = files.first().map(|file| [&file.source, &file.destination]);
+    let ids = ends.into_iter().flatten().map(Location::storage_id);
+    ids.filter(StorageId::is_server).collect()
 }
 
 /// Sizes and times of the files.

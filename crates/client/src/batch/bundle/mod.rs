@@ -39,7 +39,7 @@ use compare::wrong_files;
 use local_files::LocalBundle;
 pub(super) use series::copy_series;
 
-use members::{ServerEnd, local_failure, members, modes, server_of, server_pair};
+use members::{ServerEnd, local_failure, members, modes, server_of, server_pair, servers};
 
 /// Most streams of a bundle that ends within slow start: as many as those of several whole files at a time.
 const SHORT_STREAMS: u32 = 32;
@@ -87,7 +87,7 @@ pub(super) async fn copy_bundle(
         };
         let moved = meter.moved().saturating_sub(before);
         let source = format!("{} files", files.len());
-        ctx.wait_for_retry(&source, (&mut retries, moved), failure)
+        ctx.wait_for_retry((&source, &servers(files)), (&mut retries, moved), failure)
             .await
             .map_err(|failure| (meter.moved(), failure))?;
     }
@@ -125,17 +125,17 @@ async fn between_servers(
         entries(files.iter().map(|file| (file, file.source.path()))),
         entries(files.iter().map(|file| (file, file.destination.path()))),
     ];
-    let (attempt, failures) = between::pass(
-        (ctx, files, meter),
-        (&mut *source, &mut *destination),
-        &entries,
-        &spec,
-    )
-    .await?;
-    // After a failure, one of the servers may still execute its half of the transfer.
-    ctx.pool.release(from, source);
-    ctx.pool.release(to, destination);
-    let (attempt, elapsed) = attempt;
+    let ends = (&mut *source, &mut *destination);
+    let passed = between::pass((ctx, files, meter), ends, &entries, &spec).await;
+    if passed.is_err() {
+        // One of the servers may still execute its half of the transfer.
+        ctx.drop_session(from, &*source, &passed);
+        ctx.drop_session(to, &*destination, &passed);
+    } else {
+        ctx.pool.release(from, source);
+        ctx.pool.release(to, destination);
+    }
+    let ((attempt, elapsed), failures) = passed?;
     Ok((
         positions(files, failures),
         TransferMeasurement::of_third_party(attempt, elapsed),

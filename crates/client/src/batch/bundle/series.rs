@@ -123,7 +123,11 @@ impl<'a> SeriesCopy<'a> {
             }
             let source = format!("{} files", self.files.len());
             self.ctx
-                .wait_for_retry(&source, (&mut retries, 0), failure)
+                .wait_for_retry(
+                    (&source, std::slice::from_ref(&self.id)),
+                    (&mut retries, 0),
+                    failure,
+                )
                 .await?;
         }
     }

@@ -51,6 +51,8 @@ pub(super) struct FileCopy<'a> {
     /// The destination server may have accepted bytes of the last attempt.
     store_began: bool,
     repairs: Repairs,
+    /// Storages with which the last attempt could not connect.
+    unreached: Vec<StorageId>,
 }
 
 /// State of a copy from its first attempt on.
@@ -146,6 +148,15 @@ impl<'a> FileCopy<'a> {
             pipe_consumed: false,
             store_began: false,
             repairs: Repairs::default(),
+            unreached: Vec::new(),
+        }
+    }
+
+    /// The storages for which the next attempt may have to wait.
+    pub(super) fn waits_for(&self) -> Vec<StorageId> {
+        match self.unreached.as_slice() {
+            [] => vec![self.from.clone(), self.to.clone()],
+            unreached => unreached.to_vec(),
         }
     }
 
@@ -219,22 +230,25 @@ impl<'a> FileCopy<'a> {
     ) -> Result<FileOutcome, CopyFailure> {
         // The lock comes first: a destination that is busy costs no server a login.
         state.destination.lock(self.ctx, self.item)?;
-        let pool = &self.ctx.pool;
+        self.unreached.clear();
         // Both logins at the same time: each takes several round trips.
-        let [from, to] = pool.acquire_both((&self.from, &self.to)).await?;
+        let ends = (&self.from, &self.to);
+        let [from, to] = self.ctx.pool.acquire_both(ends).await?;
         let mut sessions = StorageSessions { from, to };
         let result = self.copy_over_sessions(state, &mut sessions).await;
         let result = result.map_err(|failure| state.destination.explain_failure(failure));
         let StorageSessions { from, to } = sessions;
+        let ends = [(&self.from, from.is_away()), (&self.to, to.is_away())];
+        let away = ends.into_iter().filter(|(_, is_away)| *is_away);
+        self.unreached = away.map(|(id, _)| id.clone()).collect();
         // After a failure between two servers, one of them may still execute its half of the
         // transfer. Neither session can be reused.
         if result.is_ok() || !(self.from.is_server() && self.to.is_server()) {
             self.ctx.return_session(&self.from, from, &result);
             self.ctx.return_session(&self.to, to, &result);
-        } else if result.as_ref().is_err_and(|failure| failure.away) {
-            // Only a storage that connects for each request finds that out over a session.
-            pool.note_use(&self.from, &*from, true);
-            pool.note_use(&self.to, &*to, true);
+        } else {
+            self.ctx.drop_session(&self.from, &*from, &result);
+            self.ctx.drop_session(&self.to, &*to, &result);
         }
         result
     }

@@ -56,10 +56,15 @@ async fn make_at_once(ctx: &BatchContext, directories: &[Location]) -> Vec<bool>
 /// Creates a directory of the plan. An existing one is accepted.
 async fn make_directory(ctx: &BatchContext, at: &Location) -> Result<(), CopyFailure> {
     let id = at.storage_id();
-    let mut session = ctx.session(&id).await?;
-    make_with_parents(&mut *session, at.path()).await?;
-    ctx.pool.release(&id, session);
-    Ok(())
+    let mut request = ctx.request(&id);
+    loop {
+        let mut session = request.session().await?;
+        // One that a lost try has made exists.
+        let made = make_with_parents(&mut *session, at.path()).await;
+        if request.end(session, made).await?.is_some() {
+            return Ok(());
+        }
+    }
 }
 
 /// Creates a directory. If a parent is missing, creates the parents first.
@@ -102,11 +107,16 @@ pub(crate) async fn make_link(
     link: &PlannedLink,
 ) -> Result<Option<String>, CopyFailure> {
     let (id, path) = (link.path.storage_id(), link.path.path());
-    let mut session = ctx.session(&id).await?;
     let absolute = resolve_link_target(path, &link.target);
-    let created = session.make_link(&link.target, &absolute, path).await?;
-    ctx.pool.release(&id, session);
-    Ok((!created).then(|| format!("{id} does not support symbolic links")))
+    let mut request = ctx.request(&id);
+    loop {
+        let mut session = request.session().await?;
+        // One that a lost try has made is replaced.
+        let created = session.make_link(&link.target, &absolute, path).await;
+        if let Some(created) = request.end(session, created).await? {
+            return Ok((!created).then(|| format!("{id} does not support symbolic links")));
+        }
+    }
 }
 
 /// The path that `target` of the link `link` leads to. `..` is resolved textually.

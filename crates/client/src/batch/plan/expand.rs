@@ -8,7 +8,6 @@ use super::paths::trim_trailing_slashes;
 use crate::answers::{SourceFacts, SymlinkCheckScope};
 use crate::batch::BatchContext;
 use crate::location::Location;
-use crate::retry::RetryBudget;
 use crate::storage::collected::CollectedEntries;
 use crate::storage::contract::Storage;
 use crate::tree::{DANGLING_LINK, NO_REGULAR_FILE, join_path};
@@ -67,18 +66,13 @@ pub(super) async fn expand_source(
         return Ok(examine_source(ctx, source).await?.into());
     };
     let id = source.storage_id();
-    let mut retries = RetryBudget::new(&ctx.options, ctx.seed);
+    let mut request = ctx.request(&id);
     loop {
-        let mut session = ctx.session(&id).await?;
+        let mut session = request.session().await?;
         let expanded = expand_pattern(&mut *session, source, &pattern).await;
         let found = with_times(ctx, (source, &mut *session), expanded).await;
-        ctx.return_session(&id, session, &found);
-        match found {
-            Err(failure) if failure.transient => {
-                ctx.wait_for_retry(&id.to_string(), (&mut retries, 0), failure)
-                    .await?;
-            }
-            found => return found,
+        if let Some(found) = request.end(session, found).await? {
+            return Ok(found);
         }
     }
 }

@@ -431,17 +431,12 @@ async fn begin_with_retries(
     id: &StorageId,
     mut walk: TreeWalk,
 ) -> Result<TreeWalk, CopyFailure> {
-    let mut retries = RetryBudget::new(&ctx.options, ctx.seed);
+    let mut request = ctx.request(id);
     loop {
-        let mut session = ctx.session(id).await?;
-        let result = walk.begin(&mut *session).await;
-        ctx.return_session(id, session, &result);
-        match result {
-            Ok(()) => return Ok(walk),
-            Err(failure) => {
-                ctx.wait_for_retry(&id.to_string(), (&mut retries, 0), failure)
-                    .await?;
-            }
+        let mut session = request.session().await?;
+        let begun = walk.begin(&mut *session).await;
+        if request.end(session, begun).await?.is_some() {
+            return Ok(walk);
         }
     }
 }
@@ -466,8 +461,7 @@ async fn list_with_retries(
         match result {
             Ok(()) => return Ok(()),
             Err(failure) => {
-                ctx.wait_for_retry(&id.to_string(), (&mut retries, 0), failure)
-                    .await?;
+                ctx.wait_for_storage(id, &mut retries, failure).await?;
             }
         }
     }

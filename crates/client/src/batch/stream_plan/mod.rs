@@ -154,6 +154,15 @@ pub(super) struct StreamPlan {
 }
 
 impl StreamPlan {
+    /// One stream, which stays one.
+    pub(super) fn single() -> Self {
+        Self {
+            streams: 1,
+            max_streams: 1,
+            ..Self::default()
+        }
+    }
+
     /// For a transfer of `size` bytes, if known. A sequential end (`sequential`) allows one stream only. `known`: what
     /// earlier transfers taught about the path.
     pub(super) fn for_transfer(

@@ -7,7 +7,7 @@ use std::time::Instant;
 use proto::checksum::ChecksumAlgorithm;
 
 use super::batch_journal::BatchJournal;
-use super::failure_cause::{FailedPlace, report_failure};
+use super::failure_cause::FailedPlace;
 use super::plan::{
     CopyPlan, PlanFiller, PlanReader, check_conflicts, is_directory, trim_trailing_slashes,
     walk_tree,
@@ -17,21 +17,21 @@ use super::{BatchContext, ending, execute, lock, preserve, request, secured_loca
 use crate::answers::SourceFacts;
 use crate::location::Location;
 use crate::session::ListingUse;
-use crate::storage::contract::Storage;
+use crate::storage::capabilities::AvailableChecksums;
 use crate::tree::TreeVisitor;
 use crate::{
-    CopyEvent, CopyFailure, CopyObserver, CopySummary, Exit, PreservedTimes, SymlinkPolicy,
-    SyncOptions,
+    CopyFailure, CopyObserver, CopySummary, Exit, PreservedTimes, SymlinkPolicy, SyncOptions,
 };
 
 mod comparison;
+mod deletion;
 mod extras;
 mod index;
 mod same_tree;
 mod times;
 
 use comparison::Comparison;
-use extras::{Extra, Extras};
+use deletion::delete_extras;
 use index::DestinationIndex;
 use same_tree::SameTreeWatch;
 use times::KeptTimes;
@@ -162,7 +162,7 @@ async fn compare_and_copy(
         ),
         _ => None,
     };
-    let deleted = delete_extras(ctx, (to, &there), guard, totals).await;
+    let deleted = delete_extras(ctx, (to, &there, &plan), guard, totals).await;
     // Last: deletions change the times of directories.
     preserve::finish_directories(ctx, &plan).await;
     if let Some(unchanged) = comparison.unchanged() {
@@ -215,31 +215,22 @@ async fn compare_checksums(
     let undecided = comparison.undecided();
     undecided.end(true);
     let mut reader = PlanReader::of(undecided);
-    let (from_id, to_id) = (from.storage_id(), to.storage_id());
-    let mut sessions = None;
+    let ends = [from.storage_id(), to.storage_id()];
+    let mut common = None;
     while let Some(item) = reader.next_file(undecided)? {
-        let (source, destination, algorithm) = match &mut sessions {
-            Some(opened) => opened,
-            none => {
-                let (mut source, mut destination) =
-                    tokio::try_join!(ctx.session(&from_id), ctx.session(&to_id))?;
-                let algorithm =
-                    common_algorithm(&mut *source, &mut *destination, (from, to)).await?;
-                none.insert((source, destination, algorithm))
-            }
+        let algorithm = match common {
+            Some(algorithm) => algorithm,
+            None => *common.insert(common_algorithm(ctx, (from, to)).await?),
         };
+        let part = (0, None);
         let (a, b) = tokio::try_join!(
-            source.checksum(*algorithm, 0, None, item.source.path()),
-            destination.checksum(*algorithm, 0, None, item.destination.path())
+            ctx.checksum((&ends[0], item.source.path()), algorithm, part),
+            ctx.checksum((&ends[1], item.destination.path()), algorithm, part)
         )?;
         match a.eq_ignore_ascii_case(&b) {
             true => comparison.keep(&item)?,
             false => comparison.copy(&item),
         }
-    }
-    if let Some((source, destination, _)) = sessions {
-        ctx.pool.release(&from_id, source);
-        ctx.pool.release(&to_id, destination);
     }
     Ok(())
 }
@@ -253,31 +244,19 @@ async fn compare_kept_times(
     let undecided = comparison.undecided();
     undecided.end(true);
     let mut reader = PlanReader::of(undecided);
-    let id = to.storage_id();
-    let mut kept_times = KeptTimes::unknown(id.is_server());
+    let mut kept_times = KeptTimes::unknown(to.storage_id().is_server());
     // Files that are left alone keep their times, too.
     let may_try = !ctx.options.dry_run && !ctx.options.keep_existing;
-    let mut session = None;
     while let Some(item) = reader.next_file(undecided)? {
         let times = item.facts.modified.zip(comparison.time_there(&item));
         let is_same = match times.filter(|_| may_try) {
             None => false,
-            Some(times) => {
-                let storage = match &mut session {
-                    Some(session) => session,
-                    none => none.insert(ctx.session(&id).await?),
-                };
-                let path = item.destination.path();
-                kept_times.is_same(&mut **storage, path, times).await?
-            }
+            Some(times) => kept_times.is_same(ctx, &item.destination, times).await?,
         };
         match is_same {
             true => comparison.keep(&item)?,
             false => comparison.copy(&item),
         }
-    }
-    if let Some(session) = session {
-        ctx.pool.release(&id, session);
     }
     if comparison.has_unknown_times() {
         ctx.warn(
@@ -290,12 +269,11 @@ async fn compare_kept_times(
 
 /// The cheapest checksum that both ends can compute of a file.
 async fn common_algorithm(
-    source: &mut dyn Storage,
-    destination: &mut dyn Storage,
+    ctx: &BatchContext,
     (from, to): (&Location, &Location),
 ) -> Result<ChecksumAlgorithm, CopyFailure> {
-    let of_source = source.available_checksums(from.path()).await?;
-    let of_destination = destination.available_checksums(to.path()).await?;
+    let (of_source, of_destination) =
+        tokio::try_join!(available_checksums(ctx, from), available_checksums(ctx, to))?;
     let all = ChecksumAlgorithm::CHEAPEST_FIRST.into_iter();
     let mut common = all.filter(|algorithm| {
         [&of_source, &of_destination]
@@ -305,58 +283,26 @@ async fn common_algorithm(
     common.next().ok_or_else(|| {
         let message = format!(
             "{} and {} have no checksum in common: leave out --checksum to compare sizes and times",
-            source.name(),
-            destination.name()
+            from.display(),
+            to.display()
         );
         CopyFailure::new(Exit::Protocol, message)
     })
 }
 
-/// Deletes what the source does not have, unless `guard` says why not.
-async fn delete_extras(
+async fn available_checksums(
     ctx: &BatchContext,
-    (to, there): (&Location, &DestinationIndex),
-    guard: Option<&str>,
-    totals: &Mutex<BatchTotals>,
-) -> Result<(), CopyFailure> {
-    let id = to.storage_id();
-    let mut session = None;
-    let mut extras = Extras::of(&ctx.options, there);
-    while let Some(Extra { at, is_directory }) = extras.next()? {
-        if let Some(reason) = guard {
-            let message = format!("nothing was deleted at {}: {reason}", to.display());
-            return Err(CopyFailure::new(Exit::Refused, message));
-        }
-        let path = at.display();
-        if ctx.options.dry_run {
-            ctx.observer.on_event(CopyEvent::WouldDelete { path });
-            continue;
-        }
-        let storage = match &mut session {
-            Some(session) => session,
-            none => none.insert(ctx.session(&id).await?),
-        };
-        let removed = match is_directory {
-            true => storage.remove_tree(at.path()).await,
-            // A directory that has taken its place since stays.
-            false => storage.remove(at.path()).await,
-        };
-        match removed {
-            Ok(()) => {
-                lock(totals).path_deleted();
-                ctx.observer.on_event(CopyEvent::Deleted { path });
-            }
-            Err(failure) if failure.transient => return Err(failure),
-            Err(failure) => {
-                let place = FailedPlace::at(&at);
-                report_failure(&ctx.observer, totals, place, failure);
-            }
+    at: &Location,
+) -> Result<AvailableChecksums, CopyFailure> {
+    let id = at.storage_id();
+    let mut request = ctx.request(&id);
+    loop {
+        let mut session = request.session().await?;
+        let available = session.available_checksums(at.path()).await;
+        if let Some(available) = request.end(session, available).await? {
+            return Ok(available);
         }
     }
-    if let Some(session) = session {
-        ctx.pool.release(&id, session);
-    }
-    Ok(())
 }
 
 fn usage(message: String) -> CopyFailure {

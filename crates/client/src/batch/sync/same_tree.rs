@@ -187,18 +187,20 @@ impl SameTreeWatch {
     async fn make(&self, ctx: &BatchContext, directory: &[u8]) -> Result<(), CopyFailure> {
         let at = self.marker_in(directory);
         let id = at.storage_id();
-        let mut session = ctx.session(&id).await?;
-        let made = session.make_dir(at.path()).await;
-        ctx.return_session(&id, session, &made);
-        made.map(drop)
+        let mut request = ctx.request(&id);
+        loop {
+            let mut session = request.session().await?;
+            // Nobody else makes a directory of this name: one that exists was made by a lost try.
+            let made = session.make_dir(at.path()).await;
+            if request.end(session, made).await?.is_some() {
+                return Ok(());
+            }
+        }
     }
 
     async fn remove(&self, ctx: &BatchContext, directory: &[u8]) -> Result<(), CopyFailure> {
         let at = self.marker_in(directory);
-        let id = at.storage_id();
-        let mut session = ctx.session(&id).await?;
-        let removed = session.remove_dir(at.path()).await;
-        ctx.return_session(&id, session, &removed);
+        let removed = remove_directory(ctx, &at).await;
         removed.map_err(|failure| {
             let message = format!(
                 "{failure}; remove the empty directory {}, which was made to tell both trees apart",
@@ -214,11 +216,7 @@ impl SameTreeWatch {
         directory: &[u8],
     ) -> Result<bool, CopyFailure> {
         let at = join_location(&self.from, &join_path(directory, &self.marker));
-        let id = at.storage_id();
-        let mut session = ctx.session(&id).await?;
-        let found = session.stat(at.path()).await;
-        ctx.return_session(&id, session, &found);
-        match found {
+        match ctx.stat(&at.storage_id(), at.path()).await {
             Ok(_) => Ok(true),
             Err(failure) if failure.exit == Exit::NotFound => Ok(false),
             Err(failure) => Err(failure),
@@ -230,6 +228,18 @@ impl SameTreeWatch {
         usage(format!(
             "{from} and {to} are one tree, or one is in the other: nothing was changed"
         ))
+    }
+}
+
+async fn remove_directory(ctx: &BatchContext, at: &Location) -> Result<(), CopyFailure> {
+    let id = at.storage_id();
+    let mut request = ctx.request(&id);
+    loop {
+        let mut session = request.session().await?;
+        let removed = session.remove_dir(at.path()).await;
+        if request.end_removal(session, removed).await?.is_some() {
+            return Ok(());
+        }
     }
 }
 

@@ -1,19 +1,28 @@
 //! Compares files by their times, and finds out how exactly a destination keeps them.
 
+use std::sync::Arc;
+
+use data::job::TransferControl;
+use data::store::memory::MemorySource;
+use proto::ranges::RangeSet;
 use proto::timestamp::Timestamp;
 
 use super::index::{FileThere, TimeThere};
-use crate::CopyFailure;
 use crate::answers::SourceFacts;
+use crate::batch::BatchContext;
+use crate::batch::stream_plan::{CopyRange, StreamPlan, new_transfer_spec};
+use crate::location::Location;
+use crate::replacement::temporary_name;
 use crate::storage::contract::Storage;
+use crate::{CopyFailure, Exit};
 
 /// Times of servers and file systems are rounded by less than this, seconds: FAT keeps two seconds, some servers minutes.
 const COARSEST: i64 = 60;
 /// Steps to which times are rounded, seconds.
 const STEPS: [i64; 2] = [2, 60];
-/// Most files whose times are set to find out.
+/// Most times that are tried.
 const MAX_TRIALS: u32 = 4;
-/// Distance of the time that is set from that of the source, seconds. It is a multiple of all steps, so that both are
+/// Distance of the time that is tried from that of the source, seconds. It is a multiple of all steps, so that both are
 /// rounded alike.
 const TRIAL_DISTANCE: i64 = 86_400;
 
@@ -79,15 +88,15 @@ impl KeptTimes {
         }
     }
 
-    /// Whether a file is the same as its source, given that it is [`TimeComparison::SameIfRounded`]. Sets another time at
-    /// the destination to find out, and then the one that it had.
+    /// Whether the file `at` is the same as its source, given that it is [`TimeComparison::SameIfRounded`]. Tries a time on a
+    /// file of its own beside it to find out.
     ///
     /// # Errors
-    /// The session is lost. The file has a time then that is not that of the source.
+    /// The destination is lost.
     pub(super) async fn is_same(
         &mut self,
-        storage: &mut dyn Storage,
-        path: &[u8],
+        ctx: &BatchContext,
+        at: &Location,
         (source, there): (Timestamp, Timestamp),
     ) -> Result<bool, CopyFailure> {
         if self.explains(source, there) {
@@ -99,18 +108,10 @@ impl KeptTimes {
             return Ok(false);
         }
         self.trials += 1;
-        let mut trial = Timestamp(source.0.saturating_sub(TRIAL_DISTANCE));
-        if trial == there {
-            trial = Timestamp(trial.0.saturating_sub(TRIAL_DISTANCE));
+        let trial = Timestamp(source.0.saturating_sub(TRIAL_DISTANCE));
+        if let Some(kept) = kept_of(ctx, at, trial).await? {
+            self.learn((source, there), (trial, kept));
         }
-        let Some(kept) = set_and_read(storage, path, trial).await? else {
-            return Ok(false);
-        };
-        if kept != there && set_and_read(storage, path, there).await? != Some(there) {
-            // It has another time now, and is copied.
-            return Ok(false);
-        }
-        self.learn((source, there), (trial, kept));
         Ok(self.explains(source, there))
     }
 
@@ -134,9 +135,9 @@ impl KeptTimes {
         (source, there): (Timestamp, Timestamp),
         (trial, kept): (Timestamp, Timestamp),
     ) {
-        self.keeps_any = Some(kept != there);
+        self.keeps_any = Some((trial.0 - kept.0).abs() < COARSEST);
         let rounded_down = source.0 - there.0;
-        if kept == there || trial.0 - kept.0 != rounded_down {
+        if trial.0 - kept.0 != rounded_down {
             return;
         }
         let holds = |step: &&i64| there.0 % **step == 0 && rounded_down.abs() < **step;
@@ -146,22 +147,56 @@ impl KeptTimes {
     }
 }
 
-/// Sets a time and reads it back. `None`: the storage does not do both.
-async fn set_and_read(
+/// The time that a new file beside `at` has after `time` was set. `None`: the storage refuses one of the steps. A user's file
+/// would have a wrong time if the sync ended here; this one is known as unfinished by its name.
+async fn kept_of(
+    ctx: &BatchContext,
+    at: &Location,
+    time: Timestamp,
+) -> Result<Option<Timestamp>, CopyFailure> {
+    let id = at.storage_id();
+    let name = temporary_name("longhaul-time").into_bytes();
+    let parent = at.path().iter().rposition(|byte| *byte == b'/');
+    let path = [&at.path()[..parent.map_or(0, |slash| slash + 1)], &name].concat();
+    let mut request = ctx.request(&id);
+    loop {
+        let mut session = request.session().await?;
+        let mut kept = store_and_read(ctx, &mut *session, &path, time).await;
+        if kept.as_ref().err().is_none_or(|failure| !failure.transient)
+            && let Err(failure) = session.remove(&path).await
+            && failure.transient
+        {
+            kept = Err(failure);
+        }
+        match request.end(session, kept).await {
+            Ok(None) => {}
+            Err(failure) if failure.transient => return Err(failure),
+            kept => return Ok(kept.unwrap_or_default()),
+        }
+    }
+}
+
+/// Stores an empty file, sets its time, and reads the time back.
+async fn store_and_read(
+    ctx: &BatchContext,
     storage: &mut dyn Storage,
     path: &[u8],
     time: Timestamp,
-) -> Result<Option<Timestamp>, CopyFailure> {
-    match storage.set_modified(path, time).await {
-        Ok(true) => {}
-        Err(failure) if failure.transient => return Err(failure),
-        Ok(false) | Err(_) => return Ok(None),
-    }
-    match storage.stat(path).await {
-        Ok(entry) => Ok(entry.modified),
-        Err(failure) if failure.transient => Err(failure),
-        Err(_) => Ok(None),
-    }
+) -> Result<Timestamp, CopyFailure> {
+    let range = CopyRange {
+        part: None,
+        size: Some(0),
+    };
+    let spec = new_transfer_spec(ctx, range, &RangeSet::new(), StreamPlan::single());
+    let source = Arc::new(MemorySource::new([], "an empty file"));
+    let control = Arc::new(TransferControl::new());
+    storage.store(source, path, &spec, &control).await?;
+    storage.set_modified(path, time).await?;
+    let found = storage.stat(path).await?;
+    found.modified.ok_or_else(|| {
+        let message = format!("{} tells no times", storage.name());
+        CopyFailure::new(Exit::Protocol, message)
+    })
 }
 
 #[cfg(test)]

@@ -396,17 +396,14 @@ impl ClientControlConnection {
         self.received_replies.extend(replies);
         result.map_err(|error| {
             self.unusable = true;
-            CopyFailure {
-                exit: Exit::Protocol,
-                message: format!(
+            CopyFailure::new(
+                Exit::Protocol,
+                format!(
                     "{} does not speak FTP: {}; check host and port",
                     self.name,
                     self.secrets.in_error(&error)
                 ),
-                transient: false,
-                no_room: false,
-                away: false,
-            }
+            )
         })
     }
 

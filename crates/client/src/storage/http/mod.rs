@@ -44,7 +44,7 @@ use crate::{CopyFailure, Exit};
 use changes::Removable;
 use lookup::propfind;
 use ranges::{HttpFile, receive_file};
-use session::{MAX_IDLE_CLIENTS, last_name};
+use session::{MAX_IDLE_CLIENTS, is_away, last_name};
 
 pub(crate) use session::HttpStorage;
 
@@ -111,6 +111,10 @@ impl Storage for HttpStorage {
 
     fn path_ends(&self) -> Option<(IpAddr, IpAddr)> {
         self.path_ends
+    }
+
+    fn is_away(&self) -> bool {
+        self.is_away
     }
 
     fn finds_settings(&self) -> bool {
@@ -277,6 +281,7 @@ impl Storage for HttpStorage {
         self.idle_clients = idle_clients.unwrap_or_else(std::sync::PoisonError::into_inner);
         self.idle_clients.truncate(MAX_IDLE_CLIENTS);
         self.client = self.idle_clients.pop();
+        self.is_away = is_away(&result);
         let mut attempt = attempt_of(result?, spec);
         if spec.streams > 1 && !has_tag {
             attempt.warnings.push(format!(

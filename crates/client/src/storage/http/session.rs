@@ -43,6 +43,8 @@ pub(crate) struct HttpStorage {
     pub(super) rtt: Duration,
     /// Addresses of this machine and of the server, or its proxy, of the last connection.
     pub(super) path_ends: Option<(IpAddr, IpAddr)>,
+    /// The last request could not connect.
+    pub(super) is_away: bool,
 }
 
 impl HttpStorage {
@@ -74,6 +76,7 @@ impl HttpStorage {
             stored_files: Vec::new(),
             rtt: Duration::ZERO,
             path_ends: None,
+            is_away: false,
         })
     }
 
@@ -127,6 +130,7 @@ impl HttpStorage {
         self.rtt = client.dialer.rtt().unwrap_or(self.rtt);
         self.path_ends = client.dialer.path_ends().or(self.path_ends);
         self.client = Some(client);
+        self.is_away = is_away(&result);
         result
     }
 
@@ -231,6 +235,11 @@ impl Drop for StopDialerOnDrop {
             dialer.stop();
         }
     }
+}
+
+/// Whether a request could not connect.
+pub(super) fn is_away<T>(result: &Result<T, CopyFailure>) -> bool {
+    result.as_ref().is_err_and(|failure| failure.away)
 }
 
 /// The last component of a path.

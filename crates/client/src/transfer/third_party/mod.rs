@@ -220,18 +220,15 @@ impl ThirdPartyServers<'_> {
     }
 
     fn partial_copy_failure(&self, path: &[u8]) -> CopyFailure {
-        CopyFailure {
-            exit: Exit::Protocol,
-            message: format!(
+        CopyFailure::new(
+            Exit::Protocol,
+            format!(
                 "cannot copy a part of {} from {} to another server: {PartialRetrievalUnsupported}; copy the whole \
                  file, or copy through this machine",
                 display_path(path),
                 self.source.name()
             ),
-            transient: false,
-            no_room: false,
-            away: false,
-        }
+        )
     }
 
     /// Sends the settings, the addresses and the two transfer commands.

@@ -305,6 +305,31 @@ async fn a_busy_server_is_asked_again_after_the_time_that_it_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_busy_server_is_asked_again_to_make_directories_and_to_delete() {
+    let (server, bytes) = server();
+    server.make_collection("/d");
+    server.put("/d/extra", &bytes);
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("new")).unwrap();
+    std::fs::write(dir.path().join("new/x"), b"x").unwrap();
+    // A directory that tells both trees apart is made and removed first.
+    for method in ["MKCOL", "MKCOL", "DELETE", "DELETE"] {
+        server.refuse_once(method, 0);
+    }
+    let options = SyncOptions {
+        copy: options_with_retries(),
+        delete: true,
+        checksum: false,
+    };
+    let waits = Arc::new(RecordedWaits::default());
+    let from = dir.path().display().to_string();
+    let summary = crate::sync(&from, &server.url("/d"), &options, waits.clone()).await;
+    assert_eq!(summary.exit, Exit::Done, "{summary:?}");
+    assert_eq!(server.paths(), ["/d/new/x", "/f"]);
+    assert_eq!(waits.0.lock().unwrap().len(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_without_webdav_gets_each_file_once_under_its_final_name() {
     let (server, bytes) = server();
     server.refuse_webdav();
