@@ -57,8 +57,10 @@ fn ip(command: &str) -> String {
 }
 
 /// All routes of both families.
+/// Without the state of the link, which comes up meanwhile.
 fn routes() -> String {
-    ip("-4 route show") + &ip("-6 route show")
+    let shown = ip("-4 route show") + &ip("-6 route show");
+    shown.replace(" linkdown", "")
 }
 
 fn enforcer(state: &Path) -> Enforcer {

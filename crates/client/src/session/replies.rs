@@ -89,7 +89,7 @@ const FULL: [&str; 6] = [
 /// globus-gridftp-server answers every error with code 500. Elsewhere the code means that the server does not know the
 /// command, whatever its words ("SIZE: command not found").
 const GLOBUS: [&str; 4] = ["globus", "gridftp-", "command failed", "system error in"];
-const LOST: [&str; 7] = [
+const LOST: [&str; 8] = [
     "unable to connect",
     "connection refused",
     "connection reset",
@@ -97,6 +97,8 @@ const LOST: [&str; 7] = [
     "broken pipe",
     "end-of-file was reached",
     "callback failed",
+    // globus-gridftp-server, of a data connection that has gone while it was used.
+    "handle not in the proper state",
 ];
 
 /// Texts of a longhaul server: 450 for an upload beside a running one, 426 for an upload that a

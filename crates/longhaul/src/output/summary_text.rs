@@ -153,8 +153,11 @@ pub(super) fn continuation_line(s: &CopySummary, continues: Continuation) -> Opt
     let amount = match (safe.bytes, safe.of) {
         (0, _) if s.exit != Exit::Interrupted => return None,
         (0, _) => "nothing is safe yet".to_owned(),
-        (bytes, Some(of)) => format!("{} of {} is safe", show::bytes(bytes), show::bytes(of)),
-        (bytes, None) => format!("{} is safe", show::bytes(bytes)),
+        // Files that have failed are not in the sum.
+        (bytes, Some(of)) if s.failed == 0 || s.files == 0 => {
+            format!("{} of {} is safe", show::bytes(bytes), show::bytes(of))
+        }
+        (bytes, _) => format!("{} is safe", show::bytes(bytes)),
     };
     let how = match continues {
         Continuation::Impossible if s.exit == Exit::Interrupted => {

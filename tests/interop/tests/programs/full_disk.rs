@@ -51,7 +51,9 @@ impl FullCopy {
 
     /// One message says why files failed, and one how many more did.
     fn ensure_said_once(&self, full: &FinishedProgram) -> Result<()> {
-        let messages = copy::messages(full);
+        let mut messages = copy::messages(full);
+        // The last line says how to go on.
+        messages.retain(|message| !message.contains(" is safe; "));
         let [failure, rest] = messages.as_slice() else {
             anyhow::bail!("not one failure and the number of the others: {full}");
         };

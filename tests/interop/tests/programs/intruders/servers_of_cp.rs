@@ -267,13 +267,6 @@ fn cp_never_takes_data_with_less_protection() {
             FILE_LENGTH,
             "close_notify",
         ),
-        // Only the missing close_notify tells that it is cut.
-        (
-            "cut, and SIZE too",
-            DataEnd::CutInTheMiddle,
-            FILE_LENGTH / 2,
-            "close_notify",
-        ),
     ] {
         cells.check(name, || {
             let mischief = Mischief {
