@@ -6,7 +6,9 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use client::{CopyObserver, CopyOptions, Exit, SymlinkPolicy, SyncOptions};
+use client::{
+    CopyObserver, CopyOptions, Exit, Preserve, PreservedTimes, SymlinkPolicy, SyncOptions,
+};
 
 use crate::support::{
     EndToEndServer, Intruder, copy, copy_with, options, random_bytes, rate_limited,
@@ -137,6 +139,31 @@ async fn nothing_is_written_through_a_directory_of_the_destination_that_becomes_
         assert_eq!(kept.len(), 5, "{from}");
         assert!(kept.iter().all(|content| content == b"secret"), "{from}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destination_that_becomes_a_link_gives_its_target_no_permissions_and_no_time() {
+    let (scratch, tree, secrets) = scratch();
+    fs::set_permissions(&tree, fs::Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(&secrets, fs::Permissions::from_mode(0o700)).unwrap();
+    let before = fs::metadata(&secrets).unwrap();
+    let to = scratch.path().join("got");
+    let (directory, victim) = (to.clone(), secrets.clone());
+    let swap = Intruder::new(move || replace_by_link(&directory, &victim));
+    let options = CopyOptions {
+        preserve: Preserve {
+            times: PreservedTimes::FilesAndDirectories,
+            modes: true,
+            ..Preserve::default()
+        },
+        ..slowly()
+    };
+    copy_with(&swap, text(&tree), text(&to), &options).await;
+    let after = fs::metadata(&secrets).unwrap();
+    assert_eq!(after.permissions(), before.permissions());
+    assert_eq!(after.modified().unwrap(), before.modified().unwrap());
+    let copy = fs::metadata(to.with_extension("moved")).unwrap();
+    assert_eq!(copy.permissions().mode() & 0o777, 0o777);
 }
 
 #[tokio::test(flavor = "multi_thread")]
