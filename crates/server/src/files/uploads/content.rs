@@ -24,7 +24,7 @@ pub(super) struct StoredContents(Mutex<KnownContents>);
 #[derive(Debug, Default)]
 struct KnownContents {
     by_inode: HashMap<Inode, Weak<SharedContent>>,
-    /// What was stored last under a name that no rename of a session has concerned since.
+    /// The content that was stored last under a name that no rename of a session has concerned since.
     by_place: HashMap<StoredPlace, Weak<SharedContent>>,
 }
 
