@@ -93,6 +93,24 @@ impl LocalTrees {
         }
     }
 
+    /// As [`LocalTrees::name`], to change attributes: a named directory is the one that was opened first, whatever has its
+    /// path now.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn name_for_attributes(&self, path: &Path) -> io::Result<LocalName> {
+        let mut paths = self.lock();
+        let opened = paths.root_at(path);
+        let was_directory = paths.named.get(path).is_some_and(|top| top.inode.is_some());
+        drop(paths);
+        match opened {
+            Some(Ok(root)) => Ok(LocalName::new(root.top(), b".", path, false)),
+            Some(Err(error)) if was_directory => Err(error),
+            // The user has named a file.
+            _ => self.name(path),
+        }
+    }
+
     /// The directory of a path's last component.
     ///
     /// # Errors
@@ -231,7 +249,7 @@ fn system_error(error: &StoreError) -> io::Error {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{MetadataExt, symlink};
 
     use super::*;
 
@@ -286,6 +304,33 @@ mod tests {
         // One that had to be closed is known again.
         trees.lock().recent.clear();
         assert!(read(&trees, &at("t/d/f")).is_err());
+    }
+
+    #[test]
+    fn the_attributes_of_a_tree_are_those_of_the_directory_that_was_opened_first() {
+        let (dir, trees) = tree();
+        let at = |path: &str| dir.path().join(path);
+        let inode = |path: &str| fs::metadata(at(path)).unwrap().ino();
+        let found = |path: &str| {
+            let located = trees.name_for_attributes(&at(path))?.locate()?;
+            located.metadata().map(|metadata| metadata.ino())
+        };
+        trees.add(&at("t"), LinksBelow::Refused);
+        trees.add(&at("out/f"), LinksBelow::Refused);
+        assert_eq!(found("t").unwrap(), inode("t"));
+        assert_eq!(found("t/d").unwrap(), inode("t/d"));
+        assert_eq!(found("out/f").unwrap(), inode("out/f"), "a file");
+        for victim in ["out", "out/f"] {
+            fs::rename(at("t"), at("moved")).unwrap();
+            symlink(victim, at("t")).unwrap();
+            assert_eq!(found("t").unwrap(), inode("moved"));
+            let open = std::mem::take(&mut trees.lock().recent);
+            drop(open);
+            assert!(found("t").is_err(), "one that had to be closed");
+            fs::remove_file(at("t")).unwrap();
+            fs::rename(at("moved"), at("t")).unwrap();
+            assert_eq!(found("t").unwrap(), inode("t"));
+        }
     }
 
     #[test]

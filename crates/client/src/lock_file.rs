@@ -39,7 +39,7 @@ pub(crate) enum LockedOpen {
 /// # Errors
 /// Those of the file system; it is no regular file.
 pub(crate) fn open_locked(name: &LocalName) -> io::Result<LockedOpen> {
-    open_locked_if(name, |_| Ok(true))
+    open_locked_if(name, |_, _| Ok(true))
 }
 
 /// As [`open_locked`], for a file that is this user's alone: it has this owner, no other name, and a mode that lets nobody
@@ -55,8 +55,13 @@ pub(crate) fn open_own_locked(name: &LocalName) -> io::Result<(LockedOpen, bool)
     if was_foreign {
         name.remove().map_err(cannot_remove)?;
     }
-    let opened = open_locked_if(name, |file| {
-        let is_own = is_own(name, &rustix::fs::fstat(file)?)?;
+    let opened = open_locked_if(name, |file, is_locked| {
+        let found = rustix::fs::fstat(file)?;
+        // While another copy of this user has it, the file may be about to get its final mode.
+        let is_own = match is_locked {
+            true => is_own(name, &found)?,
+            false => has_own_owner(name, &found)?,
+        };
         if !is_own {
             was_foreign = true;
             name.remove_open(file).map_err(cannot_remove)?;
@@ -66,10 +71,11 @@ pub(crate) fn open_own_locked(name: &LocalName) -> io::Result<(LockedOpen, bool)
     Ok((opened?, was_foreign))
 }
 
-/// `is_wanted` looks at a file that was there before, and is locked. If it is not wanted, it has lost its name.
+/// `is_wanted` looks at a file that was there before: first before its lock is tried, which whoever has made the file may hold
+/// as long as he likes, and then (`true`) when it is locked. If it is not wanted, it has lost its name.
 fn open_locked_if(
     name: &LocalName,
-    mut is_wanted: impl FnMut(&File) -> io::Result<bool>,
+    mut is_wanted: impl FnMut(&File, bool) -> io::Result<bool>,
 ) -> io::Result<LockedOpen> {
     for _ in 0..MAX_OPEN_ATTEMPTS {
         let (file, is_new) = match name.create_new(PRIVATE_MODE) {
@@ -83,12 +89,15 @@ fn open_locked_if(
         if !is_file(&rustix::fs::fstat(&file)?) {
             return Err(io::Error::other("is not a regular file"));
         }
+        if !is_new && !is_wanted(&file, false)? {
+            continue;
+        }
         // Does not wait: a busy file is reported, and --wait polls with its own intervals.
         let lock = take_write_lock(&file, WriteLockKind::Exclusive)?;
         if lock == WriteLockStatus::Busy {
             return Ok(LockedOpen::Busy);
         }
-        if name.is_name_of(&file)? && (is_new || is_wanted(&file)?) {
+        if name.is_name_of(&file)? && (is_new || is_wanted(&file, true)?) {
             return Ok(match lock {
                 WriteLockStatus::Unsupported => LockedOpen::Unlocked(file),
                 _ => LockedOpen::Locked(file),
@@ -112,12 +121,22 @@ fn is_own(name: &LocalName, found: &Stat) -> io::Result<bool> {
     if looks(found) == (own_user(), PRIVATE_MODE) {
         return Ok(true);
     }
-    // Some file systems have neither owners nor modes of their own: whatever this user makes there looks like that.
+    Ok(looks(found) == looks(&made_here(name)?))
+}
+
+/// Whether a file that is found is of the user for whom this process makes files here.
+fn has_own_owner(name: &LocalName, found: &Stat) -> io::Result<bool> {
+    Ok(found.st_uid == own_user() || found.st_uid == made_here(name)?.st_uid)
+}
+
+/// The attributes of an unfinished file that is made here. Some file systems have neither owners nor modes of their own:
+/// whatever this user makes there looks like that.
+fn made_here(name: &LocalName) -> io::Result<Stat> {
     let probe = name.beside(temporary_name("probe").as_bytes());
     let new = probe.create_new(PRIVATE_MODE)?;
     let made = rustix::fs::fstat(&new);
     probe.remove_open(&new)?;
-    Ok(looks(found) == looks(&made?))
+    Ok(made?)
 }
 
 fn cannot_remove(errno: Errno) -> io::Error {
@@ -278,6 +297,8 @@ mod tests {
         fs::write(&path, "planted").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
+        // He may hold its lock as long as he likes.
+        let _locked = own(&path);
         let (opened, was_foreign) = open_own_locked(&name(&path)).unwrap();
         assert!(matches!(opened, LockedOpen::Locked(_)) && was_foreign);
         let metadata = fs::metadata(&path).unwrap();

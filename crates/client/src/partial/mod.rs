@@ -18,15 +18,15 @@ use data::checksum::ChecksumHasher;
 use data::store::Sink;
 use data::store::durability::SyncPolicy;
 use data::store::file::FileSink;
-use data::store::naming::NamingError;
+use data::store::naming::{NamingError, mode_over};
 use proto::checksum::ChecksumAlgorithm;
 use proto::path::{MAX_NAME, PARTIAL_HASH_DIGITS, PARTIAL_SUFFIX};
 use proto::timestamp::Timestamp;
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::answers::KeptMetadata;
-use crate::local_name::{LocalName, directory_of, is_file, is_link};
+use crate::local_name::{LocalName, directory_of, is_file, is_link, own_user};
 use crate::lock_file::{self, LockFile, LockedOpen};
 use crate::{CopyFailure, Exit};
 
@@ -325,8 +325,7 @@ impl PartialFile {
         u64::try_from(there.st_size).ok()
     }
 
-    /// Gives the complete and verified file its time (if known) and permissions: those of `kept`, otherwise those of the
-    /// file it replaces, otherwise those that the umask grants. The data is on disk when this returns,
+    /// Gives the complete and verified file its time (if known) and permissions ([`permissions_over`]). The data is on disk when this returns,
     /// unless the policy is [`SyncPolicy::None`]. Blocks while the disk works.
     pub(crate) fn sync_with_metadata(
         &self,
@@ -337,7 +336,9 @@ impl PartialFile {
             // Some file systems cannot store such a time; the copy is complete without it.
             let _ = sink.file().set_modified(time);
         }
-        let permissions = final_permissions(kept.mode, &self.destination);
+        let replaced = self.destination.own_stat().ok().filter(is_file);
+        let owner = rustix::fs::fstat(sink.file()).map_or_else(|_| own_user(), |own| own.st_uid);
+        let permissions = permissions_over(kept.mode, owner, replaced.as_ref());
         // Some file systems have no permissions.
         let _ = sink.file().set_permissions(permissions);
         sink.sync().map_err(|e| store_failure(self.name.path(), &e))
@@ -370,22 +371,18 @@ impl PartialFile {
     }
 }
 
-/// The permissions of a file that is put at `destination`; see [`permissions_over`].
-fn final_permissions(kept: Option<u32>, destination: &LocalName) -> Permissions {
-    let replaced = || destination.own_stat().ok().filter(is_file);
-    let replaced = kept.is_none().then(replaced).flatten();
-    permissions_over(kept, replaced.map(|there| there.st_mode))
-}
-
-/// The permissions of a new file: those that are kept, otherwise those of the file that it replaces, which has the mode
-/// `replaced`, otherwise those that the umask grants.
-pub(crate) fn permissions_over(kept: Option<u32>, replaced: Option<u32>) -> Permissions {
+/// The permissions of a new file of the user `owner`: those that are kept, otherwise those over the file that it replaces
+/// ([`mode_over`]), otherwise those that the umask grants.
+pub(crate) fn permissions_over(
+    kept: Option<u32>,
+    owner: u32,
+    replaced: Option<&Stat>,
+) -> Permissions {
+    let usual = 0o666 & !umask();
     let mode = match (kept, replaced) {
         (Some(mode), _) => mode,
-        // No setuid, setgid or sticky bit: whoever trusted the replaced file to run under
-        // another identity trusted its old content.
-        (None, Some(mode)) => mode & 0o777,
-        (None, None) => 0o666 & !umask(),
+        (None, Some(replaced)) => mode_over((owner, usual), replaced),
+        (None, None) => usual,
     };
     Permissions::from_mode(mode)
 }

@@ -305,9 +305,15 @@ impl Storage for LocalFiles {
 
     async fn remove_tree(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
         // Not followed: a link to a directory is removed as a link.
-        let removed = |name: &LocalName| {
-            let removed = remove_tree_in(name.directory(), name.name().as_bytes());
-            removed.map_err(|errno| failed(name, errno))
+        let removed = |name: &LocalName| match remove_tree_in(
+            name.directory(),
+            name.name().as_bytes(),
+        ) {
+            Err(Errno::BUSY) => Err(local_failure(
+                name.path(),
+                "a file system is mounted here or below, and what is in it was not removed: unmount it first",
+            )),
+            removed => removed.map_err(|errno| failed(name, errno)),
         };
         self.with_name(path, removed).await
     }
@@ -346,15 +352,22 @@ impl Storage for LocalFiles {
             .collect();
         let trees = Arc::clone(&self.trees);
         run_blocking(move || {
-            let set = |at: &Path, kept| trees.name(at).is_ok_and(|name| set_kept(&name, kept));
+            let set = |at: &Path, kept| {
+                let name = trees.name_for_attributes(at);
+                name.is_ok_and(|name| set_kept(&name, kept))
+            };
             Ok(changes.iter().map(|(at, kept)| set(at, *kept)).collect())
         })
         .await
     }
 
     async fn set_modified(&mut self, path: &[u8], time: Timestamp) -> Result<bool, CopyFailure> {
-        self.with_name(path, move |name| set_file_time(name, time))
-            .await
+        let (path, trees) = (to_path(path), Arc::clone(&self.trees));
+        run_blocking(move || {
+            let name = trees.name_for_attributes(&path);
+            set_file_time(&name.map_err(|e| path_failure(&path, &e))?, time)
+        })
+        .await
     }
 }
 

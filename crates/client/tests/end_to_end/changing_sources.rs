@@ -113,14 +113,33 @@ async fn a_source_whose_attributes_alone_change_is_looked_at_again_and_copied() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_checksum_a_change_of_attributes_is_told() {
-    let faulty = FaultyServer::default();
-    let to = format!("ftp://{}/copy", faulty.start());
-    let (summary, warnings) = copy_while(change_mode, &to, &slowly()).await;
-    assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-    assert_eq!(summary.verified, "size");
-    let told = |warning: &String| warning.contains("attributes of");
-    assert!(warnings.iter().any(told), "{warnings:?}");
+async fn without_a_checksum_a_source_whose_attributes_change_is_copied_again() {
+    let here = tempfile::tempdir().unwrap();
+    let unverified = CopyOptions {
+        verify: VerifyMode::None,
+        ..slowly()
+    };
+    let changes: [(SourceChange, _); 2] = [
+        (change_mode, random_bytes(SIZE)),
+        (rewrite_and_set_the_time_back, vec![0; SIZE]),
+    ];
+    for (change, content) in changes {
+        let faulty = FaultyServer::default();
+        let to = format!("ftp://{}/copy", faulty.start());
+        let (summary, warnings) = copy_while(change, &to, &slowly()).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        assert_eq!(summary.verified, "size");
+        let told = |warning: &String| warning.contains("no checksum shows");
+        assert!(warnings.iter().any(told), "{warnings:?}");
+        assert!(faulty.files.lock().unwrap()["/copy"] == content);
+
+        let local = here.path().join("copy");
+        let to = local.to_str().unwrap();
+        let (summary, _) = copy_while(change, to, &unverified).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        assert!(fs::read(&local).unwrap() == content);
+        fs::remove_file(&local).unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

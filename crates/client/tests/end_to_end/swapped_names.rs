@@ -2,11 +2,13 @@
 //! a hostile server does so over several runs.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use client::{CopyObserver, CopyOptions, Exit, SymlinkPolicy, SyncOptions};
+use client::{
+    CopyObserver, CopyOptions, Exit, Preserve, PreservedTimes, SymlinkPolicy, SyncOptions,
+};
 
 use crate::support::{
     EndToEndServer, Intruder, copy, copy_with, options, random_bytes, rate_limited,
@@ -136,6 +138,79 @@ async fn nothing_is_written_through_a_directory_of_the_destination_that_becomes_
         let kept = contents(&secrets);
         assert_eq!(kept.len(), 5, "{from}");
         assert!(kept.iter().all(|content| content == b"secret"), "{from}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destination_that_becomes_a_link_gives_its_target_no_permissions_and_no_time() {
+    let (scratch, tree, secrets) = scratch();
+    fs::set_permissions(&tree, fs::Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(&secrets, fs::Permissions::from_mode(0o700)).unwrap();
+    let before = fs::metadata(&secrets).unwrap();
+    let to = scratch.path().join("got");
+    let (directory, victim) = (to.clone(), secrets.clone());
+    let swap = Intruder::new(move || replace_by_link(&directory, &victim));
+    let options = CopyOptions {
+        preserve: Preserve {
+            times: PreservedTimes::FilesAndDirectories,
+            modes: true,
+            ..Preserve::default()
+        },
+        ..slowly()
+    };
+    copy_with(&swap, text(&tree), text(&to), &options).await;
+    let after = fs::metadata(&secrets).unwrap();
+    assert_eq!(after.permissions(), before.permissions());
+    assert_eq!(after.modified().unwrap(), before.modified().unwrap());
+    let copy = fs::metadata(to.with_extension("moved")).unwrap();
+    assert_eq!(copy.permissions().mode() & 0o777, 0o777);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_somebody_else_has_put_at_the_destination_gives_its_permissions_to_none() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: only root can make a file of another user");
+        return;
+    }
+    let server = EndToEndServer::start().await;
+    make_tree(&server.root().join("from"));
+    let (scratch, tree, _) = scratch();
+    let here = scratch.path().join("got");
+    // Alone and in a bundle, at both ends.
+    let names = ["large", "d/0", "d/1", "d/2", "d/3", "d/4"];
+    for (from, to, there) in [
+        (
+            server.url("from"),
+            text(&here).to_owned(),
+            here.join("from"),
+        ),
+        (
+            text(&tree).to_owned(),
+            text(&here).to_owned(),
+            here.join("t"),
+        ),
+        (
+            text(&tree).to_owned(),
+            server.url("to"),
+            server.root().join("to/t"),
+        ),
+    ] {
+        make_tree(&there);
+        for name in names {
+            let planted = there.join(name);
+            std::os::unix::fs::chown(&planted, Some(65_534), None).unwrap();
+            fs::set_permissions(&planted, fs::Permissions::from_mode(0o666)).unwrap();
+        }
+        let usual = there.join("usual");
+        fs::write(&usual, "").unwrap();
+        let usual = fs::metadata(&usual).unwrap().permissions();
+        let (summary, _) = copy(&[&from], &to, &slowly()).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        for name in names {
+            let copied = fs::metadata(there.join(name)).unwrap();
+            assert_eq!(copied.uid(), 0, "{to} {name}");
+            assert_eq!(copied.permissions(), usual, "{to} {name}");
+        }
     }
 }
 

@@ -46,9 +46,13 @@ impl FileNode {
         }
     }
 
-    /// Gives the file, whose name in `directory` is `name`, the permission bits of the regular file `replaced` that it is to
-    /// replace, if there is one. Not its set-user-ID, set-group-ID and sticky bits: whoever trusts the old file to run under
-    /// another identity trusts its old content.
+    /// User.
+    pub fn owner(self) -> u32 {
+        self.owner
+    }
+
+    /// Gives the file, whose name in `directory` is `name`, the permission bits over the regular file `replaced` that it is
+    /// to replace, if there is one: see [`mode_over`].
     ///
     /// # Errors
     /// Those of chmod(2). The name is no longer that of the file: ENOENT.
@@ -67,8 +71,9 @@ impl FileNode {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(directory, name, flags, Mode::empty())?;
         // Another file must not get the rights.
-        match Self::of(&file)? == self {
-            true => attributes::set_mode(&file, there.st_mode & 0o777),
+        let own = rustix::fs::fstat(&file)?;
+        match Self::from_stat(&own) == self {
+            true => attributes::set_mode(&file, mode_over((self.owner, own.st_mode), &there)),
             false => Err(Errno::NOENT),
         }
     }
@@ -122,6 +127,20 @@ impl FileNode {
             owner: stat.st_uid,
         }
     }
+}
+
+/// The permission bits of a new file that replaces the file `replaced`. `owner`: its user; `usual`: the mode that it has where
+/// it replaces nothing. A file of the same owner passes its own on. Anybody who may write in the directory can put a file
+/// there, so that one of another owner opens nothing; but what it did not show, its successor does not show either.
+///
+/// Not the set-user-ID, set-group-ID and sticky bits: whoever trusts the old file to run under another identity trusts its old
+/// content.
+pub fn mode_over((owner, usual): (u32, u32), replaced: &Stat) -> u32 {
+    let mode = match replaced.st_uid == owner {
+        true => replaced.st_mode,
+        false => replaced.st_mode & usual,
+    };
+    mode & 0o777
 }
 
 /// Why a file has not got a name.
@@ -207,6 +226,20 @@ mod tests {
         fs::hard_link(at("victim"), at("new")).unwrap();
         assert_eq!(take_over(), Err(Errno::NOENT));
         assert_eq!(mode("victim"), usual);
+    }
+
+    #[test]
+    fn a_file_of_another_owner_opens_nothing() {
+        let mut stat = rustix::fs::stat("/").unwrap();
+        for (owner, mode, taken) in [
+            (1, 0o4666, 0o666),
+            (2, 0o666, 0o644),
+            (2, 0o600, 0o600),
+            (2, 0o4777, 0o644),
+        ] {
+            (stat.st_uid, stat.st_mode) = (owner, mode);
+            assert_eq!(mode_over((1, 0o644), &stat), taken, "{owner} {mode:o}");
+        }
     }
 
     #[test]

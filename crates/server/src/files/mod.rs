@@ -39,7 +39,7 @@ pub use transfer::{
     PassingChecksum,
 };
 pub use uploads::{ActiveUpload, ControlSocket, UploadClient, UploadRegistry, Uploader};
-use uploads::{KeptContent, LastUpload};
+use uploads::{KeptContent, LastUpload, StoredPlace};
 
 /// The files of one session.
 #[derive(Debug, Clone)]
@@ -263,7 +263,7 @@ impl SessionFiles {
 
     /// Renames a file. A client that renames its upload relies on the content it stored, so the rename is
     /// refused while another upload stores into the file, or if another account or program has changed the
-    /// content of this session's upload.
+    /// content of this session's upload, or has put another file there.
     fn rename(&self, from: &VPath, to: &VPath) -> Result<FileResponse, FileError> {
         let rename = || {
             let renamed = || {
@@ -274,24 +274,37 @@ impl SessionFiles {
                 self.root.rename(from, to)
             };
             // A file that has the new name already loses it.
-            done_answer(self.remove_counted(to, Some(from), renamed))
+            let answer = done_answer(self.remove_counted(to, Some(from), renamed))?;
+            self.uploads.end_rename(&self.place(from), &self.place(to));
+            Ok(answer)
         };
         match self.root.identity(from) {
             Ok(there) => {
                 let renamed = self.uploads.unless_uploading(there.inode, || {
                     // Checked again: from here on no upload can begin.
                     match self.root.identity(from) {
-                        Ok(now) if self.uploads.has_lost(&self.last_upload, &now) => {
-                            Err(uploads::in_use_error())
-                        }
+                        Ok(now) if self.has_lost(from, Some(&now)) => Err(uploads::in_use_error()),
                         _ => rename(),
                     }
                 });
                 renamed.unwrap_or_else(|| Err(uploads::in_use_error()))
             }
             // The name is a dangling link, or does not exist.
+            Err(_) if self.root.stat(from).is_ok() && self.has_lost(from, None) => {
+                Err(uploads::in_use_error())
+            }
             Err(_) => rename(),
         }
+    }
+
+    fn has_lost(&self, path: &VPath, now: Option<&FileIdentity>) -> bool {
+        let place = self.place(path);
+        self.uploads.has_lost(&self.last_upload, &place, now)
+    }
+
+    /// A path of this session among those of all sessions.
+    fn place(&self, path: &VPath) -> StoredPlace {
+        (self.root.inode().unwrap_or_default(), path.clone())
     }
 
     /// The file of an upload that takes the place of another one gets the permissions of that one. Some file systems have

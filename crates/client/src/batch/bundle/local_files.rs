@@ -115,14 +115,14 @@ impl BundleTarget for LocalBundle {
         let kind = there.map(|there| FileType::from_raw_mode(there.st_mode));
         let replaced = match kind {
             None => None,
-            Some(FileType::RegularFile) => there.map(|there| there.st_mode),
+            Some(FileType::RegularFile) => there.as_ref(),
             Some(FileType::Symlink) if !self.trees.follows(&self.paths[index]) => None,
             // A copy of this file alone follows the link, or tells what is there.
             Some(_) => return Err(io::Error::other("the destination is no regular file")),
         };
         let partial = self.partial(index);
         let kept = self.modes.get(index).copied().flatten();
-        let permissions = permissions_over(kept, replaced);
+        let permissions = permissions_over(kept, created.owner(), replaced);
         let file = self.open_partial(index, OFlags::PATH)?;
         if FileNode::of(&file)? != created {
             return Err(NamingError::Replaced.into());

@@ -303,7 +303,7 @@ impl<'a> FileCopy<'a> {
                         Err(failure) => Err(failure),
                     }
                 }
-                Ok(Verdict::Equal(label)) => Ok(label),
+                Ok(Verdict::Equal(label) | Verdict::SameSize(label)) => Ok(label),
                 Err(failure) => Err(failure),
             };
             let label = state.destination.after_verification(verified).await?;

@@ -21,12 +21,18 @@ pub(super) struct Repairs {
     made: u32,
     /// Ranges that differ, for the transfers after the next one.
     waiting: RangeSet,
-    /// The copy differs, and nothing shows where.
+    /// The copy differs, or may differ, and nothing shows where.
     unlocated: bool,
 }
 
 impl Repairs {
-    /// Whether the copy differs and nothing shows where. Answers `true` once.
+    /// Takes note that the copy may differ from its source, and nothing shows where. What a pipe has received cannot be
+    /// taken back (`is_sequential`).
+    pub(super) fn doubt(&mut self, is_sequential: bool) {
+        self.unlocated = !is_sequential;
+    }
+
+    /// Whether the copy differs, or may differ, and nothing shows where. Answers `true` once.
     pub(super) fn take_unlocated(&mut self) -> bool {
         std::mem::take(&mut self.unlocated)
     }

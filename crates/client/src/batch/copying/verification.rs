@@ -25,8 +25,10 @@ const REFLINK_LABEL: &str = "reflink";
 /// Result of a verification.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// Nothing differs. The label of the comparison.
+    /// The checksums are the same, or the copy has the source's blocks. The label of the comparison.
     Equal(String),
+    /// No checksums were compared, and no size differs. The label of the comparison.
+    SameSize(String),
     /// The checksums differ. The failure says how.
     Different(CopyFailure),
 }
@@ -51,7 +53,7 @@ impl FileCopy<'_> {
                     self.verify_by_checksum(state, sessions, request, unknown, moved)
                         .await
                 }
-                None => Ok(Verdict::Equal(label)),
+                None => Ok(Verdict::SameSize(label)),
             };
         };
         let report = moved.report.as_ref();
@@ -129,7 +131,7 @@ impl FileCopy<'_> {
             ComparisonResult::SizeOnly(warning) => {
                 let label = self.verify_by_size(state, sessions, check, moved).await?;
                 self.ctx.warn(warning);
-                Ok(Verdict::Equal(label))
+                Ok(Verdict::SameSize(label))
             }
         }
     }
@@ -212,9 +214,11 @@ impl FileCopy<'_> {
     }
 
     /// Fails when the source changed since the copy began. `label`: the name of the comparison that was made. A local file of
-    /// which only attributes changed is compared once more. Returns the name of the last comparison.
+    /// which only attributes changed is compared once more: one who rewrites it can set its time back. Without a checksum it
+    /// is unknown whether the copy is of one version, and the copy starts over, once. Returns the name of the last
+    /// comparison.
     pub(super) async fn confirm_source(
-        &self,
+        &mut self,
         state: &mut CopyState<'_>,
         sessions: &mut StorageSessions,
         (check, checksums): (Verification, &AvailableChecksums),
@@ -244,14 +248,12 @@ impl FileCopy<'_> {
             let request = (check, checksums);
             label = match self.verify(state, sessions, request, &unknown).await? {
                 Verdict::Equal(label) => label,
+                Verdict::SameSize(_) => {
+                    self.repairs.doubt(state.is_sequential());
+                    return Err(attributes_changed_failure(source));
+                }
                 Verdict::Different(_) => break,
             };
-            if check.algorithm().is_none() {
-                self.ctx.warn(format!(
-                    "attributes of {} changed while it was copied; nothing shows whether its content did",
-                    source.display()
-                ));
-            }
         }
         Err(source_changed_failure(source))
     }
@@ -278,6 +280,17 @@ pub(super) fn source_changed_failure(source: &Location) -> CopyFailure {
         Exit::Integrity,
         format!(
             "{} changed while it was copied; the copy keeps its partial name",
+            source.display()
+        ),
+    )
+}
+
+fn attributes_changed_failure(source: &Location) -> CopyFailure {
+    CopyFailure::new(
+        Exit::Integrity,
+        format!(
+            "attributes of {} changed while it was copied, and no checksum shows whether its content did: it must be copied \
+             while nothing changes it",
             source.display()
         ),
     )

@@ -4,11 +4,12 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 
 use proto::path::VPath;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::open::SAFE_FLAGS;
 use super::{Root, StoreError};
+use crate::store::naming::mode_over;
 
 impl Root {
     /// The directory that holds the last component of `path`, to be given to the functions `..._in`. What is done in it
@@ -64,14 +65,17 @@ impl Root {
         let mode = self.creation.initial_file_mode();
         let file = rustix::fs::openat(directory, name, flags, mode).map_err(failed)?;
         let there = rustix::fs::statat(directory, path.name(), AtFlags::SYMLINK_NOFOLLOW);
-        let replaced = there.ok().map(|stat| stat.st_mode);
-        let replaced =
-            replaced.filter(|mode| FileType::from_raw_mode(*mode) == FileType::RegularFile);
+        let is_file = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let replaced = there.ok().filter(is_file);
         let prepared = self
             .creation
             .apply_to_file(&file)
             .and_then(|()| match replaced {
-                Some(mode) => rustix::fs::fchmod(&file, Mode::from_raw_mode(mode & 0o777)),
+                Some(there) => {
+                    let own = rustix::fs::fstat(&file)?;
+                    let mode = mode_over((own.st_uid, own.st_mode), &there);
+                    rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))
+                }
                 None => Ok(()),
             });
         if let Err(errno) = prepared {

@@ -226,6 +226,11 @@ impl Root {
         Ok((stat.st_dev, stat.st_ino))
     }
 
+    /// The directory itself (O_PATH).
+    pub fn top(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.dir)
+    }
+
     /// Whether the directory still has a name.
     pub fn exists(&self) -> bool {
         rustix::fs::fstat(&self.dir).is_ok_and(|stat| stat.st_nlink > 0)

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::directory_names::DirectoryNames;
 use super::list::BATCH_SIZE_BELOW;
-use super::resolve::subdirectory;
+use super::resolve::subdirectory_of_same_mount;
 use super::{MAX_DEPTH, Root, StoreError};
 
 /// Most passes over the names of a directory. A file system may skip some names while others are
@@ -22,7 +22,8 @@ const MAX_NAMES: u64 = 20_000_000;
 
 impl Root {
     /// Removes a file, a symbolic link, or a directory with everything below it. Stops at the first
-    /// entry that cannot be removed. More than [`MAX_DEPTH`] levels: ENAMETOOLONG. Names are read a
+    /// entry that cannot be removed. What is mounted there is not entered, since it belongs to another tree, and a mount
+    /// point cannot be removed: EBUSY. More than [`MAX_DEPTH`] levels: ENAMETOOLONG. Names are read a
     /// bounded number at a time; after 20 million names, which other processes may add meanwhile:
     /// ENOTEMPTY, and another call continues.
     pub fn remove_tree(&self, path: &VPath) -> Result<(), StoreError> {
@@ -56,7 +57,11 @@ struct RemovalLevel {
 
 impl RemovalLevel {
     fn open(parent: impl AsFd, name: &[u8], batch: usize) -> Result<Self, Errno> {
-        let dir = subdirectory(parent, name)?;
+        let dir = subdirectory_of_same_mount(parent, name).map_err(|errno| match errno {
+            // As rmdir(2) says it.
+            Errno::XDEV => Errno::BUSY,
+            errno => errno,
+        })?;
         let names = DirectoryNames::read(&dir, batch)?;
         Ok(Self {
             dir,
@@ -138,6 +143,7 @@ fn ignore_missing(result: Result<(), Errno>) -> Result<(), Errno> {
 mod tests {
     use std::fs::{self, File};
     use std::os::unix::fs::symlink;
+    use std::path::Path;
 
     use super::*;
 
@@ -165,6 +171,37 @@ mod tests {
                 "links are not followed"
             );
         }
+    }
+
+    #[test]
+    fn what_is_mounted_in_a_tree_is_not_entered() {
+        let top = File::open("/").unwrap();
+        let proc = RemovalLevel::open(&top, b"proc", BATCH_SIZE_BELOW);
+        assert_eq!(proc.err(), Some(Errno::BUSY));
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("tree/a/mounted")).unwrap();
+        fs::create_dir(at("other")).unwrap();
+        fs::write(at("other/precious"), "").unwrap();
+        let run = |program: &str, arguments: &[&Path]| {
+            let mut command = std::process::Command::new(program);
+            let output = command.args(arguments).output();
+            output.is_ok_and(|output| output.status.success())
+        };
+        // A part of the same file system: its device number is the same.
+        let bind = [Path::new("--bind"), &at("other"), &at("tree/a/mounted")];
+        if !run("mount", &bind) {
+            println!("SKIPPED: this user cannot mount");
+            return;
+        }
+        let parent = File::open(dir.path()).unwrap();
+        let whole = remove_tree_in(&parent, b"tree");
+        let itself = remove_tree_in(File::open(at("tree/a")).unwrap(), b"mounted");
+        assert!(run("umount", &[&at("tree/a/mounted")]));
+        assert_eq!((whole, itself), (Err(Errno::BUSY), Err(Errno::BUSY)));
+        assert!(at("other/precious").exists());
+        remove_tree_in(&parent, b"tree").unwrap();
+        assert!(!at("tree").exists());
     }
 
     #[test]

@@ -97,9 +97,31 @@ pub(super) fn retry_lookup(
     result
 }
 
+/// As [`subdirectory`], unless a file system is mounted there, or a directory of one (mount(8), `--bind`): EXDEV.
+pub(super) fn subdirectory_of_same_mount(parent: impl AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
+    let parent = parent.as_fd();
+    let resolve = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
+    match retry_lookup(|| rustix::fs::openat2(parent, name, READ_NAMES, Mode::empty(), resolve)) {
+        // A kernel before 5.6, or a seccomp filter of an older container runtime. Only devices differ then.
+        Err(Errno::NOSYS | Errno::PERM) => {
+            let found = subdirectory(parent, name)?;
+            match rustix::fs::fstat(&found)?.st_dev == rustix::fs::fstat(parent)?.st_dev {
+                true => Ok(found),
+                false => Err(Errno::XDEV),
+            }
+        }
+        opened => opened,
+    }
+}
+
+/// Flags of a directory whose names are read. A symbolic link is not followed.
+const READ_NAMES: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
 /// Opens the directory `name` in `parent` for reading. A symbolic link is not followed (ENOTDIR or
 /// ELOOP).
 pub(super) fn subdirectory(parent: impl AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(parent, name, flags, Mode::empty())
+    rustix::fs::openat(parent, name, READ_NAMES, Mode::empty())
 }

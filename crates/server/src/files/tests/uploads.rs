@@ -352,6 +352,91 @@ fn a_file_that_another_client_stores_cannot_be_renamed() {
     assert_eq!(session.content("f"), "half");
 }
 
+/// Stores a file under a temporary name, lets others act, and renames it in the same session.
+fn renamed_after(act: impl FnOnce(&mut FilesFixture)) -> Result<String, FileError> {
+    let mut session = FilesFixture::new();
+    let kind = store("f.longhaul-partial", StoreDisposition::Truncate);
+    session.store(kind, "whole and verified").unwrap();
+    let files = session.files.clone();
+    act(&mut session);
+    session.files = files;
+    let (from, to) = (v("f.longhaul-partial"), v("f"));
+    session.run(&FileRequest::Rename { from, to })?;
+    Ok(session.content("f"))
+}
+
+/// Another session of the server, of the account `user`.
+fn become_another(session: &mut FilesFixture, user: &str) {
+    session.client = UploadingClient::named(user);
+    session.files.last_upload = LastUpload::default();
+}
+
+fn stores(session: &FilesFixture, path: &str, content: &str) {
+    let kind = store(path, StoreDisposition::Truncate);
+    session.store(kind, content).unwrap();
+}
+
+fn renames(session: &FilesFixture, from: &str, to: &str) {
+    let (from, to) = (v(from), v(to));
+    session.run(&FileRequest::Rename { from, to }).unwrap();
+}
+
+const PARTIAL: &str = "f.longhaul-partial";
+
+#[test]
+fn a_file_that_another_program_has_put_in_the_place_of_an_upload_is_not_renamed() {
+    assert!(in_use(renamed_after(|session| {
+        session.file("planted", "not what was stored");
+        fs::rename(session.host("planted"), session.host(PARTIAL)).unwrap();
+    })));
+    // A new file may even get the inode number of the old one.
+    assert!(in_use(renamed_after(|session| {
+        fs::remove_file(session.host(PARTIAL)).unwrap();
+        session.file(PARTIAL, "not what was stored");
+    })));
+    assert!(in_use(renamed_after(|session| {
+        fs::remove_file(session.host(PARTIAL)).unwrap();
+        std::os::unix::fs::symlink("nothing", session.host(PARTIAL)).unwrap();
+    })));
+    let removed = renamed_after(|session| fs::remove_file(session.host(PARTIAL)).unwrap());
+    assert_eq!(removed.unwrap_err().kind, FileErrorKind::NotFound);
+}
+
+#[test]
+fn what_another_session_of_the_account_stores_in_the_place_of_an_upload_is_renamed() {
+    let delete = |session: &FilesFixture| session.run(&FileRequest::Delete(v(PARTIAL))).unwrap();
+    let again = renamed_after(|session| {
+        become_another(session, "ann");
+        delete(session);
+        stores(session, PARTIAL, "again");
+        // Its last upload is another one now.
+        stores(session, "g", "more");
+    });
+    assert_eq!(again.unwrap(), "again");
+    let moved = renamed_after(|session| {
+        become_another(session, "ann");
+        stores(session, "other", "moved");
+        stores(session, "g", "more");
+        renames(session, "other", PARTIAL);
+    });
+    assert_eq!(moved.unwrap(), "moved");
+}
+
+#[test]
+fn what_another_account_stores_in_the_place_of_an_upload_is_not_renamed() {
+    assert!(in_use(renamed_after(|session| {
+        become_another(session, "bob");
+        session.run(&FileRequest::Delete(v(PARTIAL))).unwrap();
+        stores(session, PARTIAL, "of bob");
+        stores(session, "g", "more");
+    })));
+    assert!(in_use(renamed_after(|session| {
+        become_another(session, "bob");
+        stores(session, "other", "of bob");
+        renames(session, "other", PARTIAL);
+    })));
+}
+
 #[test]
 fn a_file_that_is_being_written_has_no_cached_checksum() {
     let session = FilesFixture::new();

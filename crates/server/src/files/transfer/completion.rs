@@ -71,7 +71,8 @@ impl StoreCompletion {
         self.require_same_file()?;
         let state = FileIdentity::of(self.sink.file()).map_err(|error| self.store_error(&error))?;
         let last_upload = &self.files.last_upload;
-        self.sink.lease.record(last_upload, state, self.is_whole);
+        let stored = (self.files.place(&self.sink.path), state);
+        self.sink.lease.record(last_upload, stored, self.is_whole);
         if let (Some(algorithm), Some(computed)) = (self.algorithm, &computed) {
             self.remember_checksum(algorithm, computed)?;
         }

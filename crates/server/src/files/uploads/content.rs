@@ -1,20 +1,32 @@
 //! Whose content a file has, as far as sessions that have stored it rely on that.
 //!
 //! A client that uploads under a temporary name and then renames the file relies on its content. If another account stored to
-//! that name in between, or another program did, the content is no longer the client's. A client with several sessions stores,
-//! renames and sets times in any of them, so all stores of one account are of one client.
+//! that name in between, or another program did, the content is no longer the client's; nor is it if another program has put
+//! another file there. A client with several sessions stores, renames and sets times in any of them, so all stores of one
+//! account are of one client.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use data::store::root::{FileChange, FileIdentity};
+use proto::path::VPath;
 
 use super::{Inode, Uploader};
+
+/// A name below a root, which its inode identifies.
+pub(in crate::files) type StoredPlace = (Inode, VPath);
 
 /// The contents of the files that sessions have stored last. The sessions hold them, and each holds one, which bounds their
 /// number.
 #[derive(Debug, Default)]
-pub(super) struct StoredContents(Mutex<HashMap<Inode, Weak<SharedContent>>>);
+pub(super) struct StoredContents(Mutex<KnownContents>);
+
+#[derive(Debug, Default)]
+struct KnownContents {
+    by_inode: HashMap<Inode, Weak<SharedContent>>,
+    /// The content that was stored last under a name that no rename of a session has concerned since.
+    by_place: HashMap<StoredPlace, Weak<SharedContent>>,
+}
 
 /// The content of one file.
 #[derive(Debug)]
@@ -51,7 +63,7 @@ impl StoredContents {
     ) {
         if keeps == KeptContent::IsNew {
             // The entry is about a file that was removed.
-            self.contents().remove(&before.inode);
+            self.contents().by_inode.remove(&before.inode);
             return;
         }
         let Some(content) = self.get(before.inode) else {
@@ -68,8 +80,9 @@ impl StoredContents {
         }
     }
 
-    /// Takes note of the state in which a store of ranges, or another change, left a file.
-    pub(super) fn end_change(&self, file: FileIdentity) {
+    /// Takes note of the state in which a store of ranges, or another change, left the file at `place`.
+    pub(super) fn end_change(&self, place: &StoredPlace, file: FileIdentity) {
+        self.contents().by_place.remove(place);
         if let Some(content) = self.get(file.inode) {
             content.state().left = Some(file);
         }
@@ -86,26 +99,54 @@ impl StoredContents {
         }
     }
 
-    /// The content of a file that `owner` has stored with nobody else. `is_whole`: nothing of an older content is left.
+    /// Takes note that a session renames what is at `from`: from now on the names are those of a file that the server knows.
+    /// If it is known to be of another account than what was stored at `to`, it does not count for that.
+    pub(super) fn end_rename(&self, from: &StoredPlace, to: &StoredPlace) {
+        let mut contents = self.contents();
+        let owner_at = |place: Option<Weak<SharedContent>>| {
+            let content = place.and_then(|content| content.upgrade())?;
+            let owner = content.state().owner.clone();
+            Some(owner)
+        };
+        let moved = contents.by_place.remove(from);
+        let there = contents.by_place.get(to).cloned();
+        let owners = owner_at(moved).zip(owner_at(there));
+        if owners.is_none_or(|(moved, there)| moved == there) {
+            contents.by_place.remove(to);
+        }
+    }
+
+    /// The content of the file at `place` that `owner` has stored with nobody else. `is_whole`: nothing of an older content
+    /// is left.
     fn end_store(
         &self,
+        place: StoredPlace,
         file: FileIdentity,
         owner: &Uploader,
         is_whole: bool,
     ) -> Arc<SharedContent> {
         let mut contents = self.contents();
-        let known = contents.get(&file.inode).and_then(Weak::upgrade);
+        let known = contents.by_inode.get(&file.inode).and_then(Weak::upgrade);
         let content = known.unwrap_or_else(|| {
             // Entries of files that no session relies on any more.
-            contents.retain(|_, content| content.strong_count() > 0);
+            let is_held = |content: &Weak<SharedContent>| content.strong_count() > 0;
+            contents.by_inode.retain(|_, content| is_held(content));
+            contents.by_place.retain(|_, content| is_held(content));
             let content = Arc::new(SharedContent(Mutex::new(ContentState {
                 stores: 0,
                 owner: Some(owner.clone()),
                 left: None,
             })));
-            contents.insert(file.inode, Arc::downgrade(&content));
+            contents
+                .by_inode
+                .insert(file.inode, Arc::downgrade(&content));
             content
         });
+        let before = contents.by_place.get(&place).and_then(Weak::upgrade);
+        // A session that relies on the name goes on doing so if another account stores there.
+        if before.is_none_or(|before| before.state().owner.as_ref() == Some(owner)) {
+            contents.by_place.insert(place, Arc::downgrade(&content));
+        }
         drop(contents);
         let mut state = content.state();
         state.left = Some(file);
@@ -117,11 +158,15 @@ impl StoredContents {
     }
 
     fn get(&self, inode: Inode) -> Option<Arc<SharedContent>> {
-        self.contents().get(&inode).and_then(Weak::upgrade)
+        self.contents().by_inode.get(&inode).and_then(Weak::upgrade)
     }
 
-    /// The map is consistent after every statement, so a poisoned lock is still usable.
-    fn contents(&self) -> MutexGuard<'_, HashMap<Inode, Weak<SharedContent>>> {
+    fn last_at(&self, place: &StoredPlace) -> Option<Arc<SharedContent>> {
+        self.contents().by_place.get(place).and_then(Weak::upgrade)
+    }
+
+    /// The maps are consistent after every statement, so a poisoned lock is still usable.
+    fn contents(&self) -> MutexGuard<'_, KnownContents> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -148,15 +193,16 @@ struct UploadedContent {
 }
 
 impl LastUpload {
-    /// Records the state in which an exclusive upload left its file. `is_whole`: the upload has kept nothing of an older file.
+    /// Records the state in which an exclusive upload left its file, and its name. `is_whole`: the upload has kept nothing of
+    /// an older file.
     pub(super) fn record(
         &self,
         contents: &StoredContents,
-        file: FileIdentity,
+        (place, file): (StoredPlace, FileIdentity),
         by: &Uploader,
         is_whole: bool,
     ) {
-        let content = contents.end_store(file, by, is_whole);
+        let content = contents.end_store(place, file, by, is_whole);
         let stores = content.state().stores;
         *self.upload() = Some(UploadedContent {
             inode: file.inode,
@@ -186,19 +232,29 @@ impl LastUpload {
         state.stores == upload.stores && state.left.as_ref() == Some(now)
     }
 
-    /// Whether `now` is a state of the file that the session stored last, with content of others. A change of its name,
-    /// rights or time, by whatever session, is none of its content.
-    pub(super) fn has_lost(&self, contents: &StoredContents, now: &FileIdentity) -> bool {
+    /// Whether `now`, at `place`, is a state of the file that the session stored last, with content of others, or is a file of
+    /// others where that one was; `None`: a link that leads to nothing. A change of its name, rights or time, by whatever
+    /// session, is none of its content.
+    pub(super) fn has_lost(
+        &self,
+        contents: &StoredContents,
+        place: &StoredPlace,
+        now: Option<&FileIdentity>,
+    ) -> bool {
         let upload = self.upload();
         let Some(upload) = upload.as_ref() else {
             return false;
         };
-        let Some(content) = contents.get(now.inode) else {
-            return false;
-        };
-        if !Arc::ptr_eq(&content, &upload.content) {
+        let is_own = |content: &Arc<SharedContent>| Arc::ptr_eq(content, &upload.content);
+        let content = now.and_then(|now| Some((contents.get(now.inode)?, now)));
+        let is_elsewhere = !content.as_ref().is_some_and(|(content, _)| is_own(content));
+        if is_elsewhere && !contents.last_at(place).as_ref().is_some_and(is_own) {
             return false;
         }
+        let Some((content, now)) = content else {
+            // No session has stored it.
+            return true;
+        };
         let state = content.state();
         let is_as_left = state
             .left

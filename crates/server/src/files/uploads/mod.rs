@@ -28,7 +28,7 @@ use super::checksum::aborted_error;
 mod content;
 
 use content::StoredContents;
-pub(super) use content::{KeptContent, LastUpload};
+pub(super) use content::{KeptContent, LastUpload, StoredPlace};
 
 /// Interval at which a second upload checks the owner.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
@@ -232,9 +232,20 @@ impl UploadRegistry {
         self.contents.carry_over(before, after);
     }
 
-    /// Whether a session's last upload, now in this state, has content of others.
-    pub(super) fn has_lost(&self, upload: &LastUpload, now: &FileIdentity) -> bool {
-        upload.has_lost(&self.contents, now)
+    /// Follows a change of the name of a file, by a session.
+    pub(super) fn end_rename(&self, from: &StoredPlace, to: &StoredPlace) {
+        self.contents.end_rename(from, to);
+    }
+
+    /// Whether what is at the place of a session's last upload, or that upload itself, now in this state, has content of
+    /// others.
+    pub(super) fn has_lost(
+        &self,
+        upload: &LastUpload,
+        place: &StoredPlace,
+        now: Option<&FileIdentity>,
+    ) -> bool {
+        upload.has_lost(&self.contents, place, now)
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<Inode, Vec<Arc<ActiveUpload>>>> {
@@ -258,13 +269,18 @@ impl UploadLease {
         self.uploads.contents.begin_change(before, by, keeps);
     }
 
-    /// Takes note of the state in which a complete upload has left the file. `is_whole`: the upload has kept nothing of an
-    /// older file.
-    pub(super) fn record(&self, last: &LastUpload, file: FileIdentity, is_whole: bool) {
+    /// Takes note of the state in which a complete upload has left the file, and of its name. `is_whole`: the upload has
+    /// kept nothing of an older file.
+    pub(super) fn record(
+        &self,
+        last: &LastUpload,
+        (place, file): (StoredPlace, FileIdentity),
+        is_whole: bool,
+    ) {
         let contents = &self.uploads.contents;
         match self.uploader().filter(|_| self.is_exclusive()) {
-            Some(by) => last.record(contents, file, by, is_whole),
-            None => contents.end_change(file),
+            Some(by) => last.record(contents, (place, file), by, is_whole),
+            None => contents.end_change(&place, file),
         }
     }
 
