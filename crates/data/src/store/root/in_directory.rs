@@ -47,8 +47,8 @@ impl Root {
     }
 
     /// Creates the file `name` in `directory`, which is that of `path`; see [`Root::open_new`]. It is to get the name of
-    /// `path`, and has the permission bits of a file that has this name now: before its first byte, so that nobody reads
-    /// what the old file did not show.
+    /// `path`, and has the permission bits over a file that has this name now ([`mode_over`]): before its first byte, so
+    /// that nobody reads what the old file did not show.
     ///
     /// # Errors
     /// As [`Root::open_new`].
