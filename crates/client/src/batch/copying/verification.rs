@@ -240,7 +240,7 @@ impl FileCopy<'_> {
             let opened = state.source.as_mut();
             match opened.map_or(Ok(FileChange::None), OpenSource::change_since_last_look)? {
                 FileChange::None => return Ok(label),
-                FileChange::Content => break,
+                FileChange::Content => return Err(source_changed_failure(source)),
                 FileChange::Attributes => {}
             }
             // Nothing that is known of the source counts any more.
@@ -252,10 +252,11 @@ impl FileCopy<'_> {
                     self.repairs.doubt(state.is_sequential());
                     return Err(attributes_changed_failure(source));
                 }
-                Verdict::Different(_) => break,
+                Verdict::Different(_) => return Err(source_changed_failure(source)),
             };
         }
-        Err(source_changed_failure(source))
+        // Somebody keeps changing its attributes. Each time all of its content was in the copy.
+        Ok(label)
     }
 }
 
