@@ -277,14 +277,15 @@ impl DestinationIndex {
         position.is_some_and(|position| entries.is_kept(position))
     }
 
-    /// Visits each directory, but the top, in which all these relative paths are: files of these sizes, and directories. For
-    /// an index that keeps paths.
+    /// Visits each directory, but the top, in which at least so many of these relative paths are. For an index that keeps
+    /// paths.
     ///
     /// # Errors
     /// `Local`: the list cannot be read.
     pub(super) fn visit_directories_with(
         &self,
-        sample: &[(Vec<u8>, Option<u64>)],
+        sample: &[Vec<u8>],
+        least: usize,
         mut visit: impl FnMut(&[u8]),
     ) -> Result<(), CopyFailure> {
         if sample.is_empty() {
@@ -292,11 +293,6 @@ impl DestinationIndex {
         }
         self.paths.end(true);
         let mut reader = PlanReader::of(&self.paths);
-        let has = |path: Vec<u8>, size: Option<u64>| match (self.find(&path), size) {
-            (Some(EntryThere::Directory), None) => true,
-            (Some(EntryThere::File(there)), Some(size)) => there.size == Some(size),
-            _ => false,
-        };
         loop {
             match reader
                 .next(&self.paths)
@@ -304,8 +300,8 @@ impl DestinationIndex {
             {
                 NextEntry::Entry(PlannedEntry::Directory { at, .. }) => {
                     let path = at.path().get(self.prefix()..).unwrap_or_default();
-                    let mut below = sample.iter();
-                    if below.all(|(name, size)| has(join_path(path, name), *size)) {
+                    let below = sample.iter().map(|name| join_path(path, name));
+                    if below.filter(|path| self.find(path).is_some()).count() >= least {
                         visit(path);
                     }
                 }
@@ -360,6 +356,9 @@ impl TreeVisitor for DestinationIndex {
 
     fn visit(&self, directory: &[u8], name: &[u8], entry: TreeEntry) -> Result<(), CopyFailure> {
         let path = join_path(directory, name);
+        if directory.is_empty() {
+            self.watch.see_name(name);
+        }
         let (there, new) = match entry {
             TreeEntry::Directory(facts) => {
                 self.watch.see_destination(&path, facts);

@@ -5,6 +5,7 @@
 //! machines may have the same numbers. A marker decides: an empty directory that is made at the destination, looked for in
 //! the source, and removed. Whatever deletes makes one, because some servers tell nothing.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,13 +14,17 @@ use super::usage;
 use crate::answers::SourceFacts;
 use crate::batch::plan::{join_location, trim_trailing_slashes};
 use crate::batch::{BatchContext, lock};
-use crate::location::{Location, StorageId};
+use crate::location::{Location, Scheme, Server, StorageId};
 use crate::replacement::random_token;
 use crate::tree::{TreeEntry, join_path};
 use crate::{CopyFailure, Exit};
 
-/// Entries of the source by which a directory of the destination is suspected to be its top.
+/// Entries of one tree by which a directory of the other is suspected to be its top.
 const SAMPLED_ENTRIES: usize = 32;
+/// A directory is suspected if it has one in so many of these entries, and as many as this: one of both listings may be
+/// older.
+const LIKENESS: usize = 4;
+const LEAST_ALIKE: usize = 3;
 /// Most directories of the destination that are tried with a marker.
 const MAX_SUSPECTS: usize = 1000;
 
@@ -41,8 +46,13 @@ pub(super) struct SameTreeWatch {
     is_unknown: AtomicBool,
     /// The source has the marker in it.
     has_met: AtomicBool,
-    /// Some paths in the source, with sizes of files.
-    sample: Mutex<Vec<(Vec<u8>, Option<u64>)>>,
+    /// Some paths in the source.
+    sample: Mutex<Vec<Vec<u8>>>,
+    /// Some names in the top of the destination, and how many of them directories of the source have.
+    names: Mutex<HashSet<Vec<u8>>>,
+    likeness: Mutex<HashMap<Vec<u8>, usize>>,
+    /// The directories of the destination by their identities, if both trees are on this machine.
+    directories: Mutex<HashMap<u64, Vec<u8>>>,
     /// A directory of the source and one of the destination that may be one, relative to the tops; one of both is a top.
     suspects: Mutex<Vec<(Vec<u8>, Vec<u8>)>>,
 }
@@ -72,6 +82,9 @@ impl SameTreeWatch {
             is_unknown: AtomicBool::new(false),
             has_met: AtomicBool::new(false),
             sample: Mutex::default(),
+            names: Mutex::default(),
+            likeness: Mutex::default(),
+            directories: Mutex::default(),
             suspects: Mutex::default(),
         };
         match is_same(watch.source, watch.destination) {
@@ -89,23 +102,47 @@ impl SameTreeWatch {
 
     /// Sees an entry of the source.
     pub(super) fn see_source(&self, directory: &[u8], name: &[u8], entry: &TreeEntry) {
-        let size = match entry {
+        match entry {
             TreeEntry::Directory(_) if name == self.marker => {
                 self.has_met.store(true, Ordering::Relaxed);
                 return;
             }
-            TreeEntry::Directory(facts) => {
-                if is_same(facts.identity, self.destination) {
-                    self.suspect(&join_path(directory, name), b"");
-                }
-                None
-            }
-            TreeEntry::File(facts) | TreeEntry::LinkedFile(facts, _) => facts.size,
-            _ => return,
-        };
+            TreeEntry::Directory(facts) => self.see_source_directory(directory, name, *facts),
+            TreeEntry::File(_) | TreeEntry::LinkedFile(..) | TreeEntry::Link(_) => {}
+            TreeEntry::Skipped(_) | TreeEntry::Failed(_) | TreeEntry::Unlisted(_) => return,
+        }
+        if self.is_local {
+            return;
+        }
         let mut sample = lock(&self.sample);
         if sample.len() < SAMPLED_ENTRIES {
-            sample.push((join_path(directory, name), size));
+            sample.push(join_path(directory, name));
+        }
+        if !directory.is_empty() && lock(&self.names).contains(name) {
+            let mut likeness = lock(&self.likeness);
+            if likeness.len() < MAX_SUSPECTS || likeness.contains_key(directory) {
+                *likeness.entry(directory.to_vec()).or_default() += 1;
+            }
+        }
+    }
+
+    fn see_source_directory(&self, directory: &[u8], name: &[u8], facts: SourceFacts) {
+        let path = join_path(directory, name);
+        let directories = lock(&self.directories);
+        let there = facts
+            .identity
+            .and_then(|identity| directories.get(&identity));
+        let is_elsewhere = there.is_some_and(|there| *there != path);
+        if is_elsewhere || is_same(facts.identity, self.destination) {
+            self.suspect(&path, b"");
+        }
+    }
+
+    /// Sees a name in the top of the destination.
+    pub(super) fn see_name(&self, name: &[u8]) {
+        let mut names = lock(&self.names);
+        if !self.is_local && names.len() < SAMPLED_ENTRIES {
+            names.insert(name.to_vec());
         }
     }
 
@@ -113,6 +150,9 @@ impl SameTreeWatch {
     pub(super) fn see_destination(&self, path: &[u8], facts: SourceFacts) {
         if is_same(facts.identity, self.source) {
             self.suspect(b"", path);
+        }
+        if let Some(identity) = facts.identity.filter(|_| self.is_local) {
+            lock(&self.directories).insert(identity, path.to_vec());
         }
     }
 
@@ -160,9 +200,9 @@ impl SameTreeWatch {
             return Ok(());
         }
         if self.deletes {
-            let sample = lock(&self.sample).clone();
-            there.visit_directories_with(&sample, |directory| self.suspect(b"", directory))?;
+            self.suspect_alike(there)?;
         }
+        let may_be_stale = self.source_may_be_stale(ctx).await?;
         let suspects = std::mem::take(&mut *lock(&self.suspects));
         for (of_source, of_destination) in &suspects {
             if self.make(ctx, of_destination).await.is_err() {
@@ -173,11 +213,38 @@ impl SameTreeWatch {
             self.remove(ctx, of_destination).await?;
             match found {
                 Ok(true) => return Err(self.refusal()),
-                Ok(false) => {}
-                Err(_) => self.is_unknown.store(true, Ordering::Relaxed),
+                Ok(false) if !may_be_stale => {}
+                Ok(false) | Err(_) => self.is_unknown.store(true, Ordering::Relaxed),
             }
         }
         Ok(())
+    }
+
+    /// Suspects directories that have a part of what is in the top of the other tree.
+    fn suspect_alike(&self, there: &DestinationIndex) -> Result<(), CopyFailure> {
+        let sample = lock(&self.sample).clone();
+        let least = least_alike(sample.len());
+        there.visit_directories_with(&sample, least, |directory| self.suspect(b"", directory))?;
+        let least = least_alike(lock(&self.names).len());
+        let likeness = std::mem::take(&mut *lock(&self.likeness));
+        for (directory, _) in likeness.iter().filter(|(_, names)| **names >= least) {
+            self.suspect(directory, b"");
+        }
+        Ok(())
+    }
+
+    /// Whether the source may show a directory as it was some minutes ago, without the marker: HTTP servers have caches
+    /// (rclone). Only one of this machine can serve the destination without having made the marker itself.
+    async fn source_may_be_stale(&self, ctx: &BatchContext) -> Result<bool, CopyFailure> {
+        let is_http = |server: &Server| matches!(server.scheme, Scheme::Http | Scheme::Https);
+        if !self.deletes || !self.from.server().is_some_and(is_http) {
+            return Ok(false);
+        }
+        let id = self.from.storage_id();
+        let session = ctx.session(&id).await?;
+        let ends = session.path_ends();
+        ctx.pool.release(&id, session);
+        Ok(ends.is_some_and(|(own, peer)| own == peer))
     }
 
     fn marker_in(&self, directory: &[u8]) -> Location {
@@ -245,4 +312,61 @@ async fn remove_directory(ctx: &BatchContext, at: &Location) -> Result<(), CopyF
 
 fn is_same(identity: Option<u64>, other: Option<u64>) -> bool {
     identity.is_some() && identity == other
+}
+
+/// Fewest of so many entries by which a directory is suspected.
+fn least_alike(entries: usize) -> usize {
+    entries
+        .div_ceil(LIKENESS)
+        .max(entries.min(LEAST_ALIKE))
+        .max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watch(from: &str, to: &str) -> SameTreeWatch {
+        let at = |text: &str| Location::parse(text).unwrap();
+        let facts = SourceFacts::default();
+        SameTreeWatch::new((&at(from), facts), (&at(to), Some(facts)), true).unwrap()
+    }
+
+    fn directory(identity: u64) -> SourceFacts {
+        SourceFacts {
+            identity: Some(identity),
+            ..SourceFacts::default()
+        }
+    }
+
+    #[test]
+    fn a_directory_of_the_source_that_the_destination_has_under_another_name_is_noticed() {
+        for (there, is_noticed) in [("other", true), ("d", false)] {
+            let watch = watch("/from", "/to");
+            watch.see_destination(there.as_bytes(), directory(7));
+            watch.see_source(b"", b"d", &TreeEntry::Directory(directory(7)));
+            assert_eq!(!lock(&watch.suspects).is_empty(), is_noticed, "{there}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_the_same_names_makes_a_directory_suspect() {
+        let watch = watch("ftp://h/", "/to");
+        for n in 0..10 {
+            watch.see_name(format!("f{n}").as_bytes());
+        }
+        for (directory, names) in [("alike", 3), ("other", 2)] {
+            for n in 0..names {
+                let file = TreeEntry::File(SourceFacts::default());
+                watch.see_source(directory.as_bytes(), format!("f{n}").as_bytes(), &file);
+            }
+        }
+        let least = least_alike(lock(&watch.names).len());
+        let mut alike = lock(&watch.likeness).clone();
+        alike.retain(|_, names| *names >= least);
+        assert_eq!(alike.into_keys().collect::<Vec<_>>(), [b"alike".to_vec()]);
+        for (entries, least) in [(1, 1), (3, 3), (12, 3), (32, 8)] {
+            assert_eq!(least_alike(entries), least);
+        }
+    }
 }
