@@ -97,6 +97,8 @@ pub struct ClientSession {
     /// The directory of the last CWD, if that was accepted.
     current_directory: Option<Vec<u8>>,
     cwd_meaning: CwdMeaning,
+    /// A directory was listed to find out how this server shows it.
+    has_looked_above: bool,
     /// The facts of names of a listing are asked for.
     asks_for_listed_names: bool,
     /// Commands that were refused with a path in full.
@@ -255,6 +257,7 @@ impl ClientSession {
             lacks_mdtm: false,
             current_directory: None,
             cwd_meaning: CwdMeaning::default(),
+            has_looked_above: false,
             asks_for_listed_names: false,
             refused_in_full: HashSet::new(),
             security,

@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use proto::command::Command;
 use proto::listing::{EntryKind, ListedEntry, ListingFormat};
 
+use super::path_names::split_path;
 use super::replies;
 use super::{COMPRESSED_FROM, ClientSession, ListingUse, display_path};
 use crate::answers::{EntryVisitor, ListingVisitor, SymlinkCheckedEntry};
@@ -341,6 +342,10 @@ impl ClientSession {
             }
         };
         let mut doubt = doubt_of(&text, limit);
+        if text.reader.lines() == 0 {
+            self.learn_whether_it_shows_itself(command, listing.path)
+                .await?;
+        }
         match self.check_itself(command, &text) {
             Ok(()) => {}
             Err(reason) if command == ListingCommand::ListAll => {
@@ -362,6 +367,36 @@ impl ClientSession {
             return Err(doubt.failure(self.name(), listing.path));
         }
         Ok(listing.is_complete_with(command, &text, doubt))
+    }
+
+    /// After an empty text of a command whose texts this session has not seen: lists the directory above, once.
+    async fn learn_whether_it_shows_itself(
+        &mut self,
+        command: ListingCommand,
+        path: &[u8],
+    ) -> Result<(), CopyFailure> {
+        let is_known = match command {
+            ListingCommand::Mlsd => self.habits.facts_show_itself,
+            ListingCommand::ListAll => self.habits.rows_show_itself,
+            ListingCommand::List | ListingCommand::Nlst => true,
+        };
+        let (above, name) = split_path(path);
+        if is_known || name.is_empty() || std::mem::replace(&mut self.has_looked_above, true) {
+            return Ok(());
+        }
+        let is_by_rows = command == ListingCommand::ListAll;
+        if is_by_rows && self.change_directory(above).await?.is_some() {
+            return Ok(());
+        }
+        let request = command.request(above, STREAMING_LIMITS);
+        let mut ignore = |_| ControlFlow::Continue(());
+        if let ListingEnd::Text { text, .. } = self.fetch_listing(request, &mut ignore).await? {
+            let _ = self.check_itself(command, &text);
+        }
+        if is_by_rows {
+            self.change_directory(path).await?;
+        }
+        Ok(())
     }
 
     /// Notes whether a text shows the directory itself; fails if it has to and does not, with the reason to expect entries
