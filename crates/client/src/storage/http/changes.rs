@@ -28,6 +28,13 @@ pub(super) struct PathUrls {
     pub(super) collection: HttpUrl,
 }
 
+impl PathUrls {
+    /// Whether a URL is of this path. Servers add or remove the slash at its end.
+    pub(super) fn is_either(&self, url: &HttpUrl) -> bool {
+        *url == self.file || *url == self.collection
+    }
+}
+
 /// The kind of a path, and its version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ProvedKind {
@@ -48,13 +55,10 @@ fn prove(
     action: &str,
 ) -> Result<ProvedKind, RefusedRequest> {
     let description = propfind(client, &at.file, (0, action))?;
-    let asked = &at.file;
     let answered = &description.url;
-    // Servers add the slash of a collection.
-    let is_same_path = answered == asked || *answered == at.collection;
     let itself = description.listing().itself;
     match itself.and_then(|itself| Some((itself.kind?, &itself.etag))) {
-        Some((kind, etag)) if is_same_path => Ok(ProvedKind {
+        Some((kind, etag)) if at.is_either(answered) => Ok(ProvedKind {
             is_collection: kind == EntryKind::Dir,
             etag: etag.clone().filter(|etag| is_strong_etag(etag)),
         }),

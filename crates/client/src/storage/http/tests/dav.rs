@@ -345,3 +345,31 @@ async fn a_listing_with_what_is_not_understood_ends_with_a_failure_after_what_is
     let (names, failure) = listed("").await;
     assert_eq!((names.len(), failure.unwrap().exit), (0, Exit::Protocol));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listing_of_another_path_or_server_shows_nothing() {
+    let collection = |href: &str| {
+        let body = format!(
+            "<multistatus xmlns='DAV:'><response><href>{href}</href><propstat><prop><resourcetype><collection/>\
+             </resourcetype></prop></propstat></response></multistatus>"
+        );
+        response("207 Multi-Status", &[], body.as_bytes())
+    };
+    let elsewhere = ScriptedHttpServer::start(move |_| collection("/d/"));
+    for (target, is_same) in [
+        ("/d".to_owned(), true),
+        ("/empty/".to_owned(), false),
+        ("/login/".to_owned(), false),
+        (elsewhere.url("/d/"), false),
+    ] {
+        let server = ScriptedHttpServer::start(move |request| match request.path.as_str() {
+            "/d/" => response("302 Found", &[("Location", &target)], b""),
+            other => collection(other),
+        });
+        let (mut http, path) = session(&server.url("/d"));
+        let scope = SymlinkCheckScope::Directories;
+        let mut visit = |_| ControlFlow::Continue(());
+        let listed = http.list(&path, scope, &mut visit).await;
+        assert_eq!(listed.is_ok(), is_same, "{listed:?}");
+    }
+}
