@@ -162,8 +162,10 @@ pub(crate) enum RefusedRenameStep {
     Unsupported,
     /// RNFR was refused, or the session failed before an answer.
     RnfrRefused,
-    /// RNTO was refused, possibly because the new name exists.
+    /// RNTO was refused, possibly because a file has the new name.
     NewNameMayExist,
+    /// What has the new name must stay: it is no file that may be replaced, or the storage does not tell what it is.
+    NewNameIsTaken,
     /// RNTO was refused for another reason: permission, space, a missing directory.
     RntoRefused,
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use proto::listing::EntryKind;
 use proto::ranges::RangeSet;
 
 use super::super::BatchContext;
@@ -15,7 +16,7 @@ pub(super) enum OldFile {
     /// There is none.
     Missing,
     /// There is something of that name.
-    Exists,
+    Exists(EntryKind),
     /// The storage does not tell.
     Unknown,
 }
@@ -46,7 +47,7 @@ impl StorageDestination<'_> {
             return Ok(());
         };
         let is_unseen = match self.old_file(session).await? {
-            OldFile::Exists => return Err(self.old_file_failure(&refusal)),
+            OldFile::Exists(_) => return Err(self.old_file_failure(&refusal)),
             found => matches!(found, OldFile::Unknown),
         };
         self.use_final_name();
@@ -75,7 +76,7 @@ impl StorageDestination<'_> {
             return Ok(false);
         }
         let is_unseen = match self.old_file(session).await? {
-            OldFile::Exists => return Err(taken_name_failure(refusal)),
+            OldFile::Exists(_) => return Err(taken_name_failure(refusal)),
             found => matches!(found, OldFile::Unknown),
         };
         self.use_final_name();
@@ -106,7 +107,7 @@ impl StorageDestination<'_> {
     /// asked only where the final name is about to be used.
     pub(super) async fn old_file(&self, session: &mut dyn Storage) -> Result<OldFile, CopyFailure> {
         match session.stat(self.path).await {
-            Ok(_) => Ok(OldFile::Exists),
+            Ok(entry) => Ok(OldFile::Exists(entry.kind)),
             Err(failure) if failure.transient => Err(failure),
             Err(failure) if failure.exit == Exit::NotFound => Ok(OldFile::Missing),
             Err(_) => Ok(OldFile::Unknown),

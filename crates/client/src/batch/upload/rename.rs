@@ -63,14 +63,20 @@ impl StorageDestination<'_> {
         // would not help.
         let partial_is_gone =
             refused_step == RefusedRenameStep::RnfrRefused && failure.exit == Exit::NotFound;
-        if can_resend && !partial_is_gone && refused_step != RefusedRenameStep::NewNameMayExist {
+        let may_be_taken = matches!(
+            refused_step,
+            RefusedRenameStep::NewNameMayExist | RefusedRenameStep::NewNameIsTaken
+        );
+        if can_resend && !partial_is_gone && !may_be_taken {
             match self.old_file(session).await? {
                 OldFile::Missing => {
                     self.store_directly(stored, failure);
                     return Ok(UploadFinish::StoreDirectly);
                 }
-                OldFile::Exists => failure.message += "; --in-place replaces the file that exists",
-                OldFile::Unknown => {}
+                OldFile::Exists(EntryKind::File) => {
+                    failure.message += "; --in-place replaces the file that exists";
+                }
+                OldFile::Exists(_) | OldFile::Unknown => {}
             }
         }
         self.verified_partial = Some(stored).filter(|_| !partial_is_gone);

@@ -220,11 +220,12 @@ pub(super) fn propfind(
             let dialer_error = client.dialer.take_failure();
             errors::request_failure(action, &ureq::Error::Io(e), dialer_error.as_ref())
         })?;
-    let resources = multistatus::parse(&body).map_err(|error| {
-        CopyFailure::new(
+    let resources = multistatus::parse(&body).map_err(|error| RefusedRequest {
+        status: Some(status),
+        failure: CopyFailure::new(
             Exit::Protocol,
             format!("cannot {action}: in the server's response, {error}"),
-        )
+        ),
     })?;
     Ok(DavDescription { resources, url })
 }

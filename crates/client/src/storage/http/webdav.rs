@@ -46,6 +46,8 @@ struct WebDavState {
     heads_collections: bool,
     /// Conditions are refused whatever they are, as by servers that take each for a lock.
     refuses_conditions: bool,
+    /// MOVE replaces what is there also with `Overwrite: F`.
+    ignores_overwrite: bool,
     /// A collection takes the place of this file after it was described.
     swapped: Option<Vec<u8>>,
     /// Bytes of files that were sent.
@@ -154,6 +156,11 @@ impl WebDavServer {
     /// From now on refuses requests with If or If-Match.
     pub(crate) fn refuse_conditions(&self) {
         lock(&self.state).refuses_conditions = true;
+    }
+
+    /// From now on replaces what is there by any MOVE.
+    pub(crate) fn ignore_overwrite(&self) {
+        lock(&self.state).ignores_overwrite = true;
     }
 
     /// Puts a collection with a file in the place of a file as soon as a client has asked what is there.
@@ -316,7 +323,7 @@ impl WebDavState {
             return empty_response("409 Conflict");
         }
         let is_there = self.is_directory(&to) || self.files.contains_key(&to);
-        if request.header("overwrite") == Some("F") && is_there {
+        if request.header("overwrite") == Some("F") && is_there && !self.ignores_overwrite {
             return empty_response("412 Precondition Failed");
         }
         self.remove(&to);

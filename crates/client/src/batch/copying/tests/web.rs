@@ -356,7 +356,7 @@ async fn an_old_file_stays_where_the_new_one_would_be_written_over_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upload_with_move_asks_nothing_about_final_names() {
+async fn an_upload_with_move_asks_once_what_has_the_final_name() {
     let dir = tempfile::tempdir().unwrap();
     for directory in ["t/a", "t/b"] {
         std::fs::create_dir_all(dir.path().join(directory)).unwrap();
@@ -375,7 +375,7 @@ async fn an_upload_with_move_asks_nothing_about_final_names() {
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
     for path in ["/up/a/one", "/up/a/two", "/up/b/one", "/up/b/two"] {
         assert!(server.get(path).is_some());
-        assert_eq!(server.asked(path), 0, "{path}");
+        assert_eq!(server.asked(path), 1, "{path}");
     }
 }
 
@@ -442,7 +442,8 @@ async fn files_go_into_a_collection_that_answers_head_and_take_the_place_of_none
     let tree = dir.path().join("tree");
     std::fs::create_dir(&tree).unwrap();
     std::fs::write(tree.join("d"), b"a file").unwrap();
-    for delete in [false, true] {
+    for delete in [false, true, false] {
+        // For the last one, MOVE with `Overwrite: F` would replace a collection.
         let options = SyncOptions {
             copy: options(),
             delete,
@@ -453,5 +454,8 @@ async fn files_go_into_a_collection_that_answers_head_and_take_the_place_of_none
         let summary = crate::sync(&from, &server.url("/"), &options, observer).await;
         assert_ne!(summary.exit, Exit::Done, "{summary:?}");
         assert!(server.get("/d/precious").is_some() && server.get("/f").is_some());
+        if delete {
+            server.ignore_overwrite();
+        }
     }
 }

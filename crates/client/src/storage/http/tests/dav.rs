@@ -145,6 +145,27 @@ async fn a_collection_is_neither_removed_nor_replaced_as_a_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_replaced_where_a_server_ignores_overwrite() {
+    let server = server();
+    server.ignore_overwrite();
+    server.make_collection("/e");
+    let (mut http, _) = session(&server.url("/"));
+    for (from, to) in [
+        (&b"/f"[..], &b"/d"[..]),
+        (b"/e", b"/d"),
+        (b"/e", b"/f"),
+        (b"/d", b"/e"),
+    ] {
+        let renamed = http.rename(from, to, None).await.unwrap_err();
+        assert_eq!(renamed.refused_step, RefusedRenameStep::NewNameIsTaken);
+    }
+    assert_eq!(server.paths(), ["/d/precious", "/f"]);
+    server.put("/new", b"new");
+    http.rename(b"/new", b"/f", None).await.unwrap();
+    assert_eq!(server.get("/f").as_deref(), Some(&b"new"[..]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_collection_that_takes_the_place_of_a_file_stays() {
     let server = server();
     let (mut http, _) = session(&server.url("/"));
@@ -197,9 +218,6 @@ async fn nothing_is_removed_or_replaced_whose_kind_is_unknown() {
             "PROPFIND" if request.path == "/other" => described(multistatus("/other", is_file)),
             "PROPFIND" => answer.clone(),
             "HEAD" => head_response("200 OK", &[], 5),
-            "MOVE" if request.header("overwrite") == Some("F") => {
-                response("412 Precondition Failed", &[], b"")
-            }
             _ => response("204 No Content", &[], b""),
         });
         let (mut http, path) = session(&server.url("/f"));
@@ -207,9 +225,8 @@ async fn nothing_is_removed_or_replaced_whose_kind_is_unknown() {
         assert!(http.remove_tree(&path).await.is_err());
         assert!(http.rename(b"/new", &path, None).await.is_err());
         let requests = server.requests();
-        let destroys = |r: &ReceivedRequest| {
-            r.method == "DELETE" || (r.method == "MOVE" && r.header("overwrite") != Some("F"))
-        };
+        // Not even with `Overwrite: F`, which a server may ignore.
+        let destroys = |r: &ReceivedRequest| matches!(r.method.as_str(), "DELETE" | "MOVE");
         assert!(!requests.iter().any(destroys), "{requests:?}");
     }
 }
@@ -238,6 +255,7 @@ async fn requests_that_change_something_follow_no_redirect() {
         let target = other.url("/elsewhere?signature=hush");
         let server = ScriptedHttpServer::start(move |request| {
             match request.method.as_str() {
+            "PROPFIND" if request.path == "/g" => response("404 Not Found", &[], b""),
             "PROPFIND" => response(
                 "207 Multi-Status",
                 &[],
@@ -249,11 +267,13 @@ async fn requests_that_change_something_follow_no_redirect() {
         });
         let (mut http, path) = session(&server.url("/f"));
         let stored = stored(&server, b"hello", Some(5)).await.0.map(drop);
+        let renamed = http.rename(&path, b"/g", None).await.unwrap_err();
+        assert_eq!(renamed.refused_step, RefusedRenameStep::NewNameIsTaken);
         for failure in [
             stored.unwrap_err(),
             http.remove(&path).await.unwrap_err(),
             http.make_dir(b"/new").await.unwrap_err(),
-            http.rename(&path, b"/g", None).await.unwrap_err().failure,
+            renamed.failure,
         ] {
             assert!(!failure.transient, "{failure}");
             assert!(failure.message.contains("/elsewhere"), "{failure}");
@@ -270,6 +290,7 @@ async fn a_proxy_that_takes_the_destination_for_another_server_is_given_a_path()
             response("502 Bad Gateway", &[], b"")
         }
         "MOVE" => response("201 Created", &[], b""),
+        "HEAD" => response("404 Not Found", &[], b""),
         _ => response("405 Method Not Allowed", &[], b""),
     });
     let (mut http, _) = session(&server.url("/"));
