@@ -62,12 +62,7 @@ fn prove(
             etag: etag.clone().filter(|etag| is_strong_etag(etag)),
         }),
         Some(_) => Err(errors::redirected(action, answered).into()),
-        None => {
-            let message = format!(
-                "cannot {action}: the server does not say whether that is a file or a directory"
-            );
-            Err(CopyFailure::new(Exit::Protocol, message).into())
-        }
+        None => Err(errors::unknown_kind(action).into()),
     }
 }
 

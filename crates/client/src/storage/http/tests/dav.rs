@@ -76,6 +76,35 @@ async fn a_busy_server_has_not_said_what_a_path_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_fails_or_is_not_understood_has_not_said_that_a_path_is_a_file() {
+    let described = |resource: &str| {
+        let body = format!("<multistatus xmlns='DAV:'>{resource}</multistatus>");
+        response("207 Multi-Status", &[], body.as_bytes())
+    };
+    for answer in [
+        response("500 Internal Server Error", &[], b""),
+        response("508 Loop Detected", &[], b""),
+        response("520 Unknown", &[], b""),
+        Vec::new(),
+        response("207 Multi-Status", &[], b"<html>a login</html>"),
+        described("<response><href>/d</href><status>HTTP/1.1 403 Forbidden</status></response>"),
+        described("<response><href>/d</href></response>"),
+        described(
+            "<response><href>/other</href><propstat><prop><resourcetype><collection/></resourcetype></prop></propstat>\
+             </response>",
+        ),
+    ] {
+        let shown = String::from_utf8_lossy(&answer).into_owned();
+        let server = ScriptedHttpServer::start(move |request| match request.method.as_str() {
+            "PROPFIND" => answer.clone(),
+            _ => file_response(request, b"a page about a collection", &[ETAG]),
+        });
+        let (mut http, path) = session(&server.url("/d"));
+        http.stat(&path).await.expect_err(&shown);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_refusal_does_not_make_files_of_collections() {
     const COLLECTION: &[u8] =
         b"<multistatus xmlns='DAV:'><response><href>/a/d</href><propstat><prop><resourcetype><collection/>\
