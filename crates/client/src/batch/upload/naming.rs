@@ -21,10 +21,12 @@ pub(super) enum OldFile {
     Unknown,
 }
 
-/// A partial name that was refused. The final name is tried instead.
+/// A partial name that was refused, or that could not be changed. The final name is tried instead.
 #[derive(Debug)]
 pub(super) struct RefusedName {
     pub(super) refusal: CopyFailure,
+    /// The refusal is about one file. It says nothing about others in the directory.
+    pub(super) is_of_file: bool,
     /// The storage does not tell whether there is an old file.
     pub(super) is_unseen: bool,
 }
@@ -51,7 +53,12 @@ impl StorageDestination<'_> {
             found => matches!(found, OldFile::Unknown),
         };
         self.use_final_name();
-        self.warn_of_final_name(ctx, &RefusedName { refusal, is_unseen });
+        let refused = RefusedName {
+            refusal,
+            is_of_file: false,
+            is_unseen,
+        };
+        self.warn_of_final_name(ctx, &refused);
         Ok(())
     }
 
@@ -80,16 +87,23 @@ impl StorageDestination<'_> {
             found => matches!(found, OldFile::Unknown),
         };
         self.use_final_name();
-        self.refused_name = Some(RefusedName { refusal, is_unseen });
+        self.refused_name = Some(RefusedName {
+            refusal,
+            is_of_file: false,
+            is_unseen,
+        });
         Ok(true)
     }
 
-    /// The storage has accepted bytes under the final name. If it has refused the partial one, that was for the name.
+    /// The storage has accepted bytes under the final name. If it has refused the partial one, that was for the name, and it
+    /// refuses the partial names of others, too.
     pub(in super::super) fn accept_final_name(&mut self, ctx: &BatchContext) {
         if let Some(refused) = self.refused_name.take() {
             self.warn_of_final_name(ctx, &refused);
-            ctx.renames
-                .refused_beside(&self.id, self.path, &refused.refusal);
+            if !refused.is_of_file {
+                ctx.renames
+                    .refused_beside(&self.id, self.path, &refused.refusal);
+            }
         }
     }
 
@@ -121,9 +135,13 @@ impl StorageDestination<'_> {
                 self.id
             ));
         }
+        let files = match refused.is_of_file {
+            true => format!("{} is stored under its final name", self.display_name),
+            false => format!("files at {} are stored under their final names", self.id),
+        };
         ctx.warn(format!(
-            "files at {} are stored under their final names, even while they are unfinished: {}",
-            self.id, refused.refusal.message
+            "{files}, even while unfinished: {}",
+            refused.refusal.message
         ));
     }
 

@@ -70,7 +70,8 @@ impl StorageDestination<'_> {
         if can_resend && !partial_is_gone && !may_be_taken {
             match self.old_file(session).await? {
                 OldFile::Missing => {
-                    self.store_directly(stored, failure);
+                    let is_of_file = refused_step != RefusedRenameStep::Unsupported;
+                    self.store_directly(stored, failure, is_of_file);
                     return Ok(UploadFinish::StoreDirectly);
                 }
                 OldFile::Exists(EntryKind::File) => {
@@ -185,10 +186,11 @@ impl StorageDestination<'_> {
 
     /// From now on, stores the bytes under the final name. The complete file under the partial name
     /// stays until the new one is complete.
-    fn store_directly(&mut self, stored: Vec<u8>, refusal: CopyFailure) {
+    fn store_directly(&mut self, stored: Vec<u8>, refusal: CopyFailure, is_of_file: bool) {
         self.partial_path = None;
         self.refused_name = Some(RefusedName {
             refusal,
+            is_of_file,
             is_unseen: false,
         });
         self.verified_partial = Some(stored);

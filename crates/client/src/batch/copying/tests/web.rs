@@ -380,6 +380,35 @@ async fn an_upload_with_move_asks_once_what_has_the_final_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_move_that_is_refused_for_one_file_says_nothing_about_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let up = dir.path().join("up");
+    std::fs::create_dir(&up).unwrap();
+    for name in ["a", "b"] {
+        std::fs::write(up.join(name), b"new").unwrap();
+    }
+    let tree = CopyOptions {
+        recursive: true,
+        concurrency: Some(1),
+        ..options()
+    };
+    let from = up.display().to_string();
+    // Whichever comes first.
+    for (refused, other) in [("/up/b", "/up/a"), ("/up/a", "/up/b")] {
+        let server = WebDavServer::start();
+        server.make_collection("/up");
+        server.put(other, b"old");
+        server.refuse_moves_to(refused);
+        let (summary, warnings) = copy(&from, &server.url("/"), &tree).await;
+        assert_eq!(summary.exit, Exit::Done, "{summary:?}");
+        assert_eq!(server.paths(), ["/up/a", "/up/b"]);
+        assert_eq!(server.get(other).as_deref(), Some(&b"new"[..]));
+        let told = format!("{refused} is stored under its final name");
+        assert!(warnings[0].contains(&told), "{warnings:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn bytes_of_an_earlier_run_are_kept_only_if_the_tag_is_still_theirs() {
     let other: Vec<u8> = content(10, LENGTH);
     for is_tagged in [true, false] {
