@@ -158,11 +158,13 @@ pub(super) fn head(
         client.send(&request, HttpRequestBody::Empty)
     };
     let mut response = send("HEAD", &headers, client)?;
-    // Apache sends no length in response to HEAD of an empty file.
-    let lacks_length = response.status() == 200
-        && response.length().is_none()
-        && response.header("accept-ranges").is_some();
-    if (lacks_length || matches!(response.status(), 400 | 403 | 405 | 501))
+    // Apache sends no length in response to HEAD of an empty file, and servers that make no content for HEAD send that of none.
+    let lacks_length = match response.length() {
+        None => response.header("accept-ranges").is_some(),
+        Some(length) => length == 0,
+    };
+    let is_unsure = response.status() == 200 && lacks_length;
+    if (is_unsure || matches!(response.status(), 400 | 403 | 405 | 501))
         && !url.has_trailing_slash()
     {
         headers.push(("range", "bytes=0-0".to_owned()));
