@@ -76,8 +76,18 @@ impl HttpResponse {
 
     /// The content coding of the body, if it is not that of the file itself: the coding was not asked for. Servers name the coding
     /// of compressed files, too, which stay as they are.
-    pub(super) fn foreign_coding(&self, requested: &HttpUrl) -> Option<&str> {
-        let coding = self.header("content-encoding")?;
+    pub(super) fn foreign_coding(&self, requested: &HttpUrl) -> Option<String> {
+        // All lines are one list (RFC 9110 section 5.3).
+        let lines = self.response.headers().get_all("content-encoding");
+        let lines = lines
+            .iter()
+            .map(|line| String::from_utf8_lossy(line.as_bytes()));
+        let list = lines.collect::<Vec<_>>().join(",");
+        let codings = list.split(',').map(str::trim);
+        let codings: Vec<_> = codings
+            .filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"))
+            .collect();
+        let coding = codings.join(", ");
         let same = |other: &str| coding.eq_ignore_ascii_case(other);
         let known = FILE_CODINGS
             .iter()
@@ -88,7 +98,7 @@ impl HttpResponse {
             let media_type = self.header("content-type").unwrap_or_default();
             known.suffixes.iter().any(has_suffix) || media_type.contains(known.media_type)
         });
-        (!same("identity") && !is_own).then_some(coding)
+        (!codings.is_empty() && !is_own).then_some(coding)
     }
 
     /// The body as a stream.

@@ -206,6 +206,14 @@ async fn a_content_coding_that_was_not_asked_for_is_refused_unless_it_is_the_fil
         ("/f", "gzip", "application/x-gzip", true),
         ("/f.Z", "x-compress", "application/octet-stream", true),
         ("/f", "identity", "text/plain", true),
+        (
+            "/f",
+            "identity\r\nContent-Encoding: gzip",
+            "text/plain",
+            false,
+        ),
+        ("/f.gz", "gzip\r\nContent-Encoding: br", "text/plain", false),
+        ("/f.gz", "identity, gzip", "application/gzip", true),
     ] {
         for sized in [true, false] {
             let server = ScriptedHttpServer::start(move |request| {
