@@ -164,7 +164,7 @@ pub(crate) enum RefusedRenameStep {
     RnfrRefused,
     /// RNTO was refused, possibly because a file has the new name.
     NewNameMayExist,
-    /// What has the new name must stay: it is no file that may be replaced, or the storage does not tell what it is.
+    /// Something has the new name, or may have it, that must stay: it is no file, or the storage does not tell what it is.
     NewNameIsTaken,
     /// RNTO was refused for another reason: permission, space, a missing directory.
     RntoRefused,

@@ -139,7 +139,7 @@ impl Storage for HttpStorage {
             let described = described.map_err(|refused| refused.failure)?;
             match at.is_either(&described.url) {
                 true => Ok(described),
-                // What is there is another directory.
+                // Another directory is there.
                 false => Err(errors::redirected(&action, &described.url)),
             }
         });

@@ -54,10 +54,13 @@ impl HttpResponse {
         self.response.status().as_u16()
     }
 
-    /// A header by its lower-case name, the first of several. `None` also if it is not text.
+    /// A header that has one value, by its lower-case name. `None` also if it is not text, or appears with several values.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
-        let value = self.response.headers().get(name)?;
-        value.to_str().ok().map(str::trim)
+        let mut values = self.response.headers().get_all(name).iter();
+        let value = values.next()?;
+        let is_single = values.all(|other| other == value);
+        let text = value.to_str().ok().filter(|_| is_single);
+        text.map(str::trim)
     }
 
     /// Length of the body, bytes, as announced. A Transfer-Encoding overrides Content-Length (RFC 9112 section 6.3).

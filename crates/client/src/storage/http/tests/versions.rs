@@ -241,6 +241,21 @@ async fn a_content_coding_that_was_not_asked_for_is_refused_unless_it_is_the_fil
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_tag_beside_another_one_is_none() {
+    for (tags, is_version) in [
+        ("\"1\"\r\nETag: \"1\"", true),
+        ("\"1\"\r\nETag: \"2\"", false),
+    ] {
+        let server = ScriptedHttpServer::start(move |request| {
+            file_response(request, b"hello", &[("ETag", tags)])
+        });
+        let (mut http, path) = session(&server.url("/f"));
+        let version = http.version(&path).await.unwrap();
+        assert_eq!(version != SourceVersion::Unknown, is_version, "{tags}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn chunks_override_a_content_length() {
     let server = ScriptedHttpServer::start(|request| {
         let head = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n";
