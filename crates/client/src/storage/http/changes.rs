@@ -241,6 +241,10 @@ pub(super) fn rename(
     };
     match moved {
         Ok(()) => check_new_name(client, to, &action),
+        // The server has taken the new name for another one, which something has.
+        Err(refused) if refused.status == Some(412) && has_delimiters(to) => {
+            Err(new_name_refused(refused.failure))
+        }
         Err(refused) => Err(refused_move(client, from, &action, refused)),
     }
 }

@@ -344,6 +344,20 @@ async fn a_new_name_that_a_server_cuts_off_is_found_out() {
         let failure = http.rename(&path, name, None).await.unwrap_err().failure;
         assert_eq!(failure.exit, Exit::Protocol, "{failure}");
     }
+    // Another file, or a collection, has the name that is left.
+    let server = ScriptedHttpServer::start(|request| match request.method.as_str() {
+        "MOVE" => response("412 Precondition Failed", &[], b""),
+        _ => response("404 Not Found", &[], b""),
+    });
+    let (mut http, path) = session(&server.url("/part"));
+    http.remember_stored(&path);
+    for (name, step) in [
+        (&b"/a;b"[..], RefusedRenameStep::RntoRefused),
+        (b"/plain", RefusedRenameStep::NewNameIsTaken),
+    ] {
+        let renamed = http.rename(&path, name, None).await.unwrap_err();
+        assert_eq!(renamed.refused_step, step);
+    }
     // The server may replace another file, or a collection.
     let server = WebDavServer::start();
     let (mut http, _) = session(&server.url("/"));
