@@ -185,8 +185,10 @@ pub(crate) enum RefusedRenameStep {
     Unsupported,
     /// RNFR was refused, or the session failed before an answer.
     RnfrRefused,
-    /// RNTO was refused, possibly because the new name exists.
+    /// RNTO was refused, possibly because a file has the new name.
     NewNameMayExist,
+    /// Something has the new name, or may have it, that must stay: it is no file, or the storage does not tell what it is.
+    NewNameIsTaken,
     /// RNTO was refused for another reason: permission, space, a missing directory.
     RntoRefused,
 }

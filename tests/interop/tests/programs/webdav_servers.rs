@@ -89,23 +89,28 @@ fn moves_files_and_trees(cells: &mut MatrixRow, peer: &WebDavPeer) {
     });
     cells.check("a name with delimiters", || {
         let served = "up/a%3Bb%3Fc";
-        let put = |text: &str| {
-            copy::cp(&[path_argument(&peer.file(text)?), peer.url(served)])?;
+        let put = |options: &[&str], text: &str| {
+            let paths = [path_argument(&peer.file(text)?), peer.url(served)];
+            let [from, to] = paths.each_ref().map(String::as_str);
+            copy::cp(&[options, &[from, to]].concat())?;
             let stored = std::fs::read(store.path("up/a;b?c"))?;
             ensure!(stored == text.as_bytes(), "{text} is not there");
             Ok(())
         };
-        put("text")?;
+        put(&[], "text")?;
         // wsgidav gives a renamed file the name that ends before the first of them.
         if store.path("up/a").exists() {
             std::fs::remove_file(store.path("up/a"))?;
         }
         peer.verb(&["mkdir", "-p"], &["up/a/deep"])?
             .expect_success()?;
-        put("newer")?;
+        let other = path_argument(&peer.file("other")?);
+        run::run(longhaul()?.arg("cp").arg(other).arg(peer.url(served)))?.expect_failure()?;
+        put(&["--in-place"], "newer")?;
         ensure!(store.path("up/a/deep").is_dir(), "the directory is gone");
         peer.verb(&["rm", "-r"], &["up/a"])?.expect_success()?;
-        peer.verb(&["rm"], &[served])?.expect_success()?;
+        let partial = format!("{served}.longhaul-partial");
+        peer.verb(&["rm"], &[served, &partial])?.expect_success()?;
         matrix::ensure_only(&store.path("up"), &[])
     });
     cells.check("a file takes the place of a file", || {

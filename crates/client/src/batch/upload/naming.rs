@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use proto::listing::EntryKind;
 use proto::ranges::RangeSet;
 
 use super::super::BatchContext;
@@ -15,15 +16,17 @@ pub(super) enum OldFile {
     /// There is none.
     Missing,
     /// There is something of that name.
-    Exists,
+    Exists(EntryKind),
     /// The storage does not tell.
     Unknown,
 }
 
-/// A partial name that was refused. The final name is tried instead.
+/// A partial name that was refused, or that could not be changed. The final name is tried instead.
 #[derive(Debug)]
 pub(super) struct RefusedName {
     pub(super) refusal: CopyFailure,
+    /// The refusal is about one file. It says nothing about others in the directory.
+    pub(super) is_of_file: bool,
     /// The storage does not tell whether there is an old file.
     pub(super) is_unseen: bool,
 }
@@ -46,11 +49,16 @@ impl StorageDestination<'_> {
             return Ok(());
         };
         let is_unseen = match self.old_file(session).await? {
-            OldFile::Exists => return Err(self.old_file_failure(&refusal)),
+            OldFile::Exists(_) => return Err(self.old_file_failure(&refusal)),
             found => matches!(found, OldFile::Unknown),
         };
         self.use_final_name();
-        self.warn_of_final_name(ctx, &RefusedName { refusal, is_unseen });
+        let refused = RefusedName {
+            refusal,
+            is_of_file: false,
+            is_unseen,
+        };
+        self.warn_of_final_name(ctx, &refused);
         Ok(())
     }
 
@@ -75,20 +83,27 @@ impl StorageDestination<'_> {
             return Ok(false);
         }
         let is_unseen = match self.old_file(session).await? {
-            OldFile::Exists => return Err(taken_name_failure(refusal)),
+            OldFile::Exists(_) => return Err(taken_name_failure(refusal)),
             found => matches!(found, OldFile::Unknown),
         };
         self.use_final_name();
-        self.refused_name = Some(RefusedName { refusal, is_unseen });
+        self.refused_name = Some(RefusedName {
+            refusal,
+            is_of_file: false,
+            is_unseen,
+        });
         Ok(true)
     }
 
-    /// The storage has accepted bytes under the final name. If it has refused the partial one, that was for the name.
+    /// The storage has accepted bytes under the final name. If it has refused the partial one, that was for the name, and it
+    /// refuses the partial names of others, too.
     pub(in super::super) fn accept_final_name(&mut self, ctx: &BatchContext) {
         if let Some(refused) = self.refused_name.take() {
             self.warn_of_final_name(ctx, &refused);
-            ctx.renames
-                .refused_beside(&self.id, self.path, &refused.refusal);
+            if !refused.is_of_file {
+                ctx.renames
+                    .refused_beside(&self.id, self.path, &refused.refusal);
+            }
         }
     }
 
@@ -106,7 +121,7 @@ impl StorageDestination<'_> {
     /// asked only where the final name is about to be used.
     pub(super) async fn old_file(&self, session: &mut dyn Storage) -> Result<OldFile, CopyFailure> {
         match session.stat(self.path).await {
-            Ok(_) => Ok(OldFile::Exists),
+            Ok(entry) => Ok(OldFile::Exists(entry.kind)),
             Err(failure) if failure.transient => Err(failure),
             Err(failure) if failure.exit == Exit::NotFound => Ok(OldFile::Missing),
             Err(_) => Ok(OldFile::Unknown),
@@ -120,9 +135,13 @@ impl StorageDestination<'_> {
                 self.id
             ));
         }
+        let files = match refused.is_of_file {
+            true => format!("{} is stored under its final name", self.display_name),
+            false => format!("files at {} are stored under their final names", self.id),
+        };
         ctx.warn(format!(
-            "files at {} are stored under their final names, even while they are unfinished: {}",
-            self.id, refused.refusal.message
+            "{files}, even while unfinished: {}",
+            refused.refusal.message
         ));
     }
 

@@ -63,14 +63,21 @@ impl StorageDestination<'_> {
         // would not help.
         let partial_is_gone =
             refused_step == RefusedRenameStep::RnfrRefused && failure.exit == Exit::NotFound;
-        if can_resend && !partial_is_gone && refused_step != RefusedRenameStep::NewNameMayExist {
+        let may_be_taken = matches!(
+            refused_step,
+            RefusedRenameStep::NewNameMayExist | RefusedRenameStep::NewNameIsTaken
+        );
+        if can_resend && !partial_is_gone && !may_be_taken {
             match self.old_file(session).await? {
                 OldFile::Missing => {
-                    self.store_directly(stored, failure);
+                    let is_of_file = refused_step != RefusedRenameStep::Unsupported;
+                    self.store_directly(stored, failure, is_of_file);
                     return Ok(UploadFinish::StoreDirectly);
                 }
-                OldFile::Exists => failure.message += "; --in-place replaces the file that exists",
-                OldFile::Unknown => {}
+                OldFile::Exists(EntryKind::File) => {
+                    failure.message += "; --in-place replaces the file that exists";
+                }
+                OldFile::Exists(_) | OldFile::Unknown => {}
             }
         }
         self.verified_partial = Some(stored).filter(|_| !partial_is_gone);
@@ -179,10 +186,11 @@ impl StorageDestination<'_> {
 
     /// From now on, stores the bytes under the final name. The complete file under the partial name
     /// stays until the new one is complete.
-    fn store_directly(&mut self, stored: Vec<u8>, refusal: CopyFailure) {
+    fn store_directly(&mut self, stored: Vec<u8>, refusal: CopyFailure, is_of_file: bool) {
         self.partial_path = None;
         self.refused_name = Some(RefusedName {
             refusal,
+            is_of_file,
             is_unseen: false,
         });
         self.verified_partial = Some(stored);

@@ -1,12 +1,11 @@
 //! Requests that change names: MKCOL, DELETE and MOVE (RFC 4918).
 //!
-//! DELETE of a collection, and MOVE over one, destroy everything in it. So DELETE, and a MOVE that replaces, are preceded by the
-//! question what the path is, and carry what a server needs to refuse them if that has changed since: `Depth: 0` (not permitted
-//! for a collection, section 9.6.1), the entity tag. Servers that check none of these leave the time between two requests, in which
+//! DELETE of a collection, and MOVE over one, destroy everything in it. So both are preceded by the question what the path is, and
+//! carry what a server needs to refuse them if that has changed since: `Depth: 0` (not permitted for a collection, section 9.6.1),
+//! `Overwrite: F` to a new name, the entity tag. Servers that check none of these leave the time between two requests, in which
 //! another program may put a collection in the place of the file, or a file into an empty collection.
 //!
-//! Two requests are sent without the question: the first MOVE, whose `Overwrite: F` replaces nothing, and DELETE of a file that
-//! this session has stored itself, which has `Depth: 0`.
+//! DELETE of a file that this session has stored itself is sent without the question; it has `Depth: 0`.
 
 use proto::http::multistatus::is_strong_etag;
 use proto::http::url::HttpUrl;
@@ -26,6 +25,13 @@ pub(super) struct PathUrls {
     pub(super) file: HttpUrl,
     /// Of a collection there, with a slash at its end.
     pub(super) collection: HttpUrl,
+}
+
+impl PathUrls {
+    /// Whether a URL is of this path. Servers add or remove the slash at its end.
+    pub(super) fn is_either(&self, url: &HttpUrl) -> bool {
+        *url == self.file || *url == self.collection
+    }
 }
 
 /// The kind of a path, and its version.
@@ -48,23 +54,15 @@ fn prove(
     action: &str,
 ) -> Result<ProvedKind, RefusedRequest> {
     let description = propfind(client, &at.file, (0, action))?;
-    let asked = &at.file;
     let answered = &description.url;
-    // Servers add the slash of a collection.
-    let is_same_path = answered == asked || *answered == at.collection;
     let itself = description.listing().itself;
     match itself.and_then(|itself| Some((itself.kind?, &itself.etag))) {
-        Some((kind, etag)) if is_same_path => Ok(ProvedKind {
+        Some((kind, etag)) if at.is_either(answered) => Ok(ProvedKind {
             is_collection: kind == EntryKind::Dir,
             etag: etag.clone().filter(|etag| is_strong_etag(etag)),
         }),
         Some(_) => Err(errors::redirected(action, answered).into()),
-        None => {
-            let message = format!(
-                "cannot {action}: the server does not say whether that is a file or a directory"
-            );
-            Err(CopyFailure::new(Exit::Protocol, message).into())
-        }
+        None => Err(errors::unknown_kind(action).into()),
     }
 }
 
@@ -187,11 +185,15 @@ fn conditionally(
     let Some(etag) = &proved.etag else {
         return send(client, Vec::new());
     };
-    match send(client, vec![condition(etag)]) {
-        Err(refused) if refused.status == Some(412) && prove(client, at, action)? == *proved => {
-            send(client, Vec::new())
-        }
-        sent => sent,
+    let refused = match send(client, vec![condition(etag)]) {
+        Err(refused) if refused.status == Some(412) => refused,
+        sent => return sent,
+    };
+    match prove(client, at, action) {
+        Ok(now) if now == *proved => send(client, Vec::new()),
+        // Without its status, which is none of the request that was refused.
+        Err(lost) if lost.failure.transient => Err(lost.failure.into()),
+        _ => Err(refused),
     }
 }
 
@@ -210,6 +212,7 @@ pub(super) fn rename(
             }
             proved => proved.is_ok_and(|proved| proved.is_collection),
         };
+    let old = file_to_replace(client, to, &action)?;
     let (source, new_name) = match is_tree {
         true => (&from.collection, &to.collection),
         false => (&from.file, &to.file),
@@ -217,38 +220,73 @@ pub(super) fn rename(
     let move_it = |client: &mut HttpClient, overwrite: &str, fields: HeaderFields| {
         send_move(client, (source, new_name), (overwrite, fields), &action)
     };
-    let Err(refused) = move_it(client, "F", Vec::new()) else {
-        return check_new_name(client, to, &action);
-    };
-    // Servers have several answers where something is: 301 and 400 (Apache), 409 (nginx), 412 (RFC 4918 section 9.9.4).
-    if !matches!(refused.status, Some(300..=400 | 409 | 412)) {
-        return Err(refused_move(client, from, &action, refused));
-    }
-    let proved = match prove(client, to, &action) {
-        Ok(proved) if proved.is_collection => {
-            let failure = is_collection(&action, "name the file in it");
-            return Err(new_name_exists(failure));
-        }
-        Ok(_) if is_tree => {
+    let moved = match old {
+        None => move_it(client, "F", Vec::new()),
+        Some(_) if is_tree => {
             let message = format!("cannot {action}: a file is there; remove it first");
-            return Err(new_name_exists(CopyFailure::new(Exit::Usage, message)));
+            return Err(new_name_is_taken(CopyFailure::new(Exit::Usage, message)));
         }
-        Ok(proved) if refused.status == Some(412) => proved,
-        Err(unknown) if refused.status == Some(412) && unknown.failure.exit != Exit::NotFound => {
-            return Err(new_name_refused(unknown.failure));
+        Some(_) if has_delimiters(to) => {
+            let message = format!(
+                "cannot {action}: a file is there, and a server may take the new name for another one"
+            );
+            return Err(new_name_refused(CopyFailure::new(Exit::Protocol, message)));
         }
-        _ => return Err(refused_move(client, from, &action, refused)),
+        Some(old) => {
+            let condition = |etag: &str| ("if", format!("<{}> ([{etag}])", to.file.uri()));
+            let replace =
+                |client: &mut HttpClient, fields: HeaderFields| move_it(client, "T", fields);
+            conditionally(client, (to, &old, &action), condition, replace)
+        }
     };
-    if has_delimiters(to) {
-        let message = format!(
-            "cannot {action}: a file is there, and a server may take the new name for another one"
-        );
-        return Err(new_name_refused(CopyFailure::new(Exit::Protocol, message)));
+    match moved {
+        Ok(()) => check_new_name(client, to, &action),
+        // The server has taken the new name for another one, which something has.
+        Err(refused) if refused.status == Some(412) && has_delimiters(to) => {
+            Err(new_name_refused(refused.failure))
+        }
+        Err(refused) => Err(refused_move(client, from, &action, refused)),
     }
-    let condition = |etag: &str| ("if", format!("<{}> ([{etag}])", to.file.uri()));
-    let replace = |client: &mut HttpClient, fields: HeaderFields| move_it(client, "T", fields);
-    conditionally(client, (to, &proved, &action), condition, replace)
-        .map_err(|refused| refused_move(client, from, &action, refused))
+}
+
+/// The file that a MOVE to a path replaces; `None`: nothing is there. Servers that ignore `Overwrite: F` destroy what is there.
+///
+/// # Errors
+/// A collection is there, or what is there is unknown.
+fn file_to_replace(
+    client: &mut HttpClient,
+    to: &PathUrls,
+    action: &str,
+) -> Result<Option<ProvedKind>, RenameFailure> {
+    let unknown = match prove(client, to, action) {
+        Ok(proved) if proved.is_collection => {
+            return Err(new_name_is_taken(is_collection(
+                action,
+                "name the file in it",
+            )));
+        }
+        Ok(proved) => return Ok(Some(proved)),
+        Err(unknown) => unknown,
+    };
+    if unknown.failure.exit == Exit::NotFound {
+        return Ok(None);
+    }
+    // HEAD cannot tell files from collections, but says whether anything is there.
+    let found = match unknown.status {
+        Some(status) if status != 207 && !unknown.failure.transient => {
+            head(client, &to.file).map_err(|refused| refused.failure)
+        }
+        _ => Err(unknown.failure.clone()),
+    };
+    match found {
+        Err(missing) if missing.exit == Exit::NotFound => Ok(None),
+        Err(lost) if lost.transient => Err(lost.into()),
+        _ => {
+            let mut failure = unknown.failure;
+            failure.message += "; nothing shows that the new name is free";
+            Err(new_name_is_taken(failure))
+        }
+    }
 }
 
 /// Whether a path has characters before which some servers cut off a destination, though they are escaped (wsgidav).
@@ -337,7 +375,10 @@ fn refused_move(
         CopyFailure::new(Exit::Protocol, message)
     };
     match status {
-        Some(409 | 412 | 507) => new_name_refused(failure),
+        Some(409 | 507) => new_name_refused(failure),
+        // Something has the new name by now, or the name leads elsewhere: what is there is unknown.
+        Some(300..=399 | 412) => new_name_is_taken(failure),
+        None if !failure.transient => new_name_is_taken(failure),
         // No file of this server can be moved (RFC 9110 sections 15.5.6 and 15.6.2).
         Some(405 | 501) => unsupported(failure),
         // It means another server (section 9.9.4), so the next attempt would end in the same way.
@@ -355,10 +396,10 @@ fn unsupported(failure: CopyFailure) -> RenameFailure {
     }
 }
 
-fn new_name_exists(failure: CopyFailure) -> RenameFailure {
+fn new_name_is_taken(failure: CopyFailure) -> RenameFailure {
     RenameFailure {
         failure,
-        refused_step: RefusedRenameStep::NewNameMayExist,
+        refused_step: RefusedRenameStep::NewNameIsTaken,
     }
 }
 

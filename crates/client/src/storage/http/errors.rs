@@ -36,6 +36,13 @@ pub(super) fn redirected(action: &str, target: &HttpUrl) -> CopyFailure {
     CopyFailure::new(Exit::Protocol, message)
 }
 
+/// The failure of a request about a path of which the server does not say what it is.
+pub(super) fn unknown_kind(action: &str) -> CopyFailure {
+    let message =
+        format!("cannot {action}: the server does not say whether that is a file or a directory");
+    CopyFailure::new(Exit::Protocol, message)
+}
+
 /// The failure of a transfer of a file that has another version now.
 pub(super) fn changed(action: &str) -> CopyFailure {
     let message = format!("cannot {action}: the file changed while it was copied; start over");

@@ -37,37 +37,16 @@ pub(super) fn examine(
     (urls, name): (&FileUrls, &[u8]),
     support: WebDavSupport,
 ) -> Result<ResourceFacts, CopyFailure> {
-    let url = &urls.requested;
-    let action = format!("read {url}");
-    let described = match support {
-        WebDavSupport::HasNot => None,
-        _ => Some(propfind(client, url, (0, &action))),
+    let (entry, support) = match support {
+        WebDavSupport::HasNot => (None, support),
+        _ => described(client, (urls, name), support)?,
     };
-    let refused = match described {
-        Some(Ok(described)) => {
-            let entry = described.listing().itself.and_then(|r| r.to_entry(name));
-            match entry {
-                Some(entry) if entry.kind == EntryKind::Dir || entry.size.is_some() => {
-                    return Ok(ResourceFacts {
-                        entry,
-                        file: None,
-                        support: WebDavSupport::Has,
-                    });
-                }
-                _ => None,
-            }
-        }
-        Some(Err(refused)) => Some(refused),
-        None => None,
-    };
-    let status = refused.as_ref().and_then(|refused| refused.status);
-    let lacks_method = status.is_some_and(lacks_webdav);
-    if let Some(refused) = refused
-        && !lacks_method
-        // One that fails or is busy has said nothing. Others that do not know the method refuse it in some way.
-        && (support == WebDavSupport::Has || matches!(status, Some(408 | 425 | 429 | 500..)))
-    {
-        return Err(refused.failure);
+    if let Some(entry) = entry {
+        return Ok(ResourceFacts {
+            entry,
+            file: None,
+            support,
+        });
     }
     let (facts, is_directory) = urls.head(client).map_err(|refused| refused.failure)?;
     let kind = match is_directory {
@@ -77,11 +56,55 @@ pub(super) fn examine(
     Ok(ResourceFacts {
         entry: facts.entry(name, kind),
         file: Some(facts).filter(|_| !is_directory),
-        support: match support {
-            WebDavSupport::Unknown if lacks_method => WebDavSupport::HasNot,
-            _ => support,
-        },
+        support,
     })
+}
+
+/// The entry of a path as PROPFIND tells it; `None` where HEAD may decide what it is. With what is known of the server then.
+fn described(
+    client: &mut HttpClient,
+    (urls, name): (&FileUrls, &[u8]),
+    support: WebDavSupport,
+) -> Result<(Option<ListedEntry>, WebDavSupport), CopyFailure> {
+    let url = &urls.requested;
+    let action = format!("read {url}");
+    let refused = match propfind(client, url, (0, &action)) {
+        Ok(described) => {
+            let itself = described.listing().itself;
+            return match itself.and_then(|itself| itself.to_entry(name)) {
+                Some(entry) if entry.kind == EntryKind::Dir || entry.size.is_some() => {
+                    Ok((Some(entry), WebDavSupport::Has))
+                }
+                // A file without its length.
+                Some(_) => Ok((None, support)),
+                // A proxy may have given a file another path.
+                None if itself.is_none() && !described.has_collections() => Ok((None, support)),
+                None => Err(unknown_kind(client, urls, &action)),
+            };
+        }
+        Err(refused) => refused,
+    };
+    let has_no_method = matches!(refused.status, Some(405 | 501));
+    match (support, refused.status) {
+        _ if has_no_method && support == WebDavSupport::Has => Ok((None, support)),
+        (WebDavSupport::Has, _) => Err(refused.failure),
+        (_, Some(status)) if lacks_webdav(status) => Ok((None, WebDavSupport::HasNot)),
+        // Who fails, is busy, is lost or is not understood has said nothing.
+        (_, Some(207 | 500..)) => Err(refused.failure),
+        _ if refused.failure.transient => Err(refused.failure),
+        // Servers that do not know the method refuse it in some way.
+        _ => Ok((None, support)),
+    }
+}
+
+/// The failure for a path of which a server with WebDAV does not say what it is. HEAD says at least whether anything is there.
+fn unknown_kind(client: &mut HttpClient, urls: &FileUrls, action: &str) -> CopyFailure {
+    match urls.head(client) {
+        Err(refused) if refused.failure.exit == Exit::NotFound || refused.failure.transient => {
+            refused.failure
+        }
+        _ => errors::unknown_kind(action),
+    }
 }
 
 /// Whether a status in response to PROPFIND says that the server has no WebDAV there. Any other refusal may be about the one
@@ -135,11 +158,13 @@ pub(super) fn head(
         client.send(&request, HttpRequestBody::Empty)
     };
     let mut response = send("HEAD", &headers, client)?;
-    // Apache sends no length in response to HEAD of an empty file.
-    let lacks_length = response.status() == 200
-        && response.length().is_none()
-        && response.header("accept-ranges").is_some();
-    if (lacks_length || matches!(response.status(), 400 | 403 | 405 | 501))
+    // Apache sends no length in response to HEAD of an empty file, and servers that make no content for HEAD send that of none.
+    let lacks_length = match response.length() {
+        None => response.header("accept-ranges").is_some(),
+        Some(length) => length == 0,
+    };
+    let is_unsure = response.status() == 200 && lacks_length;
+    if (is_unsure || matches!(response.status(), 400 | 403 | 405 | 501))
         && !url.has_trailing_slash()
     {
         headers.push(("range", "bytes=0-0".to_owned()));
@@ -176,6 +201,12 @@ pub(super) struct DavDescription {
 impl DavDescription {
     pub(super) fn listing(&self) -> DavListing<'_> {
         DavListing::of(&self.resources, &self.url)
+    }
+
+    /// Whether any of the resources is a collection.
+    fn has_collections(&self) -> bool {
+        let mut kinds = self.resources.iter().map(|resource| resource.kind);
+        kinds.any(|kind| kind == Some(EntryKind::Dir))
     }
 }
 
@@ -220,11 +251,12 @@ pub(super) fn propfind(
             let dialer_error = client.dialer.take_failure();
             errors::request_failure(action, &ureq::Error::Io(e), dialer_error.as_ref())
         })?;
-    let resources = multistatus::parse(&body).map_err(|error| {
-        CopyFailure::new(
+    let resources = multistatus::parse(&body).map_err(|error| RefusedRequest {
+        status: Some(status),
+        failure: CopyFailure::new(
             Exit::Protocol,
             format!("cannot {action}: in the server's response, {error}"),
-        )
+        ),
     })?;
     Ok(DavDescription { resources, url })
 }

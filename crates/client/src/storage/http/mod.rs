@@ -136,11 +136,16 @@ impl Storage for HttpStorage {
         _scope: SymlinkCheckScope,
         visit: &mut ListingVisitor<'_>,
     ) -> Result<(), CopyFailure> {
-        let target = self.urls(path).collection;
-        let action = format!("list {target}");
+        let at = self.urls(path);
+        let action = format!("list {}", at.collection);
         let listed = self.blocking(move |client| {
-            let described = propfind(client, &target, (1, &action));
-            described.map_err(|refused| refused.failure)
+            let described = propfind(client, &at.collection, (1, &action));
+            let described = described.map_err(|refused| refused.failure)?;
+            match at.is_either(&described.url) {
+                true => Ok(described),
+                // Another directory is there.
+                false => Err(errors::redirected(&action, &described.url)),
+            }
         });
         let described = listed.await?;
         let listing = described.listing();

@@ -54,10 +54,13 @@ impl HttpResponse {
         self.response.status().as_u16()
     }
 
-    /// A header by its lower-case name, the first of several. `None` also if it is not text.
+    /// A header that has one value, by its lower-case name. `None` also if it is not text, or appears with several values.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
-        let value = self.response.headers().get(name)?;
-        value.to_str().ok().map(str::trim)
+        let mut values = self.response.headers().get_all(name).iter();
+        let value = values.next()?;
+        let is_single = values.all(|other| other == value);
+        let text = value.to_str().ok().filter(|_| is_single);
+        text.map(str::trim)
     }
 
     /// Length of the body, bytes, as announced. A Transfer-Encoding overrides Content-Length (RFC 9112 section 6.3).
@@ -76,8 +79,18 @@ impl HttpResponse {
 
     /// The content coding of the body, if it is not that of the file itself: the coding was not asked for. Servers name the coding
     /// of compressed files, too, which stay as they are.
-    pub(super) fn foreign_coding(&self, requested: &HttpUrl) -> Option<&str> {
-        let coding = self.header("content-encoding")?;
+    pub(super) fn foreign_coding(&self, requested: &HttpUrl) -> Option<String> {
+        // All lines are one list (RFC 9110 section 5.3).
+        let lines = self.response.headers().get_all("content-encoding");
+        let lines = lines
+            .iter()
+            .map(|line| String::from_utf8_lossy(line.as_bytes()));
+        let list = lines.collect::<Vec<_>>().join(",");
+        let codings = list.split(',').map(str::trim);
+        let codings: Vec<_> = codings
+            .filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"))
+            .collect();
+        let coding = codings.join(", ");
         let same = |other: &str| coding.eq_ignore_ascii_case(other);
         let known = FILE_CODINGS
             .iter()
@@ -88,7 +101,7 @@ impl HttpResponse {
             let media_type = self.header("content-type").unwrap_or_default();
             known.suffixes.iter().any(has_suffix) || media_type.contains(known.media_type)
         });
-        (!same("identity") && !is_own).then_some(coding)
+        (!codings.is_empty() && !is_own).then_some(coding)
     }
 
     /// The body as a stream.

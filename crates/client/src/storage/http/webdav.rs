@@ -46,6 +46,10 @@ struct WebDavState {
     heads_collections: bool,
     /// Conditions are refused whatever they are, as by servers that take each for a lock.
     refuses_conditions: bool,
+    /// MOVE to this path is refused.
+    refused_name: Option<Vec<u8>>,
+    /// MOVE replaces what is there also with `Overwrite: F`.
+    ignores_overwrite: bool,
     /// A collection takes the place of this file after it was described.
     swapped: Option<Vec<u8>>,
     /// Bytes of files that were sent.
@@ -154,6 +158,16 @@ impl WebDavServer {
     /// From now on refuses requests with If or If-Match.
     pub(crate) fn refuse_conditions(&self) {
         lock(&self.state).refuses_conditions = true;
+    }
+
+    /// From now on refuses MOVE to a path.
+    pub(crate) fn refuse_moves_to(&self, path: &str) {
+        lock(&self.state).refused_name = Some(path.as_bytes().to_vec());
+    }
+
+    /// From now on replaces what is there by any MOVE.
+    pub(crate) fn ignore_overwrite(&self) {
+        lock(&self.state).ignores_overwrite = true;
     }
 
     /// Puts a collection with a file in the place of a file as soon as a client has asked what is there.
@@ -315,8 +329,11 @@ impl WebDavState {
         if !self.is_directory(parent(&to)) {
             return empty_response("409 Conflict");
         }
+        if self.refused_name.as_ref() == Some(&to) {
+            return empty_response("403 Forbidden");
+        }
         let is_there = self.is_directory(&to) || self.files.contains_key(&to);
-        if request.header("overwrite") == Some("F") && is_there {
+        if request.header("overwrite") == Some("F") && is_there && !self.ignores_overwrite {
             return empty_response("412 Precondition Failed");
         }
         self.remove(&to);

@@ -364,7 +364,10 @@ impl MultistatusParser {
 /// Whether a status line (`HTTP/1.1 200 OK`) reports success.
 fn is_success(line: &str) -> bool {
     let status = line.split_ascii_whitespace().nth(1);
-    status.is_some_and(|status| status.len() == 3 && status.starts_with('2'))
+    let status = status
+        .filter(|status| status.len() == 3)
+        .and_then(parse_number);
+    status.is_some_and(|status| matches!(status, 200..=299))
 }
 
 #[cfg(test)]

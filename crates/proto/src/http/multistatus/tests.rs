@@ -235,6 +235,11 @@ fn properties_of_other_namespaces_and_with_error_status_are_ignored() {
                    <propstat><prop><getcontentlength>5</getcontentlength></prop>\
                    <status>HTTP/1.1 404 Not Found</status></propstat><propstat><prop>";
     assert_eq!(listed(&response("/d/f", missing), "/d/").0, [file("f")]);
+    for status in ["HTTP/1.1 2xx", "HTTP/1.1 +20", "HTTP/1.1 2000", "200", ""] {
+        let unknown = format!("{FILE}</prop><status>{status}</status></propstat><propstat><prop>");
+        let (members, hrefs) = listed(&response("/d/f", &unknown), "/d/");
+        assert!(members.is_empty() && hrefs == ["/d/f"], "{status}");
+    }
     let text = "<getcontentlength><![CDATA[12]]>&#51;</getcontentlength>";
     assert_eq!(listed(&response("/d/f", text), "/d/").0[0].2, Some(123));
 }

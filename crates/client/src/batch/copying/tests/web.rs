@@ -381,7 +381,7 @@ async fn an_old_file_stays_where_the_new_one_would_be_written_over_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upload_with_move_asks_nothing_about_final_names() {
+async fn an_upload_with_move_asks_once_what_has_the_final_name() {
     let dir = tempfile::tempdir().unwrap();
     for directory in ["t/a", "t/b"] {
         std::fs::create_dir_all(dir.path().join(directory)).unwrap();
@@ -400,7 +400,36 @@ async fn an_upload_with_move_asks_nothing_about_final_names() {
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
     for path in ["/up/a/one", "/up/a/two", "/up/b/one", "/up/b/two"] {
         assert!(server.get(path).is_some());
-        assert_eq!(server.asked(path), 0, "{path}");
+        assert_eq!(server.asked(path), 1, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_move_that_is_refused_for_one_file_says_nothing_about_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let up = dir.path().join("up");
+    std::fs::create_dir(&up).unwrap();
+    for name in ["a", "b"] {
+        std::fs::write(up.join(name), b"new").unwrap();
+    }
+    let tree = CopyOptions {
+        recursive: true,
+        concurrency: Some(1),
+        ..options()
+    };
+    let from = up.display().to_string();
+    // Whichever comes first.
+    for (refused, other) in [("/up/b", "/up/a"), ("/up/a", "/up/b")] {
+        let server = WebDavServer::start();
+        server.make_collection("/up");
+        server.put(other, b"old");
+        server.refuse_moves_to(refused);
+        let (summary, warnings) = copy(&from, &server.url("/"), &tree).await;
+        assert_eq!(summary.exit, Exit::Done, "{summary:?}");
+        assert_eq!(server.paths(), ["/up/a", "/up/b"]);
+        assert_eq!(server.get(other).as_deref(), Some(&b"new"[..]));
+        let told = format!("{refused} is stored under its final name");
+        assert!(warnings[0].contains(&told), "{warnings:?}");
     }
 }
 
@@ -467,7 +496,8 @@ async fn files_go_into_a_collection_that_answers_head_and_take_the_place_of_none
     let tree = dir.path().join("tree");
     std::fs::create_dir(&tree).unwrap();
     std::fs::write(tree.join("d"), b"a file").unwrap();
-    for delete in [false, true] {
+    for delete in [false, true, false] {
+        // For the last one, MOVE with `Overwrite: F` would replace a collection.
         let options = SyncOptions {
             copy: options(),
             delete,
@@ -478,5 +508,8 @@ async fn files_go_into_a_collection_that_answers_head_and_take_the_place_of_none
         let summary = crate::sync(&from, &server.url("/"), &options, observer).await;
         assert_ne!(summary.exit, Exit::Done, "{summary:?}");
         assert!(server.get("/d/precious").is_some() && server.get("/f").is_some());
+        if delete {
+            server.ignore_overwrite();
+        }
     }
 }

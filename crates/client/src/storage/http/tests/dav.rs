@@ -76,6 +76,35 @@ async fn a_busy_server_has_not_said_what_a_path_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_fails_or_is_not_understood_has_not_said_that_a_path_is_a_file() {
+    let described = |resource: &str| {
+        let body = format!("<multistatus xmlns='DAV:'>{resource}</multistatus>");
+        response("207 Multi-Status", &[], body.as_bytes())
+    };
+    for answer in [
+        response("500 Internal Server Error", &[], b""),
+        response("508 Loop Detected", &[], b""),
+        response("520 Unknown", &[], b""),
+        Vec::new(),
+        response("207 Multi-Status", &[], b"<html>a login</html>"),
+        described("<response><href>/d</href><status>HTTP/1.1 403 Forbidden</status></response>"),
+        described("<response><href>/d</href></response>"),
+        described(
+            "<response><href>/other</href><propstat><prop><resourcetype><collection/></resourcetype></prop></propstat>\
+             </response>",
+        ),
+    ] {
+        let shown = String::from_utf8_lossy(&answer).into_owned();
+        let server = ScriptedHttpServer::start(move |request| match request.method.as_str() {
+            "PROPFIND" => answer.clone(),
+            _ => file_response(request, b"a page about a collection", &[ETAG]),
+        });
+        let (mut http, path) = session(&server.url("/d"));
+        http.stat(&path).await.expect_err(&shown);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_refusal_does_not_make_files_of_collections() {
     const COLLECTION: &[u8] =
         b"<multistatus xmlns='DAV:'><response><href>/a/d</href><propstat><prop><resourcetype><collection/>\
@@ -145,6 +174,27 @@ async fn a_collection_is_neither_removed_nor_replaced_as_a_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_replaced_where_a_server_ignores_overwrite() {
+    let server = server();
+    server.ignore_overwrite();
+    server.make_collection("/e");
+    let (mut http, _) = session(&server.url("/"));
+    for (from, to) in [
+        (&b"/f"[..], &b"/d"[..]),
+        (b"/e", b"/d"),
+        (b"/e", b"/f"),
+        (b"/d", b"/e"),
+    ] {
+        let renamed = http.rename(from, to, None).await.unwrap_err();
+        assert_eq!(renamed.refused_step, RefusedRenameStep::NewNameIsTaken);
+    }
+    assert_eq!(server.paths(), ["/d/precious", "/f"]);
+    server.put("/new", b"new");
+    http.rename(b"/new", b"/f", None).await.unwrap();
+    assert_eq!(server.get("/f").as_deref(), Some(&b"new"[..]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_collection_that_takes_the_place_of_a_file_stays() {
     let server = server();
     let (mut http, _) = session(&server.url("/"));
@@ -197,9 +247,6 @@ async fn nothing_is_removed_or_replaced_whose_kind_is_unknown() {
             "PROPFIND" if request.path == "/other" => described(multistatus("/other", is_file)),
             "PROPFIND" => answer.clone(),
             "HEAD" => head_response("200 OK", &[], 5),
-            "MOVE" if request.header("overwrite") == Some("F") => {
-                response("412 Precondition Failed", &[], b"")
-            }
             _ => response("204 No Content", &[], b""),
         });
         let (mut http, path) = session(&server.url("/f"));
@@ -207,9 +254,8 @@ async fn nothing_is_removed_or_replaced_whose_kind_is_unknown() {
         assert!(http.remove_tree(&path).await.is_err());
         assert!(http.rename(b"/new", &path, None).await.is_err());
         let requests = server.requests();
-        let destroys = |r: &ReceivedRequest| {
-            r.method == "DELETE" || (r.method == "MOVE" && r.header("overwrite") != Some("F"))
-        };
+        // Not even with `Overwrite: F`, which a server may ignore.
+        let destroys = |r: &ReceivedRequest| matches!(r.method.as_str(), "DELETE" | "MOVE");
         assert!(!requests.iter().any(destroys), "{requests:?}");
     }
 }
@@ -238,6 +284,7 @@ async fn requests_that_change_something_follow_no_redirect() {
         let target = other.url("/elsewhere?signature=hush");
         let server = ScriptedHttpServer::start(move |request| {
             match request.method.as_str() {
+            "PROPFIND" if request.path == "/g" => response("404 Not Found", &[], b""),
             "PROPFIND" => response(
                 "207 Multi-Status",
                 &[],
@@ -249,11 +296,13 @@ async fn requests_that_change_something_follow_no_redirect() {
         });
         let (mut http, path) = session(&server.url("/f"));
         let stored = stored(&server, b"hello", Some(5)).await.0.map(drop);
+        let renamed = http.rename(&path, b"/g", None).await.unwrap_err();
+        assert_eq!(renamed.refused_step, RefusedRenameStep::NewNameIsTaken);
         for failure in [
             stored.unwrap_err(),
             http.remove(&path).await.unwrap_err(),
             http.make_dir(b"/new").await.unwrap_err(),
-            http.rename(&path, b"/g", None).await.unwrap_err().failure,
+            renamed.failure,
         ] {
             assert!(!failure.transient, "{failure}");
             assert!(failure.message.contains("/elsewhere"), "{failure}");
@@ -270,6 +319,7 @@ async fn a_proxy_that_takes_the_destination_for_another_server_is_given_a_path()
             response("502 Bad Gateway", &[], b"")
         }
         "MOVE" => response("201 Created", &[], b""),
+        "HEAD" => response("404 Not Found", &[], b""),
         _ => response("405 Method Not Allowed", &[], b""),
     });
     let (mut http, _) = session(&server.url("/"));
@@ -293,6 +343,20 @@ async fn a_new_name_that_a_server_cuts_off_is_found_out() {
         http.remember_stored(&path);
         let failure = http.rename(&path, name, None).await.unwrap_err().failure;
         assert_eq!(failure.exit, Exit::Protocol, "{failure}");
+    }
+    // Another file, or a collection, has the name that is left.
+    let server = ScriptedHttpServer::start(|request| match request.method.as_str() {
+        "MOVE" => response("412 Precondition Failed", &[], b""),
+        _ => response("404 Not Found", &[], b""),
+    });
+    let (mut http, path) = session(&server.url("/part"));
+    http.remember_stored(&path);
+    for (name, step) in [
+        (&b"/a;b"[..], RefusedRenameStep::RntoRefused),
+        (b"/plain", RefusedRenameStep::NewNameIsTaken),
+    ] {
+        let renamed = http.rename(&path, name, None).await.unwrap_err();
+        assert_eq!(renamed.refused_step, step);
     }
     // The server may replace another file, or a collection.
     let server = WebDavServer::start();
@@ -344,4 +408,32 @@ async fn a_listing_with_what_is_not_understood_ends_with_a_failure_after_what_is
     assert!(failure.message.contains("/proxy/d/g"), "{failure}");
     let (names, failure) = listed("").await;
     assert_eq!((names.len(), failure.unwrap().exit), (0, Exit::Protocol));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listing_of_another_path_or_server_shows_nothing() {
+    let collection = |href: &str| {
+        let body = format!(
+            "<multistatus xmlns='DAV:'><response><href>{href}</href><propstat><prop><resourcetype><collection/>\
+             </resourcetype></prop></propstat></response></multistatus>"
+        );
+        response("207 Multi-Status", &[], body.as_bytes())
+    };
+    let elsewhere = ScriptedHttpServer::start(move |_| collection("/d/"));
+    for (target, is_same) in [
+        ("/d".to_owned(), true),
+        ("/empty/".to_owned(), false),
+        ("/login/".to_owned(), false),
+        (elsewhere.url("/d/"), false),
+    ] {
+        let server = ScriptedHttpServer::start(move |request| match request.path.as_str() {
+            "/d/" => response("302 Found", &[("Location", &target)], b""),
+            other => collection(other),
+        });
+        let (mut http, path) = session(&server.url("/d"));
+        let scope = SymlinkCheckScope::Directories;
+        let mut visit = |_| ControlFlow::Continue(());
+        let listed = http.list(&path, scope, &mut visit).await;
+        assert_eq!(listed.is_ok(), is_same, "{listed:?}");
+    }
 }

@@ -293,16 +293,23 @@ async fn facts_come_from_head_or_from_get_of_the_first_byte() {
         match (requests.method.as_str(), requests.path.as_str()) {
             ("HEAD", "/signed") => head_response("403 Forbidden", &[], 0),
             ("HEAD", "/weak") => head_response("200 OK", &[weak], 5),
+            ("HEAD", "/no-content") => head_response("200 OK", &[], 0),
+            (_, "/empty") => file_response(requests, b"", &[ETAG, date]),
             _ => file_response(requests, &[1; 1234], &[ETAG, date]),
         }
     });
-    for path in ["/plain", "/signed"] {
+    for (path, size) in [
+        ("/plain", 1234),
+        ("/signed", 1234),
+        ("/no-content", 1234),
+        ("/empty", 0),
+    ] {
         let (mut http, path) = session(&server.url(path));
         assert_eq!(http.path_ends(), None);
         let entry = http.stat(&path).await.unwrap();
         let here = IpAddr::from([127, 0, 0, 1]);
         assert_eq!(http.path_ends(), Some((here, here)));
-        assert_eq!((entry.kind, entry.size), (EntryKind::File, Some(1234)));
+        assert_eq!((entry.kind, entry.size), (EntryKind::File, Some(size)));
         assert_eq!(entry.modified, Some(Timestamp(784_111_777)));
         assert_eq!(entry.version.as_deref(), Some("\"v1\""));
     }

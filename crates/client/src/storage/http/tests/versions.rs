@@ -206,6 +206,14 @@ async fn a_content_coding_that_was_not_asked_for_is_refused_unless_it_is_the_fil
         ("/f", "gzip", "application/x-gzip", true),
         ("/f.Z", "x-compress", "application/octet-stream", true),
         ("/f", "identity", "text/plain", true),
+        (
+            "/f",
+            "identity\r\nContent-Encoding: gzip",
+            "text/plain",
+            false,
+        ),
+        ("/f.gz", "gzip\r\nContent-Encoding: br", "text/plain", false),
+        ("/f.gz", "identity, gzip", "application/gzip", true),
     ] {
         for sized in [true, false] {
             let server = ScriptedHttpServer::start(move |request| {
@@ -229,6 +237,21 @@ async fn a_content_coding_that_was_not_asked_for_is_refused_unless_it_is_the_fil
             assert_eq!(result.is_ok(), is_taken, "{path} {coding}: {result:?}");
             assert_eq!(bytes == b"coded", is_taken, "{path} {coding}");
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tag_beside_another_one_is_none() {
+    for (tags, is_version) in [
+        ("\"1\"\r\nETag: \"1\"", true),
+        ("\"1\"\r\nETag: \"2\"", false),
+    ] {
+        let server = ScriptedHttpServer::start(move |request| {
+            file_response(request, b"hello", &[("ETag", tags)])
+        });
+        let (mut http, path) = session(&server.url("/f"));
+        let version = http.version(&path).await.unwrap();
+        assert_eq!(version != SourceVersion::Unknown, is_version, "{tags}");
     }
 }
 
