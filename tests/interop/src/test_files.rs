@@ -40,6 +40,9 @@ pub fn sizes() -> impl Iterator<Item = u64> {
     SIZES.into_iter().chain([LARGE])
 }
 
+/// Folder of the files of [`linkable`] in that of the shared ones.
+const LINKABLE: &str = "linkable";
+
 /// The folder of the shared files, one per size: `f0`, `f1`, `f65535`, `f65536`, `f20000000`,
 /// `f100000000`. They are created once, and all test programs use them. Do not write there.
 pub fn folder() -> Result<&'static Path> {
@@ -59,6 +62,16 @@ pub fn shared(size: u64) -> Result<PathBuf> {
     Ok(folder()?.join(name(size)))
 }
 
+/// The file with the same content to which further names may be given: each changes the attributes of a file, and copies
+/// notice that of their source.
+pub fn linkable(path: &Path) -> Result<PathBuf> {
+    let folder = folder()?;
+    Ok(match path.strip_prefix(folder) {
+        Ok(name) => folder.join(LINKABLE).join(name),
+        Err(_) => path.to_owned(),
+    })
+}
+
 /// Name of the shared file of this size.
 #[must_use]
 pub fn name(size: u64) -> String {
@@ -70,10 +83,14 @@ pub fn name(size: u64) -> String {
 fn make_shared(folder: &Path) -> Result<()> {
     let lock = File::create(folder.with_extension("lock"))?;
     lock.lock().context("cannot lock the test files")?;
-    std::fs::create_dir_all(folder)?;
+    let linkable = folder.join(LINKABLE);
+    std::fs::create_dir_all(&linkable)?;
     let unfinished = folder.with_extension("unfinished");
-    for size in sizes() {
-        let whole = folder.join(name(size));
+    let names = sizes().map(|size| (name(size), size));
+    for (whole, size) in names.flat_map(|(name, size)| {
+        let files = [folder.join(&name), linkable.join(&name)];
+        files.map(|file| (file, size))
+    }) {
         // The size suffices as a check, because files get here only by a rename after complete
         // writing.
         if !has_size(&whole, size) {

@@ -76,5 +76,10 @@ fn a_copy_uses_the_advice_of_the_service_that_its_server_announces() {
         let advice = format!("advice of {service}: {streams} streams, ");
         said.contains(&advice).then_some((streams, said))
     });
-    assert!(said.contains(&format!("over {streams} streams")), "{said}");
+    // A slow machine opens them one after the other.
+    let told = [
+        format!("over {streams} streams"),
+        format!("{streams} at the end"),
+    ];
+    assert!(told.iter().any(|told| said.contains(told)), "{said}");
 }

@@ -70,8 +70,10 @@ impl FullCopy {
         let full = run::run(&mut self.command(way)?)?.expect_code(1)?;
         self.ensure_said_once(&full)?;
         let text = full.stderr_text();
-        let summary = text.lines().last().unwrap_or_default();
-        ensure!(summary.contains(" failed: "), "{summary}");
+        ensure!(
+            text.lines().any(|line| line.contains(" failed: ")),
+            "{text}"
+        );
         tree.ensure_contains(&self.arrives)?;
         let there = TestTree::read(&self.arrives)?;
         ensure!(there.len() > tree.len() / 10, "{} files fit", there.len());

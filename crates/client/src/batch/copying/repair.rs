@@ -23,13 +23,17 @@ pub(super) struct Repairs {
     waiting: RangeSet,
     /// The copy differs, or may differ, and nothing shows where.
     unlocated: bool,
+    /// A copy of this source was in doubt.
+    was_in_doubt: bool,
 }
 
 impl Repairs {
-    /// Takes note that the copy may differ from its source, and nothing shows where. What a pipe has received cannot be
-    /// taken back (`is_sequential`).
-    pub(super) fn doubt(&mut self, is_sequential: bool) {
-        self.unlocated = !is_sequential;
+    /// Takes note that the copy may differ from its source, and nothing shows where. Returns whether it has to be made again:
+    /// for the first time, also of a pipe (`is_sequential`), which cannot take back what it has received.
+    pub(super) fn doubt(&mut self, is_sequential: bool) -> bool {
+        let is_first = !std::mem::replace(&mut self.was_in_doubt, true);
+        self.unlocated = is_first && !is_sequential;
+        is_first
     }
 
     /// Whether the copy differs, or may differ, and nothing shows where. Answers `true` once.

@@ -248,9 +248,14 @@ impl FileCopy<'_> {
             let request = (check, checksums);
             label = match self.verify(state, sessions, request, &unknown).await? {
                 Verdict::Equal(label) => label,
-                Verdict::SameSize(_) => {
-                    self.repairs.doubt(state.is_sequential());
+                Verdict::SameSize(_) if self.repairs.doubt(state.is_sequential()) => {
                     return Err(attributes_changed_failure(source));
+                }
+                // Somebody keeps changing them. That alone fails no copy.
+                Verdict::SameSize(label) => {
+                    let failure = attributes_changed_failure(source);
+                    self.ctx.warn(failure.message);
+                    label
                 }
                 Verdict::Different(_) => return Err(source_changed_failure(source)),
             };
@@ -290,8 +295,7 @@ fn attributes_changed_failure(source: &Location) -> CopyFailure {
     CopyFailure::new(
         Exit::Integrity,
         format!(
-            "attributes of {} changed while it was copied, and no checksum shows whether its content did: it must be copied \
-             while nothing changes it",
+            "attributes of {} changed while it was copied, and no checksum shows whether its content did",
             source.display()
         ),
     )
