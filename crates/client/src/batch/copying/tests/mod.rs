@@ -13,6 +13,7 @@ mod away;
 mod later_run;
 mod repair;
 mod web;
+mod web_names;
 
 /// Length of a file that takes many write steps.
 const LENGTH: usize = 8 << 20;
