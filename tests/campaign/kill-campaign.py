@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests that no data is lost when copies are killed, cut off, or disturbed by other writers.
 
-Each test ("moment") is one copy, a get or a put of one big file or of a tree, over a proxy that counts the
+Each test ("moment") is one copy, a get or a put of one big file or of a tree, or a `sync --delete` of a tree, over a proxy that counts the
 bytes of the data connections. At a random share of the bytes, which the seed decides, one fault happens:
 
     client, server, both    killed with SIGKILL; the server is started again
@@ -11,13 +11,14 @@ bytes of the data connections. At a random share of the bytes, which the seed de
     writer                  a second copy, of another source, to the same destination
     stor                    a foreign client STORs to the partial file (puts; for gets: `writer`)
 
-Then `cp --resume` is run until it exits with 0. The test fails ("lost") if
+Then the copy is run with `--resume` until it exits with 0. The test fails ("lost") if
 
     the destination differs from the source (for `changed` and `writer`: from both complete contents),
     a file had its final name while it was incomplete (checked every few milliseconds),
     two copies to one destination both reported success though both were moving data, or only one did
         and the destination has other content,
     a partial file or a journal is left over,
+    `sync --delete` has left a file that the source does not have,
     or no run of the copy exits with 0.
 
 After `client`, `server`, `both` and `link`, a limited number of bytes may be sent again: the share --again of
@@ -55,7 +56,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 LONGHAUL = os.environ.get("LONGHAUL_BIN", str(ROOT / "target/release/longhaul"))
 
 FAULTS = ["client", "server", "both", "link", "disk", "changed", "writer", "stor"]
-SHAPES = ["big get", "big put", "tree get", "tree put"]
+SHAPES = ["big get", "big put", "tree get", "tree put", "tree sync get", "tree sync put"]
 # Faults after which the bytes that are sent again are limited. Others, such as a changed source, require it.
 COUNTED = {"client", "server", "both", "link"}
 BLOCK = 256 << 10
@@ -159,6 +160,9 @@ class Moment:
         self.shape = SHAPES[number % len(SHAPES)]
         fault = FAULTS[number // len(SHAPES) % len(FAULTS)]
         self.fault = "writer" if fault == "stor" and self.shape.endswith("get") else fault
+        # Of two syncs with other sources each deletes what the other copies.
+        if self.is_sync() and self.fault in ("writer", "stor"):
+            self.fault = "both"
         self.share = self.dice.random()
         self.lost, self.attempts, self.exits = [], 0, []
         self.size = self.again = self.allowed_again = 0
@@ -182,6 +186,9 @@ class Moment:
         self.proxy = Proxy()
         try:
             (self.target_side / "copy").mkdir()
+            if self.is_sync():
+                self.extra().mkdir(parents=True)
+                (self.extra() / "old.dat").write_bytes(b"old")
             if self.fault == "disk":
                 self.small_disk()
             self.server.start()
@@ -206,16 +213,25 @@ class Moment:
         self.sabotage()
         self.check()
 
+    def is_sync(self):
+        return "sync" in self.shape
+
+    def extra(self):
+        """What a sync deletes."""
+        return self.target / "extra"
+
     def ends(self, proxy, source):
         """Source and destination for the command line."""
         name = "" if self.shape.startswith("tree") else "/" + self.names[0]
+        inner = "/source" if self.is_sync() else name or "/"
         url = f"ftp://127.0.0.1:{proxy.port}"
         if self.shape.endswith("get"):
-            return [f"{url}/{source.relative_to(self.served)}{name}", f"{self.here}/copy{name or '/'}"]
-        return [f"{source}{name}", f"{url}/copy{name or '/'}"]
+            return [f"{url}/{source.relative_to(self.served)}{name}", f"{self.here}/copy{inner}"]
+        return [f"{source}{name}", f"{url}/copy{inner}"]
 
     def command(self, proxy, source, *more):
-        argv = [LONGHAUL, "cp", "--json", "--retries", "3", "--timeout", "10", "--block", str(BLOCK),
+        verb = ["sync", "--delete"] if self.is_sync() else ["cp"]
+        argv = [LONGHAUL, *verb, "--json", "--retries", "3", "--timeout", "10", "--block", str(BLOCK),
                 "--buffer", "128Ki", "-p", str(STREAMS), "--concurrency", str(CONCURRENCY), *more]
         if self.shape.startswith("tree"):
             argv.append("-r")
@@ -379,6 +395,8 @@ class Moment:
                     self.lost.append(f"{name} is neither of the two contents")
             elif not same(self.source / name, path):
                 self.lost.append(f"{name} is not what was sent")
+        if self.is_sync() and self.extra().exists():
+            self.lost.append("a file that the source does not have is left")
         for path in self.target_side.rglob("*"):
             if path.is_file() and ".longhaul" in path.name:
                 self.lost.append(f"{path.relative_to(self.target_side)} is left over")
@@ -430,7 +448,7 @@ def campaign(options, place):
     for number in numbers:
         moment = Moment(options, number, place / str(number))
         if moment.fault == "disk" and not can_mount():
-            print(f"{number:4} {moment.shape:<9} disk      skipped: only root can mount a small disk")
+            print(f"{number:4} {moment.shape:<13} disk      skipped: only root can mount a small disk")
             continue
         began = time.monotonic()
         try:
@@ -438,7 +456,7 @@ def campaign(options, place):
         except Exception as error:  # An error of the campaign itself counts as a failure.
             moment.lost.append(f"the campaign failed: {type(error).__name__}: {error}")
         verdict = "; ".join(moment.lost) or ("too much sent again" if moment.too_much() else "ok")
-        print(f"{number:4} {moment.shape:<9} {moment.fault:<8} at {moment.share:4.0%}  exits {moment.exits}  "
+        print(f"{number:4} {moment.shape:<13} {moment.fault:<8} at {moment.share:4.0%}  exits {moment.exits}  "
               f"again {moment.again / 1e6:.1f} MB  {time.monotonic() - began:.1f} s  {verdict}", flush=True)
         moments.append(moment)
         if not moment.lost and not options.only:
