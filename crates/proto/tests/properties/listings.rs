@@ -8,10 +8,14 @@ use proto::listing::{
 };
 use proto::timestamp::Timestamp;
 
-fn name() -> impl Strategy<Value = Vec<u8>> {
+fn path() -> impl Strategy<Value = Vec<u8>> {
     let byte = any::<u8>().prop_filter("carried on a line", |b| !matches!(b, 0 | b'\r' | b'\n'));
-    vec(byte, 1..20).prop_filter("`.` and `..` are kinds of their own", |n| {
-        n != b"." && n != b".."
+    vec(byte, 1..20)
+}
+
+fn name() -> impl Strategy<Value = Vec<u8>> {
+    path().prop_filter("`.` and `..` are kinds of their own", |n| {
+        !n.contains(&b'/') && n != b"." && n != b".."
     })
 }
 
@@ -38,7 +42,7 @@ fn entry() -> impl Strategy<Value = DirectoryEntry> {
             account,
             any::<[bool; 3]>(),
         ),
-        option::of(name()),
+        option::of(path()),
     )
         .prop_map(|(what, whose, link_target)| {
             let (name, kind, size, modified, mode) = what;
