@@ -245,7 +245,7 @@ pub(super) fn rename(
         Err(refused) if refused.status == Some(412) && has_delimiters(to) => {
             Err(new_name_refused(refused.failure))
         }
-        Err(refused) => Err(refused_move(client, from, &action, refused)),
+        Err(refused) => Err(refused_move(client, (from, to), &action, refused)),
     }
 }
 
@@ -364,7 +364,7 @@ fn send_move(
 /// The failure of a MOVE that was refused, with what it says about the server.
 fn refused_move(
     client: &mut HttpClient,
-    from: &PathUrls,
+    (from, to): (&PathUrls, &PathUrls),
     action: &str,
     refused: RefusedRequest,
 ) -> RenameFailure {
@@ -376,6 +376,8 @@ fn refused_move(
     };
     match status {
         Some(409 | 507) => new_name_refused(failure),
+        // No condition has failed: nothing has the name.
+        Some(412) if is_missing(client, to, action) => unsupported(does_not_move()),
         // Something has the new name by now, or the name leads elsewhere: what is there is unknown.
         Some(300..=399 | 412) => new_name_is_taken(failure),
         None if !failure.transient => new_name_is_taken(failure),
@@ -387,6 +389,10 @@ fn refused_move(
         Some(404 | 410) if head(client, &from.file).is_ok() => unsupported(does_not_move()),
         _ => failure.into(),
     }
+}
+
+fn is_missing(client: &mut HttpClient, at: &PathUrls, action: &str) -> bool {
+    matches!(prove(client, at, action), Err(missing) if missing.failure.exit == Exit::NotFound)
 }
 
 fn unsupported(failure: CopyFailure) -> RenameFailure {
