@@ -391,14 +391,21 @@ fn the_end_does_not_wait_for_a_pending_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut sender = connect_to(listener.local_addr().unwrap());
     let bytes = test_bytes(FILE_SIZE);
+    // Accepted later, the first connection would leave its place in the backlog to the pending one.
+    let accepted = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let at_receiver = &listener;
+        let (at_receiver, accepted) = (&listener, &accepted);
         let mut settings = slow_settings(1);
         settings.close_after = true;
         settings.connect_timeout = Duration::from_secs(3600);
-        let receiver = scope.spawn(move || read(at_receiver.accept().unwrap().0));
+        let receiver = scope.spawn(move || {
+            let stream = at_receiver.accept().unwrap().0;
+            accepted.store(true, Ordering::Release);
+            read(stream)
+        });
         let sent = send(&mut sender, &bytes, &settings, |t| {
             wait_until(|| t.control().streams() == 1 && t.moved() > 0);
+            wait_until(|| accepted.load(Ordering::Acquire));
             let _crowd = fill_backlog(&listener);
             t.stream_set().set_wanted(2);
             wait_until(|| t.stream_set().opening_count() == 1);
