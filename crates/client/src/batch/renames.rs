@@ -8,6 +8,7 @@ use crate::CopyFailure;
 use crate::answers::RefusedRenameStep;
 use crate::location::StorageId;
 use crate::storage::contract::Storage;
+use crate::tree::directory_of;
 
 /// A storage, or one directory of it.
 type RefusingPlace = (StorageId, Option<Vec<u8>>);
@@ -72,12 +73,6 @@ impl KnownRenames {
         }
         Ok(Some(refused.failure))
     }
-}
-
-/// The directory of a path.
-fn directory_of(path: &[u8]) -> &[u8] {
-    let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-    &path[..end]
 }
 
 #[cfg(test)]

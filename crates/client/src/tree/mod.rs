@@ -92,6 +92,15 @@ pub(crate) fn join_path(directory: &[u8], name: &[u8]) -> Vec<u8> {
     [directory, slash, name].concat()
 }
 
+/// The directory of a path; empty for a single name.
+pub(crate) fn directory_of(path: &[u8]) -> &[u8] {
+    match path.iter().rposition(|byte| *byte == b'/') {
+        Some(0) => b"/",
+        Some(at) => &path[..at],
+        None => b"",
+    }
+}
+
 /// The directories above a relative path.
 pub(crate) fn parents(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');

@@ -17,7 +17,7 @@ use crate::batch::totals::BatchTotals;
 use crate::batch::{BatchContext, lock};
 use crate::location::{Location, StorageId};
 use crate::storage::collected::CollectedEntries;
-use crate::tree::join_path;
+use crate::tree::{directory_of, join_path};
 use crate::{CopyEvent, CopyFailure, Exit};
 
 /// Deletes what the source does not have, unless `guard` says why not. `plan`: what was copied.
@@ -191,14 +191,5 @@ async fn list(ctx: &BatchContext, at: &Location) -> Result<Vec<Vec<u8>>, CopyFai
         if let Some(entries) = request.end(session, listed).await? {
             return Ok(entries.into_iter().map(|entry| entry.entry.name).collect());
         }
-    }
-}
-
-/// The directory of a path.
-fn directory_of(path: &[u8]) -> &[u8] {
-    match path.iter().rposition(|byte| *byte == b'/') {
-        Some(0) => b"/",
-        Some(at) => &path[..at],
-        None => b"",
     }
 }
