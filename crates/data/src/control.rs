@@ -272,7 +272,7 @@ impl TransferControl {
         live.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The notices between this handle and the sizing thread.
+    /// The notices between this handle and the tuning thread.
     pub(crate) fn notices(&self) -> &TuningNotices {
         &self.notices
     }

@@ -2,7 +2,7 @@
 //! and between the same two hosts.
 //!
 //! A [`DrsEndpoint`] belongs to a session and is made when DPSV or DPRT is answered. Each transfer
-//! makes a connection with it, which its sizing thread drives (`sizing::drs::link`). No error of
+//! makes a connection with it, which its tuning thread drives (`tuning::buffers::drs::link`). No error of
 //! this channel fails a transfer.
 
 use std::io;

@@ -1,4 +1,4 @@
-//! Notices between the sizing thread of a transfer and its
+//! Notices between the tuning thread of a transfer and its
 //! [`TransferControl`](crate::job::TransferControl).
 
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use crate::os::wake::WakeEvent;
 /// Most decisions kept until somebody reads them. The oldest are dropped first.
 const MAX_DECISIONS: usize = 4096;
 
-/// The part of [`TransferControl`](crate::job::TransferControl) that the sizing thread writes.
+/// The part of [`TransferControl`](crate::job::TransferControl) that the tuning thread writes.
 #[derive(Debug, Default)]
 pub(crate) struct TuningNotices {
     decisions: Mutex<VecDeque<BufferDecision>>,
@@ -45,7 +45,7 @@ impl fmt::Debug for ResizeListener {
 }
 
 impl TuningNotices {
-    /// Starts a transfer. `wake_event` wakes its sizing thread.
+    /// Starts a transfer. `wake_event` wakes its tuning thread.
     pub(crate) fn on_transfer_start(&self, wake_event: &Arc<WakeEvent>) {
         // Limits of an earlier transfer over the same handle no longer apply.
         *lock(&self.host_limit) = None;
@@ -59,9 +59,9 @@ impl TuningNotices {
         self.peer_size.store(0, Ordering::SeqCst);
     }
 
-    /// Wakes the sizing thread: a stream was added, or the peer announced a size.
+    /// Wakes the tuning thread: a stream was added, or the peer announced a size.
     pub(crate) fn wake(&self) {
-        // The sizing thread may have ended already: the notices outlive it.
+        // The tuning thread may have ended already: the notices outlive it.
         if let Some(wake_event) = lock(&self.wake_event).upgrade() {
             wake_event.wake();
         }

@@ -22,10 +22,10 @@ use crate::error::DataError;
 use crate::job::{TransferControl, TransferReport, TransferSettings};
 use crate::locks::lock;
 use crate::os::wake::WakeEvent;
-use crate::sizing;
 use crate::store::{Sink, Source};
 use crate::transfer::{ActiveTransfer, MAX_STEP};
 use crate::transfer_checksum::{StreamChecksum, TransferChecksum};
+use crate::tuning;
 
 pub use file_origin::{FileOrigin, clone_file};
 
@@ -166,7 +166,7 @@ pub fn run(
     };
     // Local files have no sockets to size.
     let result = transfer.check().and_then(|()| match from.is_networked() {
-        true => sizing::run_with_sizing(&transfer, settings, Role::Receiver, max_bytes, receive),
+        true => tuning::run_with_tuning(&transfer, settings, Role::Receiver, max_bytes, receive),
         false => receive(),
     });
     transfer.finish(result)

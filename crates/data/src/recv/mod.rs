@@ -19,10 +19,10 @@ use crate::channel::SessionDataChannel;
 use crate::checkpoint;
 use crate::error::DataError;
 use crate::job::{TransferControl, TransferReport, TransferSettings};
-use crate::sizing;
 use crate::store::Sink;
 use crate::transfer::ActiveTransfer;
 use crate::transfer_checksum::{MIN_FOLLOWER_BYTES, TransferChecksum};
+use crate::tuning;
 
 /// Where received bytes go.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +61,7 @@ pub fn run(
             // Text counts bytes on the wire, which are no ranges of the file that could be safe.
             DataType::Ascii => receive_text(channel, sink, plan, settings, &transfer),
         };
-        sizing::run_with_sizing(&transfer, settings, Role::Receiver, max_bytes, receive)
+        tuning::run_with_tuning(&transfer, settings, Role::Receiver, max_bytes, receive)
     });
     transfer.finish(result)
 }

@@ -13,10 +13,10 @@ use crate::error::DataError;
 use crate::job::{TransferControl, TransferReport, TransferSettings};
 use crate::locks::lock;
 use crate::pull::ReaderContext;
-use crate::sizing;
 use crate::store::Source;
 use crate::transfer::ActiveTransfer;
 use crate::transfer_checksum::{StreamChecksum, TransferChecksum};
+use crate::tuning;
 
 /// The part of a source that is the body.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub fn run<E: From<DataError>>(
     transfer.on_stream_start();
     let max_bytes = extent.length;
     let thread_evidence = Mutex::new(Evidence::default());
-    let sent = sizing::run_with_sizing(&transfer, settings, Role::Sender, max_bytes, || {
+    let sent = tuning::run_with_tuning(&transfer, settings, Role::Sender, max_bytes, || {
         transfer.check()?;
         let mut body = RequestBody {
             source,

@@ -17,10 +17,10 @@ use crate::channel::SessionDataChannel;
 use crate::cursor::TransferCursor;
 use crate::error::DataError;
 use crate::job::{TransferControl, TransferReport, TransferSettings};
-use crate::sizing;
 use crate::store::Source;
 use crate::transfer::ActiveTransfer;
 use crate::transfer_checksum::{MIN_FOLLOWER_BYTES, TransferChecksum};
+use crate::tuning;
 
 /// Ranges to send, and where their offsets count from.
 #[derive(Debug, Clone)]
@@ -52,7 +52,7 @@ pub fn run(
             .check()
             .and_then(|()| SendTask::new(source, plan, settings, &transfer))
             .and_then(|task| {
-                sizing::run_with_sizing(&transfer, settings, Role::Sender, task.bytes, || {
+                tuning::run_with_tuning(&transfer, settings, Role::Sender, task.bytes, || {
                     match settings.mode {
                         TransferMode::Stream => modes::stream(channel, task),
                         TransferMode::Extended => modes::extended(channel, task),
@@ -150,6 +150,6 @@ impl<'t> SendTask<'t> {
     /// Whether the number of its streams may change.
     fn adapts(&self) -> bool {
         let settings = self.settings;
-        settings.adapt && settings.max_streams > 1 && sizing::is_worth_a_thread(self.bytes)
+        settings.adapt && settings.max_streams > 1 && tuning::is_worth_a_thread(self.bytes)
     }
 }

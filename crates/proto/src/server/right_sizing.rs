@@ -112,7 +112,7 @@ impl LoggedInSession {
         let pinned = match kind {
             TransferKind::Store { .. } | TransferKind::StoreBundle { .. } => buffers.receive,
             TransferKind::Retrieve { .. } | TransferKind::RetrieveBundle { .. } => buffers.send,
-            // A sizing thread would cost more than it brings in so short a transfer.
+            // A tuning thread would cost more than it brings in so short a transfer.
             TransferKind::List(_) => return buffers.with_kernel_sizing(),
         };
         match pinned {

@@ -159,7 +159,7 @@ impl TransferHandle {
     ) -> io::Result<Self> {
         let control = Arc::new(TransferControl::new());
         let (reports, events) = mpsc::channel(EVENT_CAPACITY);
-        // A watch channel: the sizing thread must not wait for the session, and only the latest size
+        // A watch channel: the tuning thread must not wait for the session, and only the latest size
         // counts.
         let (size, resized) = watch::channel(0);
         if order.request.buffers.sizing == BufferSizing::Drs1 {
@@ -214,7 +214,7 @@ impl TransferHandle {
         }
     }
 
-    /// Takes a new size of the peer's receive buffers, bytes. Each one wakes the sizing thread, so the
+    /// Takes a new size of the peer's receive buffers, bytes. Each one wakes the tuning thread, so the
     /// rate is limited and sizes beyond it are dropped.
     pub(crate) fn follow_buffer(&mut self, bytes: u64) {
         if self.pace.try_take(self.started_at.elapsed()) {

@@ -42,7 +42,7 @@ fn caller(to: SocketAddr, from: IpAddr, words: &str) -> TcpStream {
     stream
 }
 
-/// Links with a clock, driven as the sizing thread does.
+/// Links with a clock, driven as the tuning thread does.
 struct DrsLinkDriver {
     begin: Instant,
     links: Vec<DrsLink>,

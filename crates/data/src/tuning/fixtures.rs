@@ -7,7 +7,7 @@ use std::time::Duration;
 use proto::sizing::BufferSizing;
 use tune::sample::TcpSample;
 
-use super::policy::{SampledStream, SizingSample};
+use super::sample::{SampledStream, TuningSample};
 use crate::security::ConnectionOpener;
 use crate::settings::TransferSettings;
 use crate::stream::DataStream;
@@ -26,19 +26,19 @@ pub(super) fn connected(sizing: BufferSizing) -> (Arc<DataStream>, TcpStream) {
 }
 
 /// A sample of one stream with these values.
-pub(super) fn sizing_sample<'t>(
+pub(super) fn tuning_sample<'t>(
     at: Duration,
     stream: &Arc<DataStream>,
     tcp_sample: TcpSample,
     notices: &'t TuningNotices,
-) -> SizingSample<'t> {
+) -> TuningSample<'t> {
     let tcp_sample = TcpSample {
         stream: stream.id(),
         at,
         ..tcp_sample
     };
     let stream = Arc::clone(stream);
-    SizingSample {
+    TuningSample {
         at,
         streams: vec![SampledStream {
             stream,

@@ -17,11 +17,12 @@ use tune::sizing::{BufferBounds, BufferDecision, BufferSetting};
 use units::show;
 
 use super::auto::AutoBufferPolicy;
-use super::change_options::{BufferLimit, apply_decision};
 use super::followed_size::FollowedSize;
-use super::policy::{BufferPolicy, SAMPLE_INTERVAL, SizingInput, SizingSample};
+use super::socket_options::{BufferLimit, apply_decision};
+use super::{BufferInput, BufferPolicy, SAMPLE_INTERVAL};
 use crate::drs::DrsEndpoint;
 use crate::security::DataSecurity;
+use crate::tuning::sample::TuningSample;
 use link::{DrsChannelEvent, DrsLink};
 
 /// How long a sender keeps its initial buffer without a size from the peer: a few round trips of a
@@ -67,7 +68,7 @@ impl DrsReceiver {
         }
     }
 
-    fn resize(&self, sample: &SizingSample<'_>, id: StreamId, size: u64) {
+    fn resize(&self, sample: &TuningSample<'_>, id: StreamId, size: u64) {
         let Some(sampled) = sample
             .streams
             .iter()
@@ -92,7 +93,7 @@ impl DrsReceiver {
 }
 
 impl BufferPolicy for DrsReceiver {
-    fn on_sample(&mut self, sample: &SizingSample<'_>) {
+    fn on_sample(&mut self, sample: &TuningSample<'_>) {
         let samples: Vec<_> = sample
             .streams
             .iter()
@@ -121,7 +122,7 @@ impl BufferPolicy for DrsReceiver {
         self.link.iter().flat_map(DrsLink::poll_fds).collect()
     }
 
-    fn on_input(&mut self, input: &SizingInput<'_>) {
+    fn on_input(&mut self, input: &BufferInput<'_>) {
         let Some(link) = &mut self.link else {
             return;
         };
@@ -178,7 +179,7 @@ impl DrsSender {
 }
 
 impl BufferPolicy for DrsSender {
-    fn on_sample(&mut self, sample: &SizingSample<'_>) {
+    fn on_sample(&mut self, sample: &TuningSample<'_>) {
         let since = *self.since.get_or_insert(sample.at);
         if !self.peer_size.has_size() && sample.at.saturating_sub(since) > SIZE_TIMEOUT {
             self.size_alone();
@@ -202,7 +203,7 @@ impl BufferPolicy for DrsSender {
         self.link.iter().flat_map(DrsLink::poll_fds).collect()
     }
 
-    fn on_input(&mut self, input: &SizingInput<'_>) {
+    fn on_input(&mut self, input: &BufferInput<'_>) {
         let Some(link) = &mut self.link else {
             return;
         };
@@ -241,7 +242,7 @@ mod tests {
 
     use super::*;
     use crate::os::sockopt::{self, SocketBuffer};
-    use crate::sizing::fixtures::{connected, sizing_sample};
+    use crate::tuning::fixtures::{connected, tuning_sample};
     use crate::tuning_notices::TuningNotices;
 
     fn seconds(n: u64) -> Duration {
@@ -256,7 +257,7 @@ mod tests {
         let is_locked = || sockopt::is_locked(stream.as_fd(), SocketBuffer::Send).unwrap();
         let mut sender = DrsSender::new(Some(&endpoint), false, None);
         for (at, locked) in [(0, true), (3, true), (4, false)] {
-            sender.on_sample(&sizing_sample(
+            sender.on_sample(&tuning_sample(
                 seconds(at),
                 &stream,
                 TcpSample::default(),
@@ -275,7 +276,7 @@ mod tests {
             send_buffer: 1 << 40,
             ..TcpSample::default()
         };
-        DrsSender::new(None, false, None).on_sample(&sizing_sample(
+        DrsSender::new(None, false, None).on_sample(&tuning_sample(
             seconds(9),
             &stream,
             tcp_sample,
@@ -289,7 +290,7 @@ mod tests {
         let (stream, _far) = connected(BufferSizing::Drs);
         let notices = TuningNotices::default();
         let mut sender = DrsSender::new(None, true, None);
-        sender.on_sample(&sizing_sample(
+        sender.on_sample(&tuning_sample(
             seconds(9),
             &stream,
             TcpSample::default(),

@@ -7,7 +7,7 @@ use tune::limiter::Role;
 use super::*;
 use crate::control::TransferControl;
 use crate::os::sockopt::max_pacing_rate;
-use crate::sizing::fixtures::connected;
+use crate::tuning::fixtures::connected;
 
 /// A sending transfer with these settings, and its streams.
 struct TestSender {
@@ -93,7 +93,7 @@ fn prior_knowledge_is_applied_at_the_first_sample() {
     sender.transfer.stream_set().set_wanted(2);
     let mut tuning = sender.tuning();
     let control = TransferControl::new();
-    let sample = SizingSample {
+    let sample = TuningSample {
         at: Duration::from_millis(1),
         streams: sender.sampled(2),
         notices: control.notices(),
@@ -175,7 +175,7 @@ fn a_refused_congestion_control_is_reported_and_changes_nothing() {
         limiter: tune::limiter::Limiter::Loss,
         reason: "losses".to_owned(),
     };
-    let sample = SizingSample {
+    let sample = TuningSample {
         at: Duration::ZERO,
         streams: sender.sampled(1),
         notices: sender.transfer.control().notices(),

@@ -9,8 +9,7 @@ use tune::limiter::Limiter;
 use tune::sample::StreamId;
 use tune::sizing::{BufferBounds, BufferDecision, BufferSetting};
 
-use super::change_options::{BufferLimit, apply_decision};
-use super::policy::{BufferPolicy, SAMPLE_INTERVAL, SizingInput, SizingSample};
+use super::socket_options::{BufferLimit, apply_decision};
 use crate::stream::DataStream;
 use crate::tuning_notices::TuningNotices;
 
@@ -76,32 +75,6 @@ impl FollowedSize {
                 reason: "the receiver's buffer has this size".to_owned(),
             };
             apply_decision(notices, stream, decision, BufferLimit::Allowed);
-        }
-    }
-}
-
-/// Buffer policy `drs1` at the sender: sizes arrive on the control channel (2003 paper, §4.2).
-pub(super) struct Drs1Sender(FollowedSize);
-
-impl Drs1Sender {
-    pub(super) fn new(pinned: bool) -> Self {
-        Self(FollowedSize::new(pinned))
-    }
-}
-
-impl BufferPolicy for Drs1Sender {
-    fn on_sample(&mut self, sample: &SizingSample<'_>) {
-        self.0.apply(sample.at, sample.notices, &sample.streams());
-    }
-
-    fn next_due(&self) -> Duration {
-        SAMPLE_INTERVAL
-    }
-
-    fn on_input(&mut self, input: &SizingInput<'_>) {
-        if let Some(size) = input.notices().peer_size() {
-            self.0.set(size);
-            self.0.apply(input.at, input.notices(), &input.streams());
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Buffer policy `drs1` at the receiver: one control loop per stream, and its sizes are sent to the
-//! sender.
+//! Buffer policy `drs1` at both ends: the receiver has one control loop per stream, and sends its sizes to the
+//! sender on the control channel.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,8 +9,10 @@ use tune::sample::{StreamId, TcpSample};
 use tune::sizing::drs1::Drs1ReceiverTuner;
 use tune::sizing::{BufferBounds, BufferDecision, BufferSetting};
 
-use super::change_options::{BufferLimit, apply_decision};
-use super::policy::{BufferPolicy, SAMPLE_INTERVAL, SizingSample};
+use super::followed_size::FollowedSize;
+use super::socket_options::{BufferLimit, apply_decision};
+use super::{BufferInput, BufferPolicy, SAMPLE_INTERVAL};
+use crate::tuning::sample::TuningSample;
 use crate::tuning_notices::TuningNotices;
 
 /// The receiving end of the first drsFTP (2003 paper, §4.1 and §4.2).
@@ -41,7 +43,7 @@ impl Drs1Receiver {
 }
 
 impl BufferPolicy for Drs1Receiver {
-    fn on_sample(&mut self, sample: &SizingSample<'_>) {
+    fn on_sample(&mut self, sample: &TuningSample<'_>) {
         self.streams.retain(|id, _| sample.has(*id));
         for sampled in &sample.streams {
             let (id, tcp_sample) = (sampled.sample.stream, &sampled.sample);
@@ -91,6 +93,32 @@ impl BufferPolicy for Drs1Receiver {
     }
 }
 
+/// Buffer policy `drs1` at the sender: sizes arrive on the control channel (2003 paper, §4.2).
+pub(super) struct Drs1Sender(FollowedSize);
+
+impl Drs1Sender {
+    pub(super) fn new(pinned: bool) -> Self {
+        Self(FollowedSize::new(pinned))
+    }
+}
+
+impl BufferPolicy for Drs1Sender {
+    fn on_sample(&mut self, sample: &TuningSample<'_>) {
+        self.0.apply(sample.at, sample.notices, &sample.streams());
+    }
+
+    fn next_due(&self) -> Duration {
+        SAMPLE_INTERVAL
+    }
+
+    fn on_input(&mut self, input: &BufferInput<'_>) {
+        if let Some(size) = input.notices().peer_size() {
+            self.0.set(size);
+            self.0.apply(input.at, input.notices(), &input.streams());
+        }
+    }
+}
+
 /// A connection of an earlier transfer continues with its present size.
 fn bounds_from_current(tcp_sample: &TcpSample) -> BufferBounds {
     let bounds = BufferBounds::default();
@@ -108,7 +136,7 @@ mod tests {
     use proto::sizing::BufferSizing;
 
     use super::*;
-    use crate::sizing::fixtures::{connected, sizing_sample};
+    use crate::tuning::fixtures::{connected, tuning_sample};
 
     /// The sizes announced for a stream that begins with this buffer, bytes, while `arrive` bytes
     /// arrive every round trip.
@@ -127,7 +155,7 @@ mod tests {
                 ..TcpSample::default()
             };
             let at = Duration::from_millis(100) * u32::try_from(n).unwrap();
-            policy.on_sample(&sizing_sample(at, &stream, tcp_sample, &notices));
+            policy.on_sample(&tuning_sample(at, &stream, tcp_sample, &notices));
         }
         let announced = announced.lock().unwrap();
         announced.clone()

@@ -13,7 +13,7 @@ use crate::os::wake;
 use crate::security::{ConnectionOpener, DataSecurity};
 use crate::transport::DataTransport;
 
-/// Most bytes read in one call, so that a peer that sends without end does not occupy the sizing
+/// Most bytes read in one call, so that a peer that sends without end does not occupy the tuning
 /// thread. The rest wakes it again.
 const READ_SIZE: usize = 8 << 10;
 

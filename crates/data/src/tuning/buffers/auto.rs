@@ -11,11 +11,12 @@ use tune::sizing::auto::BufferTuner;
 use tune::sizing::host_limits::HostBufferLimits;
 use tune::sizing::{BufferDecision, BufferSetting};
 
-use super::change_options::{BufferLimit, apply_decision, revert_change};
-use super::policy::{BufferPolicy, SampledStream, SizingSample};
+use super::BufferPolicy;
+use super::socket_options::{BufferLimit, apply_decision, revert_change};
 use crate::os::caps::host_limits;
 use crate::os::sockopt::{self, SocketBuffer};
 use crate::stream::DataStream;
+use crate::tuning::sample::{SampledStream, TuningSample};
 use crate::tuning_notices::TuningNotices;
 
 /// Watches the kernel's autotuning on every stream, and corrects it.
@@ -87,7 +88,7 @@ impl AutoSizedStream {
 }
 
 impl BufferPolicy for AutoBufferPolicy {
-    fn on_sample(&mut self, sample: &SizingSample<'_>) {
+    fn on_sample(&mut self, sample: &TuningSample<'_>) {
         self.remove_streams(|id| !sample.has(id));
         let (role, unlocks, known_buffer) = (self.role, self.unlocks, self.known_buffer);
         let caps = *self.caps.get_or_insert_with(host_limits);
@@ -162,7 +163,7 @@ mod tests {
     use super::*;
     use crate::control::TransferControl;
     use crate::os::sockopt::set_window_clamp;
-    use crate::sizing::fixtures::{connected, sizing_sample};
+    use crate::tuning::fixtures::{connected, tuning_sample};
 
     const MB: u64 = 1 << 20;
 
@@ -198,7 +199,7 @@ mod tests {
             send_buffer: 30_000,
             ..TcpSample::default()
         };
-        policy.on_sample(&sizing_sample(ms(1), &stream, tcp_sample, &notices));
+        policy.on_sample(&tuning_sample(ms(1), &stream, tcp_sample, &notices));
         let now = sockopt::buffer_size(stream.as_fd(), SocketBuffer::Send).unwrap();
         assert_eq!(now, size);
     }
@@ -223,7 +224,7 @@ mod tests {
         let mut policy = receiver();
         let mut observe = |n: u64, tcp_sample: TcpSample| {
             let at = ms(25 * n);
-            policy.on_sample(&sizing_sample(at, &stream, tcp_sample, control.notices()));
+            policy.on_sample(&tuning_sample(at, &stream, tcp_sample, control.notices()));
             control.host_limit()
         };
         assert_eq!(observe(0, full_window(ms(0))), None);
@@ -269,7 +270,7 @@ mod tests {
                 readable: 4 * MB,
                 ..full_window(at)
             };
-            policy.on_sample(&sizing_sample(at, &stream, tcp_sample, &notices));
+            policy.on_sample(&tuning_sample(at, &stream, tcp_sample, &notices));
         }
         assert!(clamp(&stream) < 1 << 20, "{}", clamp(&stream));
         policy.finish();

@@ -14,7 +14,7 @@ use tune::streams::auto::{
     self, AutoLimits, AutoTuner, LimiterVerdict, TransferDecision, TransferSetting,
 };
 
-use super::policy::{SampledStream, SizingSample};
+use super::sample::{SampledStream, TuningSample};
 use crate::options::CongestionChoice;
 use crate::os::congestion::{is_lasting, settable};
 use crate::os::sockopt;
@@ -68,7 +68,7 @@ impl<'t> StreamTuning<'t> {
 
     /// Processes a sample of all streams. `acknowledged_before` is the number of bytes acknowledged
     /// on streams that had ended before the sample.
-    pub(super) fn on_sample(&mut self, sample: &SizingSample<'_>, acknowledged_before: u64) {
+    pub(super) fn on_sample(&mut self, sample: &TuningSample<'_>, acknowledged_before: u64) {
         let stream_set = self.transfer.stream_set();
         let leaving = stream_set.leaving_ids();
         let samples: Vec<TcpSample> = sample
@@ -200,7 +200,7 @@ impl<'t> StreamTuning<'t> {
         &mut self,
         auto: &mut AutoTuner,
         mut decision: TransferDecision,
-        sample: &SizingSample<'_>,
+        sample: &TuningSample<'_>,
     ) {
         match &decision.setting {
             None => {}

@@ -1,18 +1,21 @@
-//! The sizing thread: waits for input and for the next sample.
+//! The tuning thread of a transfer: waits for input and for the next sample, and drives both tuners.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::time::{ClockId, clock_gettime};
 use tune::limiter::Role;
 use tune::sample::StreamId;
+use tune::sizing::BufferBounds;
 
-use super::SizingStop;
-use super::policy::{BufferPolicy, SampledStream, SizingInput, SizingSample};
-use super::stream_tuning::StreamTuning;
-use crate::os::wake;
+use super::buffers::{self, BufferInput, BufferPolicy};
+use super::sample::{SampledStream, TuningSample};
+use super::streams::StreamTuning;
+use crate::error::DataError;
+use crate::os::wake::{self, WakeEvent};
+use crate::settings::TransferSettings;
 use crate::stream::DataStream;
 use crate::transfer::ActiveTransfer;
 
@@ -25,26 +28,101 @@ const CPU_DIVISOR: u32 = 100;
 /// ... beyond this allowance for the few samples of a short transfer.
 const CPU_ALLOWANCE: Duration = Duration::from_millis(2);
 
-/// The sizing of one transfer.
-pub(super) struct SizingThread<'t> {
+/// Runs `work` (the streams) with its buffers sized as `settings.options.buffers` says. `max_bytes`
+/// is the most that it will move, if that is known. No failure here fails the transfer: its
+/// buffers then stay as they are.
+pub(crate) fn run_with_tuning<T>(
+    transfer: &ActiveTransfer,
+    settings: &TransferSettings,
+    role: Role,
+    max_bytes: Option<u64>,
+    work: impl FnOnce() -> Result<T, DataError>,
+) -> Result<T, DataError> {
+    // A DRS channel must be served for any size, because the peer may not know the size.
+    let done = if is_worth_a_thread(max_bytes) || settings.drs.is_some() {
+        let tuning = match role {
+            Role::Sender => StreamTuning::for_transfer(transfer, settings, max_bytes),
+            Role::Receiver => None,
+        };
+        run_with_policy(
+            transfer,
+            role,
+            buffers::policy(settings, role),
+            tuning,
+            work,
+        )
+    } else {
+        work()
+    };
+    transfer.control().notices().on_transfer_end();
+    done
+}
+
+/// Whether a transfer of at most `max_bytes` needs the tuning thread: data within the initial
+/// window needs neither larger buffers nor more streams.
+pub(crate) fn is_worth_a_thread(max_bytes: Option<u64>) -> bool {
+    max_bytes.is_none_or(|bytes| bytes > BufferBounds::default().initial)
+}
+
+/// Runs `work` with a thread that drives `policy` and `tuning`.
+fn run_with_policy<T>(
+    transfer: &ActiveTransfer,
+    role: Role,
+    policy: Box<dyn BufferPolicy>,
+    tuning: Option<StreamTuning<'_>>,
+    work: impl FnOnce() -> Result<T, DataError>,
+) -> Result<T, DataError> {
+    let wake_event = match WakeEvent::new() {
+        Ok(wake_event) => Arc::new(wake_event),
+        Err(error) => {
+            tracing::warn!(%error, "cannot create an event descriptor: buffers are not sized");
+            return work();
+        }
+    };
+    transfer.control().notices().on_transfer_start(&wake_event);
+    let is_over = AtomicBool::new(false);
+    let stop = TuningStop {
+        is_over: &is_over,
+        wake_event: &wake_event,
+    };
+    std::thread::scope(|scope| {
+        let watch = TuningThread::new(transfer, role, policy, tuning, &stop);
+        let spawned = std::thread::Builder::new()
+            .name("tuning".to_owned())
+            .spawn_scoped(scope, || watch.run());
+        let done = {
+            // The thread must end also when the work panics.
+            let _stop_guard = TuningStopGuard(&stop);
+            work()
+        };
+        let ended = spawned.map(std::thread::ScopedJoinHandle::join);
+        if !matches!(ended, Ok(Ok(()))) {
+            tracing::warn!("the tuning thread failed: buffers were not sized to the end");
+        }
+        done
+    })
+}
+
+/// The tuning of one transfer.
+struct TuningThread<'t> {
     transfer: &'t ActiveTransfer,
     role: Role,
     policy: Box<dyn BufferPolicy>,
     tuning: Option<StreamTuning<'t>>,
-    stop: &'t SizingStop<'t>,
+    stop: &'t TuningStop<'t>,
     /// Streams of the last sample.
     known: Vec<StreamId>,
     /// When the next sample is due; `None` without a stream.
     next: Option<Instant>,
 }
 
-impl<'t> SizingThread<'t> {
-    pub(super) fn new(
+impl<'t> TuningThread<'t> {
+    fn new(
         transfer: &'t ActiveTransfer,
         role: Role,
         policy: Box<dyn BufferPolicy>,
         tuning: Option<StreamTuning<'t>>,
-        stop: &'t SizingStop<'t>,
+        stop: &'t TuningStop<'t>,
     ) -> Self {
         Self {
             transfer,
@@ -58,13 +136,13 @@ impl<'t> SizingThread<'t> {
     }
 
     /// Runs until the streams have ended.
-    pub(super) fn run(mut self) {
+    fn run(mut self) {
         while !self.stop.is_over.load(Ordering::SeqCst) {
             if let Err(error) = self.wait() {
                 tracing::warn!(%error, "buffers are no longer sized");
                 break;
             }
-            self.policy.on_input(&SizingInput {
+            self.policy.on_input(&BufferInput {
                 at: self.now(),
                 control: self.transfer.control(),
             });
@@ -127,7 +205,7 @@ impl<'t> SizingThread<'t> {
     }
 
     /// Samples every stream once.
-    fn sample(&self, streams: Vec<Arc<DataStream>>) -> SizingSample<'t> {
+    fn sample(&self, streams: Vec<Arc<DataStream>>) -> TuningSample<'t> {
         let at = self.now();
         let mut memory = 0;
         let mut sampled = Vec::with_capacity(streams.len());
@@ -147,11 +225,28 @@ impl<'t> SizingThread<'t> {
             self.transfer.note_streams(sampled.len());
         }
         let notices = self.transfer.control().notices();
-        SizingSample {
+        TuningSample {
             at,
             streams: sampled,
             notices,
         }
+    }
+}
+
+/// Tells the tuning thread that the work has ended. The event is set then, and when there is
+/// something new.
+struct TuningStop<'e> {
+    is_over: &'e AtomicBool,
+    wake_event: &'e WakeEvent,
+}
+
+/// Ends the tuning thread when it is dropped.
+struct TuningStopGuard<'e>(&'e TuningStop<'e>);
+
+impl Drop for TuningStopGuard<'_> {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::SeqCst);
+        self.0.wake_event.wake();
     }
 }
 

@@ -1,4 +1,4 @@
-//! The DRS channel of one transfer, driven by its sizing thread.
+//! The DRS channel of one transfer, driven by its tuning thread.
 
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -15,7 +15,7 @@ use super::dialer::DrsDialer;
 use crate::drs::DrsEndpoint;
 use crate::security::DataSecurity;
 
-/// An event for the sizing thread.
+/// An event for the tuning thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DrsChannelEvent {
     /// Data receiver: an echo arrived after this time.
