@@ -24,7 +24,7 @@ use security::gsi::{GsiContext, GsiError};
 use security::tls::{TlsConfig, TlsEngine};
 use tokio::time::timeout;
 
-use crate::files::ControlSocket;
+use crate::files::{ControlSocket, ListingMemoryShare};
 
 /// Limits before the login: a session without a login must cost little.
 const BEFORE_LOGIN: InputLimits = InputLimits {
@@ -82,6 +82,8 @@ pub(crate) struct ServerControlConnection {
     /// The first so many waiting lines were examined and are not urgent.
     examined: usize,
     replies: Vec<u8>,
+    /// Memory reserved for listings among the queued replies.
+    listing_memory: Vec<ListingMemoryShare>,
     stall: Duration,
     ended: bool,
     /// GSI: protects commands and replies.
@@ -101,6 +103,7 @@ impl ServerControlConnection {
             held_bytes: 0,
             examined: 0,
             replies: Vec::new(),
+            listing_memory: Vec::new(),
             stall,
             ended: false,
             protection: None,
@@ -283,6 +286,11 @@ impl ServerControlConnection {
         }
     }
 
+    /// Holds the memory of a listing until the reply that is queued next has been sent.
+    pub(crate) fn hold_until_sent(&mut self, share: ListingMemoryShare) {
+        self.listing_memory.push(share);
+    }
+
     /// Bytes of queued replies.
     pub(crate) fn queued(&self) -> usize {
         self.replies.len()
@@ -299,6 +307,7 @@ impl ServerControlConnection {
             return Err(io::Error::other(error));
         }
         if self.replies.is_empty() {
+            self.listing_memory = Vec::new();
             return Ok(());
         }
         let mut sent = 0;
@@ -316,6 +325,7 @@ impl ServerControlConnection {
         self.replies.clear();
         // A large reply must not leave its buffer with an idle session.
         self.replies.shrink_to(KEPT_CAPACITY);
+        self.listing_memory = Vec::new();
         Ok(())
     }
 

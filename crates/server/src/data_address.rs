@@ -134,11 +134,10 @@ fn without_v4_mapping(address: SocketAddr) -> SocketAddr {
 }
 
 fn wrong_family_error() -> FileError {
-    FileError {
-        kind: FileErrorKind::Other,
-        errno: None,
-        text: "the control connection uses another address family; use EPSV".to_owned(),
-    }
+    FileError::new(
+        FileErrorKind::Other,
+        "the control connection uses another address family; use EPSV",
+    )
 }
 
 #[cfg(test)]

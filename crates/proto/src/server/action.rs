@@ -394,6 +394,17 @@ pub struct FileError {
     pub text: String,
 }
 
+impl FileError {
+    /// An error that no system call reported.
+    pub fn new(kind: FileErrorKind, text: impl Into<String>) -> Self {
+        Self {
+            kind,
+            errno: None,
+            text: text.into(),
+        }
+    }
+}
+
 /// Error of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TransferError {

@@ -17,11 +17,10 @@ pub(super) fn ok_reply() -> SuccessReply {
 
 /// Error for RNFR of the root directory.
 fn root_rename_error() -> FileError {
-    FileError {
-        kind: FileErrorKind::Denied,
-        errno: None,
-        text: "Permission denied: the root cannot be renamed".to_owned(),
-    }
+    FileError::new(
+        FileErrorKind::Denied,
+        "Permission denied: the root cannot be renamed",
+    )
 }
 
 impl LoggedInSession {

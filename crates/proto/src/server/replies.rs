@@ -87,11 +87,10 @@ pub(super) fn refuse(failure: &CommandFailure<'_>) -> Vec<SessionAction> {
 
 /// Error of a command that needs the right to write.
 pub(super) fn read_only_error() -> FileError {
-    FileError {
-        kind: FileErrorKind::Denied,
-        errno: None,
-        text: "Permission denied: this account may not change files".to_owned(),
-    }
+    FileError::new(
+        FileErrorKind::Denied,
+        "Permission denied: this account may not change files",
+    )
 }
 
 fn command_error(error: &CommandError) -> Reply {

@@ -139,22 +139,14 @@ impl SessionFiles {
 
 /// The error of a request that was stopped.
 pub(crate) fn aborted_error() -> FileError {
-    FileError {
-        kind: FileErrorKind::Aborted,
-        errno: None,
-        text: "aborted".to_owned(),
-    }
+    FileError::new(FileErrorKind::Aborted, "aborted")
 }
 
 fn file_error_of_read(path: &VPath, error: &DataError) -> FileError {
     match error {
         DataError::Aborted => aborted_error(),
         DataError::Read { source, .. } => StoreError::from_io("read", path, source).into(),
-        other => FileError {
-            kind: FileErrorKind::Other,
-            errno: None,
-            text: other.to_string(),
-        },
+        other => FileError::new(FileErrorKind::Other, other.to_string()),
     }
 }
 

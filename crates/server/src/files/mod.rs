@@ -254,11 +254,10 @@ impl SessionFiles {
         if self.rights.write {
             return Ok(());
         }
-        Err(FileError {
-            kind: FileErrorKind::Denied,
-            errno: None,
-            text: "Permission denied: this session may only read".to_owned(),
-        })
+        Err(FileError::new(
+            FileErrorKind::Denied,
+            "Permission denied: this session may only read",
+        ))
     }
 
     /// Renames a file. A client that renames its upload relies on the content it stored, so the rename is
@@ -372,13 +371,11 @@ pub(crate) fn transfer_error_of_file(error: FileError) -> TransferError {
 }
 
 fn unclear_names() -> FileError {
-    FileError {
-        kind: FileErrorKind::Other,
-        errno: None,
-        text: "the names have spaces, and not exactly one way to divide them has a target that exists; \
-               use SITE SYMLINKFROM and SITE SYMLINKTO"
-            .to_owned(),
-    }
+    FileError::new(
+        FileErrorKind::Other,
+        "the names have spaces, and not exactly one way to divide them has a target that exists; \
+               use SITE SYMLINKFROM and SITE SYMLINKTO",
+    )
 }
 
 fn done_answer(result: Result<(), StoreError>) -> Result<FileResponse, FileError> {

@@ -234,9 +234,5 @@ fn path_of(path: &VPath) -> &[u8] {
 }
 
 fn denied(text: String) -> FileError {
-    FileError {
-        kind: FileErrorKind::Denied,
-        errno: None,
-        text,
-    }
+    FileError::new(FileErrorKind::Denied, text)
 }

@@ -44,8 +44,12 @@ impl SessionSecurity {
         let is_clear = asked.level == ProtectionLevel::Clear;
         let is_anonymous = asked.authentication == DataChannelAuth::None;
         match self {
-            Self::Clear | Self::Exchanging(_) if is_clear && is_anonymous => Ok(None),
-            Self::Clear | Self::Exchanging(_) => Err(DataProtectionError::NoSecurity),
+            Self::Clear | Self::Handshake(_) | Self::Exchanging(_) if is_clear && is_anonymous => {
+                Ok(None)
+            }
+            Self::Clear | Self::Handshake(_) | Self::Exchanging(_) => {
+                Err(DataProtectionError::NoSecurity)
+            }
             Self::Tls(_) if is_clear => Ok(None),
             Self::Tls(tls) => tls.data_security(material).map(Some),
             Self::Grid(_) if is_clear && is_anonymous => Ok(None),

@@ -6,6 +6,7 @@ use security::gsi::{GsiAcceptor, GsiContext};
 use security::tls::{TlsConfig, TlsEngine};
 use security::x509::{CertifiedKey, DistinguishedName, PeerIdentity};
 
+use crate::limits::HandshakeSlot;
 use crate::login::CertifiedClient;
 
 /// The security of a control connection, and what its data connections need. Large variants are boxed,
@@ -15,13 +16,24 @@ pub(crate) enum SessionSecurity {
     /// None.
     #[default]
     Clear,
-    /// A GSI exchange waits for the client's next token. The acceptor is missing before the first one, so
-    /// that a silent client costs no memory for TLS, and while a thread computes with it.
-    Exchanging(Option<Box<GsiAcceptor>>),
+    /// A TLS handshake is to be made. The slot counts it.
+    Handshake(HandshakeSlot),
+    /// A GSI exchange waits for the client's next token.
+    Exchanging(GsiExchange),
     /// TLS (RFC 4217).
     Tls(Box<TlsSecurity>),
     /// GSI (RFC 2228, GFD.20).
     Grid(Box<GridSecurity>),
+}
+
+/// A GSI exchange in progress.
+#[derive(Debug)]
+pub(crate) struct GsiExchange {
+    /// Counts the exchange until it is complete.
+    pub(crate) slot: HandshakeSlot,
+    /// Missing before the first token, so that a silent client costs no memory for TLS, and while a thread
+    /// computes with it.
+    pub(crate) acceptor: Option<Box<GsiAcceptor>>,
 }
 
 /// TLS on the control connection. It stays in use for data connections after CCC.
@@ -51,7 +63,7 @@ impl SessionSecurity {
     /// The client's certificate, for the login; `None`: it has shown none.
     pub(crate) fn client(&self) -> Option<CertifiedClient> {
         match self {
-            Self::Clear | Self::Exchanging(_) => None,
+            Self::Clear | Self::Handshake(_) | Self::Exchanging(_) => None,
             // Anybody on the way may send commands now.
             Self::Tls(tls) if tls.is_cleared => None,
             Self::Tls(tls) => {
@@ -65,7 +77,7 @@ impl SessionSecurity {
     /// The client that has shown a certificate.
     pub(crate) fn peer(&self) -> Option<&PeerIdentity> {
         match self {
-            Self::Clear | Self::Exchanging(_) => None,
+            Self::Clear | Self::Handshake(_) | Self::Exchanging(_) => None,
             Self::Tls(tls) => tls.peer.as_ref(),
             Self::Grid(grid) => Some(&grid.peer),
         }
@@ -74,7 +86,7 @@ impl SessionSecurity {
     /// End of validity of the client's certificate and its proxies.
     pub(crate) fn certified_until(&self) -> Option<SystemTime> {
         match self {
-            Self::Clear | Self::Exchanging(_) => None,
+            Self::Clear | Self::Handshake(_) | Self::Exchanging(_) => None,
             Self::Tls(tls) => tls.peer.as_ref().map(|peer| peer.expires),
             Self::Grid(grid) => Some(grid.peer.expires),
         }
@@ -83,6 +95,14 @@ impl SessionSecurity {
     /// The client's identity, for logs.
     pub(crate) fn identity(&self) -> Option<&DistinguishedName> {
         self.peer().map(|peer| &peer.identity)
+    }
+
+    /// Counts the exchange in progress.
+    pub(crate) fn exchange_slot(&self) -> Option<&HandshakeSlot> {
+        match self {
+            Self::Handshake(slot) | Self::Exchanging(GsiExchange { slot, .. }) => Some(slot),
+            Self::Clear | Self::Tls(_) | Self::Grid(_) => None,
+        }
     }
 
     /// Notes that commands are in the clear from now on (CCC).
@@ -95,7 +115,7 @@ impl SessionSecurity {
     /// Name, version and cipher suite of the protection, for logs.
     pub(crate) fn description(&self) -> String {
         match self {
-            Self::Clear | Self::Exchanging(_) => "none".to_owned(),
+            Self::Clear | Self::Handshake(_) | Self::Exchanging(_) => "none".to_owned(),
             Self::Tls(tls) if tls.is_cleared => {
                 format!("commands in clear after TLS {}", tls.description)
             }

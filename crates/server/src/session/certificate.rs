@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use security::x509::PeerIdentity;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{SessionDriver, SessionEnd};
 use crate::secure::SecurityMaterial;
 use crate::shared::ServerState;
 
@@ -41,36 +41,24 @@ impl CertificateWatch {
         self.material.mark_changed();
     }
 
+    /// Why the certificate of `client` is no longer accepted. It is looked at after a reload, and at most once a minute.
+    pub(super) async fn refusal(&mut self, client: Option<&PeerIdentity>) -> Option<String> {
+        let material = self.due()?;
+        self.accepted = Instant::now();
+        let client = client?.clone();
+        // It reads files.
+        let checked = tokio::task::spawn_blocking(move || material.check_again(&client)).await;
+        match checked {
+            Ok(Ok(())) => None,
+            Ok(Err(refused)) => Some(refused.to_string()),
+            Err(ended) => Some(ended.to_string()),
+        }
+    }
+
     /// The material by which the certificate is to be judged now; `None`: it was, a short time ago.
     fn due(&mut self) -> Option<Arc<SecurityMaterial>> {
         let is_due = self.material.has_changed().unwrap_or_default()
             || self.accepted.elapsed() >= LOOK_AGAIN;
         is_due.then(|| Arc::clone(&self.material.borrow_and_update()))
-    }
-}
-
-impl SessionDriver {
-    /// Ends the session if the client's certificate is no longer accepted. It is looked at after a reload, and at most once a
-    /// minute.
-    pub(super) async fn check_certificate(&mut self) -> Result<(), SessionEnd> {
-        if !self.work.is_none() {
-            return Ok(());
-        }
-        let Some(material) = self.certificate.due() else {
-            return Ok(());
-        };
-        self.certificate.accepted = Instant::now();
-        let Some(client) = self.security.peer().cloned() else {
-            return Ok(());
-        };
-        // It reads files.
-        let checked = tokio::task::spawn_blocking(move || material.check_again(&client)).await;
-        let reason = match checked {
-            Ok(Ok(())) => return Ok(()),
-            Ok(Err(refused)) => refused.to_string(),
-            Err(ended) => ended.to_string(),
-        };
-        tracing::info!(reason, "the client's certificate is no longer accepted");
-        Err(self.close_with_reply("your certificate is no longer accepted here"))
     }
 }

@@ -3,43 +3,49 @@
 //!
 //! It knows nothing of the protocol. Bytes become lines in [`ServerControlConnection`], lines become
 //! actions in [`ServerSession`], actions become [`SessionWork`], and its outcome goes back to the state
-//! machine.
+//! machine. The security exchange is in [`secure`].
 
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use data::channel::SessionDataChannel;
-use data::drs;
 use data::transport::{ControlTransport, tls_error};
-use proto::server::{ExpectedInput, ServerSession};
+use proto::command::Secret;
+use proto::ranges::RangeSet;
+use proto::server::{
+    DriverEvent, ExpectedInput, FileError, FileErrorKind, FileRequest, LoginFailure, ServerSession,
+    SessionAction, TransferError, TransferProgress, TransferRequest,
+};
+use proto::stripes::Stripe;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::Instrument;
 
 use crate::control::ServerControlConnection;
 use crate::data_address::ControlAddresses;
-use crate::files::ListingMemoryShare;
-use crate::limits::{HandshakeSlot, SessionSlot};
-use crate::login::Login;
-use crate::secure::SessionSecurity;
+use crate::limits::{QueuePermit, SessionSlot};
+use crate::login::{Login, LoginRefusal, LoginRequest};
+use crate::secure::{DataProtectionError, SessionSecurity};
 use crate::shared::{ServerPhase, ServerState};
-use crate::transfer::StopCause;
-use crate::work::{SessionWork, WorkEvent};
+use crate::transfer::{
+    AdmissionResult, DataAddresses, FinishedTransfer, LocalHandles, QueuedTransfer, StopCause,
+    TransferHandle, TransferMemory, TransferOrder, TransferTerms, TransferUpdate, WorkerEvent,
+    seconds_since_1970,
+};
+use crate::transfer_log::LoggedTransferKind;
+use crate::work::{FileWork, SessionWork, WorkEvent};
 
-mod actions;
 mod certificate;
-mod order;
-mod outcomes;
-mod record;
+mod data_connections;
+mod records;
 mod refusals;
 mod secure;
 mod settings;
 
 use certificate::CertificateWatch;
-use record::{ClientNotes, DeferredRecord};
+use data_connections::DataConnections;
+use records::{RecordedEnd, RecordedSession, TransferRecords};
 use refusals::RefusalLog;
 use settings::session_config;
 
@@ -143,7 +149,8 @@ enum SessionEnd {
 enum SessionEvent {
     Input(io::Result<()>),
     Work(Box<WorkEvent>),
-    Phase(ServerPhase),
+    /// The server is in another phase.
+    Phase,
     Timeout,
     /// The server's certificates and authorities were read again.
     Reload,
@@ -151,40 +158,42 @@ enum SessionEvent {
     Displaced,
 }
 
+/// Whether further lines are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Dialogue {
+    /// Yes.
+    Open,
+    /// CCC: not before all replies are sent, and the protection of commands has ended. The next line must be
+    /// read in the clear.
+    ClearingCommands,
+    /// No: the last reply is queued.
+    Closing,
+}
+
+/// When the client was heard last, and how long it may be silent.
+struct ClientActivity {
+    last: Instant,
+    idle_timeout: Duration,
+    /// At least one transfer has ended, so that commands may follow that belong to it.
+    has_transferred: bool,
+}
+
 struct SessionDriver {
     shared: Arc<ServerState>,
+    addresses: ControlAddresses,
     control: ServerControlConnection,
     machine: ServerSession,
-    addresses: ControlAddresses,
+    dialogue: Dialogue,
     login: LoginStatus,
     security: SessionSecurity,
     /// Whether the client's certificate is still accepted.
     certificate: CertificateWatch,
-    /// Counts the security exchange until it is complete.
-    handshake_slot: Option<HandshakeSlot>,
-    channel: Option<SessionDataChannel>,
-    /// This end of the DRS channel, for all transfers after DPSV or DPRT.
-    drs: Option<Arc<drs::DrsEndpoint>>,
-    /// Expected hosts of data connections, for the log of a transfer without any connection.
-    data_peers: Vec<IpAddr>,
+    data: DataConnections,
     work: SessionWork,
-    client_notes: ClientNotes,
+    activity: ClientActivity,
+    server_phase: watch::Receiver<ServerPhase>,
+    records: TransferRecords,
     refusals: RefusalLog,
-    idle_timeout: Duration,
-    last_activity: Instant,
-    /// At least one transfer has ended.
-    has_transferred: bool,
-    phases: watch::Receiver<ServerPhase>,
-    phase: ServerPhase,
-    closing: bool,
-    /// CCC: the protection of commands ends when all replies are sent.
-    clearing: bool,
-    /// Memory reserved for a listing among the queued replies.
-    reply_memory: Option<ListingMemoryShare>,
-    /// The task that writes transfer records.
-    record_task: Option<JoinHandle<()>>,
-    /// The record of an upload whose final name is not known yet.
-    deferred_record: Option<Box<DeferredRecord>>,
     _slot: SessionSlot,
 }
 
@@ -197,31 +206,24 @@ impl SessionDriver {
     ) -> Self {
         let now = Instant::now();
         let config = &shared.config;
-        let mut phases = shared.subscribe_phase();
-        let phase = *phases.borrow_and_update();
+        let server_phase = shared.subscribe_phase();
         Self {
             control: ServerControlConnection::new(transport, config.transfer.stall),
             machine: ServerSession::new(session_config(&shared, &ends)),
+            dialogue: Dialogue::Open,
             login: LoginStatus::not_logged_in(now + config.login_timeout),
             security: SessionSecurity::default(),
             certificate: CertificateWatch::new(&shared, now),
-            handshake_slot: None,
-            channel: None,
-            drs: None,
-            data_peers: Vec::new(),
+            data: DataConnections::default(),
             work: SessionWork::None,
-            client_notes: ClientNotes::default(),
+            activity: ClientActivity {
+                last: now,
+                idle_timeout: config.idle_timeout,
+                has_transferred: false,
+            },
+            server_phase,
+            records: TransferRecords::new(Arc::clone(&shared)),
             refusals: RefusalLog::new(now.into_std()),
-            idle_timeout: config.idle_timeout,
-            last_activity: now,
-            has_transferred: false,
-            phase,
-            phases,
-            closing: false,
-            clearing: false,
-            reply_memory: None,
-            record_task: None,
-            deferred_record: None,
             addresses: ends,
             shared,
             _slot: slot,
@@ -261,17 +263,18 @@ impl SessionDriver {
             }
         }
         self.work = SessionWork::None;
-        self.channel = None;
-        self.write_deferred();
-        if let Some(record_task) = self.record_task.take() {
-            // Fails only if the log panicked; the panic hook has logged that.
-            let _ = record_task.await;
-        }
+        self.data.channel = None;
+        self.records.finish().await;
     }
 
     /// One iteration: handles the waiting lines, sends the replies, and waits for one event.
     async fn step(&mut self) -> Result<(), SessionEnd> {
-        self.check_certificate().await?;
+        if self.work.is_none()
+            && let Some(reason) = self.certificate.refusal(self.security.peer()).await
+        {
+            tracing::info!(reason, "the client's certificate is no longer accepted");
+            return Err(self.close_with_reply("your certificate is no longer accepted here"));
+        }
         self.take_lines().await?;
         if self.has_more_replies_soon()
             && let Ok(event) = timeout(REPLY_WAIT, self.next_event()).await
@@ -282,20 +285,21 @@ impl SessionDriver {
             .flush()
             .await
             .map_err(SessionEnd::ConnectionLost)?;
-        self.reply_memory = None;
-        // Checked after the flush: the reply to QUIT must be sent before the connection closes.
-        if self.closing {
-            return Err(SessionEnd::Closing);
-        }
-        if std::mem::take(&mut self.clearing) {
-            let ended = self.control.end_protection().await;
-            return ended.map_err(SessionEnd::ConnectionLost);
+        // Matched after the flush: the reply to QUIT must be sent before the connection closes.
+        match self.dialogue {
+            Dialogue::Open => {}
+            Dialogue::Closing => return Err(SessionEnd::Closing),
+            Dialogue::ClearingCommands => {
+                self.dialogue = Dialogue::Open;
+                let ended = self.control.end_protection().await;
+                return ended.map_err(SessionEnd::ConnectionLost);
+            }
         }
         if matches!(self.work, SessionWork::Handshake) {
             return self.perform_handshake().await;
         }
         if self.work.is_none() {
-            if self.phase > ServerPhase::Serving && !self.is_in_follow_up() {
+            if !self.is_served() {
                 return Err(self.close_with_reply(SHUTTING_DOWN));
             }
             if self.control.has_ended() {
@@ -311,16 +315,15 @@ impl SessionDriver {
         let queued = self.control.queued();
         (1..REPLY_BATCH).contains(&queued)
             && matches!(self.work, SessionWork::File(_))
-            && !self.closing
-            && !self.clearing
+            && self.dialogue == Dialogue::Open
     }
 
     fn on_event(&mut self, event: SessionEvent) -> Result<(), SessionEnd> {
         match event {
             SessionEvent::Input(read) => self.on_input(read),
             SessionEvent::Work(step) => self.on_work_event(*step),
-            SessionEvent::Phase(phase) => {
-                self.on_phase(phase);
+            SessionEvent::Phase => {
+                self.on_phase();
                 Ok(())
             }
             // The next step looks at the certificate.
@@ -329,7 +332,7 @@ impl SessionDriver {
                 Err(self.close_with_reply("too many security exchanges are in progress"))
             }
             SessionEvent::Timeout => Err(self.close_with_reply(match &self.login {
-                _ if self.phase > ServerPhase::Serving => SHUTTING_DOWN,
+                _ if self.phase() > ServerPhase::Serving => SHUTTING_DOWN,
                 LoginStatus::NotLoggedIn { .. } => "no login in time",
                 login if login.has_expired() => EXPIRED,
                 LoginStatus::LoggedIn(_) => "idle for too long",
@@ -339,14 +342,9 @@ impl SessionDriver {
 
     /// Feeds waiting lines to the state machine for as long as it accepts them.
     async fn take_lines(&mut self) -> Result<(), SessionEnd> {
-        // After CCC the next line must be read in the clear.
-        while !self.closing && !self.clearing {
+        while self.dialogue == Dialogue::Open {
             let line = match self.machine.expected_input() {
-                ExpectedInput::Line
-                    if self.phase > ServerPhase::Serving && !self.is_in_follow_up() =>
-                {
-                    None
-                }
+                ExpectedInput::Line if !self.is_served() => None,
                 ExpectedInput::Line => self.control.next_line(),
                 ExpectedInput::DriverEventOrUrgentLine => self
                     .control
@@ -357,7 +355,7 @@ impl SessionDriver {
             if self.work.is_none() && self.login.has_expired() {
                 return Err(self.close_with_reply(EXPIRED));
             }
-            self.last_activity = Instant::now();
+            self.activity.last = Instant::now();
             if self.login.count_command() {
                 return Err(self.close_with_reply("too many commands before login"));
             }
@@ -383,12 +381,12 @@ impl SessionDriver {
             // A change of phase comes before work and input, or a busy session would not notice the
             // shutdown.
             biased;
-            Ok(()) = self.phases.changed() => SessionEvent::Phase(*self.phases.borrow_and_update()),
+            Ok(()) = self.server_phase.changed() => SessionEvent::Phase,
             () = self.certificate.reloaded(), if self.work.is_none() => SessionEvent::Reload,
             step = self.work.next_event(), if !self.work.is_none() => SessionEvent::Work(Box::new(step)),
             read = self.control.read(), if self.control.has_input_room() => SessionEvent::Input(read),
             () = sleep_until(deadline), if self.work.is_none() => SessionEvent::Timeout,
-            () = secure::displaced(self.handshake_slot.as_ref()) => SessionEvent::Displaced,
+            () = secure::displaced(self.security.exchange_slot()) => SessionEvent::Displaced,
         }
     }
 
@@ -396,10 +394,10 @@ impl SessionDriver {
     /// not the login timeout.
     fn deadline(&self) -> Instant {
         match &self.login {
-            _ if self.phase > ServerPhase::Serving => self.last_activity + FOLLOW_UP_SILENCE,
+            _ if self.phase() > ServerPhase::Serving => self.activity.last + FOLLOW_UP_SILENCE,
             LoginStatus::NotLoggedIn { deadline, .. } => *deadline,
             LoginStatus::LoggedIn(login) => {
-                let idle = self.last_activity + self.idle_timeout;
+                let idle = self.activity.last + self.activity.idle_timeout;
                 // Later than its file requests, which refuse from the end of the token on.
                 match login.time_left() {
                     Some(left) => idle.min(Instant::now() + left),
@@ -409,13 +407,22 @@ impl SessionDriver {
         }
     }
 
+    fn phase(&self) -> ServerPhase {
+        *self.server_phase.borrow()
+    }
+
+    /// Whether lines are taken, as far as the server's phase goes.
+    fn is_served(&self) -> bool {
+        self.phase() == ServerPhase::Serving || self.is_in_follow_up()
+    }
+
     /// Whether, while the server drains, the client may still send commands that belong to its last
     /// transfer.
     fn is_in_follow_up(&self) -> bool {
-        self.phase == ServerPhase::Draining
-            && self.has_transferred
+        self.phase() == ServerPhase::Draining
+            && self.activity.has_transferred
             && matches!(self.login, LoginStatus::LoggedIn(_))
-            && self.last_activity.elapsed() < FOLLOW_UP_SILENCE
+            && self.activity.last.elapsed() < FOLLOW_UP_SILENCE
     }
 
     fn close_with_reply(&mut self, reason: &str) -> SessionEnd {
@@ -440,19 +447,359 @@ impl SessionDriver {
         Ok(())
     }
 
-    fn on_phase(&mut self, phase: ServerPhase) {
-        self.phase = phase;
+    fn on_phase(&mut self) {
         // The state machine refuses new transfers from here on; the one that runs may finish.
         self.machine.drain();
-        if phase < ServerPhase::Terminating {
-            return;
+        if self.phase() >= ServerPhase::Terminating {
+            self.work.stop(StopCause::Shutdown);
         }
-        match &mut self.work {
-            SessionWork::Transfer(running) => running.stop(StopCause::Shutdown),
-            SessionWork::Admission(waiting) => waiting.stop(StopCause::Shutdown),
-            SessionWork::File(work) => work.stop(),
-            _ => {}
+    }
+
+    /// Carries out actions in order. The state machine puts an action with an outcome last.
+    fn run_actions(&mut self, actions: Vec<SessionAction>) {
+        for action in actions {
+            match action {
+                SessionAction::Reply(reply) => self.control.queue(&reply),
+                SessionAction::Secure(request) => self.secure(request),
+                SessionAction::Authenticate { user, password } => self.authenticate(user, password),
+                SessionAction::SetDataCredential(credential) => {
+                    self.set_data_credential(&credential);
+                }
+                SessionAction::ClearCommands => {
+                    if self.dialogue == Dialogue::Open {
+                        self.dialogue = Dialogue::ClearingCommands;
+                    }
+                    self.security.clear_commands();
+                }
+                SessionAction::File(request) => {
+                    self.records.note_rename(&request);
+                    self.work = self.start_file_work(request);
+                }
+                SessionAction::Listen(request) => {
+                    self.work = self.data.listen(&request, &self.addresses, &self.shared);
+                }
+                SessionAction::ConnectTo(targets) => {
+                    self.data
+                        .connect_to(&targets, &self.addresses, &self.shared);
+                }
+                SessionAction::ReportForeignHost(host) => log_foreign_host(host),
+                SessionAction::ListenDrs(family) => {
+                    self.work = self.data.listen_drs(family, &self.addresses, &self.shared);
+                }
+                SessionAction::ConnectDrs(to) => {
+                    let foreign = self.shared.config.foreign_data_addresses;
+                    self.data.connect_drs(to, &self.addresses, foreign);
+                }
+                SessionAction::DropDrs => self.data.drs = None,
+                SessionAction::SetSendBuffer(bytes) => {
+                    if let SessionWork::Transfer(running) = &mut self.work {
+                        running.follow_buffer(bytes);
+                    }
+                }
+                SessionAction::DropChannel => self.data.channel = None,
+                SessionAction::Transfer(request) => self.work = self.queue_transfer(*request),
+                SessionAction::Abort => self.work.stop(StopCause::Abort),
+                SessionAction::LogField(key, value) => self.records.set_note(key, value),
+                SessionAction::IdleTimeout(seconds) => {
+                    self.activity.idle_timeout = Duration::from_secs(seconds.into());
+                }
+                SessionAction::Close => self.dialogue = Dialogue::Closing,
+            }
         }
+    }
+
+    fn authenticate(&mut self, user: String, password: Option<Secret>) {
+        let shared = Arc::clone(&self.shared);
+        let request = LoginRequest {
+            user,
+            password,
+            peer: self.addresses.peer.ip(),
+            client: self.security.client(),
+            certified_until: self.security.certified_until(),
+        };
+        self.work = SessionWork::Login(Box::pin(async move {
+            let limits = &shared.session_limits;
+            shared.authenticator.authenticate(request, limits).await
+        }));
+    }
+
+    fn start_file_work(&self, request: FileRequest) -> SessionWork {
+        match &self.login {
+            LoginStatus::LoggedIn(login) => {
+                let shared = Arc::clone(&self.shared);
+                SessionWork::File(Box::new(FileWork::start(
+                    shared,
+                    self.addresses.peer.ip(),
+                    login.files.clone(),
+                    request,
+                )))
+            }
+            LoginStatus::NotLoggedIn { .. } => {
+                SessionWork::Immediate(DriverEvent::File(Err(not_logged_in_error())))
+            }
+        }
+    }
+
+    /// Queues a transfer for its permit.
+    fn queue_transfer(&self, request: TransferRequest) -> SessionWork {
+        let max_wait = self.shared.config.queue_timeout;
+        SessionWork::Admission(Box::new(QueuedTransfer::new(
+            request,
+            &self.shared.transfer_queue,
+            self.addresses.peer.ip(),
+            max_wait,
+        )))
+    }
+
+    /// Starts a transfer that has its permit, unless its client has disconnected meanwhile.
+    fn start_transfer(&mut self, request: TransferRequest, permit: QueuePermit) -> SessionWork {
+        // Nobody would read the final reply, and an upload must not replace a file for nobody.
+        if self.control.has_ended() {
+            let gone = TransferError::Broken("the client has disconnected".to_owned());
+            return SessionWork::Immediate(DriverEvent::Transferred(Err(gone)));
+        }
+        let kind = LoggedTransferKind::of(&request.kind);
+        let started = self
+            .transfer_order(request, permit)
+            .and_then(|(order, handles)| {
+                let counted = self.shared.metrics.transfer_begins(kind);
+                TransferHandle::start(order, handles, counted)
+                    .map_err(|error| FileError::new(FileErrorKind::Busy, error.to_string()))
+            });
+        match started {
+            Ok(running) => SessionWork::Transfer(Box::new(running)),
+            Err(error) => {
+                SessionWork::Immediate(DriverEvent::Transferred(Err(TransferError::File(error))))
+            }
+        }
+    }
+
+    /// After REIN (RFC 959 section 4.1.1) a new login must succeed in time. Dropping the old login ends
+    /// its count.
+    fn note_logout(&mut self) {
+        if matches!(self.login, LoginStatus::LoggedIn(_))
+            && !self.machine.is_logged_in()
+            && self.dialogue != Dialogue::Closing
+        {
+            if let SessionSecurity::Grid(grid) = &mut self.security {
+                grid.set_data_credential(None);
+            }
+            self.login =
+                LoginStatus::not_logged_in(Instant::now() + self.shared.config.login_timeout);
+        }
+    }
+
+    /// The order, and the local handles that carry it out. Takes the session's data channel.
+    fn transfer_order(
+        &mut self,
+        request: TransferRequest,
+        permit: QueuePermit,
+    ) -> Result<(TransferOrder, LocalHandles), FileError> {
+        let LoginStatus::LoggedIn(login) = &self.login else {
+            return Err(not_logged_in_error());
+        };
+        let files = login.files.clone();
+        let line = self
+            .control
+            .control_socket()
+            .map_err(|e| FileError::new(FileErrorKind::Busy, e.to_string()))?;
+        let uploader = login.uploader(self.addresses.peer.ip());
+        let rate = self.shared.transfer_rate(self.addresses.peer.ip(), login);
+        if let Some(listen) = &request.delayed_passive {
+            self.data.note_expected_hosts(listen, &self.addresses);
+        }
+        let security = self
+            .security
+            .data_security(&request.protection, &self.shared.material)
+            .map_err(|error| protection_error(&error))?;
+        let config = &self.shared.config;
+        let connections = match &request.delayed_passive {
+            None => DataAddresses::of(self.data.channel.as_ref()),
+            Some(listen) => DataAddresses::ToListen {
+                options: self.addresses.listen_options(listen, config)?,
+                public: config.public_address,
+            },
+        };
+        let sends = request.kind.is_retrieve();
+        let memory = self.shared.history.clone().filter(|_| sends);
+        let memory = memory.map(|history| {
+            let control = &self.addresses;
+            let peer = match &connections {
+                DataAddresses::Targets(targets) => targets.first().ip(),
+                _ => control.peer.ip(),
+            };
+            TransferMemory::new(history, (control.local.ip(), peer), control.direct_peer())
+        });
+        let order = TransferOrder {
+            terms: TransferTerms::of(&request, config),
+            request,
+            stripe: Stripe::SINGLE,
+            connections,
+            uploader,
+        };
+        let handles = LocalHandles {
+            files,
+            control_socket: Arc::new(line),
+            // The channel moves to the worker and comes back with the result, so no lock is needed.
+            channel: self.data.channel.take(),
+            stream_budget: self.shared.client_stream_budget(self.addresses.peer.ip()),
+            rate,
+            drs: self.data.drs.clone(),
+            security: security.map(Arc::new),
+            memory,
+            permit,
+        };
+        Ok((order, handles))
+    }
+
+    fn on_work_event(&mut self, step: WorkEvent) -> Result<(), SessionEnd> {
+        let outcome = match step {
+            WorkEvent::ChecksumProgress(bytes) => DriverEvent::ChecksumProgress {
+                now: seconds_since_1970(),
+                bytes,
+            },
+            WorkEvent::Transfer(update) => return self.on_transfer_update(update),
+            WorkEvent::Admitted(admitted) => match *admitted {
+                AdmissionResult::Granted(request, permit) => {
+                    self.work = self.start_transfer(*request, permit);
+                    return Ok(());
+                }
+                AdmissionResult::Refused(error) => {
+                    // One that was aborted meanwhile was not refused.
+                    if let TransferError::File(_) = error {
+                        self.shared.metrics.count_refused_transfer();
+                    }
+                    self.finish_work(DriverEvent::Transferred(Err(error)))
+                }
+            },
+            WorkEvent::Immediate(outcome) => self.finish_work(outcome),
+            WorkEvent::File(answer, share) => {
+                if let Some(share) = share {
+                    self.control.hold_until_sent(share);
+                }
+                if let Err(error) = &answer {
+                    self.refusals.log_denied_request(error);
+                }
+                self.records.on_file_answer(answer.is_ok());
+                self.finish_work(DriverEvent::File(answer))
+            }
+            WorkEvent::Listen(opened) => {
+                let public = self.shared.config.public_address;
+                let opened = opened.and_then(|channel| self.data.keep_listener(channel, public));
+                self.finish_work(DriverEvent::Listening(opened))
+            }
+            WorkEvent::ListenDrs(opened) => {
+                let public = self.shared.config.public_address;
+                let advertised = opened.map(|endpoint| self.data.keep_drs(endpoint, public));
+                self.finish_work(DriverEvent::DrsListening(advertised))
+            }
+            WorkEvent::Exchange(step) => return self.on_exchange_step(step),
+            WorkEvent::Login(Ok(login)) => {
+                self.shared.metrics.count_login(true);
+                let grant = login.grant.clone();
+                tracing::info!(
+                    user = %grant.user,
+                    identity = self.security.identity().map(tracing::field::display),
+                    protocol = %self.security.description(),
+                    "logged in"
+                );
+                // Boxed: a session without a login should not pay for the size of one.
+                self.login = LoginStatus::LoggedIn(Box::new(login));
+                // A user may pipeline more than a client without a login; see `AFTER_LOGIN`.
+                self.control.raise_input_limits();
+                self.finish_work(DriverEvent::Login(Ok(grant)))
+            }
+            WorkEvent::Login(Err(LoginRefusal::PasswordNeeded)) => {
+                self.finish_work(DriverEvent::Login(Err(LoginFailure::PasswordNeeded)))
+            }
+            WorkEvent::Login(Err(refusal)) if refusal.ends_session() => {
+                self.shared.metrics.count_login(false);
+                return Err(self.close_with_reply(&refusal.to_string()));
+            }
+            WorkEvent::Login(Err(refusal)) => {
+                self.shared.metrics.count_login(false);
+                let refusal = LoginFailure::Refused(refusal.to_string());
+                self.finish_work(DriverEvent::Login(Err(refusal)))
+            }
+        };
+        self.report_outcome(outcome);
+        Ok(())
+    }
+
+    /// Ends the work and restarts the idle timeout.
+    fn finish_work(&mut self, outcome: DriverEvent) -> DriverEvent {
+        self.work = SessionWork::None;
+        self.activity.last = Instant::now();
+        outcome
+    }
+
+    fn on_transfer_update(&mut self, update: TransferUpdate) -> Result<(), SessionEnd> {
+        match update {
+            TransferUpdate::Tick(progress) => self.report_outcome(DriverEvent::Progress(progress)),
+            TransferUpdate::Resized(bytes) => {
+                self.report_outcome(DriverEvent::BufferResized(bytes));
+            }
+            TransferUpdate::Event(WorkerEvent::Listening(Ok(addresses))) => {
+                self.report_outcome(DriverEvent::Listening(Ok(addresses)));
+            }
+            TransferUpdate::Event(WorkerEvent::Listening(Err(error))) => {
+                let outcome = self.finish_work(DriverEvent::Listening(Err(error)));
+                self.report_outcome(outcome);
+            }
+            TransferUpdate::Event(WorkerEvent::Opened {
+                reused,
+                unique_name,
+            }) => {
+                self.report_outcome(DriverEvent::Opened {
+                    reused,
+                    unique_name,
+                });
+                // The first 112 marker is due at the start of a transfer, before any data.
+                self.report_outcome(DriverEvent::Progress(zero_progress()));
+            }
+            TransferUpdate::Event(WorkerEvent::Ended(ended)) => self.on_transferred(*ended),
+            TransferUpdate::WorkerLost => return Err(self.close_with_reply("internal error")),
+        }
+        Ok(())
+    }
+
+    /// Reports an outcome to the state machine and carries out the actions it returns.
+    fn report_outcome(&mut self, outcome: DriverEvent) {
+        let actions = self.machine.on_driver_event(outcome);
+        self.run_actions(actions);
+    }
+
+    fn on_transferred(&mut self, ended: FinishedTransfer) {
+        let FinishedTransfer {
+            result,
+            last,
+            channel,
+            summary,
+        } = ended;
+        // Kept before the outcome is reported: the next command may use its connections at once.
+        self.data.channel = channel;
+        self.activity.has_transferred = true;
+        if result.is_err() {
+            // The last 111 marker must name all bytes that are safe: the client resumes from it.
+            self.report_outcome(DriverEvent::Progress(last));
+        }
+        // Taken here, because the result moves into the outcome.
+        let error = result.as_ref().err().map(records::describe);
+        let outcome = self.finish_work(DriverEvent::Transferred(result));
+        let actions = self.machine.on_driver_event(outcome);
+        // No transfer begins without a login.
+        if let LoginStatus::LoggedIn(login) = &self.login {
+            let session = RecordedSession {
+                login,
+                client: self.addresses.peer,
+                identity: self.security.identity(),
+                expected_hosts: &self.data.expected_hosts,
+            };
+            let code = records::final_code(&actions);
+            let end = RecordedEnd { code, error };
+            self.records.record(&session, summary, end);
+        }
+        self.run_actions(actions);
     }
 }
 
@@ -463,4 +810,30 @@ fn closing_reply(reason: &str) -> proto::reply::Reply {
         421,
         format!("Service not available: {reason}. Closing control connection."),
     )
+}
+
+fn zero_progress() -> TransferProgress {
+    TransferProgress {
+        now: seconds_since_1970(),
+        bytes: 0,
+        stored: RangeSet::new(),
+    }
+}
+
+fn log_foreign_host(host: IpAddr) {
+    tracing::warn!(
+        %host,
+        "data connections to another host refused; the setting foreign-data-addresses allows them"
+    );
+}
+
+/// The error of a transfer whose protection cannot be had. It never goes on with less.
+fn protection_error(error: &DataProtectionError) -> FileError {
+    tracing::warn!(%error, "transfer refused for lack of protection");
+    FileError::new(FileErrorKind::Other, error.to_string())
+}
+
+/// The error of a request without a login.
+fn not_logged_in_error() -> FileError {
+    FileError::new(FileErrorKind::Denied, "not logged in")
 }

@@ -15,7 +15,9 @@ use super::settings::session_config;
 use super::{SessionDriver, SessionEnd};
 use crate::control::ServerControlConnection;
 use crate::limits::HandshakeSlot;
-use crate::secure::{GridSecurity, SecurityMaterial, SessionSecurity, TlsSecurity, tls_mechanism};
+use crate::secure::{
+    GridSecurity, GsiExchange, SecurityMaterial, SessionSecurity, TlsSecurity, tls_mechanism,
+};
 use crate::shared::ServerPhase;
 use crate::work::{ExchangeStep, SessionWork};
 
@@ -31,7 +33,7 @@ enum HandshakeEnd {
     Abandoned(&'static str),
 }
 
-/// Waits until the exchange that `slot` counts is displaced; waits for ever without an exchange.
+/// Waits until newer exchanges displace the one that `slot` counts; waits for ever without an exchange.
 pub(super) async fn displaced(slot: Option<&HandshakeSlot>) {
     match slot {
         Some(slot) => slot.displaced().await,
@@ -57,19 +59,21 @@ impl SessionDriver {
     }
 
     fn begin_exchange(&mut self, mechanism: &SecurityMechanism) {
-        self.security = SessionSecurity::Clear;
-        let peer = self.addresses.peer.ip();
-        self.handshake_slot = Some(self.shared.handshakes.begin(peer));
-        if mechanism.exchange == ExchangeKind::Tokens {
-            self.security = SessionSecurity::Exchanging(None);
-        }
+        let slot = self.shared.handshakes.begin(self.addresses.peer.ip());
+        self.security = match mechanism.exchange {
+            ExchangeKind::Tokens => SessionSecurity::Exchanging(GsiExchange {
+                slot,
+                acceptor: None,
+            }),
+            ExchangeKind::Handshake => SessionSecurity::Handshake(slot),
+        };
     }
 
     fn process_token(&mut self, token: SecurityToken) -> SessionWork {
-        let SessionSecurity::Exchanging(acceptor) = &mut self.security else {
+        let SessionSecurity::Exchanging(exchange) = &mut self.security else {
             return immediate(refused());
         };
-        let acceptor = acceptor.take();
+        let acceptor = exchange.acceptor.take();
         SessionWork::exchange(acceptor, token, &self.shared, self.addresses.peer.ip())
     }
 
@@ -86,7 +90,9 @@ impl SessionDriver {
         let mut complete = None;
         let answer = match step {
             Ok((acceptor, GsiStep::Continue(token))) => {
-                self.security = SessionSecurity::Exchanging(Some(acceptor));
+                if let SessionSecurity::Exchanging(exchange) = &mut self.security {
+                    exchange.acceptor = Some(acceptor);
+                }
                 SecurityToken::new(token)
                     .map(SecurityResponse::Continue)
                     .map_err(|error| error.to_string())
@@ -94,7 +100,6 @@ impl SessionDriver {
             Ok((_, GsiStep::Complete(token, mut context))) => {
                 let grid = GridSecurity::of(&mut context);
                 self.security = SessionSecurity::Grid(Box::new(grid));
-                self.handshake_slot = None;
                 complete = Some(context);
                 let token = token.map(SecurityToken::new).transpose();
                 token
@@ -109,7 +114,6 @@ impl SessionDriver {
         let answer = answer.or_else(|error| {
             tracing::warn!(error, "GSI exchange refused");
             self.security = SessionSecurity::Clear;
-            self.handshake_slot = None;
             complete = None;
             refused()
         });
@@ -157,16 +161,18 @@ impl SessionDriver {
     /// newer handshakes displace it. Returns whether the client has proved an identity. The reason of a failure
     /// is logged.
     async fn tls_handshake(&mut self) -> Result<bool, HandshakeEnd> {
-        let peer = self.addresses.peer.ip();
-        let slot = self.handshake_slot.take();
-        let slot = slot.unwrap_or_else(|| self.shared.handshakes.begin(peer));
+        let slot = match std::mem::take(&mut self.security) {
+            SessionSecurity::Handshake(slot) => slot,
+            // Implicit TLS: no AUTH has counted it.
+            _ => self.shared.handshakes.begin(self.addresses.peer.ip()),
+        };
         let deadline = self.deadline();
         let done = tokio::select! {
             // A finished handshake comes first: its client is served and gets a proper 421.
             biased;
             done = handshake(&mut self.control, &self.shared.material) => done,
             () = slot.displaced() => return Err(abandoned("newer handshakes have displaced it")),
-            _ = self.phases.wait_for(|phase| *phase > ServerPhase::Serving) => {
+            _ = self.server_phase.wait_for(|phase| *phase > ServerPhase::Serving) => {
                 return Err(abandoned("the server stops"));
             }
             () = sleep_until(deadline) => {

@@ -86,9 +86,5 @@ impl QueuedTransfer {
 
 /// The error of a transfer that got no permit.
 fn busy_error(text: String) -> FileError {
-    FileError {
-        kind: FileErrorKind::Busy,
-        errno: None,
-        text,
-    }
+    FileError::new(FileErrorKind::Busy, text)
 }

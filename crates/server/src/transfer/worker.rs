@@ -218,9 +218,16 @@ impl TransferWorker<'_> {
     }
 
     fn receive(&mut self, storing: OpenedStore) -> Result<(), TransferError> {
-        let report = self.with_channel(|channel, settings, control| {
+        let received = self.with_channel(|channel, settings, control| {
             recv::run(channel, &storing.sink, &storing.plan, settings, control)
-        })?;
+        });
+        let report = match received {
+            Ok(report) => report,
+            Err(error) => {
+                storing.abandon();
+                return Err(error);
+            }
+        };
         self.summary.limiter = LimiterSummary::of(&report);
         // Verification may read the whole file, so ABOR must be able to stop it.
         let go_on = &mut |_| !self.control.is_cancelled();

@@ -17,7 +17,7 @@ use crate::limits::QueuePermit;
 use crate::login::{Login, LoginRefusal};
 use crate::shared::ServerState;
 use crate::transfer::{
-    AdmissionResult, QueuedTransfer, TransferHandle, TransferUpdate, file_error,
+    AdmissionResult, QueuedTransfer, StopCause, TransferHandle, TransferUpdate, file_error,
 };
 
 mod file_work;
@@ -157,6 +157,16 @@ impl SessionWork {
         matches!(self, Self::None)
     }
 
+    /// Stops work that may take long. A login or the opening of a listener ends soon by itself.
+    pub(crate) fn stop(&mut self, cause: StopCause) {
+        match self {
+            Self::Transfer(running) => running.stop(cause),
+            Self::Admission(waiting) => waiting.stop(cause),
+            Self::File(work) => work.stop(),
+            _ => {}
+        }
+    }
+
     /// Waits for the next event; waits for ever if there is no work. Cancel-safe.
     pub(crate) async fn next_event(&mut self) -> WorkEvent {
         match self {
@@ -197,21 +207,13 @@ async fn run_blocking_with_permit<T: Send + 'static>(
 
 /// The error of a request that got no permit.
 fn busy_error(error: impl Display) -> FileError {
-    FileError {
-        kind: FileErrorKind::Busy,
-        errno: None,
-        text: error.to_string(),
-    }
+    FileError::new(FileErrorKind::Busy, error.to_string())
 }
 
 /// The error after a panic on a blocking thread. The panic hook has logged the defect; the session
 /// goes on.
 fn internal_error() -> FileError {
-    FileError {
-        kind: FileErrorKind::Other,
-        errno: None,
-        text: "internal error".to_owned(),
-    }
+    FileError::new(FileErrorKind::Other, "internal error")
 }
 
 #[cfg(test)]

@@ -182,30 +182,24 @@ impl<F: FnMut(Vec<u8>) -> ControlFlow<()>> ListingWriter<F> {
 }
 
 fn not_shown(directory: &[u8]) -> FileError {
-    FileError {
-        kind: FileErrorKind::Denied,
-        errno: None,
-        text: format!(
+    FileError::new(
+        FileErrorKind::Denied,
+        format!(
             "Permission denied: {} cannot be listed, and without the fact Perm nothing would show that",
             printable(directory)
         ),
-    }
+    )
 }
 
 fn too_large() -> FileError {
-    FileError {
-        kind: FileErrorKind::Other,
-        errno: None,
-        text: format!("the listing is larger than {MAX_REPLY} bytes; list over a data connection"),
-    }
+    FileError::new(
+        FileErrorKind::Other,
+        format!("the listing is larger than {MAX_REPLY} bytes; list over a data connection"),
+    )
 }
 
 fn no_memory() -> FileError {
-    FileError {
-        kind: FileErrorKind::Busy,
-        errno: None,
-        text: "too many large listings at once".to_owned(),
-    }
+    FileError::new(FileErrorKind::Busy, "too many large listings at once")
 }
 
 /// Replaces CR, LF and NUL in a name by `?`, as [`format_mlsx`] does: a line end would split the name

@@ -91,11 +91,7 @@ impl ListingStreamState {
             Ok(ListingMessage::Failed(error)) => return Err(error),
             // The thread panicked; the panic hook has logged the defect.
             Err(_) => {
-                return Err(FileError {
-                    kind: FileErrorKind::Other,
-                    errno: None,
-                    text: "internal error".to_owned(),
-                });
+                return Err(FileError::new(FileErrorKind::Other, "internal error"));
             }
         }
         Ok(())

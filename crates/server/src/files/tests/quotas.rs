@@ -67,10 +67,12 @@ fn an_announced_size_above_the_quota_is_refused_before_anything_changes() {
     assert_eq!(session.content("old"), "x".repeat(60));
     session
         .storing_by(&session.client, announced("old", 100))
-        .unwrap();
+        .unwrap()
+        .abandon();
     session
         .storing_by(&session.client, announced("new", 40))
-        .unwrap();
+        .unwrap()
+        .abandon();
 }
 
 #[test]
@@ -82,7 +84,7 @@ fn a_store_that_exceeds_the_quota_leaves_no_part_under_the_name() {
         let storing = session.storing(truncate(name), TransferMode::Stream);
         storing.sink.write_at(0, &[1; 90]).unwrap();
         assert_write_refused(&storing, 90, &vec![1; more]);
-        drop(storing);
+        storing.abandon();
         assert!(!session.host(name).exists(), "{name}");
     }
     session.store(truncate("fits"), &"x".repeat(100)).unwrap();
@@ -96,7 +98,7 @@ fn bytes_to_be_spliced_are_refused_before_they_are_in_the_file() {
         storing.sink.begin(100).unwrap();
         let error = storing.sink.begin(101).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::QuotaExceeded);
-        drop(storing);
+        storing.abandon();
         assert!(!session.host("f").exists());
     }
 }
@@ -114,13 +116,13 @@ fn a_refused_store_of_a_range_leaves_what_was_there_and_what_others_store() {
     let alone = at(50);
     alone.sink.write_at(50, &[1; 40]).unwrap();
     assert_write_refused(&alone, 90, &[1; 40]);
-    drop(alone);
+    alone.abandon();
     assert_eq!(session.content("f"), "x".repeat(50));
     let (first, second) = (at(50), at(60));
     second.sink.write_at(60, b"second").unwrap();
     assert_write_refused(&first, 90, &[1; 40]);
-    drop(first);
-    drop(second);
+    first.abandon();
+    second.abandon();
     assert_eq!(fs::metadata(session.host("f")).unwrap().len(), 66);
 }
 
@@ -131,7 +133,7 @@ fn a_file_that_is_appended_to_gets_its_former_length() {
     let storing = session.storing(store("log", StoreDisposition::Append), TransferMode::Stream);
     storing.sink.write_at(50, &[1; 40]).unwrap();
     assert_write_refused(&storing, 90, &[1; 40]);
-    drop(storing);
+    storing.abandon();
     assert_eq!(session.content("log"), "x".repeat(50));
 }
 
@@ -142,7 +144,7 @@ fn stores_at_the_same_time_share_the_room() {
     assert_over_quota(session.storing_by(&session.client, announced("second", 40)));
     let second = session.storing(truncate("second"), TransferMode::Stream);
     assert_write_refused(&second, 0, &[1; 40]);
-    drop(first);
+    first.abandon();
     // The room that the first store had reserved is free again.
     second.sink.write_at(0, &[1; 40]).unwrap();
 }
@@ -156,11 +158,13 @@ fn stores_of_ranges_of_one_file_are_charged_once() {
     second.sink.write_at(50, &[2; 50]).unwrap();
     first.sink.write_at(0, &[1; 50]).unwrap();
     assert_write_refused(&first, 90, &[1; 20]);
-    drop(first);
-    drop(second);
+    first.abandon();
+    second.abandon();
     assert_eq!(fs::metadata(session.host("f")).unwrap().len(), 100);
     session.run(&FileRequest::Delete(v("f"))).unwrap();
-    session.storing(announced("g", 100), TransferMode::Stream);
+    session
+        .storing(announced("g", 100), TransferMode::Stream)
+        .abandon();
 }
 
 #[test]
@@ -172,14 +176,20 @@ fn removed_and_replaced_files_make_room() {
     assert_over_quota(session.run(&FileRequest::MakeDir(v("d"))));
     let (from, to) = (v("a"), v("b"));
     session.run(&FileRequest::Rename { from, to }).unwrap();
-    session.storing(announced("c", 40), TransferMode::Stream);
+    session
+        .storing(announced("c", 40), TransferMode::Stream)
+        .abandon();
     session.run(&FileRequest::Truncate(v("b"), 10)).unwrap();
-    session.storing(announced("c", 90), TransferMode::Stream);
+    session
+        .storing(announced("c", 90), TransferMode::Stream)
+        .abandon();
     assert_over_quota(session.run(&FileRequest::Truncate(v("b"), 101)));
     session.run(&FileRequest::RemoveTree(v("b"))).unwrap();
     session.run(&FileRequest::MakeDir(v("d"))).unwrap();
     session.run(&FileRequest::RemoveDir(v("d"))).unwrap();
-    session.storing(announced("c", 100), TransferMode::Stream);
+    session
+        .storing(announced("c", 100), TransferMode::Stream)
+        .abandon();
 }
 
 #[test]
@@ -193,8 +203,10 @@ fn a_file_that_is_removed_while_it_is_stored_is_returned_once() {
     // A count does not find the file, which still takes space.
     session.files.quota.as_ref().unwrap().forget_count();
     assert_over_quota(session.storing_by(&session.client, announced("g", 1)));
-    drop(storing);
-    session.storing(announced("g", 50), TransferMode::Stream);
+    storing.abandon();
+    session
+        .storing(announced("g", 50), TransferMode::Stream)
+        .abandon();
     assert_over_quota(session.storing_by(&session.client, announced("g", 51)));
 }
 
@@ -220,7 +232,10 @@ fn sessions_of_one_root_share_its_quota_and_a_reload_counts_again() {
     fs::remove_file(session.host("a")).unwrap();
     assert_over_quota(other.storing_by(&other.client, announced("b", 21)));
     ledger.forget_counts();
-    other.storing_by(&other.client, announced("b", 80)).unwrap();
+    other
+        .storing_by(&other.client, announced("b", 80))
+        .unwrap()
+        .abandon();
 }
 
 #[test]
@@ -234,7 +249,9 @@ fn a_bundle_is_charged_file_by_file_and_returns_what_it_does_not_keep() {
     bundle.sink.write_at(0, &[1; 14]).unwrap();
     assert_over_quota(session.storing_by(&session.client, announced("g", 7)));
     drop(bundle);
-    session.storing(announced("g", 20), TransferMode::Stream);
+    session
+        .storing(announced("g", 20), TransferMode::Stream)
+        .abandon();
     let full = session_with(Some(13), None);
     let [_, storing] = bundles("f");
     assert_over_quota(full.open(storing, TransferMode::Extended, DataType::Image));
@@ -244,14 +261,18 @@ fn a_bundle_is_charged_file_by_file_and_returns_what_it_does_not_keep() {
 fn a_rename_that_changes_nothing_makes_no_room() {
     let session = session_with(Some(100), Some(10));
     session.file("a", &"x".repeat(60));
-    session.storing(announced("probe", 40), TransferMode::Stream);
+    session
+        .storing(announced("probe", 40), TransferMode::Stream)
+        .abandon();
     for (from, to) in [("a", "a"), ("a", "b"), ("b", "a")] {
         if to == "b" {
             fs::hard_link(session.host("a"), session.host("b")).unwrap();
         }
         let (from, to) = (v(from), v(to));
         session.run(&FileRequest::Rename { from, to }).unwrap();
-        session.storing(announced("probe", 40), TransferMode::Stream);
+        session
+            .storing(announced("probe", 40), TransferMode::Stream)
+            .abandon();
         assert_over_quota(session.storing_by(&session.client, announced("probe", 41)));
     }
 }
@@ -276,7 +297,9 @@ fn changes_of_one_file_at_the_same_time_make_room_once() {
         for name in ["a", "b"] {
             let _ = session.run(&FileRequest::Delete(v(name)));
         }
-        session.storing(announced("probe", 100), TransferMode::Stream);
+        session
+            .storing(announced("probe", 100), TransferMode::Stream)
+            .abandon();
         assert_over_quota(session.storing_by(&session.client, announced("probe", 101)));
     }
 }
@@ -293,9 +316,13 @@ fn a_count_in_the_middle_of_a_bundle_has_its_files_with_their_whole_size() {
     bundle.sink.write_at(0, &[1; 5]).unwrap();
     session.files.quota.as_ref().unwrap().forget_count();
     assert_over_quota(session.storing_by(&session.client, announced("g", 7)));
-    session.storing(announced("g", 6), TransferMode::Stream);
+    session
+        .storing(announced("g", 6), TransferMode::Stream)
+        .abandon();
     drop(bundle);
-    session.storing(announced("g", 20), TransferMode::Stream);
+    session
+        .storing(announced("g", 20), TransferMode::Stream)
+        .abandon();
 }
 
 #[test]
@@ -315,13 +342,17 @@ fn a_bundle_has_the_room_of_the_files_that_it_replaces() {
     let bundle = begin();
     assert_over_quota(session.storing_by(&session.client, announced("f", 23)));
     drop(bundle);
-    session.storing(announced("f", 20), TransferMode::Stream);
+    session
+        .storing(announced("f", 20), TransferMode::Stream)
+        .abandon();
     assert_over_quota(session.storing_by(&session.client, announced("f", 21)));
     let bundle = begin();
     assert_eq!(bundle.sink.finish().unwrap(), []);
     drop(bundle);
     assert_eq!(session.content("f").len(), 14);
-    session.storing(announced("f", 20), TransferMode::Stream);
+    session
+        .storing(announced("f", 20), TransferMode::Stream)
+        .abandon();
     assert_over_quota(session.storing_by(&session.client, announced("f", 21)));
 }
 
@@ -348,7 +379,9 @@ fn two_bundles_do_not_have_the_room_of_the_same_file() {
     };
     assert!(failure.reason.contains("quota"), "{failure:?}");
     drop((first, second, third));
-    session.storing(announced("f", 30), TransferMode::Stream);
+    session
+        .storing(announced("f", 30), TransferMode::Stream)
+        .abandon();
     assert_over_quota(session.storing_by(&session.client, announced("f", 31)));
 }
 
@@ -369,7 +402,9 @@ fn a_file_that_a_bundle_replaces_and_somebody_removes_makes_room_once() {
         session.run(&request).unwrap();
         assert_eq!(bundle.sink.finish().unwrap(), []);
         drop(bundle);
-        session.storing(announced("f", 40), TransferMode::Stream);
+        session
+            .storing(announced("f", 40), TransferMode::Stream)
+            .abandon();
         assert_over_quota(session.storing_by(&session.client, announced("f", 41)));
     }
 }

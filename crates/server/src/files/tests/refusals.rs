@@ -36,7 +36,7 @@ fn bytes_that_the_disk_refused_are_removed_from_the_file() {
     write(1, b'b');
     write(3, b'd');
     storing.fail_disk();
-    drop(storing);
+    storing.abandon();
     // A client that resumes asks for checksums of blocks, or for the size.
     let expected = [page(b'a'), page(0), page(b'c')].concat();
     assert_eq!(fs::read(session.host("f")).unwrap(), expected);
@@ -58,7 +58,7 @@ fn a_shared_file_is_not_truncated_after_a_disk_error() {
     storing.sink.sync().unwrap();
     storing.sink.write_at(PAGE, &page(b'b')).unwrap();
     storing.fail_disk();
-    drop(storing);
+    storing.abandon();
     let expected = [page(b'a'), page(0)].concat();
     assert_eq!(fs::read(session.host("f")).unwrap(), expected);
 }
@@ -81,9 +81,10 @@ fn bytes_that_another_upload_stored_too_are_kept() {
     // Both clients are told that their bytes are on disk.
     early.sink.sync().unwrap();
     late.sink.sync().unwrap();
-    drop((early, late));
+    early.abandon();
+    late.abandon();
     failing.fail_disk();
-    drop(failing);
+    failing.abandon();
     let expected = [page(b'a'), page(b'b')].concat();
     assert_eq!(fs::read(session.host("f")).unwrap(), expected);
 }
@@ -99,7 +100,7 @@ fn unsynced_bytes_are_kept_with_sync_policy_none() {
     let storing = session.storing(store("f", StoreDisposition::Truncate), TransferMode::Stream);
     storing.sink.write_at(0, b"some").unwrap();
     storing.fail_disk();
-    drop(storing);
+    storing.abandon();
     assert_eq!(session.content("f"), "some");
 }
 
@@ -110,13 +111,13 @@ fn a_store_that_fails_without_a_byte_leaves_no_file() {
     // The store has begun, but nothing could be written.
     let storing = session.storing(kind(), TransferMode::Stream);
     storing.sink.begin(1).unwrap();
-    drop(storing);
+    storing.abandon();
     assert!(!session.host("new").exists());
     // None of the received bytes is on disk.
     let storing = session.storing(kind(), TransferMode::Stream);
     storing.sink.write_at(0, b"some").unwrap();
     storing.fail_disk();
-    drop(storing);
+    storing.abandon();
     assert!(!session.host("new").exists());
     // An empty upload with a wrong checksum leaves no file, either.
     let wrong = TransferKind::Store {
@@ -135,6 +136,6 @@ fn a_store_that_fails_without_a_byte_leaves_no_file() {
     // A successful empty upload leaves an empty file, and a failed store keeps an existing file.
     session.store(kind(), "").unwrap();
     assert!(session.host("new").exists());
-    drop(session.storing(kind(), TransferMode::Stream));
+    session.storing(kind(), TransferMode::Stream).abandon();
     assert!(session.host("new").exists());
 }

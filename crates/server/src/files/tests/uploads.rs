@@ -27,7 +27,9 @@ fn in_use<T: std::fmt::Debug>(result: Result<T, FileError>) -> bool {
 fn a_store_truncates_the_old_file_at_its_first_byte() {
     let session = FilesFixture::new();
     session.file("f", "old content");
-    drop(session.storing(store("f", StoreDisposition::Truncate), TransferMode::Stream));
+    session
+        .storing(store("f", StoreDisposition::Truncate), TransferMode::Stream)
+        .abandon();
     assert_eq!(session.content("f"), "old content");
     let storing = session.storing(store("f", StoreDisposition::Truncate), TransferMode::Stream);
     storing.sink.write_at(0, b"n").unwrap();
@@ -157,21 +159,25 @@ fn only_unused_files_that_the_store_created_are_removed() {
         StoreDisposition::Append,
         StoreDisposition::Unique,
     ] {
-        drop(session.storing(store("new", disposition), TransferMode::Extended));
+        session
+            .storing(store("new", disposition), TransferMode::Extended)
+            .abandon();
         assert!(!session.host("new").exists());
     }
     // An existing empty file stays.
     session.file("empty", "");
-    drop(session.storing(
-        store("empty", StoreDisposition::Truncate),
-        TransferMode::Stream,
-    ));
+    session
+        .storing(
+            store("empty", StoreDisposition::Truncate),
+            TransferMode::Stream,
+        )
+        .abandon();
     assert!(session.host("empty").exists());
     // A file that another upload has opened meanwhile stays, too.
     let at = |offset| store("parts", StoreDisposition::AtOffset(offset));
     let first = session.storing(at(0), TransferMode::Extended);
     let second = session.storing(at(5), TransferMode::Extended);
-    drop(first);
+    first.abandon();
     second.sink.write_at(5, b"x").unwrap();
     finish(second, "x").unwrap();
     assert!(session.host("parts").exists());
@@ -182,7 +188,7 @@ fn only_unused_files_that_the_store_created_are_removed() {
     );
     session.file("other", "");
     fs::rename(session.host("other"), session.host("new")).unwrap();
-    drop(storing);
+    storing.abandon();
     assert!(session.host("new").exists());
 }
 
@@ -216,7 +222,7 @@ fn an_upload_owns_its_file_until_it_ends() {
     let second = session
         .storing_by(&other, store("f", StoreDisposition::Truncate))
         .unwrap();
-    drop(second);
+    second.abandon();
     session.run(&FileRequest::Truncate(v("f"), 2)).unwrap();
     assert_eq!(session.content("f"), "fi");
 }
@@ -277,7 +283,7 @@ fn an_owner_with_a_disconnected_client_yields_to_any_account() {
         }
         assert!(upload.was_taken_over());
         assert!(!next.is_finished(), "it waits until the owner has ended");
-        drop(dead);
+        dead.abandon();
         let next = next.join().unwrap().unwrap();
         assert_eq!(
             next.plan.origin, 4,
@@ -348,7 +354,7 @@ fn a_file_that_another_client_stores_cannot_be_renamed() {
     assert!(in_use(session.run(&rename)));
     other.disconnect();
     session.run(&rename).unwrap();
-    drop(dead);
+    dead.abandon();
     assert_eq!(session.content("f"), "half");
 }
 

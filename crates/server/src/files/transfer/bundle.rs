@@ -119,13 +119,12 @@ impl SessionFiles {
         let total = whole(files).end();
         let free = self.root.free_space(directory)?;
         if total > free {
-            return Err(FileError {
-                kind: FileErrorKind::NoSpace,
-                errno: None,
-                text: format!(
+            return Err(FileError::new(
+                FileErrorKind::NoSpace,
+                format!(
                     "No space left on device: {total} bytes announced for {directory}, {free} free"
                 ),
-            });
+            ));
         }
         let target = RootedBundle {
             root: Arc::clone(&self.root),
@@ -416,9 +415,5 @@ fn wrong_checksum() -> FileError {
 }
 
 fn other(text: String) -> FileError {
-    FileError {
-        kind: FileErrorKind::Other,
-        errno: None,
-        text,
-    }
+    FileError::new(FileErrorKind::Other, text)
 }

@@ -42,8 +42,23 @@ pub(super) struct StoreCompletion {
 }
 
 impl StoreCompletion {
+    /// Completes the store, and ends it either way.
     pub(super) fn run(
         self,
+        plan: &ReceivePlan,
+        report: &TransferReport,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Option<String>, TransferError> {
+        let completed = self.complete(plan, report, progress);
+        match &completed {
+            Ok(_) => self.sink.finish(),
+            Err(_) => self.sink.abandon(),
+        }
+        completed
+    }
+
+    fn complete(
+        &self,
         plan: &ReceivePlan,
         report: &TransferReport,
         progress: &mut dyn FnMut(u64) -> bool,
@@ -71,13 +86,11 @@ impl StoreCompletion {
         self.require_same_file()?;
         let state = FileIdentity::of(self.sink.file()).map_err(|error| self.store_error(&error))?;
         let last_upload = &self.files.last_upload;
-        let stored = (self.files.place(&self.sink.path), state);
+        let stored = (self.files.place(&self.sink.target.path), state);
         self.sink.lease.record(last_upload, stored, self.is_whole);
         if let (Some(algorithm), Some(computed)) = (self.algorithm, &computed) {
             self.remember_checksum(algorithm, computed)?;
         }
-        // Last: if any step fails, a file that this store created and that is empty is removed.
-        self.sink.mark_succeeded();
         Ok(computed)
     }
 
@@ -187,11 +200,11 @@ impl StoreCompletion {
         self.require_same_file()?;
         // The checksum of content that another has stored tells something about it.
         if !self.is_whole {
-            let allowed = self.files.paths.check(Access::Read, &self.sink.path);
+            let allowed = self.files.paths.check(Access::Read, &self.sink.target.path);
             allowed.map_err(TransferError::File)?;
         }
         self.files
-            .checksum(algorithm, &self.sink.path, 0, None, progress)
+            .checksum(algorithm, &self.sink.target.path, 0, None, progress)
             .map_err(transfer_error_of_file)
     }
 
@@ -204,11 +217,10 @@ impl StoreCompletion {
         {
             return Ok(());
         }
-        Err(TransferError::File(FileError {
-            kind: FileErrorKind::Other,
-            errno: None,
-            text: format!("{} was replaced while it was stored", self.sink.path),
-        }))
+        Err(TransferError::File(FileError::new(
+            FileErrorKind::Other,
+            format!("{} was replaced while it was stored", self.sink.target.path),
+        )))
     }
 
     /// Sets the modification time of the open file: another file may have the path by now.
@@ -222,6 +234,6 @@ impl StoreCompletion {
     }
 
     fn store_error(&self, error: &io::Error) -> TransferError {
-        TransferError::File(StoreError::from_io("store", &self.sink.path, error).into())
+        TransferError::File(StoreError::from_io("store", &self.sink.target.path, error).into())
     }
 }

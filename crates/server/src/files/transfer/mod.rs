@@ -35,7 +35,7 @@ pub use bundle::{OpenedBundleSource, OpenedBundleStore};
 use completion::StoreCompletion;
 pub use passing_checksum::PassingChecksum;
 use plan::{recv_plan, send_plan};
-use sink::StoreSink;
+use sink::{StoreSink, TargetFile};
 
 /// How often a file is opened again because its path led to another file when it was locked.
 const OPEN_ATTEMPTS: u32 = 64;
@@ -101,7 +101,7 @@ struct StoreTarget<'a> {
 
 impl SessionFiles {
     /// Opens the file or listing of a transfer. The first part of a listing is read here, the rest while
-    /// it is sent. A store owns its file until its [`OpenedStore`] is finished or dropped; it waits, for
+    /// it is sent. A store owns its file until its [`OpenedStore`] is finished or abandoned; it waits, for
     /// a bounded time, for another owner that must yield.
     ///
     /// # Errors
@@ -264,10 +264,12 @@ impl SessionFiles {
         };
         Ok(Arc::new(StoreSink::new(
             file.with_policy(self.sync, directory),
-            Arc::clone(&self.root),
-            path,
-            owned.created,
-            truncate_to,
+            TargetFile {
+                root: Arc::clone(&self.root),
+                path,
+                created: owned.created,
+                truncate_to,
+            },
             owned.lease,
             charge,
         )))
@@ -389,14 +391,13 @@ impl SessionFiles {
         if size.saturating_sub(reused) <= free {
             return Ok(());
         }
-        Err(FileError {
-            kind: FileErrorKind::NoSpace,
-            errno: None,
-            text: format!(
+        Err(FileError::new(
+            FileErrorKind::NoSpace,
+            format!(
                 "No space left on device: {size} bytes announced for {}, {free} free",
                 store.path
             ),
-        })
+        ))
     }
 }
 
@@ -405,8 +406,8 @@ impl OpenedStore {
     /// to the policy, verifies an announced checksum, sets an announced modification time, and caches the
     /// checksum. Returns the checksum of the whole file if it is known.
     ///
-    /// A failed sync fails the store, and so does a path that leads to another file by now. A failed
-    /// store is dropped instead of finished: the received bytes stay for a restart. `progress` is that
+    /// A failed sync fails the store, and so does a path that leads to another file by now; the store is then
+    /// abandoned. `progress` is that
     /// of [`SessionFiles::run`]: a file that was not received as a whole is read for its checksum.
     pub fn finish(
         self,
@@ -414,6 +415,12 @@ impl OpenedStore {
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<String>, TransferError> {
         self.completion.run(&self.plan, report, progress)
+    }
+
+    /// Ends a store that was not received completely. The received bytes stay for a restart, except those
+    /// that the disk or the quota refused.
+    pub fn abandon(self) {
+        self.completion.sink.abandon();
     }
 
     /// Simulates a write error of the disk.
@@ -444,11 +451,7 @@ fn announced_end(
 }
 
 fn not_a_store_error() -> FileError {
-    FileError {
-        kind: FileErrorKind::Other,
-        errno: None,
-        text: "not a store".to_owned(),
-    }
+    FileError::new(FileErrorKind::Other, "not a store")
 }
 
 /// Locks the file against other processes (flock(2)).

@@ -4,8 +4,7 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use data::store::file::FileSink;
 use data::store::root::{FileIdentity, Root};
@@ -17,55 +16,94 @@ use crate::files::quota::FileCharge;
 use crate::files::uploads::{KeptContent, UploadLease};
 
 /// The file of a store. The old content is truncated at the first byte, or at the successful end of an
-/// empty store. So a store without data changes nothing, and a file that it created is removed. If
-/// the disk refused a write and the store had the file alone, only bytes that are on disk stay.
+/// empty store, so a store without data changes nothing. The store ends with [`StoreSink::finish`] or
+/// [`StoreSink::abandon`]; after that the sink takes no more bytes.
 #[derive(Debug)]
 pub(super) struct StoreSink {
     /// The fields drop in order: the file is closed, and so unlocked, before the lease ends.
     file: FileSink,
-    pub(super) root: Arc<Root>,
-    pub(super) path: VPath,
-    /// The store created the file.
-    created: bool,
-    /// Length to which the file is truncated before its first byte.
-    truncate_to: Option<u64>,
-    has_begun: AtomicBool,
-    beginning: Mutex<()>,
-    /// The disk refused a write or a sync.
-    refused: AtomicBool,
-    /// The store has succeeded: its file stays.
-    succeeded: AtomicBool,
+    pub(super) target: TargetFile,
+    state: Mutex<StoreState>,
     pub(super) lease: UploadLease,
     /// The file's charge to the quota.
     charge: Option<FileCharge>,
-    /// The quota has refused bytes.
-    over_quota: AtomicBool,
+}
+
+/// The file that a store has opened.
+#[derive(Debug)]
+pub(super) struct TargetFile {
+    pub(super) root: Arc<Root>,
+    pub(super) path: VPath,
+    /// The store created the file.
+    pub(super) created: bool,
+    /// Length to which the file is truncated before its first byte.
+    pub(super) truncate_to: Option<u64>,
+}
+
+/// How far a store has come.
+#[derive(Debug)]
+enum StoreState {
+    /// No byte has arrived: the file is unchanged.
+    Unchanged(StoreFaults),
+    /// The file's content changes.
+    Changing(StoreFaults),
+    /// The store has succeeded or was abandoned.
+    Ended,
+}
+
+/// Refusals of a store, which decide what stays of it.
+#[derive(Debug, Clone, Copy, Default)]
+struct StoreFaults {
+    /// The disk refused a write or a sync.
+    disk: bool,
+    /// The quota refused bytes.
+    quota: bool,
 }
 
 impl StoreSink {
     pub(super) fn new(
         file: FileSink,
-        root: Arc<Root>,
-        path: VPath,
-        created: bool,
-        truncate_to: Option<u64>,
+        target: TargetFile,
         lease: UploadLease,
         charge: Option<FileCharge>,
     ) -> Self {
         Self {
             file,
-            root,
-            path,
-            created,
-            truncate_to,
-            has_begun: AtomicBool::new(false),
-            beginning: Mutex::default(),
-            refused: AtomicBool::new(false),
-            succeeded: AtomicBool::new(false),
+            target,
+            state: Mutex::new(StoreState::Unchanged(StoreFaults::default())),
             lease,
             charge,
-            over_quota: AtomicBool::new(false),
         }
+    }
+
+    /// Ends a store that has succeeded: its file stays, even if it is empty.
+    pub(super) fn finish(&self) {
+        *self.state() = StoreState::Ended;
+    }
+
+    /// Ends a store that has failed: the received bytes stay for a restart, except those that the disk or the
+    /// quota refused, and a file that the store created and left empty is removed. If the disk refused a write
+    /// and the store had the file alone, only bytes that are on disk stay.
+    pub(super) fn abandon(&self) {
+        let ended = std::mem::replace(&mut *self.state(), StoreState::Ended);
+        let (StoreState::Unchanged(faults) | StoreState::Changing(faults)) = ended else {
+            return;
+        };
+        if faults.disk {
+            self.discard_unsynced();
+        }
+        if faults.quota {
+            self.undo();
+        }
+        if self.target.created {
+            let TargetFile { root, path, .. } = &self.target;
+            remove_unused(root, path, self.file(), &self.lease);
+        }
+    }
+
+    /// The state is consistent after every statement, so a poisoned lock is still usable.
+    fn state(&self) -> MutexGuard<'_, StoreState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Charges the file for bytes up to `end`.
@@ -75,7 +113,7 @@ impl StoreSink {
         };
         let charged = charge.grow_to(end);
         if charged.is_err() {
-            self.over_quota.store(true, Ordering::Relaxed);
+            self.state().note(|faults| faults.quota = true);
         }
         charged
     }
@@ -88,25 +126,20 @@ impl StoreSink {
         if !(self.lease.is_exclusive() || is_alone()) {
             return;
         }
-        if self.created || self.truncate_to == Some(0) {
-            remove_if(&self.root, &self.path, self.file(), &self.lease, |_| true);
+        let TargetFile { root, path, .. } = &self.target;
+        if self.target.created || self.target.truncate_to == Some(0) {
+            remove_if(root, path, self.file(), &self.lease, |_| true);
         } else if let Some(charge) = &self.charge
             && let Err(error) = self.file().set_len(charge.size_before)
         {
-            let path = self.path.to_string();
             tracing::warn!(%path, %error, "a store above the quota cannot be undone");
         }
-    }
-
-    /// Records that the store has succeeded: its file stays, even if it is empty.
-    pub(super) fn mark_succeeded(&self) {
-        self.succeeded.store(true, Ordering::Relaxed);
     }
 
     /// Returns the result unchanged, and records whether it is an error.
     pub(super) fn note_error<T>(&self, result: io::Result<T>) -> io::Result<T> {
         if result.is_err() {
-            self.refused.store(true, Ordering::Relaxed);
+            self.state().note(|faults| faults.disk = true);
         }
         result
     }
@@ -118,17 +151,11 @@ impl StoreSink {
 
     /// Whether the path still leads to the file that is written.
     pub(super) fn is_at_path(&self) -> io::Result<bool> {
-        path_is_file(&self.root, &self.path, self.file())
+        path_is_file(&self.target.root, &self.target.path, self.file())
     }
 
-    fn begin_once(&self) -> io::Result<()> {
-        let _guard = self
-            .beginning
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if self.has_begun.load(Ordering::Acquire) {
-            return Ok(());
-        }
+    /// Truncates the old content. The caller holds the state's lock: other streams must not write before.
+    fn begin_change(&self) -> io::Result<()> {
         if self.lease.check_wanted().is_err() {
             return Err(io::Error::new(
                 io::ErrorKind::ConnectionAborted,
@@ -137,20 +164,17 @@ impl StoreSink {
         }
         let before = FileIdentity::of(self.file())?;
         self.lease.begin_change(&before, self.keeps());
-        if let Some(length) = self.truncate_to
+        if let Some(length) = self.target.truncate_to
             && before.size > length
         {
             self.file().set_len(length)?;
         }
-        // Release pairs with the Acquire in `begin`: other streams must not write before the
-        // truncation.
-        self.has_begun.store(true, Ordering::Release);
         Ok(())
     }
 
     fn keeps(&self) -> KeptContent {
-        match self.truncate_to {
-            _ if self.created => KeptContent::IsNew,
+        match self.target.truncate_to {
+            _ if self.target.created => KeptContent::IsNew,
             Some(0) => KeptContent::Nothing,
             _ => KeptContent::Some,
         }
@@ -165,8 +189,16 @@ impl StoreSink {
             return;
         }
         if let Err(error) = self.file.forget_unsynced(self.lease.is_exclusive()) {
-            let path = self.path.to_string();
+            let path = &self.target.path;
             tracing::warn!(%path, %error, "a store failed, and its file may hold bytes that are not on disk");
+        }
+    }
+}
+
+impl StoreState {
+    fn note(&mut self, fault: impl FnOnce(&mut StoreFaults)) {
+        if let Self::Unchanged(faults) | Self::Changing(faults) = self {
+            fault(faults);
         }
     }
 }
@@ -221,9 +253,16 @@ impl Sink for StoreSink {
     }
 
     fn begin(&self, end: u64) -> io::Result<()> {
-        if !self.has_begun.load(Ordering::Acquire) {
-            self.begin_once()?;
+        let mut state = self.state();
+        match *state {
+            StoreState::Unchanged(faults) => {
+                self.begin_change()?;
+                *state = StoreState::Changing(faults);
+            }
+            StoreState::Changing(_) => {}
+            StoreState::Ended => return Err(io::Error::other("the store has ended")),
         }
+        drop(state);
         self.charge_to(end)
     }
 
@@ -256,15 +295,6 @@ impl Sink for StoreSink {
 
 impl Drop for StoreSink {
     fn drop(&mut self) {
-        if self.refused.load(Ordering::Relaxed) {
-            self.discard_unsynced();
-        }
-        if self.over_quota.load(Ordering::Relaxed) {
-            self.undo();
-        }
-        if self.created && !self.succeeded.load(Ordering::Relaxed) {
-            remove_unused(&self.root, &self.path, self.file(), &self.lease);
-        }
         if let Some(charge) = &self.charge {
             charge.settle(self.file());
         }

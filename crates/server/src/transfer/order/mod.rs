@@ -19,6 +19,7 @@ use tune::Prior;
 use tune::sizing::drs::DrsInterval;
 
 use super::{TransferMemory, file_error};
+use crate::config::ServerConfig;
 use crate::data_address::advertised_address;
 use crate::files::{ControlSocket, SessionFiles, Uploader};
 use crate::limits::QueuePermit;
@@ -99,6 +100,37 @@ pub(crate) struct LocalHandles {
     pub(crate) memory: Option<TransferMemory>,
     /// The permit of this transfer.
     pub(crate) permit: QueuePermit,
+}
+
+impl TransferTerms {
+    /// The terms from the configuration and the client's request.
+    pub(crate) fn of(request: &TransferRequest, config: &ServerConfig) -> Self {
+        let configured = &config.transfer;
+        Self {
+            congestion: match request.kind.is_retrieve() {
+                // Only the sender's congestion control matters; a receiver keeps the system's.
+                true => congestion(request, config),
+                false => CongestionChoice::System,
+            },
+            drs_interval: configured.drs_interval,
+            io: configured.io,
+            block: configured.block,
+            stall: configured.stall,
+            // Waiting for the first connection is a stall like any other.
+            connect: configured.stall,
+            most_connections: config.max_streams_per_transfer as usize,
+            prior: Prior::default(),
+        }
+    }
+}
+
+/// The congestion control. A client's `auto` means the server's default, which the administrator may
+/// have set to another one.
+fn congestion(request: &TransferRequest, config: &ServerConfig) -> CongestionChoice {
+    match request.congestion_control.as_str() {
+        "" | "auto" => config.transfer.congestion.clone(),
+        asked => CongestionChoice::parse(asked),
+    }
 }
 
 impl TransferOrder {

@@ -185,11 +185,7 @@ fn file_error(choice: u8) -> FileError {
         FileErrorKind::Aborted,
         FileErrorKind::Other,
     ];
-    FileError {
-        kind: kinds[usize::from(choice) % kinds.len()],
-        errno: None,
-        text: "operation failed".to_owned(),
-    }
+    FileError::new(kinds[usize::from(choice) % kinds.len()], "operation failed")
 }
 
 fn progress(choice: u8) -> TransferProgress {

@@ -1,5 +1,6 @@
-//! The log record of a finished transfer, with the notes of its client.
+//! The log records of a session's transfers, with the notes of its client.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use data::job::TransferSettings;
@@ -7,26 +8,38 @@ use data::security::DataSecurity;
 use proto::path::{PARTIAL_HASH_DIGITS, PARTIAL_SUFFIX, VPath};
 use proto::server::{FileRequest, SessionAction, TransferError};
 use security::gsi::DataHandshakeMode;
+use security::x509::DistinguishedName;
+use tokio::task::JoinHandle;
 
-use super::{LoginStatus, SessionDriver};
+use crate::login::Login;
+use crate::shared::ServerState;
 use crate::transfer::TransferSummary;
 use crate::transfer_log::{LoggedTransferKind, TransferRecord};
 
 /// Longest note, bytes. It bounds the memory that a client can fill.
 const MAX_NOTE: usize = 256;
 
+/// Writes the records, each after the ones before it.
+pub(super) struct TransferRecords {
+    shared: Arc<ServerState>,
+    notes: ClientNotes,
+    deferred: Option<Box<DeferredRecord>>,
+    /// The task that writes the last record.
+    writer: Option<JoinHandle<()>>,
+}
+
 /// A client's own description of itself, for the log record.
 #[derive(Debug, Default)]
-pub(super) struct ClientNotes {
+struct ClientNotes {
     /// Argument of SITE TASKID.
-    pub(super) task: Option<Box<str>>,
+    task: Option<Box<str>>,
     /// Argument of SITE CLIENTINFO or CLNT.
-    pub(super) client: Option<Box<str>>,
+    client: Option<Box<str>>,
 }
 
 impl ClientNotes {
     /// Sets a note; it replaces an earlier one with the same key.
-    pub(super) fn set(&mut self, key: &'static str, mut value: String) {
+    fn set(&mut self, key: &'static str, mut value: String) {
         // A cut inside of a character would panic.
         value.truncate(value.floor_char_boundary(MAX_NOTE));
         tracing::debug!(key, value, "note");
@@ -40,27 +53,53 @@ impl ClientNotes {
 
 /// The record of an upload whose partial name is a hash and so does not show the final name. It is
 /// kept until the file is renamed, another transfer ends, or the session ends.
-pub(super) struct DeferredRecord {
+struct DeferredRecord {
     record: TransferRecord,
     stored_as: VPath,
     /// Target of a rename in progress.
     to: Option<VPath>,
 }
 
-impl SessionDriver {
+/// The session in which a transfer ran.
+pub(super) struct RecordedSession<'s> {
+    pub(super) login: &'s Login,
+    pub(super) client: SocketAddr,
+    pub(super) identity: Option<&'s DistinguishedName>,
+    /// Hosts that were expected to connect.
+    pub(super) expected_hosts: &'s [IpAddr],
+}
+
+/// How the client was told that a transfer has ended.
+pub(super) struct RecordedEnd {
+    /// Code of the final reply.
+    pub(super) code: u16,
+    pub(super) error: Option<String>,
+}
+
+impl TransferRecords {
+    pub(super) fn new(shared: Arc<ServerState>) -> Self {
+        Self {
+            shared,
+            notes: ClientNotes::default(),
+            deferred: None,
+            writer: None,
+        }
+    }
+
+    /// Sets a note of the client for the records that follow.
+    pub(super) fn set_note(&mut self, key: &'static str, value: String) {
+        self.notes.set(key, value);
+    }
+
     /// Records a finished transfer.
-    pub(super) fn record_transfer(
+    pub(super) fn record(
         &mut self,
+        session: &RecordedSession<'_>,
         summary: TransferSummary,
-        code: u16,
-        error: Option<String>,
+        end: RecordedEnd,
     ) {
-        let (user, root) = match &self.login {
-            LoginStatus::LoggedIn(login) => (login.grant.user.clone(), login.root_path.clone()),
-            LoginStatus::NotLoggedIn { .. } => return, // no transfer begins without a login
-        };
         let settings = summary.settings;
-        let error = summary.failed_check.or(error);
+        let error = summary.failed_check.or(end.error);
         let protection = protection_name(settings.security.as_deref());
         // Only uploads use partial names; a retrieve of such a file is logged as it is.
         let partial = (summary.direction == LoggedTransferKind::Store)
@@ -75,16 +114,16 @@ impl SessionDriver {
             start: summary.start,
             elapsed: summary.elapsed,
             direction: summary.direction,
-            user,
-            client: self.addresses.peer,
+            user: session.login.grant.user.clone(),
+            client: session.client,
             data_peers: if summary.peers.is_empty() {
-                self.data_peers.clone()
+                session.expected_hosts.to_vec()
             } else {
                 summary.peers
             },
             path,
             stored_as,
-            root,
+            root: session.login.root_path.clone(),
             mode: settings.mode,
             streams: u32::try_from(settings.streams).unwrap_or(u32::MAX),
             block: settings.options.block,
@@ -95,18 +134,18 @@ impl SessionDriver {
             decision: summary.decision,
             checksum: settings.checksum.zip(summary.digest),
             protection,
-            identity: self.security.identity().map(ToString::to_string),
-            code,
+            identity: session.identity.map(ToString::to_string),
+            code: end.code,
             error,
-            task: self.client_notes.task.as_deref().map(str::to_owned),
-            application: self.client_notes.client.as_deref().map(str::to_owned),
+            task: self.notes.task.as_deref().map(str::to_owned),
+            application: self.notes.client.as_deref().map(str::to_owned),
         };
         // A transfer that ends shows that the client will not rename the upload before it any more.
         self.write_deferred();
         if !is_deferred {
             return self.write(record);
         }
-        self.deferred_record = Some(Box::new(DeferredRecord {
+        self.deferred = Some(Box::new(DeferredRecord {
             record,
             stored_as: summary.path,
             to: None,
@@ -115,8 +154,7 @@ impl SessionDriver {
 
     /// Notes a rename request, which may show the final name of the last upload.
     pub(super) fn note_rename(&mut self, request: &FileRequest) {
-        if let (Some(deferred), FileRequest::Rename { from, to }) =
-            (&mut self.deferred_record, request)
+        if let (Some(deferred), FileRequest::Rename { from, to }) = (&mut self.deferred, request)
             && deferred.stored_as == *from
         {
             deferred.to = Some(to.clone());
@@ -125,7 +163,7 @@ impl SessionDriver {
 
     /// Takes the result of the last file request: after a successful rename the record is complete.
     pub(super) fn on_file_answer(&mut self, done: bool) {
-        let Some(deferred) = &mut self.deferred_record else {
+        let Some(deferred) = &mut self.deferred else {
             return;
         };
         if let Some(to) = deferred.to.take().filter(|_| done) {
@@ -134,9 +172,18 @@ impl SessionDriver {
         }
     }
 
-    /// Writes the deferred record, whether or not the final name is known.
-    pub(super) fn write_deferred(&mut self) {
-        if let Some(deferred) = self.deferred_record.take() {
+    /// Writes the deferred record, whether or not the final name is known, and waits until all are
+    /// written.
+    pub(super) async fn finish(&mut self) {
+        self.write_deferred();
+        if let Some(writer) = self.writer.take() {
+            // Fails only if the log panicked; the panic hook has logged that.
+            let _ = writer.await;
+        }
+    }
+
+    fn write_deferred(&mut self) {
+        if let Some(deferred) = self.deferred.take() {
             self.write(deferred.record);
         }
     }
@@ -145,8 +192,8 @@ impl SessionDriver {
     /// it.
     fn write(&mut self, record: TransferRecord) {
         let shared = Arc::clone(&self.shared);
-        let earlier = self.record_task.take();
-        self.record_task = Some(tokio::spawn(async move {
+        let earlier = self.writer.take();
+        self.writer = Some(tokio::spawn(async move {
             // Both fail only if the log panicked; the panic hook has logged that.
             if let Some(earlier) = earlier {
                 let _ = earlier.await;
