@@ -205,8 +205,8 @@ impl LocalName {
     /// # Errors
     /// See [`NamingError`].
     pub(crate) fn rename_open(&self, file: &File, to: &Self) -> Result<(), NamingError> {
-        let to = (to.name.as_bytes(), true);
-        FileNode::of(file)?.rename(&self.directory, self.name.as_bytes(), to)
+        let (from, to) = (self.name.as_bytes(), to.name.as_bytes());
+        FileNode::of(file)?.rename(&self.directory, from, to, true)
     }
 
     /// Renames what has this name.

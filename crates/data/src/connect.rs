@@ -20,7 +20,7 @@ use crate::settings::TransferSettings;
 use crate::stream::{DataStream, set_handshake_options};
 use crate::tls_handshake::SenderCandidates;
 use crate::transfer::ActiveTransfer;
-use crate::tunnel::TunnelRoute;
+use crate::tunnel::{Tunnel, TunnelRoute};
 
 /// Pause when the system has no descriptor or memory for another connection.
 pub(crate) const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
@@ -194,8 +194,11 @@ pub(crate) fn start_attempt(
     let prepare = |socket: &Socket| set_handshake_options(socket, settings);
     let connection = match path.route {
         Some(route) => {
-            let proxy = (&*route.proxy, route.at);
-            OpeningConnection::start_through(proxy, &route.target(to), path.local, prepare)?
+            let tunnel = Tunnel {
+                proxy: &route.proxy,
+                target: &route.target(to),
+            };
+            OpeningConnection::start_through(tunnel, route.at, path.local, prepare)?
         }
         None => OpeningConnection::start(to, path.local, prepare)?,
     };

@@ -28,7 +28,7 @@ use crate::pull::ReaderContext;
 use crate::security::ConnectionOpener;
 use crate::stream::{DataStream, set_handshake_options};
 use crate::stream_io::stream_evidence;
-use crate::tunnel::ProxyService;
+use crate::tunnel::{ProxyService, Tunnel};
 
 /// Every address but the last gets the remaining time divided by this.
 const TIME_DIVISOR: u32 = 2;
@@ -181,7 +181,7 @@ impl Dialer {
         at: &[SocketAddr],
         target: &TunnelTarget,
     ) -> Result<DialedConnection, DataError> {
-        self.dial_by(at, Some((proxy, target)))
+        self.dial_by(at, Some(Tunnel { proxy, target }))
     }
 
     /// Notes that the present connection ends at a proxy, with which the caller itself has the dialogue.
@@ -193,7 +193,7 @@ impl Dialer {
     fn dial_by(
         self: &Arc<Self>,
         targets: &[SocketAddr],
-        tunnel: Option<(&ProxyService, &TunnelTarget)>,
+        tunnel: Option<Tunnel<'_>>,
     ) -> Result<DialedConnection, DataError> {
         let (settings, stop) = {
             let mut state = lock(&self.state);
@@ -214,7 +214,7 @@ impl Dialer {
                 true => left,
                 false => left / TIME_DIVISOR,
             };
-            match self.connect(*to, tunnel, (&settings, &stop), timeout) {
+            match self.connect(*to, tunnel, &settings, &stop, timeout) {
                 Ok(stream) => {
                     let stream = Arc::new(stream);
                     let mut state = lock(&self.state);
@@ -237,15 +237,14 @@ impl Dialer {
     fn connect(
         &self,
         to: SocketAddr,
-        tunnel: Option<(&ProxyService, &TunnelTarget)>,
-        (settings, stop): (&TransferSettings, &WakeEvent),
+        tunnel: Option<Tunnel<'_>>,
+        settings: &TransferSettings,
+        stop: &WakeEvent,
         timeout: Duration,
     ) -> Result<DataStream, DataError> {
         let prepare = |socket: &Socket| set_handshake_options(socket, settings);
         let connection = match tunnel {
-            Some((proxy, target)) => {
-                OpeningConnection::start_through((proxy, to), target, None, prepare)?
-            }
+            Some(tunnel) => OpeningConnection::start_through(tunnel, to, None, prepare)?,
             None => OpeningConnection::start(to, None, prepare)?,
         };
         // A stop may have come before this call began to wait.

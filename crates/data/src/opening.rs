@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use proto::tunnel::{TunnelDialogue, TunnelTarget};
+use proto::tunnel::TunnelDialogue;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -13,7 +13,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::error::DataError;
 use crate::os::wake::{self, WakeEvent};
-use crate::tunnel::{ProxyService, TunnelFailure};
+use crate::tunnel::{Tunnel, TunnelFailure};
 
 /// A connection that is being opened. All calls return at once.
 #[derive(Debug)]
@@ -48,13 +48,14 @@ impl OpeningConnection {
         })
     }
 
-    /// Starts a connection to `target` through a proxy with the address `at`.
+    /// Starts a connection through a proxy with the address `at`.
     pub(crate) fn start_through(
-        (proxy, at): (&ProxyService, SocketAddr),
-        target: &TunnelTarget,
+        through: Tunnel<'_>,
+        at: SocketAddr,
         local: Option<IpAddr>,
         prepare: impl FnOnce(&Socket) -> Result<(), DataError>,
     ) -> Result<Self, DataError> {
+        let Tunnel { proxy, target } = through;
         let tunnel = OpeningTunnel {
             dialogue: proxy.dialogue(target),
             names: (proxy.name.clone(), target.to_string()),
@@ -239,9 +240,10 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
 
-    use proto::tunnel::{ProxyLogin, TunnelError, TunnelProtocol};
+    use proto::tunnel::{ProxyLogin, TunnelError, TunnelProtocol, TunnelTarget};
 
     use super::*;
+    use crate::tunnel::ProxyService;
 
     /// Longest wait of a test.
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -269,7 +271,7 @@ mod tests {
             let _ = peer.read_to_end(&mut Vec::new());
         });
         let target = TunnelTarget::new("host.example", 2811).unwrap();
-        let opened = open((&proxy(protocol), at), &target);
+        let opened = open(&proxy(protocol), at, &target);
         let done = opened.and_then(|(outcome, socket)| outcome.map(|()| socket));
         if done.is_err() {
             serving.join().unwrap();
@@ -278,10 +280,12 @@ mod tests {
     }
 
     fn open(
-        proxy: (&ProxyService, SocketAddr),
+        proxy: &ProxyService,
+        at: SocketAddr,
         target: &TunnelTarget,
     ) -> Result<(Result<(), DataError>, Socket), DataError> {
-        let mut connection = OpeningConnection::start_through(proxy, target, None, |_| Ok(()))?;
+        let mut connection =
+            OpeningConnection::start_through(Tunnel { proxy, target }, at, None, |_| Ok(()))?;
         let until = Instant::now() + PATIENCE;
         loop {
             if let Some(outcome) = connection.advance() {
@@ -346,7 +350,7 @@ mod tests {
         let at = listener.local_addr().unwrap();
         drop(listener);
         let target = TunnelTarget::new("host.example", 2811).unwrap();
-        let opened = open((&proxy(TunnelProtocol::HttpConnect), at), &target);
+        let opened = open(&proxy(TunnelProtocol::HttpConnect), at, &target);
         let failed = opened.and_then(|(outcome, _)| outcome).unwrap_err();
         assert!(matches!(
             &failed,
@@ -361,8 +365,12 @@ mod tests {
         let at = listener.local_addr().unwrap();
         let target = TunnelTarget::new("host.example", 2811).unwrap();
         let proxy = proxy(TunnelProtocol::HttpConnect);
+        let tunnel = Tunnel {
+            proxy: &proxy,
+            target: &target,
+        };
         let mut connection =
-            OpeningConnection::start_through((&proxy, at), &target, None, |_| Ok(())).unwrap();
+            OpeningConnection::start_through(tunnel, at, None, |_| Ok(())).unwrap();
         let until = Instant::now() + PATIENCE;
         while connection.interest() == PollFlags::OUT {
             assert!(Instant::now() < until && connection.advance().is_none());

@@ -24,6 +24,13 @@ impl ProxyService {
     }
 }
 
+/// A connection through a proxy that is to be opened.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tunnel<'t> {
+    pub(crate) proxy: &'t ProxyService,
+    pub(crate) target: &'t TunnelTarget,
+}
+
 /// The way to one server, as its control connection took it. Data connections take it, too.
 #[derive(Debug, Clone)]
 pub struct TunnelRoute {

@@ -19,7 +19,7 @@ use crate::privilege::{self, PrivilegeError};
 use crate::secure::{SecurityMaterial, SecurityMaterialError};
 use crate::shared::ServerState;
 use crate::site::{SiteError, SiteTerms};
-use crate::transfer_log::TransferLog;
+use crate::transfer_log::{LogOwner, TransferLog};
 use crate::users::{Users, UsersError};
 
 /// The reason why a server could not start, or cannot go on.
@@ -231,7 +231,10 @@ fn open_log(config: &ServerConfig) -> Result<TransferLog, ServeError> {
     let classic = config.ftp_info_log.as_deref();
     let account = config.run_as.as_deref().map(privilege::account);
     let owner = account.transpose()?.filter(|_| privilege::is_root());
-    let owner = owner.map(|account| (account.uid.as_raw(), account.gid.as_raw()));
+    let owner = owner.map(|account| LogOwner {
+        user: account.uid.as_raw(),
+        group: account.gid.as_raw(),
+    });
     TransferLog::open_as(json, classic, owner).map_err(|source| ServeError::TransferLog {
         path: json.or(classic).unwrap_or(config.root.as_path()).to_owned(),
         source,

@@ -381,7 +381,7 @@ pub(crate) fn permissions_over(
     let usual = 0o666 & !umask();
     let mode = match (kept, replaced) {
         (Some(mode), _) => mode,
-        (None, Some(replaced)) => mode_over((owner, usual), replaced),
+        (None, Some(replaced)) => mode_over(owner, usual, replaced),
         (None, None) => usual,
     };
     Permissions::from_mode(mode)

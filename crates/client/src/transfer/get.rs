@@ -162,9 +162,17 @@ async fn agree_on_get(
     };
     loop {
         let spelled = prove_restart(session, path, (spec, mode), &mut kept_ranges).await?;
-        let part = (spec.part, spec.restart_proof == RestartProof::EndOfFile);
-        let retrieval = plan_retrieval(session.features(), mode, &spelled, part, &kept_ranges)
-            .map_err(|error| no_partial_failure(session.name(), operation, &error))?;
+        let reaches_end = spec.restart_proof == RestartProof::EndOfFile;
+        let features = session.features();
+        let retrieval = plan_retrieval(
+            features,
+            mode,
+            &spelled,
+            spec.part,
+            reaches_end,
+            &kept_ranges,
+        )
+        .map_err(|error| no_partial_failure(session.name(), operation, &error))?;
         let mut requirements = TransferRequirements {
             protection: None,
             direction: TransferDirection::Send,

@@ -206,13 +206,13 @@ impl PullTask<'_> {
         // A single reader, or the pieces left by readers that could not start.
         // `false`: the last reader must report its error instead of leaving.
         while !lock(left).is_empty() {
-            self.run_worker(|worker| worker.read_pieces(left, (1, min_piece), &mut |_| false))?;
+            self.run_worker(|worker| worker.read_pieces(left, 1, min_piece, &mut |_| false))?;
         }
         Ok(())
     }
 
     fn run_parallel(&self, left: &Mutex<RemainingRanges>, readers: usize) -> Result<(), DataError> {
-        let cut = (readers, self.from.min_piece());
+        let min_piece = self.from.min_piece();
         std::thread::scope(|scope| {
             for n in 0..readers {
                 let spawned = std::thread::Builder::new()
@@ -224,8 +224,9 @@ impl PullTask<'_> {
                             tracing::debug!(%error, "one reader fewer");
                             self.from.is_networked()
                         };
-                        let done =
-                            self.run_worker(|worker| worker.read_pieces(left, cut, &mut may_leave));
+                        let done = self.run_worker(|worker| {
+                            worker.read_pieces(left, readers, min_piece, &mut may_leave)
+                        });
                         if let Err(error) = done {
                             self.transfer.fail(error);
                         }
@@ -306,7 +307,8 @@ impl<'t> PullWorker<'t> {
     fn read_pieces(
         &mut self,
         left: &Mutex<RemainingRanges>,
-        (readers, min_piece): (usize, u64),
+        readers: usize,
+        min_piece: u64,
         may_leave: &mut dyn FnMut(&DataError) -> bool,
     ) -> Result<(), DataError> {
         let mut started = false;

@@ -36,7 +36,8 @@ pub fn run<E: From<DataError>>(
     source: &dyn Source,
     extent: BodyRange,
     settings: &TransferSettings,
-    (control, dialer): (&Arc<TransferControl>, &Dialer),
+    control: &Arc<TransferControl>,
+    dialer: &Dialer,
     send: impl FnOnce(&mut dyn Read) -> Result<(), E>,
 ) -> Result<TransferReport, E> {
     let transfer = ActiveTransfer::new(Role::Sender, settings, control)?;
@@ -168,7 +169,7 @@ mod tests {
         let control = Arc::new(TransferControl::new());
         let dialer = Dialer::new(&settings).unwrap();
         let source = MemorySource::new(b"hello, world".to_vec(), "memory");
-        run(&source, extent, &settings, (&control, &dialer), send)
+        run(&source, extent, &settings, &control, &dialer, send)
     }
 
     fn read_all(body: &mut dyn Read) -> Vec<u8> {

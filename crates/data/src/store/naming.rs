@@ -51,15 +51,17 @@ impl FileNode {
         self.owner
     }
 
-    /// Gives the file, whose name in `directory` is `name`, the permission bits over the regular file `replaced` that it is
-    /// to replace, if there is one: see [`mode_over`].
+    /// Gives the file, whose name in `directory` is `name`, the permission bits over the regular file `replaced` in
+    /// `replaced_in` that it is to replace, if there is one: see [`mode_over`].
     ///
     /// # Errors
     /// Those of chmod(2). The name is no longer that of the file: ENOENT.
     pub fn take_over_mode(
         self,
-        (directory, name): (impl AsFd, &[u8]),
-        (replaced_in, replaced): (impl AsFd, &[u8]),
+        directory: impl AsFd,
+        name: &[u8],
+        replaced_in: impl AsFd,
+        replaced: &[u8],
     ) -> Result<(), Errno> {
         let there = match rustix::fs::statat(replaced_in, replaced, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => return Ok(()),
@@ -73,7 +75,7 @@ impl FileNode {
         // Another file must not get the rights.
         let own = rustix::fs::fstat(&file)?;
         match Self::from_stat(&own) == self {
-            true => attributes::set_mode(&file, mode_over((self.owner, own.st_mode), &there)),
+            true => attributes::set_mode(&file, mode_over(self.owner, own.st_mode, &there)),
             false => Err(Errno::NOENT),
         }
     }
@@ -87,7 +89,8 @@ impl FileNode {
         self,
         directory: impl AsFd,
         from: &[u8],
-        (to, replaces): (&[u8], bool),
+        to: &[u8],
+        replaces: bool,
     ) -> Result<(), NamingError> {
         let directory = directory.as_fd();
         if !self.has_name(directory, from)? {
@@ -135,7 +138,7 @@ impl FileNode {
 ///
 /// Not the set-user-ID, set-group-ID and sticky bits: whoever trusts the old file to run under another identity trusts its old
 /// content.
-pub fn mode_over((owner, usual): (u32, u32), replaced: &Stat) -> u32 {
+pub fn mode_over(owner: u32, usual: u32, replaced: &Stat) -> u32 {
     let mode = match replaced.st_uid == owner {
         true => replaced.st_mode,
         false => replaced.st_mode & usual,
@@ -180,7 +183,7 @@ mod tests {
         let file = File::create_new(at("new")).unwrap();
         fs::write(at("there"), "old").unwrap();
         let node = FileNode::of(&file).unwrap();
-        let rename = |to: &[u8], replaces| node.rename(&directory, b"new", (to, replaces));
+        let rename = |to: &[u8], replaces| node.rename(&directory, b"new", to, replaces);
         assert_eq!(
             rename(b"there", false),
             Err(NamingError::System(Errno::EXIST))
@@ -209,7 +212,7 @@ mod tests {
         let file = File::create_new(at("new")).unwrap();
         let mode = |name: &str| fs::metadata(at(name)).unwrap().permissions().mode() & 0o7777;
         let (node, usual) = (FileNode::of(&file).unwrap(), mode("new"));
-        let take_over = || node.take_over_mode((&directory, b"new"), (&directory, b"old"));
+        let take_over = || node.take_over_mode(&directory, b"new", &directory, b"old");
         take_over().unwrap();
         assert_eq!(mode("new"), usual, "nothing is replaced");
         std::os::unix::fs::symlink("new", at("old")).unwrap();
@@ -238,7 +241,7 @@ mod tests {
             (2, 0o4777, 0o644),
         ] {
             (stat.st_uid, stat.st_mode) = (owner, mode);
-            assert_eq!(mode_over((1, 0o644), &stat), taken, "{owner} {mode:o}");
+            assert_eq!(mode_over(1, 0o644, &stat), taken, "{owner} {mode:o}");
         }
     }
 
@@ -251,7 +254,7 @@ mod tests {
         fs::write(at("victim"), "precious").unwrap();
         std::os::unix::fs::symlink("victim", at("to")).unwrap();
         let node = FileNode::of(&file).unwrap();
-        node.rename(&directory, b"new", (b"to", true)).unwrap();
+        node.rename(&directory, b"new", b"to", true).unwrap();
         assert_eq!(fs::read(at("victim")).unwrap(), b"precious");
         assert!(at("to").symlink_metadata().unwrap().is_file());
     }

@@ -40,14 +40,14 @@ pub fn plan_retrieval(
     features: &ServerFeatures,
     mode: TransferMode,
     path: &[u8],
-    (part, reaches_end): (Option<(u64, u64)>, bool),
+    part: Option<(u64, u64)>,
+    reaches_end: bool,
     have: &RangeSet,
 ) -> Result<RetrievalPlan, PartialRetrievalUnsupported> {
     match mode {
         TransferMode::Extended => Ok(plan_extended_mode(path, part, have)),
         TransferMode::Stream => {
-            let part = (part, reaches_end);
-            plan_stream_mode(features, path, part, have.prefix_len())
+            plan_stream_mode(features, path, part, reaches_end, have.prefix_len())
         }
     }
 }
@@ -72,7 +72,8 @@ fn plan_extended_mode(path: &[u8], part: Option<(u64, u64)>, have: &RangeSet) ->
 fn plan_stream_mode(
     features: &ServerFeatures,
     path: &[u8],
-    (part, reaches_end): (Option<(u64, u64)>, bool),
+    part: Option<(u64, u64)>,
+    reaches_end: bool,
     have: u64,
 ) -> Result<RetrievalPlan, PartialRetrievalUnsupported> {
     // GridFTP servers and servers without FEAT usually support REST without announcing it.

@@ -142,7 +142,7 @@ fn parse_unix(line: &[u8], now: Timestamp, year_after: YearAfterTime) -> Option<
     // accounts may contain spaces.
     let (columns, size, date) = [false, true].into_iter().find_map(|numeric| {
         [5, 4, 3, 2, 6, 7, 8].into_iter().find_map(|at| {
-            let date = date_at(&words, at, (numeric, year_after))?;
+            let date = date_at(&words, at, numeric, year_after)?;
             let size = size_in(words.get(at - 1)?.0, kind)?;
             Some((words.get(1..at - 1)?, size, date))
         })

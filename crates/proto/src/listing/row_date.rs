@@ -181,7 +181,8 @@ pub(super) enum YearAfterTime {
 pub(super) fn date_at(
     words: &[RowWord<'_>],
     at: usize,
-    (numeric, year_after): (bool, YearAfterTime),
+    numeric: bool,
+    year_after: YearAfterTime,
 ) -> Option<RowDate> {
     let rest = words.get(at..)?;
     match numeric {

@@ -39,7 +39,8 @@ impl Authenticator {
     pub(super) async fn mapped_login(
         &self,
         policy: &LoginPolicy,
-        (subject, expires): (&DistinguishedName, Option<SystemTime>),
+        subject: &DistinguishedName,
+        expires: Option<SystemTime>,
         asked: &str,
         limits: &Arc<SessionLimits>,
     ) -> Result<Login, LoginRefusal> {

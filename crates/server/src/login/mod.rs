@@ -225,7 +225,7 @@ impl Authenticator {
         match client {
             Some(CertifiedClient::Grid(subject)) => {
                 return self
-                    .mapped_login(policy, (&subject, certified_until), &user, limits)
+                    .mapped_login(policy, &subject, certified_until, &user, limits)
                     .await;
             }
             Some(CertifiedClient::IndependentProxy(name)) => {
@@ -235,7 +235,7 @@ impl Authenticator {
             }
             Some(CertifiedClient::Tls(subject)) => {
                 let mapped = self
-                    .mapped_login(policy, (&subject, certified_until), &user, limits)
+                    .mapped_login(policy, &subject, certified_until, &user, limits)
                     .await;
                 // Another account may still be entered with its password.
                 if !matches!(mapped, Err(LoginRefusal::NotMapped(_))) {

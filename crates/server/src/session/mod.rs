@@ -628,7 +628,7 @@ impl SessionDriver {
                 DataAddresses::Targets(targets) => targets.first().ip(),
                 _ => control.peer.ip(),
             };
-            TransferMemory::new(history, (control.local.ip(), peer), control.direct_peer())
+            TransferMemory::new(history, control.local.ip(), peer, control.direct_peer())
         });
         let order = TransferOrder {
             terms: TransferTerms::of(&request, config),

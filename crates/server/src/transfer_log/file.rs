@@ -8,6 +8,13 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, Gid, OFlags, Uid, chownat};
 
+/// The account to which new log files belong.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LogOwner {
+    pub(crate) user: u32,
+    pub(crate) group: u32,
+}
+
 /// A file open for appending. It is opened again when the path leads to another file (log rotation).
 #[derive(Debug)]
 pub(super) struct LogFile {
@@ -23,12 +30,12 @@ struct LogFileState {
 }
 
 impl LogFile {
-    /// Opens the file. One that does not exist is made, and given to `owner` (user and group): those that replace it
+    /// Opens the file. One that does not exist is made, and given to `owner`: those that replace it
     /// after a rotation belong to the account that serves, too.
-    pub(super) fn open(path: &Path, owner: Option<(u32, u32)>) -> io::Result<Self> {
+    pub(super) fn open(path: &Path, owner: Option<LogOwner>) -> io::Result<Self> {
         let is_new = !path.try_exists()?;
         let file = open_append(path)?;
-        if let Some((user, group)) = owner.filter(|_| is_new) {
+        if let Some(LogOwner { user, group }) = owner.filter(|_| is_new) {
             // The confined server has no fchown(2).
             let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
             chownat(&file, "", Some(user), Some(group), AtFlags::EMPTY_PATH)?;

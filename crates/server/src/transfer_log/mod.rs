@@ -19,6 +19,7 @@ mod json;
 mod tests;
 
 use file::LogFile;
+pub(crate) use file::LogOwner;
 
 /// Kind and direction of a logged transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,11 +133,11 @@ impl TransferLog {
         Self::open_as(json, ftp_info, None)
     }
 
-    /// As [`Self::open`]; files that it creates are given to `owner` (user and group).
+    /// As [`Self::open`]; files that it creates are given to `owner`.
     pub(crate) fn open_as(
         json: Option<&Path>,
         ftp_info: Option<&Path>,
-        owner: Option<(u32, u32)>,
+        owner: Option<LogOwner>,
     ) -> io::Result<Self> {
         let open = |path| LogFile::open(path, owner);
         // The FTP_INFO line names the host; without a readable name the field stays empty.

@@ -219,7 +219,10 @@ fn a_confined_server_gives_a_new_log_to_its_account() {
         write: vec![dir.path().to_owned()],
     };
     let path = dir.path().join("log");
-    let account = (getuid().as_raw(), getgid().as_raw());
+    let account = LogOwner {
+        user: getuid().as_raw(),
+        group: getgid().as_raw(),
+    };
     std::thread::spawn(move || {
         sandbox::enter(SandboxMode::Auto, &access).unwrap();
         TransferLog::open_as(Some(&path), None, Some(account)).unwrap();

@@ -129,7 +129,7 @@ impl BundleTarget for LocalBundle {
         }
         // Some file systems have no permissions.
         let _ = attributes::set_mode(&file, permissions.mode());
-        Ok(created.rename(directory, &partial, (name.as_bytes(), true))?)
+        Ok(created.rename(directory, &partial, name.as_bytes(), true)?)
     }
 
     fn remove(&self, index: usize) {

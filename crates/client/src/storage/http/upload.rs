@@ -67,7 +67,7 @@ pub(super) fn put(
         headers.push(("expect", "100-continue".to_owned()));
     }
     let dialer = Arc::clone(&client.dialer);
-    let result = body::run(source, range, settings, (control, &dialer), |bytes| {
+    let result = body::run(source, range, settings, control, &dialer, |bytes| {
         let request = HttpRequest {
             method: "PUT",
             url: target,

@@ -196,13 +196,8 @@ impl ThirdPartyServers<'_> {
             TransferSubject::Bundle { from, .. } => return Ok(subject::bundle_retrieval(from)),
         };
         let part = self.spec.part;
-        let Ok(plan) = plan_retrieval(
-            self.source.features(),
-            mode,
-            path,
-            (part, false),
-            kept_ranges,
-        ) else {
+        let Ok(plan) = plan_retrieval(self.source.features(), mode, path, part, false, kept_ranges)
+        else {
             return Err(self.partial_copy_failure(path));
         };
         // REST alone has no end: the source sends to the end of the file.

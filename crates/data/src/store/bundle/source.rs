@@ -109,7 +109,7 @@ impl BundleSource {
         let clock = file_clock();
         let before = FileIdentity::of(&file)?;
         file.read_exact_at(buffer, 0)?;
-        require_unchanged(&file, (before, before.detects_changes_since(clock)), buffer)
+        require_unchanged(&file, before, before.detects_changes_since(clock), buffer)
     }
 
     fn read_part(&self, index: usize, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
@@ -152,7 +152,8 @@ impl BundleSource {
 /// Fails if `read` may be of two versions of the file, whose identity was `before`. `is_certain`: a change would show.
 fn require_unchanged(
     file: &File,
-    (before, is_certain): (FileIdentity, bool),
+    before: FileIdentity,
+    is_certain: bool,
     read: &[u8],
 ) -> io::Result<()> {
     match before.change_until(&FileIdentity::of(file)?) {
@@ -229,7 +230,7 @@ mod tests {
         file.write_all_at(b"bytes", 0).unwrap();
         let before = FileIdentity::once_settled(&file).unwrap();
         file.set_permissions(Permissions::from_mode(0o640)).unwrap();
-        let check = |read: &[u8]| require_unchanged(&file, (before, true), read);
+        let check = |read: &[u8]| require_unchanged(&file, before, true, read);
         check(b"bytes").unwrap();
         check(b"mixed").unwrap_err();
         file.write_all_at(b"other", 0).unwrap();

@@ -24,7 +24,7 @@ impl BundleTarget for Numbered {
     fn put_in_place(&self, index: usize, created: FileNode) -> io::Result<()> {
         let directory = File::open(&self.0)?;
         let (from, to) = (format!("{index}.new"), index.to_string());
-        let renamed = created.rename(directory, from.as_bytes(), (to.as_bytes(), true));
+        let renamed = created.rename(directory, from.as_bytes(), to.as_bytes(), true);
         Ok(renamed?)
     }
 

@@ -73,7 +73,7 @@ impl Root {
             let file = rustix::fs::openat(&source, from.name(), flags, Mode::empty())?;
             let node = FileNode::of(&file)?;
             match node.inode() == inode {
-                true => node.take_over_mode((source, from.name()), (target, to.name())),
+                true => node.take_over_mode(source, from.name(), target, to.name()),
                 false => Err(Errno::NOENT),
             }
         };

@@ -73,7 +73,7 @@ impl Root {
             .and_then(|()| match replaced {
                 Some(there) => {
                     let own = rustix::fs::fstat(&file)?;
-                    let mode = mode_over((own.st_uid, own.st_mode), &there);
+                    let mode = mode_over(own.st_uid, own.st_mode, &there);
                     rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))
                 }
                 None => Ok(()),

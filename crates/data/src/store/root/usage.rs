@@ -21,6 +21,26 @@ pub struct TreeUsage {
     pub files: u64,
 }
 
+impl TreeUsage {
+    /// Both together, at most the largest number.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_add(other.bytes),
+            files: self.files.saturating_add(other.files),
+        }
+    }
+
+    /// The rest without `other`, at least zero.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_sub(other.bytes),
+            files: self.files.saturating_sub(other.files),
+        }
+    }
+}
+
 impl Root {
     /// Counts what the tree holds. `size_of` gets device and inode number of each regular file with its present size,
     /// and returns the size that counts. What other processes change meanwhile is counted or not. A directory of another

@@ -7,7 +7,7 @@ use data::store::root::StoreError;
 use proto::path::VPath;
 use proto::server::{FileError, FileRequest, FileResponse};
 
-use super::SessionQuota;
+use super::{ONE_NAME, SessionQuota};
 use crate::files::SessionFiles;
 
 impl SessionFiles {
@@ -28,8 +28,8 @@ impl SessionFiles {
         };
         match request {
             FileRequest::MakeDir(_) | FileRequest::Symlink { .. } => {
-                quota.add(0, 1)?;
-                change().inspect_err(|_| quota.subtract(0, 1))
+                quota.add(ONE_NAME)?;
+                change().inspect_err(|_| quota.subtract(ONE_NAME))
             }
             FileRequest::RemoveTree(_) => {
                 let done = change();

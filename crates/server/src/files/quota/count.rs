@@ -91,12 +91,18 @@ impl UsageCount {
             Ok(used) => {
                 self.used = used;
                 self.unknown = None;
-                self.subtract(0, not_counted.get());
+                self.subtract(TreeUsage {
+                    bytes: 0,
+                    files: not_counted.get(),
+                });
                 // Files without a name take space until their store ends, and then return their charge.
                 let open = self.open.iter();
                 let nameless = open.filter(|(inode, _)| !seen.borrow().contains(*inode));
                 let sizes: Vec<u64> = nameless.map(|(_, open)| open.size).collect();
-                self.add(sizes.iter().sum(), sizes.len() as u64);
+                self.add(TreeUsage {
+                    bytes: sizes.iter().sum(),
+                    files: sizes.len() as u64,
+                });
             }
             Err(error) => {
                 let path = root.host_path().display();
@@ -110,24 +116,22 @@ impl UsageCount {
     }
 
     /// Whether so many more bytes and files are within the bounds.
-    pub(super) fn has_room(&self, bounds: QuotaBounds, (bytes, files): (u64, u64)) -> bool {
+    pub(super) fn has_room(&self, bounds: QuotaBounds, more: TreeUsage) -> bool {
         let fits = |used: u64, more: u64, bound: Option<u64>| {
             more == 0 || bound.is_none_or(|bound| used.saturating_add(more) <= bound)
         };
         let is_known = self.unknown.is_none();
         is_known
-            && fits(self.used.bytes, bytes, bounds.bytes)
-            && fits(self.used.files, files, bounds.files)
+            && fits(self.used.bytes, more.bytes, bounds.bytes)
+            && fits(self.used.files, more.files, bounds.files)
     }
 
-    pub(super) fn add(&mut self, bytes: u64, files: u64) {
-        self.used.bytes = self.used.bytes.saturating_add(bytes);
-        self.used.files = self.used.files.saturating_add(files);
+    pub(super) fn add(&mut self, more: TreeUsage) {
+        self.used = self.used.plus(more);
     }
 
-    pub(super) fn subtract(&mut self, bytes: u64, files: u64) {
-        self.used.bytes = self.used.bytes.saturating_sub(bytes);
-        self.used.files = self.used.files.saturating_sub(files);
+    pub(super) fn subtract(&mut self, less: TreeUsage) {
+        self.used = self.used.minus(less);
     }
 
     /// The size with which an open file counts.
@@ -137,18 +141,21 @@ impl UsageCount {
 
     /// Takes note of a store into a file that has `size` bytes, and charges `more` bytes and files. Returns the size with
     /// which the file counts.
-    pub(super) fn open(&mut self, inode: Inode, size: u64, more: (u64, u64)) -> u64 {
-        self.add(more.0, more.1);
+    pub(super) fn open(&mut self, inode: Inode, size: u64, more: TreeUsage) -> u64 {
+        self.add(more);
         let new = OpenCharge { size, stores: 0 };
         let open = self.open.entry(inode).or_insert(new);
         open.stores += 1;
-        open.size += more.0;
+        open.size += more.bytes;
         open.size
     }
 
     /// Charges more bytes of an open file. Returns the size with which it counts.
     pub(super) fn grow(&mut self, inode: Inode, more: u64) -> u64 {
-        self.add(more, 0);
+        self.add(TreeUsage {
+            bytes: more,
+            files: 0,
+        });
         let Some(open) = self.open.get_mut(&inode) else {
             return 0;
         };
@@ -167,8 +174,14 @@ impl UsageCount {
         }
         let charged = open.size;
         self.open.remove(&inode);
-        self.subtract(charged, u64::from(size.is_none()));
-        self.add(size.unwrap_or(0), 0);
+        self.subtract(TreeUsage {
+            bytes: charged,
+            files: u64::from(size.is_none()),
+        });
+        self.add(TreeUsage {
+            bytes: size.unwrap_or(0),
+            files: 0,
+        });
     }
 
     /// Takes note of a removed name ([`Root::usage_of`]). A store that has its file open returns the charge itself.
@@ -177,7 +190,7 @@ impl UsageCount {
             return;
         };
         if self.pledged.remove(&inode).is_none() && !self.open.contains_key(&inode) {
-            self.subtract(usage.bytes, usage.files);
+            self.subtract(usage);
         }
     }
 
@@ -187,14 +200,14 @@ impl UsageCount {
             return false;
         }
         self.pledged.insert(inode, usage);
-        self.subtract(usage.bytes, usage.files);
+        self.subtract(usage);
         true
     }
 
     /// Counts a file again that is not replaced after all.
     pub(super) fn end_pledge(&mut self, inode: Inode) {
         if let Some(usage) = self.pledged.remove(&inode) {
-            self.add(usage.bytes, usage.files);
+            self.add(usage);
         }
     }
 }

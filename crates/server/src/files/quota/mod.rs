@@ -26,6 +26,9 @@ pub(in crate::files) mod member;
 /// Largest number of roots whose counts are kept while nobody uses them.
 const MOST_KEPT: usize = 4096;
 
+/// A name that holds no bytes: a directory, a link or an empty file.
+const ONE_NAME: TreeUsage = TreeUsage { bytes: 0, files: 1 };
+
 /// The counts of all roots, shared by all sessions.
 #[derive(Debug, Default)]
 pub struct QuotaLedger {
@@ -102,7 +105,7 @@ impl RootUsage {
         &self,
         count: &mut UsageCount,
         bounds: QuotaBounds,
-        more: (u64, u64),
+        more: TreeUsage,
         new: Option<Inode>,
     ) -> bool {
         if self.is_old.swap(false, Ordering::Relaxed) {
@@ -121,29 +124,24 @@ impl SessionQuota {
     /// asked only if there is no room otherwise.
     pub(super) fn require(
         &self,
-        more: (u64, u64),
+        more: TreeUsage,
         returned: impl FnOnce() -> TreeUsage,
     ) -> Result<(), FileError> {
         let mut count = self.usage.count();
         if self.usage.make_room(&mut count, self.bounds, more, None) {
             return Ok(());
         }
-        let returned = returned();
-        let net = (
-            more.0.saturating_sub(returned.bytes),
-            more.1.saturating_sub(returned.files),
-        );
-        match count.has_room(self.bounds, net) {
+        match count.has_room(self.bounds, more.minus(returned())) {
             true => Ok(()),
-            false => Err(self.refusal(&count, more.0)),
+            false => Err(self.refusal(&count, more.bytes)),
         }
     }
 
     /// Charges new files that are not stores: directories and links.
-    pub(super) fn add(&self, bytes: u64, files: u64) -> Result<(), FileError> {
+    pub(super) fn add(&self, more: TreeUsage) -> Result<(), FileError> {
         let mut count = self.usage.count();
-        self.reserve(&mut count, (bytes, files), None)?;
-        count.add(bytes, files);
+        self.reserve(&mut count, more, None)?;
+        count.add(more);
         Ok(())
     }
 
@@ -151,18 +149,18 @@ impl SessionQuota {
     fn reserve(
         &self,
         count: &mut UsageCount,
-        more: (u64, u64),
+        more: TreeUsage,
         new: Option<Inode>,
     ) -> Result<(), FileError> {
         match self.usage.make_room(count, self.bounds, more, new) {
             true => Ok(()),
-            false => Err(self.refusal(count, more.0)),
+            false => Err(self.refusal(count, more.bytes)),
         }
     }
 
     /// Returns what was charged.
-    pub(super) fn subtract(&self, bytes: u64, files: u64) {
-        self.usage.count().subtract(bytes, files);
+    pub(super) fn subtract(&self, less: TreeUsage) {
+        self.usage.count().subtract(less);
     }
 
     /// Holds back other changes of names and sizes, until the guard is dropped.
@@ -199,15 +197,17 @@ impl SessionQuota {
         count.end_pledge(inode);
         if is_new && !has_name {
             // Somebody has removed it, and returned what is charged now.
-            count.add(0, 1);
+            count.add(ONE_NAME);
         }
         let is_counted = has_name && !is_new;
         let size = if is_counted { meta.len() } else { 0 };
         // A file that others store into may be charged with more already.
         let open_size = count.open_size(inode);
         let charged = open_size.unwrap_or(size);
-        let more = end.max(meta.len()).saturating_sub(charged);
-        let more = (more, u64::from(!is_counted && open_size.is_none()));
+        let more = TreeUsage {
+            bytes: end.max(meta.len()).saturating_sub(charged),
+            files: u64::from(!is_counted && open_size.is_none()),
+        };
         self.reserve(&mut count, more, is_new.then_some(inode))?;
         let charged = count.open(inode, size, more);
         drop((count, changing));
@@ -274,7 +274,10 @@ impl FileCharge {
         let usage = &self.quota.usage;
         let mut count = usage.count();
         let size_now = count.open_size(self.inode).unwrap_or(0);
-        let more = (end.saturating_sub(size_now), 0);
+        let more = TreeUsage {
+            bytes: end.saturating_sub(size_now),
+            files: 0,
+        };
         let bounds = self.quota.bounds;
         if !count.has_room(bounds, more) {
             count.refresh(&usage.root, FRESH_COUNT, None);
@@ -282,7 +285,7 @@ impl FileCharge {
                 return Err(Errno::DQUOT.into());
             }
         }
-        let charged = count.grow(self.inode, more.0);
+        let charged = count.grow(self.inode, more.bytes);
         self.charged.store(charged, Ordering::Relaxed);
         Ok(())
     }

@@ -138,7 +138,11 @@ impl SessionFiles {
             token: RandomState::new().hash_one(directory.as_bytes()),
         };
         if let Some(quota) = &self.quota {
-            quota.require((total, files.len() as u64), || target.replaced())?;
+            let more = TreeUsage {
+                bytes: total,
+                files: files.len() as u64,
+            };
+            quota.require(more, || target.replaced())?;
         }
         Ok(OpenedBundleStore {
             sink: Arc::new(BundleSink::new(members_of(files), target, self.sync)),
@@ -284,10 +288,7 @@ impl RootedBundle {
     /// Bytes and files that the root holds less when all files are in place.
     fn replaced(&self) -> TreeUsage {
         let replaced = self.paths.iter().filter_map(|path| self.replaced_by(path));
-        replaced.fold(TreeUsage::default(), |sum, (_, usage)| TreeUsage {
-            bytes: sum.bytes.saturating_add(usage.bytes),
-            files: sum.files.saturating_add(usage.files),
-        })
+        replaced.fold(TreeUsage::default(), |sum, (_, usage)| sum.plus(usage))
     }
 
     /// The file whose name a new one takes.
@@ -344,10 +345,10 @@ impl BundleTarget for RootedBundle {
         let (partial, path) = (partial_name(self.token, index), &self.paths[index]);
         // A token may have expired since the file was created.
         self.rights.check(Access::Create, path).map_err(refused)?;
-        let to = (path.name(), self.rights.may_overwrite(path));
+        let replaces = self.rights.may_overwrite(path);
         let directory = self.directory(index)?;
         let rename = || {
-            let renamed = created.rename(directory, &partial, to);
+            let renamed = created.rename(directory, &partial, path.name(), replaces);
             renamed.map_err(|error| match error {
                 NamingError::System(errno) => {
                     refused(StoreError::from_io("rename", path, &errno.into()).into())

@@ -86,8 +86,10 @@ impl StoreCompletion {
         self.require_same_file()?;
         let state = FileIdentity::of(self.sink.file()).map_err(|error| self.store_error(&error))?;
         let last_upload = &self.files.last_upload;
-        let stored = (self.files.place(&self.sink.target.path), state);
-        self.sink.lease.record(last_upload, stored, self.is_whole);
+        let place = self.files.place(&self.sink.target.path);
+        self.sink
+            .lease
+            .record(last_upload, place, state, self.is_whole);
         if let (Some(algorithm), Some(computed)) = (self.algorithm, &computed) {
             self.remember_checksum(algorithm, computed)?;
         }

@@ -198,7 +198,8 @@ impl LastUpload {
     pub(super) fn record(
         &self,
         contents: &StoredContents,
-        (place, file): (StoredPlace, FileIdentity),
+        place: StoredPlace,
+        file: FileIdentity,
         by: &Uploader,
         is_whole: bool,
     ) {

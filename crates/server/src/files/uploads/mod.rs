@@ -274,12 +274,13 @@ impl UploadLease {
     pub(super) fn record(
         &self,
         last: &LastUpload,
-        (place, file): (StoredPlace, FileIdentity),
+        place: StoredPlace,
+        file: FileIdentity,
         is_whole: bool,
     ) {
         let contents = &self.uploads.contents;
         match self.uploader().filter(|_| self.is_exclusive()) {
-            Some(by) => last.record(contents, (place, file), by, is_whole),
+            Some(by) => last.record(contents, place, file, by, is_whole),
             None => contents.end_change(&place, file),
         }
     }
@@ -481,11 +482,7 @@ impl<'a> OwnerWait<'a> {
 
 /// The error of an upload that another upload excludes.
 pub(super) fn in_use_error() -> FileError {
-    FileError {
-        kind: FileErrorKind::InUse,
-        errno: None,
-        text: "another upload is writing this file".to_owned(),
-    }
+    FileError::new(FileErrorKind::InUse, "another upload is writing this file")
 }
 
 #[cfg(test)]

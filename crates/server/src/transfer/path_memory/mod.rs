@@ -26,7 +26,8 @@ impl TransferMemory {
     /// `control_peer`: the other end of the control connection; `None` if that is a proxy.
     pub(crate) fn new(
         history: PathHistory,
-        (local, peer): (IpAddr, IpAddr),
+        local: IpAddr,
+        peer: IpAddr,
         control_peer: Option<IpAddr>,
     ) -> Self {
         Self {

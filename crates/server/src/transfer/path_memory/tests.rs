@@ -41,7 +41,7 @@ impl ServerTestMemory {
     fn after(settings: &TransferSettings, peers: &[IpAddr]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let history = PathHistory::at(directory.path().join("paths.json"));
-        let memory = TransferMemory::new(history.clone(), (LOCAL, CLIENT), Some(CLIENT));
+        let memory = TransferMemory::new(history.clone(), LOCAL, CLIENT, Some(CLIENT));
         memory.record(settings, peers, &evidence());
         Self {
             _directory: directory,
@@ -50,7 +50,7 @@ impl ServerTestMemory {
     }
 
     fn known(&self, peer: IpAddr, control_rtt: Duration) -> Prior {
-        let memory = TransferMemory::new(self.history.clone(), (LOCAL, peer), Some(CLIENT));
+        let memory = TransferMemory::new(self.history.clone(), LOCAL, peer, Some(CLIENT));
         let mut settings = tuned();
         memory.apply(&mut settings, control_rtt);
         settings.prior

@@ -52,7 +52,7 @@ fn a_new_file_of_a_directory_gets_a_name_that_is_taken_only_if_it_may_replace() 
     new.write_all(b"new").unwrap();
     create().unwrap_err();
     let node = FileNode::of(&new).unwrap();
-    let rename = |replaces| node.rename(&directory, b"new", (taken.name(), replaces));
+    let rename = |replaces| node.rename(&directory, b"new", taken.name(), replaces);
     assert_eq!(rename(false), Err(NamingError::System(Errno::EXIST)));
     let content = || fs::read_to_string(tree.host("jail/d/taken")).unwrap();
     assert_eq!(content(), "old");

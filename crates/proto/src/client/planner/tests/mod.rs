@@ -87,7 +87,7 @@ fn get(
     part: Option<(u64, u64)>,
     have: &RangeSet,
 ) -> TransferRequirements {
-    let chosen = plan_retrieval(planner.features(), mode, b"/f", (part, false), have).unwrap();
+    let chosen = plan_retrieval(planner.features(), mode, b"/f", part, false, have).unwrap();
     TransferRequirements {
         protection: None,
         direction: TransferDirection::Send,
@@ -414,7 +414,8 @@ fn a_server_without_rest_and_eret_can_send_only_from_the_start() {
             features,
             TransferMode::Stream,
             b"/f",
-            (Some((5, 5)), false),
+            Some((5, 5)),
+            false,
             &have
         )
         .is_err()
@@ -423,7 +424,8 @@ fn a_server_without_rest_and_eret_can_send_only_from_the_start() {
         features,
         TransferMode::Stream,
         b"/f",
-        (Some((0, 5)), false),
+        Some((0, 5)),
+        false,
         &have,
     )
     .unwrap();
@@ -432,7 +434,8 @@ fn a_server_without_rest_and_eret_can_send_only_from_the_start() {
         features,
         TransferMode::Stream,
         b"/f",
-        (None, false),
+        None,
+        false,
         &set("0-9"),
     )
     .unwrap();
