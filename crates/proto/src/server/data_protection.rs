@@ -1,8 +1,13 @@
-//! Settings of PBSZ, PROT and DCAU (RFC 2228 §3, RFC 4217 §9, GFD.20 §3.2).
+//! Protection of data connections: PBSZ, PROT, DCAU and DCSC (RFC 2228 §3, RFC 4217 §9, GFD.20 §3.2). A change
+//! closes connections that are kept from an earlier transfer.
 
-use super::SessionAction;
-use super::replies;
-use crate::security::{DataChannelAuth, DataChannelProtection, ExchangeKind, ProtectionLevel};
+use super::logged_in::{LoggedInSession, LoginState, PendingTask};
+use super::session::ServerSession;
+use super::{SessionAction, replies};
+use crate::command::Command;
+use crate::security::{
+    DataChannelAuth, DataChannelProtection, DataCredential, ExchangeKind, ProtectionLevel,
+};
 
 /// Settings of PBSZ, PROT and DCAU, and what the server demands of them. They belong to the connection, since
 /// clients may send them before the login.
@@ -151,5 +156,42 @@ impl DataProtectionSettings {
         }
         self.channel.authentication = mode.clone();
         replies::reply(200, format!("DCAU {letter}."))
+    }
+}
+
+impl ServerSession {
+    /// PBSZ, PROT and DCAU
+    pub(super) fn set_data_protection(&mut self, command: &Command) -> Vec<SessionAction> {
+        let before = self.protection.channel.clone();
+        let offers_security = !self.config.mechanisms.is_empty();
+        let replies = match command {
+            Command::Pbsz(size) => self.protection.pbsz(*size),
+            Command::Prot(level) => self.protection.prot(*level, offers_security),
+            Command::Dcau(mode) => self.protection.dcau(mode),
+            _ => return Vec::new(),
+        };
+        let mut actions = Vec::new();
+        if let LoginState::LoggedIn(login) = &mut self.state {
+            login.protection = self.protection.clone();
+            if before != self.protection.channel {
+                actions.extend(login.drop_cached_connections());
+            }
+        }
+        actions.extend(replies);
+        actions
+    }
+}
+
+impl LoggedInSession {
+    /// DCSC
+    pub(super) fn dcsc(&mut self, credential: DataCredential) -> Vec<SessionAction> {
+        // Elsewhere the private key would travel in the clear, or the credential have no use.
+        if self.protection.exchange != Some(ExchangeKind::Tokens) {
+            return replies::reply(503, "DCSC needs a session with GSSAPI security.");
+        }
+        let mut actions: Vec<SessionAction> = self.drop_cached_connections().into_iter().collect();
+        self.pending = PendingTask::DataCredential;
+        actions.push(SessionAction::SetDataCredential(credential));
+        actions
     }
 }

@@ -1,8 +1,8 @@
 //! Listings: MLST, MLSC and STAT in a reply; LIST, NLST, MLSD and MLSR over a data connection.
 
-use super::file_task::SuccessReply;
+use super::files::SuccessReply;
+use super::logged_in::LoggedInSession;
 use super::replies::CommandResult;
-use super::session_state::LoggedInSession;
 use super::{FileRequest, ListFormat, ListRequest, SessionAction, TransferKind};
 use crate::pattern::has_wildcard;
 

@@ -1,9 +1,8 @@
 //! USER, PASS, REIN and the result of a login.
 
-use super::replies;
+use super::logged_in::{LoggedInSession, LoginState};
 use super::session::ServerSession;
-use super::session_state::{LoggedInSession, LoginState};
-use super::{LoginFailure, LoginGrant, SessionAction};
+use super::{LoginFailure, LoginGrant, SessionAction, replies};
 use crate::reply::Reply;
 use crate::secret::Secret;
 use crate::security::{BEARER_USER, SecurityState};

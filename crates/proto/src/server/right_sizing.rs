@@ -6,8 +6,8 @@
 //!
 //! Sources: Gardner, Feng and Fisk 2003 §4.2 (drs1); Engelhart, Gardner and Feng 2004 §3.2 (drs).
 
+use super::logged_in::{LoggedInSession, PendingTask};
 use super::replies::{self, CommandFailure};
-use super::session_state::{LoggedInSession, PendingTask};
 use super::{FileError, SessionAction, SessionConfig, TransferKind};
 use crate::command::BufferDirection;
 use crate::drs::DrsAddress;

@@ -8,10 +8,9 @@
 //! when it has read more than AUTH ([`SecurityFailure::ReadAhead`]), since an attacker on the path may have
 //! injected it (CVE-2011-0411). A session whose commands travel in tokens refuses clear commands.
 
-use super::replies;
+use super::logged_in::{ExchangeWait, LoginState};
 use super::session::ServerSession;
-use super::session_state::{ExchangeWait, LoginState};
-use super::{SecurityFailure, SecurityRequest, SecurityResponse, SessionAction};
+use super::{SecurityFailure, SecurityRequest, SecurityResponse, SessionAction, replies};
 use crate::command::Command;
 use crate::reply::Reply;
 use crate::security::{ExchangeKind, SecurityMechanism, SecurityState, SecurityToken};

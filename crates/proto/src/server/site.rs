@@ -1,9 +1,8 @@
 //! SITE commands.
 
-use super::file_task::SuccessReply;
-use super::files::ok_reply;
+use super::files::{SuccessReply, ok_reply};
+use super::logged_in::LoggedInSession;
 use super::replies::{self, CommandResult};
-use super::session_state::LoggedInSession;
 use super::{FileRequest, SessionAction, SessionConfig, help};
 use crate::checksum::ChecksumAlgorithm;
 use crate::command::{DriverStack, SiteCommand};

@@ -1,8 +1,8 @@
 //! The session of one control connection: which commands are valid in which state.
 
 use super::data_protection::DataProtectionSettings;
+use super::logged_in::{ExchangeWait, LoginState, PendingTask};
 use super::replies::{self, CommandFailure};
-use super::session_state::{ExchangeWait, LoginState, PendingTask};
 use super::{DriverEvent, SessionAction, SessionConfig, features, help};
 use crate::command::{Command, CommandError, OptsCommand, SiteCommand};
 use crate::line::LineEvent;

@@ -3,8 +3,8 @@
 use crate::security::{
     DataChannelAuth, ExchangeKind, ProtectionLevel, SecurityMechanism, SecurityState, SecurityToken,
 };
+use crate::server::logged_in::ExchangeWait;
 use crate::server::session::ServerSession;
-use crate::server::session_state::ExchangeWait;
 use crate::server::{DriverEvent, SecurityFailure, SecurityResponse, SessionAction, SessionConfig};
 
 /// Commands of security exchanges and of the protection of data connections.
