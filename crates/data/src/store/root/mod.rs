@@ -17,14 +17,11 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 mod change;
-mod components;
 mod creation;
 mod directory_names;
-mod entry;
 mod error;
 mod id_names;
 mod identity;
-mod in_directory;
 mod list;
 mod open;
 mod remove;
