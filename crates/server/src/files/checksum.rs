@@ -1,7 +1,13 @@
-//! CKSM: checksums from the cache or by reading the file. Reading can pause, so that others can run.
+//! CKSM: checksums from the cache or by reading the file. Reading can pause, so that others can run. And those that
+//! are computed while a file is sent, for the CKSM that follows.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
 
 use data::checksum::SourceChecksum;
 use data::error::DataError;
+use data::job::TransferReport;
 use data::store::file::FileSource;
 use data::store::root::StoreError;
 use data::store::unwritten_pages::check_written_back;
@@ -10,7 +16,7 @@ use proto::path::VPath;
 use proto::server::{FileError, FileErrorKind};
 
 use super::checksum_cache::UnreadFile;
-use super::{Access, SessionFiles};
+use super::{Access, ChecksumCache, SessionFiles};
 
 /// A checksum in progress.
 #[derive(Debug)]
@@ -63,7 +69,7 @@ impl RunningChecksum {
 
 /// The error of a checksum after failed write-back. Even if the disk was full, the reader's request
 /// does not lack space: trying again later would not help, so the kind is not `NoSpace`.
-fn writeback_error(path: &VPath, error: &std::io::Error) -> FileError {
+fn writeback_error(path: &VPath, error: &io::Error) -> FileError {
     FileError {
         kind: FileErrorKind::Other,
         ..StoreError::from_io("read", path, error).into()
@@ -114,7 +120,7 @@ impl SessionFiles {
         offset: u64,
         length: Option<u64>,
     ) -> Result<RunningChecksum, FileError> {
-        let failed = |error: std::io::Error| StoreError::from_io("read", path, &error);
+        let failed = |error: io::Error| StoreError::from_io("read", path, &error);
         let file = self.root.open_read(path)?;
         let before = file.try_clone().and_then(UnreadFile::new).map_err(failed)?;
         let whole = offset == 0 && length.is_none_or(|length| length >= before.state.size);
@@ -135,6 +141,22 @@ impl SessionFiles {
             computation: SourceChecksum::new(algorithm, offset, length),
         })
     }
+
+    /// `None` if the result could not be cached, or is already.
+    pub(super) fn passing_checksum(
+        &self,
+        file: &File,
+        algorithm: ChecksumAlgorithm,
+    ) -> io::Result<Option<PassingChecksum>> {
+        let before = UnreadFile::new(file.try_clone()?)?;
+        let is_settled = !self.uploads.is_being_written(before.state.inode);
+        let is_wanted = is_settled && self.checksums.get(&before.state, algorithm).is_none();
+        Ok(is_wanted.then(|| PassingChecksum {
+            algorithm,
+            before,
+            cache: Arc::clone(&self.checksums),
+        }))
+    }
 }
 
 /// The error of a request that was stopped.
@@ -150,6 +172,30 @@ fn file_error_of_read(path: &VPath, error: &DataError) -> FileError {
     }
 }
 
+/// A checksum to compute of the bytes of a file that is sent as a whole.
+#[derive(Debug)]
+pub struct PassingChecksum {
+    algorithm: ChecksumAlgorithm,
+    before: UnreadFile,
+    cache: Arc<ChecksumCache>,
+}
+
+impl PassingChecksum {
+    /// Algorithm of the checksum ([`data::job::TransferSettings::checksum`]).
+    pub fn algorithm(&self) -> ChecksumAlgorithm {
+        self.algorithm
+    }
+
+    /// Caches the checksum of the bytes that were sent, if they are those of one state of the file.
+    pub fn sent(self, report: &TransferReport) {
+        let is_whole = report.evidence.bytes == self.before.state.size;
+        if let Some(checksum) = report.checksum.as_ref().filter(|_| is_whole) {
+            self.cache
+                .insert_if_unchanged(&self.before, self.algorithm, checksum);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,7 +203,7 @@ mod tests {
     #[test]
     fn failed_write_back_is_not_reported_as_missing_space() {
         const ENOSPC: i32 = 28;
-        let refused = std::io::Error::from_raw_os_error(ENOSPC);
+        let refused = io::Error::from_raw_os_error(ENOSPC);
         let error = writeback_error(&VPath::root(), &refused);
         assert_eq!(error.kind, FileErrorKind::Other);
         assert_eq!(error.errno, Some(ENOSPC));

@@ -26,6 +26,7 @@ mod uploads;
 #[cfg(test)]
 mod tests;
 
+pub use checksum::PassingChecksum;
 pub use checksum::RunningChecksum;
 pub(crate) use checksum::aborted_error;
 pub use checksum_cache::ChecksumCache;
@@ -36,7 +37,6 @@ pub use quota::{QuotaLedger, SessionQuota};
 use transfer::LastBundle;
 pub use transfer::{
     OpenedBundleSource, OpenedBundleStore, OpenedSource, OpenedStore, OpenedTransfer,
-    PassingChecksum,
 };
 pub use uploads::{ActiveUpload, ControlSocket, UploadClient, UploadRegistry, Uploader};
 use uploads::{KeptContent, LastUpload, StoredPlace};

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
+use data::store::durability::SyncPolicy;
 use data::store::root::{CreationRules, Root};
 use proto::command::Secret;
 use proto::path::VPath;
@@ -12,36 +13,39 @@ use proto::printable::printable;
 use proto::security::BEARER_USER;
 use proto::server::{AccountRights, LoginGrant};
 use security::gridmap::Gridmap;
+use security::x509::{DistinguishedName, PeerIdentity};
 
-use crate::config::{Anonymous, ServerConfig, ThirdPartyPolicy};
+use crate::config::{
+    AccessLists, Anonymous, ServerConfig, ShareConfig, ThirdPartyPolicy, UnlistedRights,
+};
 use crate::files::{
     ChecksumCache, ListingMemory, QuotaLedger, SessionFiles, UploadRegistry, Uploader,
 };
 use crate::limits::{FairQueue, SessionLimits, UserSlot, client_key};
+use crate::pam::PamChecker;
 use crate::roots::AccountRoots;
 use crate::site::SiteTerms;
 use crate::users::{UserAccount, Users};
 
-mod certificate;
 mod password;
-mod policy;
 mod refusal;
 mod throttle;
 mod token;
 
-pub(crate) use certificate::CertifiedClient;
-use policy::LoginPolicy;
 pub(crate) use refusal::{LoginFault, LoginRefusal, MappingError};
 use throttle::LoginThrottle;
 pub(crate) use token::TokenLogin;
 pub use token::{CheckedIssuer, TokenSetupError, check_token_issuers};
 
+/// Longest user name in a log line, characters.
+const SHOWN_NAME: usize = 64;
+
+/// Name with which clients of the globus library leave the choice of the account to the server.
+const DEFAULT_ACCOUNT: &str = ":globus-mapping:";
+
 /// User names that mean an anonymous session, in upper or lower case (RFC 1635). Clients of the
 /// globus library send `:globus-mapping:` to leave the choice of the account to the server.
 const ANONYMOUS_NAMES: [&str; 3] = ["anonymous", "ftp", ":globus-mapping:"];
-
-/// Longest user name in a log line, characters.
-const SHOWN_NAME: usize = 64;
 
 /// Checks logins and gives sessions their files.
 #[derive(Debug)]
@@ -377,6 +381,38 @@ impl Authenticator {
     fn policy(&self) -> Arc<LoginPolicy> {
         Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
     }
+
+    /// Logs in to an account that the gridmap lists for `subject`: the one that was asked for, or the first
+    /// for [`DEFAULT_ACCOUNT`]. The login ends with the certificate.
+    async fn mapped_login(
+        &self,
+        policy: &LoginPolicy,
+        subject: &DistinguishedName,
+        expires: Option<SystemTime>,
+        asked: &str,
+        limits: &Arc<SessionLimits>,
+    ) -> Result<Login, LoginRefusal> {
+        let listed = policy.gridmap.as_ref().map(|map| map.accounts(subject));
+        let listed = listed.unwrap_or_default();
+        let account = match asked {
+            DEFAULT_ACCOUNT => listed.first(),
+            _ => listed.iter().find(|account| *account == asked),
+        };
+        let Some(account) = account else {
+            return Err(LoginRefusal::NotMapped(match listed {
+                [] => MappingError::NotListed(subject.clone()),
+                _ => MappingError::OtherAccount(subject.clone()),
+            }));
+        };
+        // These names mean an anonymous session everywhere.
+        if ANONYMOUS_NAMES.contains(&account.to_ascii_lowercase().as_str()) {
+            return self.anonymous_login(policy, limits);
+        }
+        let account = policy.account(account, policy.gridmap_rights == UnlistedRights::Rw);
+        let slot = limits.count_login(&account.name, policy.session_bound(&account.name))?;
+        let login = self.user_login(policy, account, slot).await?;
+        Ok(Login { expires, ..login })
+    }
 }
 
 /// The login, unless the access lists exclude its account.
@@ -385,6 +421,88 @@ fn permitted(policy: &LoginPolicy, login: Login) -> Result<Login, LoginRefusal> 
         account if policy.access.permits_user(account) => Ok(login),
         account if account == ANONYMOUS_NAMES[0] => Err(LoginRefusal::NotAnonymous),
         _ => Err(LoginRefusal::NotPermitted),
+    }
+}
+
+/// The identity that a client has proved by its certificate: the subject without proxies ([`PeerIdentity::account_name`]).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum CertifiedClient {
+    /// With TLS. A client that the gridmap does not list may log in with a password.
+    Tls(DistinguishedName),
+    /// With GSI. The gridmap alone decides.
+    Grid(DistinguishedName),
+    /// With GSI and an independent proxy of this name, which is no account's.
+    IndependentProxy(DistinguishedName),
+}
+
+impl CertifiedClient {
+    /// The client of a GSI session.
+    pub(crate) fn of_grid(peer: &PeerIdentity) -> Self {
+        match peer.account_name() {
+            Some(name) => Self::Grid(name.clone()),
+            None => Self::IndependentProxy(peer.identity.clone()),
+        }
+    }
+}
+
+/// The settings about logins; a reload replaces them.
+#[derive(Debug, Clone)]
+struct LoginPolicy {
+    anonymous: Option<Anonymous>,
+    third_party: ThirdPartyPolicy,
+    users: Option<Arc<Users>>,
+    gridmap: Option<Arc<Gridmap>>,
+    gridmap_rights: UnlistedRights,
+    tokens: Option<Arc<TokenLogin>>,
+    pam: Option<Arc<PamChecker>>,
+    pam_rights: UnlistedRights,
+    sync: SyncPolicy,
+    access: AccessLists,
+    shares: ShareConfig,
+    site: Arc<SiteTerms>,
+}
+
+impl LoginPolicy {
+    /// The account of a client whose identity is proved: that of the users file, else one with the server's
+    /// root, which may write if `write` is set.
+    fn account(&self, name: &str, write: bool) -> UserAccount {
+        let listed = self.users.as_ref().and_then(|users| users.account(name));
+        listed.unwrap_or_else(|| Self::unlisted_account(name, write))
+    }
+
+    /// An account with the server's root, which may write if `write` is set.
+    fn unlisted_account(name: &str, write: bool) -> UserAccount {
+        UserAccount {
+            name: name.to_owned(),
+            root: None,
+            rights: AccountRights {
+                write,
+                third_party: true,
+            },
+            home: VPath::root(),
+        }
+    }
+
+    fn of(config: &ServerConfig, users: Option<Arc<Users>>, gridmap: Option<Arc<Gridmap>>) -> Self {
+        Self {
+            anonymous: config.anonymous,
+            third_party: config.third_party,
+            users,
+            gridmap,
+            gridmap_rights: config.security.gridmap_rights,
+            tokens: None,
+            pam: config.pam_checker.clone(),
+            pam_rights: config.pam.rights,
+            sync: config.sync_policy,
+            access: config.access.clone(),
+            shares: config.shares.clone(),
+            site: Arc::default(),
+        }
+    }
+
+    /// The user's own bound on sessions.
+    fn session_bound(&self, user: &str) -> Option<usize> {
+        self.shares.users.get(user).and_then(|own| own.max_sessions)
     }
 }
 

@@ -1,23 +1,34 @@
-//! A certificate chain with its private key.
+//! A certificate chain with its private key: read from PEM files and texts, or made (self-signed).
 
-mod file;
-mod self_signed;
-#[cfg(test)]
-mod tests;
-
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use openssl::asn1::Asn1Integer;
+use openssl::bn::{BigNum, MsbOption};
+use openssl::ec::{EcGroup, EcKey};
 use openssl::error::ErrorStack;
 use openssl::hash::MessageDigest;
+use openssl::nid::Nid;
 use openssl::pkey::{PKey, Private};
-use openssl::x509::X509;
+use openssl::x509::extension::{
+    BasicConstraints, ExtendedKeyUsage, KeyUsage, SubjectAlternativeName, SubjectKeyIdentifier,
+};
+use openssl::x509::{X509, X509Name};
+use smallfile::regular_file;
 use zeroize::Zeroizing;
 
 use super::time::end;
 use super::{DistinguishedName, proxy};
-use file::{Content, certificates, private_key, read, show};
+use crate::x509::time::certificate_time;
+
+/// Longest credential file, bytes.
+const LONGEST_FILE: u64 = 1 << 20;
+
+/// Longest common name (ub-common-name, RFC 5280 appendix A), characters.
+const LONGEST_COMMON_NAME: usize = 64;
 
 /// A certificate, its private key and the chain above it. [`std::fmt::Debug`] shows the subject
 /// only. Cheap to clone.
@@ -148,7 +159,7 @@ impl CertifiedKey {
     /// # Errors
     /// [`CredentialError::Invalid`] if OpenSSL refuses a name.
     pub fn self_signed(names: &[String], valid: Duration) -> Result<Self, CredentialError> {
-        let (leaf, key) = self_signed::make(names, valid).map_err(|problem| {
+        let (leaf, key) = make_self_signed(names, valid).map_err(|problem| {
             invalid(
                 &format!("self-signed certificate for {}", names.join(", ")),
                 problem.to_string(),
@@ -246,3 +257,157 @@ fn invalid(what: &str, problem: String) -> CredentialError {
         problem,
     }
 }
+
+fn show(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Kind of a file's content.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Content {
+    /// Certificates.
+    Public,
+    /// A private key.
+    Private,
+}
+
+fn read(path: &Path, content: Content) -> Result<Zeroizing<Vec<u8>>, CredentialError> {
+    let failed = |source| CredentialError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let file = regular_file::open(path).map_err(failed)?;
+    if content == Content::Private {
+        check_permissions(path, &file.1)?;
+    }
+    let mut text = Zeroizing::new(Vec::new());
+    regular_file::read(file, LONGEST_FILE, &mut text).map_err(failed)?;
+    Ok(text)
+}
+
+fn check_permissions(path: &Path, metadata: &std::fs::Metadata) -> Result<(), CredentialError> {
+    let refused = |problem: String| {
+        Err(CredentialError::Permissions {
+            path: path.to_owned(),
+            problem,
+        })
+    };
+    let user = rustix::process::geteuid().as_raw();
+    if metadata.uid() != 0 && metadata.uid() != user {
+        return refused(format!(
+            "belongs to user {}, not to root or this user ({user}): chown it or use a copy of your own",
+            metadata.uid()
+        ));
+    }
+    // Debian's convention for hosts: root's keys are readable by the group ssl-cert.
+    let forbidden = if metadata.uid() == 0 { 0o037 } else { 0o077 };
+    if metadata.mode() & forbidden != 0 {
+        return refused(format!(
+            "holds a private key but has mode {:03o}, so others can use it: chmod 600 {}",
+            metadata.mode() & 0o777,
+            path.display()
+        ));
+    }
+    Ok(())
+}
+
+fn certificates(pem: &[u8], what: &str) -> Result<Vec<X509>, CredentialError> {
+    let certificates = X509::stack_from_pem(pem)
+        .map_err(|problem| invalid(what, format!("a certificate cannot be read: {problem}")))?;
+    if certificates.is_empty() {
+        return Err(invalid(
+            what,
+            "no certificate (a block -----BEGIN CERTIFICATE-----)".to_owned(),
+        ));
+    }
+    Ok(certificates)
+}
+
+fn private_key(
+    pem: &[u8],
+    what: &str,
+    passphrase: Option<&[u8]>,
+) -> Result<PKey<Private>, CredentialError> {
+    let mut is_encrypted = false;
+    // Without a callback OpenSSL would ask at the terminal.
+    let key = PKey::private_key_from_pem_callback(pem, |buffer| {
+        is_encrypted = true;
+        let passphrase = passphrase.unwrap_or_default();
+        if passphrase.is_empty() || passphrase.len() > buffer.len() {
+            return Err(ErrorStack::get());
+        }
+        buffer[..passphrase.len()].copy_from_slice(passphrase);
+        Ok(passphrase.len())
+    });
+    key.map_err(|problem| {
+        let problem = match (is_encrypted, passphrase) {
+            (true, None) => format!(
+                "the private key is encrypted; write a decrypted copy: (umask 077; openssl pkey -in {what} -out NEWKEY)"
+            ),
+            (true, Some(_)) => "the passphrase does not fit the private key".to_owned(),
+            (false, _) if problem.errors().is_empty() => "no private key".to_owned(),
+            (false, _) => {
+                "no private key that can be read (a block -----BEGIN PRIVATE KEY-----)".to_owned()
+            }
+        };
+        invalid(what, problem)
+    })
+}
+
+/// Makes a key and its certificate.
+fn make_self_signed(
+    names: &[String],
+    valid: Duration,
+) -> Result<(X509, PKey<Private>), ErrorStack> {
+    let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1)?;
+    let key = PKey::from_ec_key(EcKey::generate(&group)?)?;
+    let common_name = names
+        .first()
+        .filter(|name| (1..=LONGEST_COMMON_NAME).contains(&name.len()))
+        .map_or("longhaul", String::as_str);
+    let mut subject = X509Name::builder()?;
+    subject.append_entry_by_nid(Nid::COMMONNAME, common_name)?;
+    let subject = subject.build();
+    let mut serial = BigNum::new()?;
+    serial.rand(127, MsbOption::ONE, false)?;
+    // Clocks differ: it is valid from five minutes ago on.
+    let now = SystemTime::now();
+    let start = now - Duration::from_secs(300);
+    let mut builder = X509::builder()?;
+    builder.set_version(2)?;
+    builder.set_serial_number(&*Asn1Integer::from_bn(&serial)?)?;
+    builder.set_subject_name(&subject)?;
+    builder.set_issuer_name(&subject)?;
+    builder.set_not_before(&*certificate_time(start)?)?;
+    builder.set_not_after(&*certificate_time(now.checked_add(valid).unwrap_or(now))?)?;
+    builder.set_pubkey(&key)?;
+    let context = builder.x509v3_context(None, None);
+    let mut extensions = vec![
+        BasicConstraints::new().critical().build()?,
+        KeyUsage::new().critical().digital_signature().build()?,
+        ExtendedKeyUsage::new()
+            .server_auth()
+            .client_auth()
+            .build()?,
+        SubjectKeyIdentifier::new().build(&context)?,
+    ];
+    if !names.is_empty() {
+        let mut alternative = SubjectAlternativeName::new();
+        for name in names {
+            if name.parse::<IpAddr>().is_ok() {
+                alternative.ip(name);
+            } else {
+                alternative.dns(name);
+            }
+        }
+        extensions.push(alternative.build(&context)?);
+    }
+    for extension in extensions {
+        builder.append_extension(extension)?;
+    }
+    builder.sign(&key, MessageDigest::sha256())?;
+    Ok((builder.build(), key))
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,26 +3,26 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use data::options::{CongestionChoice, IoMethod};
 use data::store::durability::SyncPolicy;
 use history::HistoryLocation;
 use proto::sizing::BufferSizing;
+use security::tls::ClientCertificates;
 use serde::Deserialize;
-use smallfile::settings::{self, SettingsFileError};
+use smallfile::settings::{self, SettingText, SettingsFileError};
 use tune::sizing::drs::{DrsInterval, DrsIntervalError};
 
 use super::{
     Anonymous, ClientCertificatesName, ClientNetwork, DirectoryBits, FileBits, MessageFormat,
-    RateText, RequiredProtection, SandboxMode, ServerConfig, SessionReuse, SizeText,
-    ThirdPartyPolicy, TlsPolicy, TokenIssuerConfig, UnlistedRights, UserShares,
+    PamConfig, RateText, RequiredProtection, SandboxMode, SecurityConfig, ServerConfig,
+    SessionReuse, SizeText, ThirdPartyPolicy, TlsPolicy, TokenIssuerConfig, UnlistedRights,
+    UserShares,
 };
 
-mod security;
-mod site;
-mod times;
-
-use times::{SettingTime, WholeSeconds};
+/// The bound keeps deadlines computed as now + timeout within the range of `Instant`.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// The settings in a file; a setting that is missing keeps its value. Times take `ms`, `s`, `min` (or `m`), `h` and `d`; a
 /// number is seconds. Sizes are bytes. An unknown key is an error.
@@ -373,11 +373,105 @@ impl FileConfig {
         config.max_checksums = self.max_checksums.or(config.max_checksums);
         config.max_password_checks = self.max_password_checks.or(config.max_password_checks);
     }
+
+    /// Applies the security settings; takes those that are not copied.
+    fn apply_security(&mut self, config: &mut SecurityConfig) {
+        config.tls = self.tls.or(config.tls);
+        config.certificate = self.cert.take().or(config.certificate.take());
+        config.key = self.key.take().or(config.key.take());
+        config.implicit_tls = self.implicit_tls.or(config.implicit_tls);
+        config.client_authorities = self.client_ca.take().or(config.client_authorities.take());
+        config.gridmap = self.gridmap.take().or(config.gridmap.take());
+        config.grid_authorities = self.ca_dir.take().or(config.grid_authorities.take());
+        set_if_given(
+            &mut config.client_certificates,
+            self.client_certs.map(ClientCertificates::from),
+        );
+        set_if_given(&mut config.session_reuse, self.tls_session_reuse);
+        set_if_given(&mut config.clear_commands, self.allow_ccc);
+        set_if_given(&mut config.require_protection, self.require_protection);
+        set_if_given(&mut config.clear_passwords, self.clear_passwords);
+        set_if_given(&mut config.gridmap_rights, self.gridmap_rights);
+        set_if_given(&mut config.token_issuers, self.token_issuer.take());
+    }
+
+    /// Applies the settings of PAM.
+    fn apply_pam(&mut self, config: &mut PamConfig) {
+        config.service = self.pam.take().or(config.service.take());
+        set_if_given(&mut config.rights, self.pam_rights);
+        set_if_given(&mut config.min_uid, self.pam_min_uid);
+    }
+
+    /// Applies these settings; takes those that are not copied.
+    fn apply_site(&mut self, config: &mut ServerConfig) {
+        set_if_given(&mut config.log, self.log);
+        let access = &mut config.access;
+        set_if_given(&mut access.allow_from, self.allow_from.take());
+        set_if_given(&mut access.deny_from, self.deny_from.take());
+        set_if_given(&mut access.allow_users, self.allow_users.take());
+        set_if_given(&mut access.deny_users, self.deny_users.take());
+        let creation = &mut config.creation;
+        creation.umask = self.umask.or(creation.umask);
+        creation.file_mode = self.file_mode.or(creation.file_mode);
+        creation.directory_mode = self.directory_mode.or(creation.directory_mode);
+        creation.upload_owner = self.upload_owner.take().or(creation.upload_owner.take());
+        let shares = &mut config.shares;
+        let rate =
+            |given: Option<RateText>, before| given.map(RateText::bytes_per_second).or(before);
+        shares.rate = rate(self.limit_rate, shares.rate);
+        shares.rate_per_address = rate(self.limit_rate_per_address, shares.rate_per_address);
+        shares.rate_per_user = rate(self.limit_rate_per_user, shares.rate_per_user);
+        shares.quota.bytes = self.quota.map(SizeText::bytes).or(shares.quota.bytes);
+        shares.quota.files = self.quota_files.or(shares.quota.files);
+        set_if_given(&mut shares.users, self.user.take());
+        let messages = &mut config.messages;
+        messages.banner = self.banner.take().or(messages.banner.take());
+        messages.banner_file = self.banner_file.take().or(messages.banner_file.take());
+        messages.welcome_file = self.welcome_file.take().or(messages.welcome_file.take());
+        let name = self.directory_message.take();
+        messages.directory_message = name.or(messages.directory_message.take());
+    }
 }
 
 fn set_if_given<T>(setting: &mut T, given: Option<T>) {
     if let Some(value) = given {
         *setting = value;
+    }
+}
+
+/// A time of at most a year.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "SettingText")]
+pub struct SettingTime(Duration);
+
+impl TryFrom<SettingText> for SettingTime {
+    type Error = String;
+
+    fn try_from(written: SettingText) -> Result<Self, String> {
+        let time = units::seconds(&written.0).map_err(|error| error.to_string())?;
+        if time > LONGEST {
+            return Err(format!("'{}' is more than a year", written.0));
+        }
+        Ok(Self(time))
+    }
+}
+
+/// A time of whole seconds, at most a year: the unit of the intervals in replies (GFD.20).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "SettingText")]
+pub struct WholeSeconds(u32);
+
+impl TryFrom<SettingText> for WholeSeconds {
+    type Error = String;
+
+    fn try_from(written: SettingText) -> Result<Self, String> {
+        let text = written.0.clone();
+        let SettingTime(time) = SettingTime::try_from(written)?;
+        let whole = u32::try_from(time.as_secs()).ok();
+        let whole = whole.filter(|_| time.subsec_nanos() == 0);
+        whole
+            .map(Self)
+            .ok_or_else(|| format!("'{text}' is not a number of whole seconds"))
     }
 }
 

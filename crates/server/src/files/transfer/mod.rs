@@ -1,4 +1,5 @@
-//! Opening the file or listing of a transfer, and completing a store.
+//! Opening the file or listing of a transfer, and completing a store: which ranges of a file are sent, and where
+//! received bytes go.
 
 use std::sync::Arc;
 
@@ -22,19 +23,15 @@ use proto::server::{
 use super::listing::ListingSource;
 use super::quota::FileCharge;
 use super::uploads::{ActiveUpload, OwnerWait, UploadClient, UploadLease, in_use_error};
-use super::{Access, SessionFiles};
+use super::{Access, PassingChecksum, SessionFiles};
 
 mod bundle;
 mod completion;
-mod passing_checksum;
-mod plan;
 mod sink;
 
 pub(in crate::files) use bundle::LastBundle;
 pub use bundle::{OpenedBundleSource, OpenedBundleStore};
 use completion::StoreCompletion;
-pub use passing_checksum::PassingChecksum;
-use plan::{recv_plan, send_plan};
 use sink::{StoreSink, TargetFile};
 
 /// How often a file is opened again because its path led to another file when it was locked.
@@ -466,3 +463,43 @@ pub(super) fn lock(
         Err(error) => Err(StoreError::from_io("lock", path, &error).into()),
     }
 }
+
+/// The file ranges to send: `part` without the ranges that the receiver has. `part` and `have` are
+/// wire offsets.
+fn send_plan(size: u64, part: Option<(u64, u64)>, have: &RangeSet) -> SendPlan {
+    let (origin, length) = part.unwrap_or((0, u64::MAX));
+    let mut received = RangeSet::new();
+    for range in have.iter() {
+        received.insert(
+            range.start.saturating_add(origin),
+            range.end.saturating_add(origin),
+        );
+    }
+    SendPlan {
+        ranges: received.gaps(origin, size.min(origin.saturating_add(length))),
+        origin,
+    }
+}
+
+/// Where received bytes go in a file of `size` bytes.
+fn recv_plan(disposition: &StoreDisposition, mode: TransferMode, size: u64) -> ReceivePlan {
+    let (origin, stream_start) = match disposition {
+        StoreDisposition::Truncate | StoreDisposition::Unique => (0, 0),
+        StoreDisposition::Resume {
+            already_stored: have,
+        } => match mode {
+            TransferMode::Stream => (0, have.prefix_len()),
+            TransferMode::Extended => (0, 0),
+        },
+        StoreDisposition::AtOffset(offset) => (*offset, 0),
+        StoreDisposition::Append => (size, 0),
+    };
+    ReceivePlan {
+        origin,
+        stream_start,
+        limit: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;
