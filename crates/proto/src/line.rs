@@ -58,7 +58,7 @@ enum TelnetState {
 }
 
 /// First capacity of the buffer for a line, bytes: most commands fit.
-const SMALLEST_BUFFER: usize = 64;
+const MIN_BUFFER: usize = 64;
 
 const SE: u8 = 240;
 const SB: u8 = 250;
@@ -176,7 +176,7 @@ impl LineReader {
         }
         if length == self.line.0.capacity() {
             // A vector that grows by itself leaves its bytes in the memory that it frees.
-            let capacity = (2 * length).clamp(SMALLEST_BUFFER, self.limit.max(SMALLEST_BUFFER));
+            let capacity = (2 * length).clamp(MIN_BUFFER, self.limit.max(MIN_BUFFER));
             let mut larger = Vec::with_capacity(capacity);
             larger.extend_from_slice(&self.line.0);
             self.line = Secret(larger);

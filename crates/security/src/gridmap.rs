@@ -9,7 +9,7 @@ use crate::x509::name::{BACKSLASH, normalize, push_printable};
 use smallfile::regular_file;
 
 /// Longest file, bytes.
-const LONGEST_FILE: u64 = 16 << 20;
+const MAX_FILE: u64 = 16 << 20;
 
 /// A gridmap, one line per subject: `"SUBJECT" ACCOUNT[,ACCOUNT...]`.
 ///
@@ -61,7 +61,7 @@ impl Gridmap {
             )));
         }
         let mut text = Vec::new();
-        regular_file::read(file, LONGEST_FILE, &mut text).map_err(cannot)?;
+        regular_file::read(file, MAX_FILE, &mut text).map_err(cannot)?;
         Self::parse(&text, &place)
     }
 

@@ -13,9 +13,9 @@ use crate::listen;
 use crate::shared::{ServerPhase, ServerState};
 
 /// Most connections at one time. Further ones wait in the listen queue.
-const MOST_CONNECTIONS: usize = 16;
+const MAX_CONNECTIONS: usize = 16;
 /// Longest head of a request, bytes.
-const LONGEST_HEAD: usize = 8 << 10;
+const MAX_HEAD: usize = 8 << 10;
 /// Limit for a request and its response.
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -28,7 +28,7 @@ type Response = (&'static str, &'static str, String);
 
 /// Answers requests for as long as the task runs.
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<ServerState>) {
-    let connections = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         // The semaphore is never closed.
         let Ok(permit) = Arc::clone(&connections).acquire_owned().await else {
@@ -70,7 +70,7 @@ async fn answer(mut stream: TcpStream, shared: &ServerState) -> io::Result<()> {
 async fn read_head(stream: &mut TcpStream) -> io::Result<String> {
     let mut head = Vec::new();
     while !head.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
-        if head.len() >= LONGEST_HEAD {
+        if head.len() >= MAX_HEAD {
             return Err(io::Error::other("the request is too long"));
         }
         if stream.read_buf(&mut head).await? == 0 {

@@ -434,7 +434,7 @@ mod tests {
         let server = start(ServerConfig::default()).await;
         let oldest = TcpStream::connect(server.implicit).await.unwrap();
         let mut newer = Vec::new();
-        for _ in 0..crate::limits::MOST_HANDSHAKES_PER_ADDRESS {
+        for _ in 0..crate::limits::MAX_HANDSHAKES_PER_ADDRESS {
             newer.push(TcpStream::connect(server.implicit).await.unwrap());
         }
         expect_silent_close(oldest).await;

@@ -22,7 +22,7 @@ const WARM_UP: usize = 200;
 
 /// Largest memory per session, bytes. The requirement is 500 MB for ten thousand sessions; the aim is
 /// a quarter of that.
-const MOST_PER_SESSION: usize = 12 * 1024;
+const MAX_PER_SESSION: usize = 12 * 1024;
 
 /// Resident memory of this process, bytes.
 fn resident() -> usize {
@@ -65,7 +65,7 @@ fn an_idle_session_takes_little_memory() {
     let before = resident();
     sessions.extend((0..SESSIONS).map(|_| log_in(address)));
     let each = (resident() - before) / SESSIONS;
-    assert!(each < MOST_PER_SESSION, "{each} bytes per session");
+    assert!(each < MAX_PER_SESSION, "{each} bytes per session");
     println!("{each} bytes per session");
     drop(sessions);
     shutdown.request();

@@ -18,7 +18,7 @@ use server::config::{Anonymous, ServerConfig};
 const NAMES: usize = 200_000;
 
 /// Largest memory, bytes. The text of the listing has some 50 MB, the names alone 20 MB.
-const MOST: usize = 12 << 20;
+const MAX_MEMORY: usize = 12 << 20;
 
 /// Peak resident memory of this process, bytes.
 fn most_resident() -> usize {
@@ -99,11 +99,11 @@ fn a_large_directory_is_listed_and_removed_in_bounded_memory() {
     let bytes = list(address, "large");
     let grown = most_resident() - before;
     assert!(bytes > NAMES * 100, "{bytes}");
-    assert!(grown < MOST, "{grown} bytes for a listing of {bytes}");
+    assert!(grown < MAX_MEMORY, "{grown} bytes for a listing of {bytes}");
     ask(&mut log_in(address), "SITE RDEL large", "250");
     assert!(!root.path().join("large").exists());
     let grown = most_resident() - before;
-    assert!(grown < MOST, "{grown} bytes for a removal");
+    assert!(grown < MAX_MEMORY, "{grown} bytes for a removal");
     shutdown.request();
     server.join().unwrap().unwrap();
 }

@@ -22,7 +22,7 @@ use server::users::{self, UserAccount};
 const LOGINS: usize = 40;
 
 /// Largest memory that may remain, bytes: less than two password checks take (19 MiB each).
-const MOST: usize = 24 << 20;
+const MAX_MEMORY: usize = 24 << 20;
 
 /// Resident memory of this process, bytes.
 fn resident() -> usize {
@@ -75,7 +75,7 @@ fn memory_is_released_after_a_burst_of_password_checks() {
         .collect();
     let sessions: Vec<TcpStream> = burst.into_iter().map(|t| t.join().unwrap()).collect();
     let left = resident().saturating_sub(before);
-    assert!(left < MOST, "{left} bytes after {LOGINS} logins");
+    assert!(left < MAX_MEMORY, "{left} bytes after {LOGINS} logins");
     drop(sessions);
     shutdown.request();
     server.join().unwrap().unwrap();

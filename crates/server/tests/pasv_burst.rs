@@ -21,7 +21,7 @@ const SESSIONS: usize = 400;
 const EACH: usize = 20;
 /// Largest number of new threads. The runtime starts a few more threads than run at the same time;
 /// without a limit there are over a hundred.
-const MOST_THREADS: usize = 40;
+const MAX_THREADS: usize = 40;
 
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
@@ -68,7 +68,7 @@ fn a_burst_of_pasv_starts_few_threads() {
     }
     // Idle threads live for seconds, so every thread that was started is counted.
     let made = threads().saturating_sub(before);
-    assert!(made <= MOST_THREADS, "{made} threads");
+    assert!(made <= MAX_THREADS, "{made} threads");
     drop(sessions);
     shutdown.request();
     server.join().unwrap().unwrap();

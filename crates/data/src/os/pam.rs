@@ -14,9 +14,9 @@ const LIBRARY: &CStr = c"libpam.so.0";
 /// Terminal of a login, as other FTP servers name it: for pam_access(8) and pam_time(8).
 const TERMINAL: &CStr = c"ftp";
 /// Most messages in one call of the conversation (`PAM_MAX_NUM_MSG`).
-const MOST_MESSAGES: usize = 32;
+const MAX_MESSAGES: usize = 32;
 /// Longest text of a refusal, characters.
-const LONGEST_TEXT: usize = 200;
+const MAX_TEXT: usize = 200;
 
 // `_pam_types.h` of Linux-PAM.
 const PAM_SUCCESS: c_int = 0;
@@ -257,7 +257,7 @@ impl PamLibrary {
         }
         // SAFETY: it is a C string that is never changed.
         let text = unsafe { CStr::from_ptr(text) };
-        text.to_string_lossy().chars().take(LONGEST_TEXT).collect()
+        text.to_string_lossy().chars().take(MAX_TEXT).collect()
     }
 }
 
@@ -293,7 +293,7 @@ unsafe extern "C" fn converse(
     data: *mut c_void,
 ) -> c_int {
     let count = match usize::try_from(count) {
-        Ok(count @ 1..=MOST_MESSAGES) if !messages.is_null() && !answers.is_null() => count,
+        Ok(count @ 1..=MAX_MESSAGES) if !messages.is_null() && !answers.is_null() => count,
         _ => return PAM_CONV_ERR,
     };
     // SAFETY: the sizes are not 0. PAM frees the memory (pam_conv(3)), so it must be the C library's.
@@ -405,7 +405,7 @@ mod tests {
         assert_eq!(answers(&styles), Err(PAM_CONV_ERR));
         assert_eq!(answers(&[]), Err(PAM_CONV_ERR));
         assert_eq!(
-            answers(&[PAM_TEXT_INFO; MOST_MESSAGES + 1]),
+            answers(&[PAM_TEXT_INFO; MAX_MESSAGES + 1]),
             Err(PAM_CONV_ERR)
         );
     }

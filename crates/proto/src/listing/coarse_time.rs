@@ -3,9 +3,9 @@
 use crate::timestamp::Timestamp;
 
 /// The farthest that a local clock is ahead of UTC, seconds (Kiribati).
-const MOST_AHEAD: i64 = 14 * 3600;
+const MAX_AHEAD: i64 = 14 * 3600;
 /// The farthest that a local clock is behind UTC, seconds.
-const MOST_BEHIND: i64 = 12 * 3600;
+const MAX_BEHIND: i64 = 12 * 3600;
 
 /// The time of a row of LIST. Servers show minutes or days, by the clock of a zone that they do not name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,13 +19,13 @@ pub struct CoarseTime {
 impl CoarseTime {
     /// The earliest moment that it can stand for, in whatever zone.
     pub fn earliest(self) -> Timestamp {
-        Timestamp(self.start.0.saturating_sub(MOST_AHEAD))
+        Timestamp(self.start.0.saturating_sub(MAX_AHEAD))
     }
 
     /// The latest such moment.
     pub fn latest(self) -> Timestamp {
         let end = self.start.0.saturating_add(i64::from(self.span) - 1);
-        Timestamp(end.saturating_add(MOST_BEHIND))
+        Timestamp(end.saturating_add(MAX_BEHIND))
     }
 }
 

@@ -15,7 +15,7 @@ use crate::reply::Reply;
 use crate::stripes::StripeAddresses;
 
 /// Lowest port that the server connects to (RFC 2577 §3).
-const LOWEST_PORT: u16 = 1024;
+const MIN_PORT: u16 = 1024;
 
 /// Reason for refusing a foreign address. The administrator could allow it.
 const FOREIGN_HOST: &str = "data connections to hosts other than yours need an account that may make \
@@ -154,7 +154,7 @@ impl LoggedInSession {
     /// Reason why data connections to this address are refused; `None` if they are allowed.
     pub(super) fn address_refusal(&self, address: SocketAddr) -> Option<&'static str> {
         let host = address.ip().to_canonical();
-        if address.port() < LOWEST_PORT {
+        if address.port() < MIN_PORT {
             return Some("ports below 1024 are refused");
         }
         // The client's own host is always allowed: this is the normal case of active mode.

@@ -13,7 +13,7 @@ use crate::security::ExchangeKind;
 use crate::timestamp::Timestamp;
 
 /// Most pairs of names that SITE SYMLINK may mean: each is looked up.
-const MOST_LINK_PAIRS: usize = 64;
+const MAX_LINK_PAIRS: usize = 64;
 
 impl LoggedInSession {
     /// SITE
@@ -91,7 +91,7 @@ impl LoggedInSession {
         let sure = before_root.next().filter(|_| before_root.next().is_none());
         let mut pairs = spaces
             .filter(|at| sure.is_none_or(|sure| sure == *at))
-            .take(MOST_LINK_PAIRS + 1)
+            .take(MAX_LINK_PAIRS + 1)
             .map(|at| self.link_pair(&names[..at], &names[at + 1..]))
             .collect::<Result<Vec<_>, _>>()?;
         let request = match pairs.len() {
@@ -105,7 +105,7 @@ impl LoggedInSession {
                 let (target, link) = pairs.remove(0);
                 FileRequest::Symlink { target, link }
             }
-            2..=MOST_LINK_PAIRS => FileRequest::SymlinkAmong(pairs),
+            2..=MAX_LINK_PAIRS => FileRequest::SymlinkAmong(pairs),
             _ => {
                 let text = "Too many spaces: use SITE SYMLINKFROM and SITE SYMLINKTO.";
                 return Ok(replies::reply(501, text));

@@ -5,9 +5,9 @@ use crate::printable::printable;
 use crate::security::base64::encode_base64;
 
 /// Longest header, bytes. Pages about errors follow it and are not read.
-const LONGEST_HEADER: usize = 16 << 10;
+const MAX_HEADER: usize = 16 << 10;
 /// Longest reason that is shown, bytes.
-const LONGEST_REASON: usize = 80;
+const MAX_REASON: usize = 80;
 /// Each response begins with it.
 const BEGIN: &[u8] = b"HTTP/1.";
 
@@ -52,7 +52,7 @@ impl ConnectResponse {
         if !BEGIN.starts_with(begin) {
             return Err(TunnelError::NotHttp);
         }
-        if self.earlier + self.header.len() > LONGEST_HEADER {
+        if self.earlier + self.header.len() > MAX_HEADER {
             return Err(TunnelError::Invalid("its header has more than 16 KiB"));
         }
         if !self.header.ends_with(b"\n\n") && !self.header.ends_with(b"\n\r\n") {
@@ -92,7 +92,7 @@ fn status_line(header: &[u8]) -> Option<(u16, String)> {
     }
     let status = std::str::from_utf8(status).ok()?.parse().ok()?;
     let reason = rest.trim_ascii();
-    let reason = reason.get(..LONGEST_REASON).unwrap_or(reason);
+    let reason = reason.get(..MAX_REASON).unwrap_or(reason);
     let reason = match reason {
         b"" => "no reason given".to_owned(),
         reason => printable(reason).to_string(),

@@ -14,7 +14,7 @@ use connect::ConnectResponse;
 use socks5::Socks5Stage;
 
 /// Longest host name, user name and password, bytes: SOCKS5 has one byte for each length.
-const LONGEST_FIELD: usize = 255;
+const MAX_FIELD: usize = 255;
 
 /// The protocol of a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -95,7 +95,7 @@ impl std::fmt::Display for TunnelTarget {
 fn is_sendable_name(name: &str) -> bool {
     let is_graphic = name.bytes().all(|byte| byte.is_ascii_graphic());
     // A colon would make a port of the rest, a slash a path.
-    is_graphic && (1..=LONGEST_FIELD).contains(&name.len()) && !name.contains([':', '/', '[', ']'])
+    is_graphic && (1..=MAX_FIELD).contains(&name.len()) && !name.contains([':', '/', '[', ']'])
 }
 
 /// User and password for a proxy.
@@ -114,8 +114,8 @@ impl ProxyLogin {
     /// # Errors
     /// A part is too long for SOCKS5 (RFC 1929), or the user has a colon (RFC 7617) or is empty.
     pub fn new(user: &[u8], password: &[u8]) -> Result<Self, ProxyLoginError> {
-        let is_valid = (1..=LONGEST_FIELD).contains(&user.len())
-            && password.len() <= LONGEST_FIELD
+        let is_valid = (1..=MAX_FIELD).contains(&user.len())
+            && password.len() <= MAX_FIELD
             && !user.contains(&b':');
         is_valid
             .then(|| Self {

@@ -4,7 +4,7 @@
 const HEADER: usize = 5;
 
 /// Longest content of an encrypted record: TLS 1.2 allows 2048 bytes more than the plain content.
-const LONGEST: usize = (16 << 10) + 2048;
+const MAX_RECORD: usize = (16 << 10) + 2048;
 
 /// The first record of some bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(super) fn first_record(bytes: &[u8]) -> FirstRecord {
         return FirstRecord::Partial(HEADER - bytes.len());
     };
     let content = usize::from(u16::from_be_bytes([high, low]));
-    if content > LONGEST {
+    if content > MAX_RECORD {
         return FirstRecord::Invalid;
     }
     match HEADER + content {

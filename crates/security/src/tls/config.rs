@@ -28,7 +28,7 @@ const GRID_CIPHERS: &str = "ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:DHE+AESGCM:HIG
 const SECURITY_LEVEL: u32 = 2;
 
 /// Longest chain of issuers: proxies of proxies are common on the grid.
-const MOST_ISSUERS: u32 = 100;
+const MAX_ISSUERS: u32 = 100;
 
 /// Tickets that a server gives after a full handshake. Two connections may open at once.
 const TICKETS: usize = 2;
@@ -38,7 +38,7 @@ const TICKETS: usize = 2;
 const KEPT_SESSIONS: i32 = 8;
 
 /// Chains that a server keeps for resumed sessions; a context serves the connections of one client.
-const MOST_CHAINS: usize = 8;
+const MAX_CHAINS: usize = 8;
 
 /// Side of a TLS connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -221,7 +221,7 @@ impl SharedContext {
         let Some(leaf) = chain.first() else { return };
         let mut chains = lock(&self.verified_chains);
         chains.retain(|c| c.first().is_none_or(|first| first != leaf));
-        if chains.len() == MOST_CHAINS {
+        if chains.len() == MAX_CHAINS {
             chains.remove(0);
         }
         chains.push(chain.to_vec());
@@ -421,7 +421,7 @@ fn set_protocol(builder: &mut SslContextBuilder, options: &TlsOptions) -> Result
     builder.set_security_level(SECURITY_LEVEL);
     builder.set_options(SslOptions::NO_RENEGOTIATION | SslOptions::NO_COMPRESSION);
     builder.set_mode(SslMode::RELEASE_BUFFERS | SslMode::AUTO_RETRY | SslMode::NO_AUTO_CHAIN);
-    builder.set_verify_depth(MOST_ISSUERS);
+    builder.set_verify_depth(MAX_ISSUERS);
     Ok(())
 }
 

@@ -31,7 +31,7 @@ const HELLO_RETRY_REQUEST: [u8; 34] = [
 
 /// Most bytes that reading may add to `outgoing` before they are sent (alerts, key updates): a peer
 /// that asks for more does not read.
-const MOST_ANSWERS: usize = 64 << 10;
+const MAX_ANSWERS: usize = 64 << 10;
 
 /// One TLS connection: received bytes go in, plain bytes and bytes to send come out.
 ///
@@ -385,7 +385,7 @@ impl TlsEngine {
     /// Bounds what a peer can make this end send by being read.
     fn count_answers(&mut self, before: usize) -> Result<(), TlsError> {
         self.answers += self.outgoing().len() - before;
-        if self.answers > MOST_ANSWERS && self.is_alive() {
+        if self.answers > MAX_ANSWERS && self.is_alive() {
             let problem = "the peer asks for answers but does not read them";
             return Err(self.fail(TlsError::Protocol(problem.to_owned())));
         }

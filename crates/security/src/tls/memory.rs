@@ -3,11 +3,11 @@
 use std::io::{self, Read, Write};
 
 /// Least space for received bytes: a record of 16 KiB and its frame take two reads at most.
-const LEAST_SPACE: usize = 16 << 10;
+const MIN_SPACE: usize = 16 << 10;
 
 /// Most space for received bytes. Larger reads are no faster: a record is decrypted from the cache
 /// of the processor, and this much fits there.
-const MOST_SPACE: usize = 256 << 10;
+const MAX_SPACE: usize = 256 << 10;
 
 /// Buffers up to this size are freed when they are empty, so that an idle connection keeps none.
 const KEPT_SPACE: usize = 32 << 10;
@@ -60,7 +60,7 @@ impl MemoryWire {
         read: impl FnOnce(&mut [u8]) -> Result<usize, E>,
     ) -> Result<usize, E> {
         let incoming = &mut self.incoming;
-        let space = incoming.space.clamp(LEAST_SPACE, MOST_SPACE);
+        let space = incoming.space.clamp(MIN_SPACE, MAX_SPACE);
         incoming.make_room(space);
         let result = read(&mut incoming.buffer[incoming.end..incoming.end + space]);
         let count = result.as_ref().map_or(0, |&count| count.min(space));
@@ -70,8 +70,8 @@ impl MemoryWire {
         }
         incoming.end += count;
         incoming.space = match count {
-            count if count == space => (space * 2).min(MOST_SPACE),
-            count if count < space / 8 => (space / 2).max(LEAST_SPACE),
+            count if count == space => (space * 2).min(MAX_SPACE),
+            count if count < space / 8 => (space / 2).max(MIN_SPACE),
             _ => space,
         };
         incoming.shrink();
@@ -155,7 +155,7 @@ impl Incoming {
         if self.start < self.end {
             return;
         }
-        let target = self.space.clamp(LEAST_SPACE, MOST_SPACE);
+        let target = self.space.clamp(MIN_SPACE, MAX_SPACE);
         if self.buffer.len() <= KEPT_SPACE || self.buffer.len() > 2 * target {
             self.discard();
         }

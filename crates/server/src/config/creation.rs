@@ -17,7 +17,7 @@ const DIRECTORY_BITS: u32 = 0o3777;
 /// Permission bits as an octal number: `027`, `0640`, `2775`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(try_from = "String")]
-pub struct PermissionBits<const LARGEST: u32>(u32);
+pub struct PermissionBits<const MAX: u32>(u32);
 
 /// Permission bits of files, and of the umask.
 pub type FileBits = PermissionBits<FILE_BITS>;
@@ -35,24 +35,24 @@ pub struct ModeError {
     largest: u32,
 }
 
-impl<const LARGEST: u32> FromStr for PermissionBits<LARGEST> {
+impl<const MAX: u32> FromStr for PermissionBits<MAX> {
     type Err = ModeError;
 
     fn from_str(text: &str) -> Result<Self, ModeError> {
         // `from_str_radix` would accept a sign.
         let is_octal = text.bytes().all(|digit| (b'0'..=b'7').contains(&digit));
         let bits = u32::from_str_radix(text, 8).ok();
-        match bits.filter(|bits| is_octal && bits & !LARGEST == 0) {
+        match bits.filter(|bits| is_octal && bits & !MAX == 0) {
             Some(bits) => Ok(Self(bits)),
             None => Err(ModeError {
                 text: text.to_owned(),
-                largest: LARGEST,
+                largest: MAX,
             }),
         }
     }
 }
 
-impl<const LARGEST: u32> TryFrom<String> for PermissionBits<LARGEST> {
+impl<const MAX: u32> TryFrom<String> for PermissionBits<MAX> {
     type Error = ModeError;
 
     fn try_from(text: String) -> Result<Self, ModeError> {

@@ -12,7 +12,7 @@ use proto::sizing::SocketBuffers;
 
 use crate::key_holder::KeyHolder;
 use crate::limits::{FREE_FAILURES, QueueBounds, SessionBounds};
-use crate::pam::{MOST_ATTEMPTS, PamChecker};
+use crate::pam::{MAX_ATTEMPTS, PamChecker};
 use crate::passed_listeners::{PassedListeners, PassedListenersError};
 use crate::service_manager::ServiceManager;
 
@@ -315,7 +315,7 @@ impl ServerConfig {
 
     /// Bounds on questions to PAM, each of which waits for a process of its own.
     pub(crate) fn pam_queue(&self) -> QueueBounds {
-        self.queue_bounds(MOST_ATTEMPTS, FREE_FAILURES as usize)
+        self.queue_bounds(MAX_ATTEMPTS, FREE_FAILURES as usize)
     }
 
     /// Whether logins with a password are configured.

@@ -3,7 +3,7 @@
 use super::UnlistedRights;
 
 /// Smallest user ID that people have by default (`UID_MIN` of login.defs(5)).
-const LEAST_UID: u32 = 1000;
+const MIN_UID: u32 = 1000;
 
 /// Logins of system accounts, checked by PAM. Each field names its key in the settings file, which is also its flag.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ impl Default for PamConfig {
         Self {
             service: None,
             rights: UnlistedRights::default(),
-            min_uid: LEAST_UID,
+            min_uid: MIN_UID,
         }
     }
 }

@@ -15,7 +15,7 @@ use super::message::{self, FrameReader, HolderAnswer, HolderRequest, KeyId};
 use crate::sandbox;
 
 /// Keys kept at most: the newest, and those of connections that began before a new one came.
-const MOST_KEYS: usize = 64;
+const MAX_KEYS: usize = 64;
 
 /// Serves requests from standard input, a socket, until it closes. Run it in a process of its own.
 /// The process confines itself first: no core dumps, nothing but the two files can be opened, and
@@ -99,7 +99,7 @@ impl Holder {
         }
         let id = self.next;
         self.next = self.next.wrapping_add(1);
-        if self.keys.len() == MOST_KEYS {
+        if self.keys.len() == MAX_KEYS {
             self.keys.pop_front();
         }
         self.keys.push_back((id, key));
@@ -168,7 +168,7 @@ mod tests {
         let HolderAnswer::Loaded { id: first, .. } = holder.answer(&HolderRequest::Load) else {
             unreachable!()
         };
-        for _ in 0..2 * MOST_KEYS {
+        for _ in 0..2 * MAX_KEYS {
             holder.answer(&HolderRequest::Load);
         }
         let request = HolderRequest::EcdsaSign {

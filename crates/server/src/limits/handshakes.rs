@@ -13,16 +13,16 @@ use tokio::sync::Notify;
 use super::client_key;
 
 /// Most handshakes in progress. The engine of one takes some 60 kB.
-const MOST: usize = 1024;
+const MAX_HANDSHAKES: usize = 1024;
 /// Most handshakes in progress of one client address.
-pub(crate) const MOST_HANDSHAKES_PER_ADDRESS: usize = 256;
+pub(crate) const MAX_HANDSHAKES_PER_ADDRESS: usize = 256;
 
 /// The handshakes in progress of a server.
 #[derive(Debug)]
 pub(crate) struct HandshakeLimits {
     open: Mutex<OpenHandshakes>,
-    most: usize,
-    most_per_address: usize,
+    max: usize,
+    max_per_address: usize,
 }
 
 #[derive(Debug, Default)]
@@ -44,16 +44,16 @@ pub(crate) struct HandshakeSlot {
 
 impl Default for HandshakeLimits {
     fn default() -> Self {
-        Self::new(MOST, MOST_HANDSHAKES_PER_ADDRESS)
+        Self::new(MAX_HANDSHAKES, MAX_HANDSHAKES_PER_ADDRESS)
     }
 }
 
 impl HandshakeLimits {
-    fn new(most: usize, most_per_address: usize) -> Self {
+    fn new(max: usize, max_per_address: usize) -> Self {
         Self {
             open: Mutex::default(),
-            most,
-            most_per_address,
+            max,
+            max_per_address,
         }
     }
 
@@ -61,9 +61,9 @@ impl HandshakeLimits {
     pub(crate) fn begin(self: &Arc<Self>, peer: IpAddr) -> HandshakeSlot {
         let address = client_key(peer);
         let mut open = self.open();
-        if open.of(address) >= self.most_per_address {
+        if open.of(address) >= self.max_per_address {
             open.displace_oldest(address);
-        } else if open.count >= self.most
+        } else if open.count >= self.max
             && let Some(busiest) = open.busiest()
         {
             open.displace_oldest(busiest);

@@ -12,7 +12,7 @@ mod queue;
 
 pub(crate) use bandwidth::{BandwidthBudgets, BudgetHolder};
 #[cfg(test)]
-pub(crate) use handshakes::MOST_HANDSHAKES_PER_ADDRESS;
+pub(crate) use handshakes::MAX_HANDSHAKES_PER_ADDRESS;
 pub(crate) use handshakes::{HandshakeLimits, HandshakeSlot};
 pub(crate) use penalty::FREE_FAILURES;
 pub use penalty::{AttemptResult, LoginAttempt, LoginPenalties, LoginQueueFull};

@@ -27,7 +27,7 @@ mod service;
 #[cfg(feature = "fuzzing")]
 pub use message::question_again;
 pub(crate) use message::{PamAnswer, PamQuestion};
-pub(crate) use process::MOST_ATTEMPTS;
+pub(crate) use process::MAX_ATTEMPTS;
 pub use service::{PamSetupError, check_pam};
 
 /// Longest wait until the process says that PAM can be asked.
@@ -106,7 +106,7 @@ impl PamChecker {
         })
     }
 
-    /// Asks about a login. No more than [`MOST_ATTEMPTS`] are answered at a time.
+    /// Asks about a login. No more than [`MAX_ATTEMPTS`] are answered at a time.
     pub(crate) async fn ask(&self, question: PamQuestion) -> PamAnswer {
         if !question.fits() {
             return PamAnswer::Refused("the name or the password is too long".to_owned());

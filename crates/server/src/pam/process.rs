@@ -29,7 +29,7 @@ use super::processes::AttemptProcesses;
 use super::service::{check_account, check_service};
 
 /// Most logins that wait for PAM at a time.
-pub(crate) const MOST_ATTEMPTS: usize = 16;
+pub(crate) const MAX_ATTEMPTS: usize = 16;
 /// Longest time that PAM may take for a login. Modules may ask a telephone or a distant directory.
 pub(super) const ATTEMPT_TIME: Duration = Duration::from_secs(30);
 
@@ -93,9 +93,9 @@ pub fn run(service: &str, least_uid: u32) -> io::Result<()> {
         };
         let command = attempt_command(service, least_uid);
         let (to, counted) = (Arc::clone(&socket), Arc::clone(&running));
-        if counted.fetch_add(1, Ordering::SeqCst) >= MOST_ATTEMPTS {
+        if counted.fetch_add(1, Ordering::SeqCst) >= MAX_ATTEMPTS {
             counted.fetch_sub(1, Ordering::SeqCst);
-            let busy = format!("{MOST_ATTEMPTS} logins wait for PAM already");
+            let busy = format!("{MAX_ATTEMPTS} logins wait for PAM already");
             answer(&to, number, &PamAnswer::Broken(busy));
             continue;
         }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use data::store::root::{Root, RootError};
 
 /// Largest number of roots kept open. Roots of further accounts are opened at each login.
-const MOST_KEPT: usize = 4096;
+const MAX_KEPT: usize = 4096;
 
 /// The open roots of accounts.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl AccountRoots {
     /// change of the accounts. Blocks on the file system.
     pub(crate) fn open_named(&self, named: &HashSet<PathBuf>) {
         self.open().retain(|path, _| named.contains(path));
-        for path in named.iter().take(MOST_KEPT) {
+        for path in named.iter().take(MAX_KEPT) {
             if let Err(error) = self.get(path) {
                 tracing::warn!(%error, "an account's root cannot be opened");
             }
@@ -70,7 +70,7 @@ impl AccountRoots {
         }
         let root = Arc::new(self.open_root(path)?);
         let mut open = self.open();
-        if open.len() < MOST_KEPT || open.contains_key(path) {
+        if open.len() < MAX_KEPT || open.contains_key(path) {
             open.insert(path.to_owned(), Arc::clone(&root));
         }
         Ok(root)

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::locks::lock;
 
 /// Directories that are open at a time. Streams carry blocks of different directories side by side.
-const MOST_OPEN: usize = 8;
+const MAX_OPEN: usize = 8;
 /// A directory is looked up again after this time, so that one that was renamed or replaced is soon noticed. Between a
 /// lookup and its use, some time passes in any case.
 const KEPT_FOR: Duration = Duration::from_millis(100);
@@ -48,7 +48,7 @@ impl OpenDirectories {
         let descriptor = Arc::new(open()?);
         let mut kept = lock(&self.0);
         kept.retain(|other| other.path != path && now.duration_since(other.since) < KEPT_FOR);
-        if kept.len() >= MOST_OPEN {
+        if kept.len() >= MAX_OPEN {
             // The oldest: they are in the order of their opening.
             kept.remove(0);
         }
@@ -79,7 +79,7 @@ mod tests {
         let count = |directories: &OpenDirectories| lock(&directories.0).len();
         for name in 0..100_u8 {
             directories.get(&[name], open).unwrap();
-            assert!(count(&directories) <= MOST_OPEN);
+            assert!(count(&directories) <= MAX_OPEN);
         }
         // Long ago, by now or by the number of others.
         let again = directories.get(b"a", open).unwrap();

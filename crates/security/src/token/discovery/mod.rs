@@ -13,7 +13,7 @@ use smallfile::regular_file;
 const FORBIDDEN_MODE: u32 = 0o027;
 
 /// Longest token file, bytes: a token with white space around it.
-const LONGEST_FILE: u64 = MAX_TOKEN as u64 + 1024;
+const MAX_FILE: u64 = MAX_TOKEN as u64 + 1024;
 
 /// The reason why a token that was named cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -116,8 +116,7 @@ fn token_of_file(
         )));
     }
     let mut bytes = Zeroizing::new(Vec::new());
-    regular_file::read(file, LONGEST_FILE, &mut bytes)
-        .map_err(|error| failed(error.to_string()))?;
+    regular_file::read(file, MAX_FILE, &mut bytes).map_err(|error| failed(error.to_string()))?;
     token_of(&bytes, &name.to_string()).map(Some)
 }
 

@@ -25,10 +25,10 @@ use super::{DistinguishedName, proxy};
 use crate::x509::time::certificate_time;
 
 /// Longest credential file, bytes.
-const LONGEST_FILE: u64 = 1 << 20;
+const MAX_FILE: u64 = 1 << 20;
 
 /// Longest common name (ub-common-name, RFC 5280 appendix A), characters.
-const LONGEST_COMMON_NAME: usize = 64;
+const MAX_COMMON_NAME: usize = 64;
 
 /// A certificate, its private key and the chain above it. [`std::fmt::Debug`] shows the subject
 /// only. Cheap to clone.
@@ -281,7 +281,7 @@ fn read(path: &Path, content: Content) -> Result<Zeroizing<Vec<u8>>, CredentialE
         check_permissions(path, &file.1)?;
     }
     let mut text = Zeroizing::new(Vec::new());
-    regular_file::read(file, LONGEST_FILE, &mut text).map_err(failed)?;
+    regular_file::read(file, MAX_FILE, &mut text).map_err(failed)?;
     Ok(text)
 }
 
@@ -363,7 +363,7 @@ fn make_self_signed(
     let key = PKey::from_ec_key(EcKey::generate(&group)?)?;
     let common_name = names
         .first()
-        .filter(|name| (1..=LONGEST_COMMON_NAME).contains(&name.len()))
+        .filter(|name| (1..=MAX_COMMON_NAME).contains(&name.len()))
         .map_or("longhaul", String::as_str);
     let mut subject = X509Name::builder()?;
     subject.append_entry_by_nid(Nid::COMMONNAME, common_name)?;

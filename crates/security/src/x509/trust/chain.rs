@@ -20,11 +20,11 @@ use crate::x509::{DistinguishedName, name_constraints};
 
 /// Most certificates of a chain, and most authorities that are tried for one; as the peers
 /// (Globus toolkit).
-const MOST_CERTIFICATES: usize = 100;
+const MAX_CERTIFICATES: usize = 100;
 
 /// Most certificates of one name that are tried as a proxy's issuer. Anybody can make any number of
 /// them, with large keys, and each trial costs a signature check.
-const MOST_NAMESAKES: usize = 4;
+const MAX_ISSUER_CANDIDATES: usize = 4;
 
 /// A peer's certificates, in order.
 struct PresentedChain {
@@ -42,11 +42,11 @@ pub(super) fn verify(
     now: SystemTime,
 ) -> Result<PeerIdentity, TrustError> {
     let leaf = chain.first().ok_or(TrustError::NoCertificate)?;
-    if chain.len() > MOST_CERTIFICATES {
+    if chain.len() > MAX_CERTIFICATES {
         return Err(refused(
             leaf,
             format!(
-                "a chain of {} certificates; at most {MOST_CERTIFICATES} are accepted",
+                "a chain of {} certificates; at most {MAX_CERTIFICATES} are accepted",
                 chain.len()
             ),
         ));
@@ -203,7 +203,7 @@ fn issuer_of(certificate: &X509Ref, others: &[X509]) -> Option<usize> {
             .unwrap_or(false)
     };
     let named = (0..others.len()).filter(|&place| has_name(&others[place]));
-    let named: Vec<usize> = named.take(MOST_NAMESAKES).collect();
+    let named: Vec<usize> = named.take(MAX_ISSUER_CANDIDATES).collect();
     match named[..] {
         [] => None,
         // Its signature is checked with the other rules of proxies.
@@ -308,7 +308,7 @@ fn find_authorities(
         }
         for source in &store.sources {
             for authority in source.certificates(hash)? {
-                if found.len() < MOST_CERTIFICATES && !found.contains(&authority) {
+                if found.len() < MAX_CERTIFICATES && !found.contains(&authority) {
                     hashes.push(authority.issuer_name_hash());
                     found.push(authority);
                 }

@@ -19,7 +19,7 @@ const PEM_BEGIN: &[u8] = b"-----BEGIN X509 CRL-----";
 const PEM_END: &[u8] = b"-----END X509 CRL-----";
 
 /// Most results of signature checks that a list keeps: of authorities of one name.
-const MOST_KEYS: usize = 16;
+const MAX_KEYS: usize = 16;
 
 /// A revocation list.
 pub(super) struct RevocationList {
@@ -95,7 +95,7 @@ impl RevocationList {
                 return Ok(*is_signed);
             }
             let is_signed = self.list.verify(&key)?;
-            if keys.len() < MOST_KEYS {
+            if keys.len() < MAX_KEYS {
                 keys.push((der, is_signed));
             }
             Ok(is_signed)

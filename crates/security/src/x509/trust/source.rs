@@ -15,9 +15,9 @@ use super::revocation::RevocationList;
 use smallfile::regular_file;
 
 /// Most files of one hash (`HASH.0`, `HASH.1`, ...) that are read.
-const MOST_COLLISIONS: u32 = 16;
+const MAX_COLLISIONS: u32 = 16;
 /// Longest file, bytes: the largest revocation lists have some 10 MB.
-const LONGEST_FILE: u64 = 64 << 20;
+const MAX_FILE: u64 = 64 << 20;
 /// Ending of the names of signing policies.
 const POLICY: &str = "signing_policy";
 
@@ -184,7 +184,7 @@ impl Directory {
     /// The files of a hash: `HASH.0`, `HASH.1`, ..., with `kind` before the number. One that is missing ends nothing: whoever
     /// removes the first file of a hash does not withdraw the others.
     fn numbered(&self, hash: u32, kind: &str) -> impl Iterator<Item = PathBuf> {
-        (0..MOST_COLLISIONS).map(move |number| self.path.join(format!("{hash:08x}.{kind}{number}")))
+        (0..MAX_COLLISIONS).map(move |number| self.path.join(format!("{hash:08x}.{kind}{number}")))
     }
 
     /// The signing policy for an authority: its file, and what it says if it exists.
@@ -207,7 +207,7 @@ impl Directory {
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, TrustError> {
     let mut text = Vec::new();
     regular_file::open(path)
-        .and_then(|file| regular_file::read(file, LONGEST_FILE, &mut text))
+        .and_then(|file| regular_file::read(file, MAX_FILE, &mut text))
         .map_err(|error| TrustError::of_file(path, "read", &error))?;
     Ok(text)
 }

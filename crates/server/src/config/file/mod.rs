@@ -22,7 +22,7 @@ use super::{
 };
 
 /// The bound keeps deadlines computed as now + timeout within the range of `Instant`.
-const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+const MAX_TIME: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// The settings in a file; a setting that is missing keeps its value. Times take `ms`, `s`, `min` (or `m`), `h` and `d`; a
 /// number is seconds. Sizes are bytes. An unknown key is an error.
@@ -449,7 +449,7 @@ impl TryFrom<SettingText> for SettingTime {
 
     fn try_from(written: SettingText) -> Result<Self, String> {
         let time = units::seconds(&written.0).map_err(|error| error.to_string())?;
-        if time > LONGEST {
+        if time > MAX_TIME {
             return Err(format!("'{}' is more than a year", written.0));
         }
         Ok(Self(time))

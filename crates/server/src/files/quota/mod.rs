@@ -24,7 +24,7 @@ mod count;
 pub(in crate::files) mod member;
 
 /// Largest number of roots whose counts are kept while nobody uses them.
-const MOST_KEPT: usize = 4096;
+const MAX_KEPT: usize = 4096;
 
 /// A name that holds no bytes: a directory, a link or an empty file.
 const ONE_NAME: TreeUsage = TreeUsage { bytes: 0, files: 1 };
@@ -65,7 +65,7 @@ impl QuotaLedger {
         }
         let inode = root.inode()?;
         let mut roots = self.roots();
-        if roots.len() >= MOST_KEPT {
+        if roots.len() >= MAX_KEPT {
             roots.retain(|_, usage| Arc::strong_count(usage) > 1);
         }
         let usage = roots.entry(inode).or_insert_with(|| {

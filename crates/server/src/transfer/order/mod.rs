@@ -74,7 +74,7 @@ pub(crate) struct TransferTerms {
     /// Longest wait for the first data connection.
     pub(crate) connect: Duration,
     /// Largest number of concurrent data connections.
-    pub(crate) most_connections: usize,
+    pub(crate) max_connections: usize,
     /// Prior knowledge of the path.
     pub(crate) prior: Prior,
 }
@@ -118,7 +118,7 @@ impl TransferTerms {
             stall: configured.stall,
             // Waiting for the first connection is a stall like any other.
             connect: configured.stall,
-            most_connections: config.max_streams_per_transfer as usize,
+            max_connections: config.max_streams_per_transfer as usize,
             prior: Prior::default(),
         }
     }
@@ -157,7 +157,7 @@ impl TransferOrder {
             streams: request.streams.start as usize,
             max_streams: request.streams.max as usize,
             min_streams: request.streams.min as usize,
-            max_connections: terms.most_connections,
+            max_connections: terms.max_connections,
             // Only a sender can change the number of streams: in MODE E it opens them (GFD.20).
             adapt: sends && request.streams.is_adjustable(),
             prior: terms.prior.clone(),

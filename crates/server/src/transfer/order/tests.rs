@@ -45,7 +45,7 @@ fn order() -> TransferOrder {
             block: 1 << 18,
             stall: Duration::from_secs(7),
             connect: Duration::from_secs(8),
-            most_connections: 12,
+            max_connections: 12,
             prior: Prior::with_streams(4),
         },
         uploader: Uploader::User("ann".to_owned()),
