@@ -1,4 +1,4 @@
-//! The key of a lesson: which path, in which direction.
+//! The key of a record: which path, in which direction.
 
 use std::net::IpAddr;
 

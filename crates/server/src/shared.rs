@@ -65,7 +65,7 @@ pub(crate) struct ServerState {
     pub(crate) listener_queue: Arc<FairQueue>,
     /// The server's certificate, authorities and gridmap.
     pub(crate) material: Arc<SecurityMaterial>,
-    /// Lessons of transfers about their paths.
+    /// The memory of paths.
     pub(crate) history: Option<PathHistory>,
     /// Numbers for monitoring.
     pub(crate) metrics: Arc<ServerMetrics>,

@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tune::path::prior_check::is_other_round_trip;
 use tune::{Evidence, Prior};
 
-use crate::lesson::Lesson;
-use crate::lesson_file::{self, FileStamp, KnownPaths};
 use crate::path_key::PathKey;
+use crate::record_file::{self, FileStamp, KnownPaths};
+use crate::recorded_evidence::RecordedEvidence;
 use crate::session_limit::SessionLimit;
 
 /// The memory in one file. Clones share what they have read of it.
@@ -18,12 +18,12 @@ use crate::session_limit::SessionLimit;
 #[derive(Debug, Clone)]
 pub struct PathHistory {
     file: PathBuf,
-    read: Arc<Mutex<Option<ReadLessons>>>,
+    read: Arc<Mutex<Option<ReadRecords>>>,
 }
 
-/// The lessons of a file that was read, and its stamp then.
+/// The records of a file that was read, and its stamp then.
 #[derive(Debug)]
-struct ReadLessons {
+struct ReadRecords {
     stamp: FileStamp,
     known: Arc<KnownPaths>,
 }
@@ -42,7 +42,7 @@ impl PathHistory {
         &self.file
     }
 
-    /// Knowledge of a path. Nothing ([`Prior::default`]) if no transfer has taught anything, or too long ago, or
+    /// Knowledge of a path. Nothing ([`Prior::default`]) if no transfer is recorded, or too long ago, or
     /// with another round trip than `rtt`, that of the control connection (zero: unknown): the path is another one now.
     pub fn prior(&self, key: &PathKey, rtt: Duration) -> Prior {
         let known = self.prior_at(key, now());
@@ -52,9 +52,9 @@ impl PathHistory {
         }
     }
 
-    /// Records what a finished transfer taught. Nothing is recorded of a transfer of fewer than 4 MiB, two seconds or
+    /// Records a finished transfer. Nothing is recorded of a transfer of fewer than 4 MiB, two seconds or
     /// twenty round trips, because its settings had no time to prove themselves. A transfer that something at its ends
-    /// limited (a disk, a program, a processor) does not replace what one that the path limited has taught.
+    /// limited (a disk, a program, a processor) does not replace the record of one that the path limited.
     pub fn record(&self, key: PathKey, evidence: &Evidence) {
         self.record_at(key, evidence, now());
     }
@@ -86,7 +86,7 @@ impl PathHistory {
         if !limit.is_sound() {
             return;
         }
-        let recorded = lesson_file::update(&self.file, |known| {
+        let recorded = record_file::update(&self.file, |known| {
             let others = |limit: &SessionLimit| !limit.is_of(&key, port) && limit.counts_at(now);
             known.limits.retain(others);
             known.limits.insert(0, limit);
@@ -99,25 +99,25 @@ impl PathHistory {
     /// Makes the directory of the file, if it is missing, and says whether a file can be written there. A
     /// program that confines itself calls this before.
     pub fn is_writable(&self) -> bool {
-        lesson_file::is_writable(&self.file)
+        record_file::is_writable(&self.file)
     }
 
     fn prior_at(&self, key: &PathKey, now: u64) -> Prior {
         let known = self.known();
-        let known = known.lessons.iter().find(|lesson| lesson.key == *key);
+        let known = known.records.iter().find(|record| record.key == *key);
         known
-            .and_then(|lesson| Some(lesson.prior(age(lesson, now)?)))
+            .and_then(|record| Some(record.prior(age(record, now)?)))
             .unwrap_or_default()
     }
 
     fn record_at(&self, key: PathKey, evidence: &Evidence, now: u64) {
-        let Some(lesson) = Lesson::of(key, evidence, now) else {
+        let Some(record) = RecordedEvidence::of(key, evidence, now) else {
             return;
         };
         let recorded =
-            lesson_file::update(&self.file, |known| merge(&mut known.lessons, lesson, now));
+            record_file::update(&self.file, |known| merge(&mut known.records, record, now));
         if let Err(error) = recorded {
-            tracing::debug!(file = %self.file.display(), %error, "a lesson of a path is not kept");
+            tracing::debug!(file = %self.file.display(), %error, "a record of a path is not kept");
         }
     }
 
@@ -129,9 +129,9 @@ impl PathHistory {
             (_, None) => Arc::default(),
             (Some(known), Some(stamp)) if known.stamp == stamp => Arc::clone(&known.known),
             _ => {
-                let (stamp, known) = lesson_file::read(&self.file);
+                let (stamp, known) = record_file::read(&self.file);
                 let known = Arc::new(known);
-                *read = stamp.map(|stamp| ReadLessons {
+                *read = stamp.map(|stamp| ReadRecords {
                     stamp,
                     known: Arc::clone(&known),
                 });
@@ -141,23 +141,23 @@ impl PathHistory {
     }
 }
 
-/// Puts the lesson first and drops those that have expired.
-fn merge(lessons: &mut Vec<Lesson>, new: Lesson, now: u64) {
-    lessons.retain(|lesson| age(lesson, now).is_some());
-    let known = lessons.iter().position(|lesson| lesson.key == new.key);
+/// Puts the record first and drops those that have expired.
+fn merge(records: &mut Vec<RecordedEvidence>, new: RecordedEvidence, now: u64) {
+    records.retain(|record| age(record, now).is_some());
+    let known = records.iter().position(|record| record.key == new.key);
     if let Some(known) = known {
-        if lessons[known].knows_rate() && !new.knows_rate() {
+        if records[known].knows_rate() && !new.knows_rate() {
             return;
         }
-        lessons.remove(known);
+        records.remove(known);
     }
-    lessons.insert(0, new);
+    records.insert(0, new);
 }
 
-/// Age of a lesson that has not expired. One from the future was written before the clock was set back: its
+/// Age of a record that has not expired. One from the future was written before the clock was set back: its
 /// age is unknown.
-fn age(lesson: &Lesson, now: u64) -> Option<Duration> {
-    let age = Duration::from_secs(now.checked_sub(lesson.time)?);
+fn age(record: &RecordedEvidence, now: u64) -> Option<Duration> {
+    let age = Duration::from_secs(now.checked_sub(record.time)?);
     (age <= tune::path::EVIDENCE_EXPIRES_AFTER).then_some(age)
 }
 

@@ -7,8 +7,8 @@ use tune::limiter::{Limiter, Role};
 use tune::path::{EVIDENCE_EXPIRES_AFTER, prior_from_evidence};
 
 use super::*;
-use crate::lesson::tests::{evidence, key};
-use crate::lesson_file::MAX_LESSONS;
+use crate::record_file::MAX_RECORDS;
+use crate::recorded_evidence::tests::{evidence, key};
 
 const NOW: u64 = 1_800_000_000;
 
@@ -42,7 +42,7 @@ impl TestMemory {
 }
 
 #[test]
-fn the_next_transfer_begins_with_what_the_last_one_taught() {
+fn the_next_transfer_begins_with_what_is_known_of_the_last_one() {
     let TestMemory { directory, history } = TestMemory::new();
     let path = key(2, Role::Sender);
     assert_eq!(history.prior_at(&path, NOW), Prior::default());
@@ -78,7 +78,7 @@ fn a_path_with_another_round_trip_is_another() {
 }
 
 #[test]
-fn a_lesson_expires_and_one_from_the_future_does_not_count() {
+fn a_record_expires_and_one_from_the_future_does_not_count() {
     let memory = TestMemory::new();
     let path = key(2, Role::Sender);
     memory.history.record_at(path, &evidence(), NOW);
@@ -94,7 +94,7 @@ fn a_lesson_expires_and_one_from_the_future_does_not_count() {
 }
 
 #[test]
-fn the_number_of_lessons_is_bounded_and_the_oldest_go_first() {
+fn the_number_of_records_is_bounded_and_the_oldest_go_first() {
     let memory = TestMemory::new();
     let path = |n: usize| {
         let [high, low] = u16::try_from(n).unwrap().to_be_bytes();
@@ -104,22 +104,22 @@ fn the_number_of_lessons_is_bounded_and_the_oldest_go_first() {
             Role::Sender,
         )
     };
-    for n in 0..MAX_LESSONS + 10 {
+    for n in 0..MAX_RECORDS + 10 {
         memory
             .history
             .record_at(path(n), &evidence(), NOW + n as u64);
     }
-    let now = NOW + MAX_LESSONS as u64 + 10;
+    let now = NOW + MAX_RECORDS as u64 + 10;
     let known = |n| memory.history.prior_at(&path(n), now).streams.is_some();
     assert_eq!(
-        (known(9), known(10), known(MAX_LESSONS + 9)),
+        (known(9), known(10), known(MAX_RECORDS + 9)),
         (false, true, true)
     );
     assert!(memory.text().len() < 128 << 10, "{}", memory.text().len());
 }
 
 #[test]
-fn a_transfer_that_its_ends_limited_does_not_replace_a_lesson_of_the_path() {
+fn a_transfer_that_its_ends_limited_does_not_replace_a_record_of_the_path() {
     let memory = TestMemory::new();
     let path = key(2, Role::Sender);
     let mut slow_disk = evidence();
@@ -163,7 +163,7 @@ fn another_version_is_ignored_and_replaced() {
 }
 
 #[test]
-fn one_lesson_that_makes_no_sense_leaves_the_others() {
+fn one_record_that_makes_no_sense_leaves_the_others() {
     let memory = TestMemory::new();
     for site in [2, 3, 4] {
         memory
@@ -213,7 +213,7 @@ fn a_pipe_a_directory_and_a_huge_file_neither_hang_nor_fail() {
 }
 
 #[test]
-fn processes_at_the_same_time_lose_at_most_one_lesson_each() {
+fn processes_at_the_same_time_lose_at_most_one_record_each() {
     let memory = TestMemory::new();
     let file = &memory.history.file;
     std::thread::scope(|scope| {
@@ -279,7 +279,7 @@ proptest! {
 }
 
 #[test]
-fn the_limit_of_a_server_is_kept_beside_lessons_until_it_expires() {
+fn the_limit_of_a_server_is_kept_beside_records_until_it_expires() {
     let directory = tempfile::tempdir().unwrap();
     let history = PathHistory::at(directory.path().join("paths.json"));
     let key = PathKey::new(

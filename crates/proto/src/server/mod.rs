@@ -19,8 +19,8 @@
 //!   it arrives ([`crate::command::unwrap_line`]), so that lines in its queue, urgent or not, are plain.
 //! - The session ignores an event that nothing waits for, and all input after [`SessionAction::Close`].
 //!
-//! There is one module per subject of RFC 959 and GFD.20. Only `replies` decides the reply code of a
-//! failure. The golden dialogues are in `crates/proto/tests/transcripts`.
+//! There is one module per subject of RFC 959 and GFD.20. `replies` decides the reply codes of failed files and
+//! transfers. The golden dialogues are in `crates/proto/tests/transcripts`.
 
 mod action;
 mod announcement_memory;

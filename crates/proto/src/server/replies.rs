@@ -1,4 +1,5 @@
-//! Replies to failures. Only this module decides their codes (RFC 959 §4.2, §5.4).
+//! Replies to failures of files, transfers, listeners, paths and lines: this module decides their codes (RFC 959 §4.2,
+//! §5.4). A command that its module refuses in its own state has its code there.
 //!
 //! File errors have the structured form of the globus server, so that its clients and gfal find the
 //! system's error text where they expect it:

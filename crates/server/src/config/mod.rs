@@ -112,7 +112,7 @@ pub struct ServerConfig {
     pub transfer_log: Option<PathBuf>,
     /// File of the classic log: one `FTP_INFO` line per transfer.
     pub ftp_info_log: Option<PathBuf>,
-    /// Lessons of transfers about the paths to clients, from which later ones begin. In the file: `off` or a path. Its
+    /// The memory of the paths to clients, from which later ones begin. In the file: `off` or a path. Its
     /// directory must be writable for the server; otherwise nothing is kept.
     pub history: HistoryLocation,
     /// Who may have data connections with third hosts.

@@ -91,14 +91,14 @@ pub(super) fn run(
         .map_err(|error| or_client_gone(error, &client));
     let channel = transfer.channel;
     summary.elapsed = started_at.elapsed();
-    let lesson = memory.filter(|_| result.is_ok()).map(|memory| {
+    let measured = memory.filter(|_| result.is_ok()).map(|memory| {
         let (settings, evidence) = (summary.settings.clone(), control.evidence());
         (memory, settings, control.peers(), evidence)
     });
     let finished = finish(control, result, channel, summary);
     report(reports, WorkerEvent::Ended(Box::new(finished)));
     // The client does not wait for it.
-    if let Some((memory, settings, peers, evidence)) = lesson {
+    if let Some((memory, settings, peers, evidence)) = measured {
         memory.record(&settings, &peers, &evidence);
     }
 }

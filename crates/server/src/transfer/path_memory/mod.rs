@@ -1,4 +1,4 @@
-//! Lessons of earlier transfers about the path to a peer, and the lesson of this one. Only a sender chooses settings, so
+//! What earlier transfers say about the path to a peer, and what this one adds. Only a sender chooses settings, so
 //! only transfers to clients count.
 
 use std::net::IpAddr;
@@ -51,8 +51,8 @@ impl TransferMemory {
         settings.prior = self.history.prior(&self.key(self.peer), rtt);
     }
 
-    /// Records what a successful transfer to these peers taught. One whose streams or congestion control the client chose
-    /// shows that choice, and one under a rate limit that limit: they teach nothing. Waits a fifth of a second at most, for
+    /// Records a successful transfer to these peers. One whose streams or congestion control the client chose
+    /// shows that choice, and one under a rate limit that limit: nothing follows from it. Waits a fifth of a second at most, for
     /// another process.
     pub(super) fn record(
         &self,

@@ -9,16 +9,16 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-use crate::lesson::Lesson;
+use crate::recorded_evidence::RecordedEvidence;
 use crate::session_limit::SessionLimit;
 
 /// Name and version of the format. Another version is not read.
 const FORMAT: &str = "longhaul paths 1";
-/// Most lessons. The oldest go first.
-pub(crate) const MAX_LESSONS: usize = 256;
-/// Largest file that is read, bytes: twice of what the most lessons take.
+/// Most records. The oldest go first.
+pub(crate) const MAX_RECORDS: usize = 256;
+/// Largest file that is read, bytes: twice of what the most records take.
 const MAX_BYTES: u64 = 256 << 10;
-/// Attempts to get the lock, and the pause between them. Its owners hold it for a millisecond. A lesson is not worth a
+/// Attempts to get the lock, and the pause between them. Its owners hold it for a millisecond. A record is not worth a
 /// longer wait.
 const LOCK_ATTEMPTS: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
@@ -26,7 +26,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(10);
 /// Most limits of servers. The oldest go first.
 const MAX_LIMITS: usize = 128;
 
-/// The whole file. `L`, `S`: `Lesson` and `SessionLimit`, or any value when they are read one by one.
+/// The whole file. `L`, `S`: `RecordedEvidence` and `SessionLimit`, or any value when they are read one by one.
 #[derive(Debug, Serialize, Deserialize)]
 struct FileContent<L, S> {
     format: String,
@@ -38,7 +38,7 @@ struct FileContent<L, S> {
 /// Content of the file, newest first.
 #[derive(Debug, Default)]
 pub(crate) struct KnownPaths {
-    pub(crate) lessons: Vec<Lesson>,
+    pub(crate) records: Vec<RecordedEvidence>,
     pub(crate) limits: Vec<SessionLimit>,
 }
 
@@ -69,14 +69,14 @@ impl FileStamp {
     }
 }
 
-/// The lessons in the file, newest first, and the file's stamp. None from a file that is missing, unreadable, too
-/// large, corrupt or of another version. A lesson that makes no sense is left out.
+/// The records in the file, newest first, and the file's stamp. None from a file that is missing, unreadable, too
+/// large, corrupt or of another version. A record that makes no sense is left out.
 pub(crate) fn read(file: &Path) -> (Option<FileStamp>, KnownPaths) {
     match read_bytes(file) {
         Ok((stamp, bytes)) => (Some(stamp), parse(&bytes)),
         Err(error) => {
             if error.kind() != io::ErrorKind::NotFound {
-                tracing::debug!(file = %file.display(), %error, "the lessons of paths cannot be read");
+                tracing::debug!(file = %file.display(), %error, "the records of paths cannot be read");
             }
             (None, KnownPaths::default())
         }
@@ -105,12 +105,12 @@ fn parse(bytes: &[u8]) -> KnownPaths {
     let Some(content) = content.filter(|content| content.format == FORMAT) else {
         return KnownPaths::default();
     };
-    let (lessons, limits) = (content.paths.into_iter(), content.servers.into_iter());
+    let (records, limits) = (content.paths.into_iter(), content.servers.into_iter());
     KnownPaths {
-        lessons: lessons
-            .filter_map(|lesson| serde_json::from_value(lesson).ok())
-            .filter(Lesson::is_sound)
-            .take(MAX_LESSONS)
+        records: records
+            .filter_map(|record| serde_json::from_value(record).ok())
+            .filter(RecordedEvidence::is_sound)
+            .take(MAX_RECORDS)
             .collect(),
         limits: limits
             .filter_map(|limit| serde_json::from_value(limit).ok())
@@ -120,7 +120,7 @@ fn parse(bytes: &[u8]) -> KnownPaths {
     }
 }
 
-/// Reads the file, changes its content and replaces it, under a lock. At most [`MAX_LESSONS`] lessons are kept, from
+/// Reads the file, changes its content and replaces it, under a lock. At most [`MAX_RECORDS`] records are kept, from
 /// the first on.
 ///
 /// # Errors
@@ -132,11 +132,11 @@ pub(crate) fn update(file: &Path, change: impl FnOnce(&mut KnownPaths)) -> io::R
     let _lock = lock(&directory)?;
     let (_, mut known) = read(file);
     change(&mut known);
-    known.lessons.truncate(MAX_LESSONS);
+    known.records.truncate(MAX_RECORDS);
     known.limits.truncate(MAX_LIMITS);
     let content = FileContent {
         format: FORMAT.to_owned(),
-        paths: known.lessons,
+        paths: known.records,
         servers: known.limits,
     };
     let mut text = serde_json::to_vec_pretty(&content)?;
@@ -155,7 +155,7 @@ pub(crate) fn is_writable(file: &Path) -> bool {
 
 /// The lock on the directory: the file itself is replaced, so that a lock on it would be on the old one. It
 /// ends with the descriptor, however the process ends. `None` where the file system has no locks: two processes at the same
-/// moment may then lose a lesson.
+/// moment may then lose a record.
 fn lock(directory: &Path) -> io::Result<Option<File>> {
     let opened = File::options()
         .read(true)

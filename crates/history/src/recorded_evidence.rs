@@ -1,4 +1,4 @@
-//! The lesson of one transfer: the part of its evidence that a later transfer can use.
+//! The record of one transfer: the part of its evidence that a later transfer can use.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use tune::{Evidence, Prior};
 
 use crate::path_key::PathKey;
 
-/// Less teaches nothing: it may have fitted into the buffers on the way.
+/// Nothing follows from less: it may have fitted into the buffers on the way.
 const MIN_BYTES: u64 = 4 << 20;
 /// Longest name of a congestion control (TCP_CA_NAME_MAX without the NUL), bytes.
 const MAX_NAME: usize = 15;
 
-/// A lesson of one path, as the file holds it. Times are microseconds, `time` is seconds since 1970, rates are bytes per
+/// A record of one path, as the file holds it. Times are microseconds, `time` is seconds since 1970, rates are bytes per
 /// second.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Lesson {
+pub(crate) struct RecordedEvidence {
     #[serde(flatten)]
     pub(crate) key: PathKey,
     /// When the transfer ended.
@@ -38,8 +38,8 @@ pub(crate) struct Lesson {
     limited_by: String,
 }
 
-impl Lesson {
-    /// The lesson of a transfer that ended at `time`. `None` if it teaches no settings: it moved fewer than 4 MiB, or
+impl RecordedEvidence {
+    /// The record of a transfer that ended at `time`. `None` if no settings follow from it: it moved fewer than 4 MiB, or
     /// was shorter than [`prior_from_evidence`] asks for.
     pub(crate) fn of(key: PathKey, evidence: &Evidence, time: u64) -> Option<Self> {
         if evidence.bytes < MIN_BYTES {
@@ -49,7 +49,7 @@ impl Lesson {
             .verdict
             .as_ref()
             .map_or_else(|| dominant_limiter(evidence).limiter, |v| v.limiter);
-        let lesson = Self {
+        let record = Self {
             key,
             time,
             bytes: evidence.bytes,
@@ -66,11 +66,11 @@ impl Lesson {
             pacing_rate: evidence.pacing_rate,
             limited_by: limiter.name().to_owned(),
         };
-        lesson
+        record
             .prior(Duration::ZERO)
             .streams
             .is_some()
-            .then_some(lesson)
+            .then_some(record)
     }
 
     /// The start of a transfer `age` after the end of this one.
@@ -83,7 +83,7 @@ impl Lesson {
         self.prior(Duration::ZERO).expected_rate.is_some()
     }
 
-    /// Whether a transfer of this program can have taught it. A file may hold anything.
+    /// Whether it can be that of a transfer of this program. A file may hold anything.
     pub(crate) fn is_sound(&self) -> bool {
         let is_name = |name: &String| {
             name.len() <= MAX_NAME
@@ -156,7 +156,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_lesson_gives_the_same_start_as_its_evidence() {
+    fn a_record_gives_the_same_start_as_its_evidence() {
         let mut other = evidence();
         other.pacing_rate = Some(90_000_000);
         other.retransmits = 0;
@@ -165,11 +165,11 @@ pub(crate) mod tests {
         unnamed.verdict = None;
         unnamed.busy_time = Duration::from_secs(10);
         for evidence in [evidence(), other, unnamed] {
-            let lesson = Lesson::of(key(2, Role::Sender), &evidence, 5).unwrap();
-            assert!(lesson.is_sound());
-            let text = serde_json::to_string(&lesson).unwrap();
-            let read: Lesson = serde_json::from_str(&text).unwrap();
-            assert_eq!(read, lesson);
+            let record = RecordedEvidence::of(key(2, Role::Sender), &evidence, 5).unwrap();
+            assert!(record.is_sound());
+            let text = serde_json::to_string(&record).unwrap();
+            let read: RecordedEvidence = serde_json::from_str(&text).unwrap();
+            assert_eq!(read, record);
             for age in [Duration::ZERO, Duration::from_secs(7200)] {
                 assert_eq!(read.prior(age), prior_from_evidence(&evidence, age));
             }
@@ -177,11 +177,11 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_small_or_short_transfer_teaches_nothing() {
+    fn nothing_is_recorded_of_a_small_or_short_transfer() {
         let of = |change: fn(&mut Evidence)| {
             let mut evidence = evidence();
             change(&mut evidence);
-            Lesson::of(key(2, Role::Sender), &evidence, 5)
+            RecordedEvidence::of(key(2, Role::Sender), &evidence, 5)
         };
         assert!(of(|_| ()).is_some());
         assert!(of(|e| e.bytes = MIN_BYTES - 1).is_none());
