@@ -28,8 +28,10 @@ pub(crate) struct OpeningConnection {
 #[derive(Debug)]
 struct OpeningTunnel {
     dialogue: TunnelDialogue,
-    /// The proxy's name and the server's.
-    names: (String, String),
+    /// The proxy's name.
+    proxy: String,
+    /// The server's name.
+    server: String,
     /// connect(2) is done.
     is_connected: bool,
 }
@@ -58,7 +60,8 @@ impl OpeningConnection {
         let Tunnel { proxy, target } = through;
         let tunnel = OpeningTunnel {
             dialogue: proxy.dialogue(target),
-            names: (proxy.name.clone(), target.to_string()),
+            proxy: proxy.name.clone(),
+            server: target.to_string(),
             is_connected: false,
         };
         match start_connect(at, local, prepare) {
@@ -190,8 +193,11 @@ impl OpeningTunnel {
     }
 
     fn failure(&self, source: TunnelFailure) -> DataError {
-        let (proxy, to) = self.names.clone();
-        DataError::Tunnel { proxy, to, source }
+        DataError::Tunnel {
+            proxy: self.proxy.clone(),
+            to: self.server.clone(),
+            source,
+        }
     }
 }
 

@@ -36,7 +36,7 @@ pub use error::StoreError;
 pub use identity::{FileChange, FileIdentity, file_clock};
 pub use open::WritableFile;
 pub use remove::remove_tree_in;
-pub use usage::TreeUsage;
+pub use usage::{EntryUsage, TreeUsage};
 
 /// Levels of directories that a recursive operation enters. Each level holds a descriptor.
 pub const MAX_DEPTH: usize = 256;

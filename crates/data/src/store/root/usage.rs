@@ -21,6 +21,15 @@ pub struct TreeUsage {
     pub files: u64,
 }
 
+/// A file under one of its names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntryUsage {
+    /// Device and inode number.
+    pub inode: (u64, u64),
+    /// The tree holds so much less when the name is removed.
+    pub usage: TreeUsage,
+}
+
 impl TreeUsage {
     /// Both together, at most the largest number.
     #[must_use]
@@ -64,9 +73,8 @@ impl Root {
         })
     }
 
-    /// Device and inode number of the file that has this name, which is not followed if it is a link, and what the
-    /// tree holds less when the name is removed; `None` without such a name.
-    pub fn usage_of(&self, path: &VPath) -> Option<((u64, u64), TreeUsage)> {
+    /// The file that has this name, which is not followed if it is a link; `None` without such a name.
+    pub fn usage_of(&self, path: &VPath) -> Option<EntryUsage> {
         let parent = self.parent_of(path).ok()?;
         let stat = rustix::fs::statat(parent, path.name(), AtFlags::SYMLINK_NOFOLLOW).ok()?;
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
@@ -76,7 +84,10 @@ impl Root {
         } else {
             0
         };
-        Some(((stat.st_dev, stat.st_ino), TreeUsage { bytes, files: 1 }))
+        Some(EntryUsage {
+            inode: (stat.st_dev, stat.st_ino),
+            usage: TreeUsage { bytes, files: 1 },
+        })
     }
 }
 
@@ -200,7 +211,7 @@ mod tests {
         let usage_of = |name: &str| {
             let path = VPath::root().join(name.as_bytes()).unwrap();
             root.usage_of(&path)
-                .map(|(_, usage)| (usage.bytes, usage.files))
+                .map(|entry| (entry.usage.bytes, entry.usage.files))
         };
         assert_eq!((usage_of("a"), usage_of("missing")), (Some((0, 1)), None));
         let doubled = root.usage(|_, size| 2 * size).unwrap();

@@ -52,12 +52,12 @@ impl SessionFiles {
             return change();
         };
         let _changing = quota.changing();
-        let inode_of = |path| self.root.usage_of(path).map(|(inode, _)| inode);
+        let inode_of = |path| self.root.usage_of(path).map(|entry| entry.inode);
         let renamed = from.and_then(inode_of);
         let removed = self.root.usage_of(path);
         change()?;
         // A rename of a file to another of its names, or to the same, does nothing (rename(2)).
-        let removed = removed.filter(|(inode, _)| renamed != Some(*inode));
+        let removed = removed.filter(|entry| renamed != Some(entry.inode));
         quota.usage.count().note_removed(removed);
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use data::store::root::{Root, TreeUsage};
+use data::store::root::{EntryUsage, Root, TreeUsage};
 
 use crate::config::QuotaBounds;
 use crate::files::uploads::Inode;
@@ -185,8 +185,8 @@ impl UsageCount {
     }
 
     /// Takes note of a removed name ([`Root::usage_of`]). A store that has its file open returns the charge itself.
-    pub(super) fn note_removed(&mut self, removed: Option<(Inode, TreeUsage)>) {
-        let Some((inode, usage)) = removed else {
+    pub(super) fn note_removed(&mut self, removed: Option<EntryUsage>) {
+        let Some(EntryUsage { inode, usage }) = removed else {
             return;
         };
         if self.pledged.remove(&inode).is_none() && !self.open.contains_key(&inode) {
@@ -195,7 +195,8 @@ impl UsageCount {
     }
 
     /// Stops counting a file that will be replaced. `false`: another store has a claim on it.
-    pub(super) fn pledge(&mut self, inode: Inode, usage: TreeUsage) -> bool {
+    pub(super) fn pledge(&mut self, replaced: EntryUsage) -> bool {
+        let EntryUsage { inode, usage } = replaced;
         if self.open.contains_key(&inode) || self.pledged.contains_key(&inode) {
             return false;
         }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 
-use data::store::root::{Root, TreeUsage};
+use data::store::root::{EntryUsage, Root};
 use proto::path::VPath;
 use proto::server::{FileError, FileErrorKind};
 
@@ -26,10 +26,10 @@ impl SessionQuota {
         &self,
         file: &File,
         size: u64,
-        replaces: Option<(Inode, TreeUsage)>,
+        replaces: Option<EntryUsage>,
     ) -> Result<MemberCharge, FileError> {
-        let pledged = replaces.filter(|(old, usage)| self.usage.count().pledge(*old, *usage));
-        let replaced = pledged.map(|(old, _)| old);
+        let pledged = replaces.filter(|old| self.usage.count().pledge(*old));
+        let replaced = pledged.map(|old| old.inode);
         let failed = |error: io::Error| FileError {
             kind: FileErrorKind::Other,
             errno: error.raw_os_error(),
@@ -65,7 +65,7 @@ impl MemberCharge {
         rename()?;
         let mut count = quota.usage.count();
         count.close(self.file.inode, Some(self.size));
-        let is_there = |old: Inode| there.is_some_and(|(inode, _)| inode == old);
+        let is_there = |old: Inode| there.is_some_and(|entry| entry.inode == old);
         if let Some(old) = self.replaced.filter(|old| !is_there(*old)) {
             // It has another name by now.
             count.end_pledge(old);

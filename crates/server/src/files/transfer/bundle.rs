@@ -11,7 +11,7 @@ use data::recv::ReceivePlan;
 use data::send::SendPlan;
 use data::store::bundle::{BundleMember, BundleSink, BundleSource, BundleTarget, OpenDirectories};
 use data::store::naming::{FileNode, NamingError};
-use data::store::root::{Root, StoreError, TreeUsage};
+use data::store::root::{EntryUsage, Root, StoreError, TreeUsage};
 use proto::bundle::{
     BundleFailure, BundleFile, BundleOutcome, BundleProof, CHECKSUM, partial_name,
 };
@@ -288,11 +288,11 @@ impl RootedBundle {
     /// Bytes and files that the root holds less when all files are in place.
     fn replaced(&self) -> TreeUsage {
         let replaced = self.paths.iter().filter_map(|path| self.replaced_by(path));
-        replaced.fold(TreeUsage::default(), |sum, (_, usage)| sum.plus(usage))
+        replaced.fold(TreeUsage::default(), |sum, entry| sum.plus(entry.usage))
     }
 
     /// The file whose name a new one takes.
-    fn replaced_by(&self, path: &VPath) -> Option<((u64, u64), TreeUsage)> {
+    fn replaced_by(&self, path: &VPath) -> Option<EntryUsage> {
         let there = self.root.usage_of(path);
         there.filter(|_| self.rights.may_overwrite(path))
     }

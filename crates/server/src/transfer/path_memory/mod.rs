@@ -1,4 +1,4 @@
-//! What earlier transfers say about the path to a peer, and what this one adds. Only a sender chooses settings, so
+//! The memory of the path to a peer: earlier transfers give a new one its start. Only a sender chooses settings, so
 //! only transfers to clients count.
 
 use std::net::IpAddr;

@@ -23,11 +23,7 @@ fn expect_expired(client: &mut SecureClient) {
 }
 
 /// Both sessions end with their credential, and a download of the second one does not.
-fn expect_end_at(
-    end: SystemTime,
-    (idle, busy): (&mut SecureClient, &mut SecureClient),
-    bytes: &[u8],
-) {
+fn expect_end_at(end: SystemTime, idle: &mut SecureClient, busy: &mut SecureClient, bytes: &[u8]) {
     let address = busy.pasv();
     busy.send("RETR large");
     let stream = data_port::connect(address);
@@ -66,7 +62,7 @@ fn a_session_by_a_certificate_ends_with_it_and_a_running_transfer_does_not() {
     let mut with_password = SecureClient::with_tls(server.address(), &config);
     with_password.expect("USER anonymous", 331);
     with_password.expect("PASS x@", 230);
-    expect_end_at(end, (&mut idle, &mut busy), &bytes);
+    expect_end_at(end, &mut idle, &mut busy, &bytes);
     with_password.expect("SIZE large", 213);
     // The certificate gives no rights any more.
     with_password.expect("REIN", 220);
@@ -87,5 +83,5 @@ fn a_session_by_a_proxy_ends_with_it() {
     let connect = || SecureClient::grid_user(server.address(), &config, Delegation::None);
     let (mut idle, mut busy) = (connect(), connect());
     busy.expect("DCAU N", 200);
-    expect_end_at(end, (&mut idle, &mut busy), &bytes);
+    expect_end_at(end, &mut idle, &mut busy, &bytes);
 }
