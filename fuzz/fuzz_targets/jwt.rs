@@ -19,7 +19,7 @@ use security::token::{Issuer, KeySet, PathScopes, TokenProfile, TokenVerifier};
 const ISSUER: &str = "https://issuer.example";
 const BASE: &[u8] = b"/data";
 /// Keys that a set may hold.
-const MOST_KEYS: usize = 100;
+const MAX_KEYS: usize = 100;
 
 static KEY: LazyLock<EcKey<Private>> = LazyLock::new(|| {
     let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1).expect("P-256");
@@ -52,7 +52,7 @@ static VERIFIER: LazyLock<TokenVerifier> = LazyLock::new(|| {
 
 fuzz_target!(|input: &[u8]| {
     if let Ok(keys) = KeySet::parse(input) {
-        assert!(keys.len() <= MOST_KEYS, "a key set is bounded");
+        assert!(keys.len() <= MAX_KEYS, "a key set is bounded");
     }
     let now = SystemTime::now();
     // Nobody but the issuer can sign.

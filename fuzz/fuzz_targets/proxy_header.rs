@@ -8,7 +8,7 @@ use server::fuzzing::parse_proxy_header;
 /// Longest header that the server reads, bytes.
 const LONGEST: usize = 4096;
 /// Longest header of version 1, bytes.
-const LONGEST_TEXT: usize = 107;
+const MAX_TEXT: usize = 107;
 /// Begin of a header of version 2.
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
@@ -19,7 +19,7 @@ fuzz_target!(|input: &[u8]| {
         match parse_proxy_header(&input[..length]) {
             Ok(None) => {
                 let may_be_long = input.starts_with(SIGNATURE);
-                assert!(length < LONGEST_TEXT || may_be_long, "a text is bounded");
+                assert!(length < MAX_TEXT || may_be_long, "a text is bounded");
             }
             Ok(Some(client)) => {
                 assert_eq!(whole, Ok(Some(client)), "a header that is whole stays so");

@@ -11,9 +11,9 @@ use longhaul_fuzz::pki::config;
 use security::tls::{Handshake, ReadResult, TlsConfig, TlsEngine, TlsProfile, TlsRole};
 
 /// Bytes to send that an end may hold: its flight, and answers to what it reads.
-const MOST_OUTGOING: usize = 256 << 10;
+const MAX_OUTGOING: usize = 256 << 10;
 /// Rounds of a handshake at most. A genuine one has three.
-const MOST_ROUNDS: usize = 8;
+const MAX_ROUNDS: usize = 8;
 const MESSAGE: &[u8] = b"RETR /data/file\r\n";
 
 static CLIENT: LazyLock<TlsConfig> = LazyLock::new(|| config(TlsRole::Client, TlsProfile::Web));
@@ -29,7 +29,7 @@ fuzz_target!(|input: &[u8]| {
         _ => (client, server),
     };
     let mut tampering = Tampering::new(rest);
-    for _ in 0..MOST_ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         let _ = genuine.handshake();
         deliver(&mut genuine, &mut tested, &mut tampering);
         let done = tested.handshake();
@@ -85,5 +85,5 @@ fn deliver(from: &mut TlsEngine, to: &mut TlsEngine, tampering: &mut Tampering) 
 }
 
 fn check_memory(engine: &TlsEngine) {
-    assert!(engine.outgoing().len() <= MOST_OUTGOING);
+    assert!(engine.outgoing().len() <= MAX_OUTGOING);
 }
