@@ -87,9 +87,12 @@ impl SourceFacts {
 /// The marks of a version of a local file beside size and time, as text.
 pub(crate) fn version_text(found: &FileIdentity) -> String {
     // Without the device, whose number may be another one after the next boot.
-    let ((_, inode), (_, fraction)) = (found.inode, found.modified);
-    let (changed, changed_fraction) = found.changed;
-    format!("{inode}-{fraction}-{changed}.{changed_fraction}")
+    let (_, inode) = found.inode;
+    let (fraction, changed) = (found.modified.nanoseconds, found.changed);
+    format!(
+        "{inode}-{fraction}-{}.{}",
+        changed.seconds, changed.nanoseconds
+    )
 }
 
 fn version_of(entry: &ListedEntry) -> Option<u64> {

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use data::store::root::{FileIdentity, file_clock};
+use data::store::root::{FileIdentity, FileTime, file_clock};
 use proto::checksum::ChecksumAlgorithm;
 
 /// Largest number of files; the oldest entry is evicted first.
@@ -39,7 +39,7 @@ pub(super) struct UnreadFile {
     pub(super) state: FileIdentity,
     /// The file system's clock, read before `state`: only then a state older than the clock is surely
     /// complete.
-    clock: (i64, u64),
+    clock: FileTime,
 }
 
 impl UnreadFile {
@@ -67,7 +67,7 @@ impl ChecksumCache {
     pub(super) fn insert(
         &self,
         state: FileIdentity,
-        clock: (i64, u64),
+        clock: FileTime,
         algorithm: ChecksumAlgorithm,
         hex: String,
     ) {
@@ -113,7 +113,7 @@ impl ChecksumCache {
     /// Keeps the checksums of `before` for `after`, when the file's name or rights were changed and its
     /// content was not. A write in between would show in the mtime; that is certain only if the mtime is
     /// older than `clock`, which was read before `before`.
-    pub(super) fn carry_over(&self, before: &FileIdentity, after: FileIdentity, clock: (i64, u64)) {
+    pub(super) fn carry_over(&self, before: &FileIdentity, after: FileIdentity, clock: FileTime) {
         let content_unchanged = before.inode == after.inode
             && before.size == after.size
             && before.modified == after.modified
@@ -154,14 +154,17 @@ mod tests {
         FileIdentity {
             inode: (1, inode),
             size: 5,
-            modified: (changed, 0),
-            changed: (changed, 0),
+            modified: at(changed),
+            changed: at(changed),
         }
     }
 
     /// The clock at so many seconds after 1970.
-    fn at(seconds: i64) -> (i64, u64) {
-        (seconds, 0)
+    fn at(seconds: i64) -> FileTime {
+        FileTime {
+            seconds,
+            nanoseconds: 0,
+        }
     }
 
     #[test]
@@ -205,7 +208,7 @@ mod tests {
             "aa".to_owned(),
         );
         let renamed = FileIdentity {
-            changed: (105, 0),
+            changed: at(105),
             ..state(1, 100)
         };
         checksums.carry_over(&state(1, 100), renamed, at(102));
@@ -228,7 +231,7 @@ mod tests {
         assert_eq!(checksums.get(&state(1, 102), ChecksumAlgorithm::Md5), None);
         // Within the clock tick of the last write another write would not change the mtime.
         let renamed = FileIdentity {
-            changed: (102, 0),
+            changed: at(102),
             ..old
         };
         checksums.carry_over(&old, renamed, at(100));
@@ -248,7 +251,7 @@ mod tests {
         };
         checksums.insert_if_unchanged(&unread, ChecksumAlgorithm::Md5, "aa");
         assert_eq!(known(), None);
-        unread.clock.0 += 1;
+        unread.clock.seconds += 1;
         checksums.insert_if_unchanged(&unread, ChecksumAlgorithm::Md5, "aa");
         assert_eq!(known().as_deref(), Some("aa"));
         checksums.invalidate(&state);

@@ -18,10 +18,19 @@ pub struct FileIdentity {
     pub inode: (u64, u64),
     /// Size, bytes.
     pub size: u64,
-    /// Modification time: seconds since 1970, nanoseconds.
-    pub modified: (i64, u64),
-    /// Time of the last change of content or attributes, likewise.
-    pub changed: (i64, u64),
+    /// Modification time.
+    pub modified: FileTime,
+    /// Time of the last change of content or attributes.
+    pub changed: FileTime,
+}
+
+/// A timestamp of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileTime {
+    /// Seconds since 1970.
+    pub seconds: i64,
+    /// The rest.
+    pub nanoseconds: u64,
 }
 
 /// The change of a file between two looks.
@@ -79,7 +88,7 @@ impl FileIdentity {
     /// Whether every later change of content changes the identity, if `clock` is [`file_clock`] now
     /// or earlier. A change within the clock tick of the last one may keep the change time (Linux
     /// before 6.13, and file systems without multigrain timestamps); one in a later tick cannot.
-    pub fn detects_changes_since(&self, clock: (i64, u64)) -> bool {
+    pub fn detects_changes_since(&self, clock: FileTime) -> bool {
         clock > self.changed
     }
 
@@ -88,18 +97,26 @@ impl FileIdentity {
         Self {
             inode: (stat.st_dev, stat.st_ino),
             size: u64::try_from(stat.st_size).unwrap_or(0),
-            modified: (stat.st_mtime, stat.st_mtime_nsec),
-            changed: (stat.st_ctime, stat.st_ctime_nsec),
+            modified: FileTime {
+                seconds: stat.st_mtime,
+                nanoseconds: stat.st_mtime_nsec,
+            },
+            changed: FileTime {
+                seconds: stat.st_ctime,
+                nanoseconds: stat.st_ctime_nsec,
+            },
         }
     }
 }
 
-/// The clock of the kernel's file timestamps: seconds since 1970, nanoseconds. It ticks every 1 to
-/// 10 ms.
-pub fn file_clock() -> (i64, u64) {
+/// The clock of the kernel's file timestamps. It ticks every 1 to 10 ms.
+pub fn file_clock() -> FileTime {
     // The coarse clock is the one that the kernel uses for file timestamps.
     let now = clock_gettime(ClockId::RealtimeCoarse);
-    (now.tv_sec, u64::try_from(now.tv_nsec).unwrap_or(0))
+    FileTime {
+        seconds: now.tv_sec,
+        nanoseconds: u64::try_from(now.tv_nsec).unwrap_or(0),
+    }
 }
 
 impl Root {

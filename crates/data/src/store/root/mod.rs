@@ -33,7 +33,7 @@ mod tests;
 
 pub use creation::CreationRules;
 pub use error::StoreError;
-pub use identity::{FileChange, FileIdentity, file_clock};
+pub use identity::{FileChange, FileIdentity, FileTime, file_clock};
 pub use open::WritableFile;
 pub use remove::remove_tree_in;
 pub use usage::{EntryUsage, TreeUsage};
