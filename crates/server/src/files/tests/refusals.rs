@@ -139,3 +139,14 @@ fn a_store_that_fails_without_a_byte_leaves_no_file() {
     session.storing(kind(), TransferMode::Stream).abandon();
     assert!(session.host("new").exists());
 }
+
+#[test]
+fn a_store_that_has_ended_takes_no_more_bytes() {
+    let session = FilesFixture::new();
+    let storing = session.storing(store("f", StoreDisposition::Truncate), TransferMode::Stream);
+    let sink = Arc::clone(&storing.sink);
+    sink.write_at(0, b"some").unwrap();
+    storing.abandon();
+    sink.write_at(4, b"more").unwrap_err();
+    assert_eq!(session.content("f"), "some");
+}
