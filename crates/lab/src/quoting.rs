@@ -1,4 +1,4 @@
-//! Text in the syntax of other programs: CSV fields (RFC 4180) and shell words.
+//! Text of CSV tables (RFC 4180).
 
 use std::str::FromStr;
 
@@ -61,16 +61,6 @@ pub(crate) fn csv_text(field: &str) -> String {
     }
 }
 
-/// A word quoted for a POSIX shell, if it needs quotes.
-pub fn shell_word(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%,+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -98,18 +88,6 @@ mod tests {
             (Some(2), None)
         );
         assert_eq!((records[1].text("c"), records[1].line), (None, "2"));
-    }
-
-    #[test]
-    fn a_shell_reads_a_quoted_word_unchanged() {
-        for word in ["", "a b", "it's; rm", "--only", "p=1,4", "$HOME", "ä\n"] {
-            let script = format!("printf %s {}", shell_word(word));
-            let output = std::process::Command::new("sh")
-                .args(["-c", &script])
-                .output();
-            assert_eq!(output.unwrap().stdout, word.as_bytes());
-        }
-        assert_eq!(shell_word("p=1,4"), "p=1,4");
     }
 
     proptest! {

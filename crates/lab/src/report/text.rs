@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::grid::{ResultGrid, RunCounts, ratio};
 use crate::experiment::results::{ExperimentResults, ResultCell};
-use crate::quoting::shell_word;
+use proto::printable::shell_word;
 
 /// Formats a measured value with about three significant digits: `889`, `41.3`, `8.18`, `0.0052`.
 pub(super) fn format_value(number: f64) -> String {

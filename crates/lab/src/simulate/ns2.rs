@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use sim::link::Loss;
+use link::Loss;
 use sim::tcp::HEADERS;
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 use units::Rate;
