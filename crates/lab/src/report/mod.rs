@@ -1,26 +1,23 @@
-//! The report: one self-contained HTML page of tables and figures, with an SVG file for each figure and a
+//! The report: HTML pages of tables and figures, one for each paper, with an SVG file for each figure and a
 //! CSV file for each table.
 //!
 //! `load` reads the results files, `grid` finds a cell by program, row and column. `figure` and `timeline`
-//! decide which lines a chart has, `chart` draws them with the axes of `scale` and the paths of `shapes`,
-//! and `poster` writes a figure's charts to an SVG file. `table` writes the numbers, `summary` compares
-//! programs, and `page` assembles the page. All markup is written by maud, which escapes every string of
-//! a results file.
+//! decide which lines a chart has, on the axes of `axis` and with the looks of `palette`; `chart` draws them with
+//! plotters. `table` writes the numbers, `summary` compares programs, and `page` assembles the pages with maud,
+//! which escapes every string of a results file.
 
+mod axis;
 mod chart;
 mod figure;
 mod grid;
 mod load;
 mod page;
-mod poster;
+mod palette;
 #[cfg(test)]
 mod samples;
-mod scale;
-mod shapes;
 mod summary;
 mod table;
 mod text;
-mod theme;
 mod timeline;
 
 use std::fmt;
@@ -31,16 +28,16 @@ use crate::experiment::results::ExperimentResults;
 use figure::Figure;
 use grid::ResultGrid;
 use load::LoadedResults;
-use theme::Palette;
+use palette::Palette;
 
 /// The files that were written, and those that could not be read.
 #[derive(Debug)]
 pub struct WrittenReport {
     /// `OUT/index.html`.
     pub page: PathBuf,
-    /// The SVG file of each figure and the CSV file of each table.
+    /// The page of each paper, the SVG file of each figure and the CSV file of each table.
     pub files: Vec<PathBuf>,
-    /// `*.json` files without results; the page lists them too.
+    /// `*.json` files without results; the index lists them too.
     pub skipped: Vec<SkippedFile>,
 }
 
@@ -84,9 +81,9 @@ struct MeasureSection<'a> {
 /// Writes the report of every results file (`*.json`) in `results` to the directory `out`, which is
 /// created if it does not exist.
 ///
-/// `NAME.json` becomes a section of `index.html`, the figure `NAME.svg`, possibly a second one
-/// `NAME-programs.svg`, and `NAME-table.csv`. The files of a further measure are called
-/// `NAME-MEASURE...`. Other `*.json` files are listed in [`WrittenReport::skipped`].
+/// `index.html` links a page for each paper. `NAME.json` becomes a section of one, the figure `NAME.svg`, possibly a
+/// second one `NAME-programs.svg`, figures over time `NAME-time-NUMBER.svg`, and `NAME-table.csv`. The files of a
+/// further measure are called `NAME-MEASURE...`. Other `*.json` files are listed in [`WrittenReport::skipped`].
 ///
 /// # Errors
 /// [`LabError::NotFound`]: `results` does not exist or holds no results. [`LabError::System`]: `out`
@@ -98,20 +95,35 @@ pub fn write(results: &Path, out: &Path) -> Result<WrittenReport, LabError> {
     std::fs::create_dir_all(out)
         .map_err(|error| LabError::system(format!("cannot create {}", out.display()), error))?;
     let mut files = Vec::new();
-    for measure in sections.iter().flat_map(|section| &section.measures) {
-        for figure in &measure.figures {
-            let svg = poster::svg(measure.grid.results, figure);
-            files.push(save(out, &figure.file, &svg)?);
+    for section in &sections {
+        let measured = section.measures.iter().flat_map(|measure| &measure.figures);
+        for figure in measured.chain(&section.timelines) {
+            files.push(save(
+                out,
+                &figure.file,
+                &page::figure_file(&section.loaded.results, figure)?,
+            )?);
         }
-        files.push(save(out, &measure.csv, &table::csv(&measure.grid))?);
+        for measure in &section.measures {
+            files.push(save(out, &measure.csv, &table::csv(&measure.grid)?)?);
+        }
     }
-    // The page is written last, so that its links never point to missing files.
-    let page = page::write(&sections, &palette, &skipped);
+    // Pages are written after the files that they link, and the index last.
+    let papers = load::by_paper(&loaded);
+    for paper in &papers {
+        files.push(save(out, &paper.page, &page::paper(paper, &sections)?)?);
+    }
+    let index = page::index(&papers, &sections, &skipped)?;
     Ok(WrittenReport {
-        page: save(out, "index.html", &page)?,
+        page: save(out, "index.html", &index)?,
         files,
         skipped,
     })
+}
+
+/// The failure of a drawing.
+fn cannot_draw(error: std::io::Error) -> LabError {
+    LabError::system("cannot draw a figure", error)
 }
 
 fn sections<'a>(loaded: &'a [LoadedResults], palette: &Palette) -> Vec<ExperimentSection<'a>> {
@@ -175,15 +187,21 @@ mod tests {
         let (folder, written) = written(&samples::with_more());
         let name = |file: &PathBuf| file.file_name().unwrap().to_string_lossy().into_owned();
         let names: Vec<String> = written.files.iter().map(name).collect();
-        let of = |begin: &str| {
-            [".svg", "-programs.svg", "-table.csv"].map(|end| format!("{begin}{end}"))
-        };
-        let expected = [of("bbc-5.1-quick"), of("bbc-5.1-quick-seconds")].concat();
+        let expected = [
+            "bbc-5.1-quick.svg",
+            "bbc-5.1-quick-programs.svg",
+            "bbc-5.1-quick-seconds.svg",
+            "bbc-5.1-quick-seconds-programs.svg",
+            "bbc-5.1-quick-time-0.svg",
+            "bbc-5.1-quick-table.csv",
+            "bbc-5.1-quick-seconds-table.csv",
+            "bbc-whp-178.html",
+        ];
         assert_eq!(names, expected);
         let skipped: Vec<String> = written.skipped.iter().map(ToString::to_string).collect();
         assert_eq!(skipped.len(), 1);
         assert!(skipped[0].starts_with("net.json: not results"));
-        let csv = std::fs::read_to_string(&written.files[5]).unwrap();
+        let csv = std::fs::read_to_string(&written.files[6]).unwrap();
         assert!(csv.contains("median (s)"), "{csv}");
         let runs = std::fs::read_to_string(folder.path().join("bbc-5.1-quick.csv")).unwrap();
         assert_eq!(runs, "runs", "an experiment's own file stays as it was");

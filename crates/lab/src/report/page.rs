@@ -1,22 +1,22 @@
-//! The page: summary, contents, and a section for each experiment. It loads no other file.
+//! The pages: an index with the summary, and a page for each paper with a section for each experiment. A page loads no
+//! other file, and has no script.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::figure::{Figure, FigureKind};
+use super::figure::Figure;
+use super::load::CitedPaper;
 use super::summary::{self, SummaryStatement};
-use super::theme::{self, Palette};
-use super::{ExperimentSection, MeasureSection, SkippedFile, chart, load, shapes, table, text};
+use super::{
+    ExperimentSection, MeasureSection, SkippedFile, cannot_draw, chart, palette, table, text,
+};
+use crate::LabError;
 use crate::experiment::results::{ExperimentResults, PUBLISHED};
 
 /// Style sheet of everything except charts.
 const STYLE: &str = include_str!("style.css");
 
-/// Script for tooltips, legend buttons and the theme button. The page is complete without it.
-const SCRIPT: &str = include_str!("script.js");
-
-/// Content security policy: the page may load nothing.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
-                      img-src data:; base-uri 'none'; form-action 'none'";
+/// Content security policy: a page may load and run nothing.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
 
 /// Explanation of the summary for readers.
 const STRIPS: &str = "At each point of a sweep, a ratio of two medians is computed; the number shown is the \
@@ -24,12 +24,100 @@ const STRIPS: &str = "At each point of a sweep, a ratio of two medians is comput
     covers all points, the thick line the middle half of them, the dot is the median. Runs that the lab \
     marked as invalid are not counted.";
 
-/// Writes the HTML of the page.
-pub(super) fn write(
+/// The HTML of the index: the papers with the summary of each of their experiments.
+///
+/// # Errors
+/// [`LabError::System`]: a strip cannot be drawn.
+pub(super) fn index(
+    papers: &[CitedPaper],
     sections: &[ExperimentSection<'_>],
-    palette: &Palette,
     skipped: &[SkippedFile],
-) -> String {
+) -> Result<String, LabError> {
+    let about = text::format_count(sections.len(), "experiment");
+    let content = html! {
+        p class="quiet" { (about) ", compared with published values where there are any. " (STRIPS) }
+        @for paper in papers {
+            section {
+                h2 { a href=(paper.page) { (paper.title) } }
+                ol class="summary" {
+                    @for (figure, index) in &paper.entries {
+                        (summary_line(&paper.page, figure, &sections[*index])?)
+                    }
+                }
+            }
+        }
+        @if !skipped.is_empty() {
+            section {
+                p { "Files that are not in this report:" }
+                ul { @for one in skipped { li { (one.to_string()) } } }
+            }
+        }
+    };
+    Ok(page("longhaul lab", &content))
+}
+
+fn summary_line(
+    page: &str,
+    figure: &str,
+    section: &ExperimentSection<'_>,
+) -> Result<Markup, LabError> {
+    let grid = &section.measures[0].grid;
+    Ok(html! {
+        li {
+            div class="which" {
+                a href={ (page) "#" (section.loaded.name) } { (figure) }
+                span { (section.loaded.results.title) }
+                small { (summary::coverage(grid)) }
+            }
+            (statements(&summary::compare_with_published(grid), "no published values to compare with")?)
+            (statements(&summary::compare_with_peers(grid), "no other program to compare with")?)
+        }
+    })
+}
+
+fn statements(statements: &[SummaryStatement], none: &str) -> Result<Markup, LabError> {
+    Ok(html! {
+        div class="statements" {
+            @if statements.is_empty() { p class="quiet" { (none) } }
+            @for statement in statements {
+                p {
+                    b { (statement.median) }
+                    span { (statement.name) }
+                    // The text has the strip's numbers, so it is hidden from screen readers.
+                    @if statement.spread.points > 1 {
+                        span class="strip" aria-hidden="true" { (chart::strip(&statement.spread).map_err(cannot_draw)?) }
+                    }
+                    small { (statement.detail) }
+                }
+            }
+        }
+    })
+}
+
+/// The HTML of a paper's page.
+///
+/// # Errors
+/// [`LabError::System`]: a figure cannot be drawn.
+pub(super) fn paper(
+    paper: &CitedPaper,
+    sections: &[ExperimentSection<'_>],
+) -> Result<String, LabError> {
+    let content = html! {
+        nav aria-label="Contents" {
+            a href="index.html" { "All papers" }
+            ol {
+                @for (figure, index) in &paper.entries {
+                    @let loaded = sections[*index].loaded;
+                    li { a href={ "#" (loaded.name) } { (figure) } " " (loaded.results.title) }
+                }
+            }
+        }
+        @for (_, index) in &paper.entries { "\n" (experiment(&sections[*index])?) }
+    };
+    Ok(page(&paper.title, &content))
+}
+
+fn page(title: &str, content: &Markup) -> String {
     let page = html! {
         (DOCTYPE) "\n"
         html lang="en" {
@@ -39,148 +127,84 @@ pub(super) fn write(
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 link rel="icon" href="data:,";
-                title { "longhaul lab: tables and figures" }
-                style { (PreEscaped(theme::page_style())) (PreEscaped(STYLE)) }
+                title { (title) ": tables and figures" }
+                style { (PreEscaped(STYLE)) (PreEscaped(palette::style_sheet())) }
             }
             "\n"
-            body {
-                a class="skip" href="#summary" { "Skip to the summary" }
-                header class="top" {
-                    h1 { "longhaul lab" }
-                    p {
-                        (text::format_count(sections.len(), "experiment"))
-                        ", compared with published values where there are any"
-                    }
-                }
-                div class="columns" {
-                    (contents(sections))
-                    main {
-                        (overview(sections, skipped))
-                        @for section in sections { "\n" (experiment(section, palette)) }
-                    }
-                }
-                script { (PreEscaped(SCRIPT)) }
-            }
+            body { main { h1 { (title) } (content) } }
         }
         "\n"
     };
     page.into_string()
 }
 
-/// The contents by paper and figure; longhaul's own experiments have a heading of their own.
-fn contents(sections: &[ExperimentSection<'_>]) -> Markup {
-    html! {
-        nav aria-label="Contents" {
-            p { a href="#summary" { "Summary" } }
-            @for (paper, figures) in load::by_paper(sections.iter().map(|section| section.loaded)) {
-                h2 { (paper) }
-                ol {
-                    @for (figure, index) in figures {
-                        @let loaded = sections[index].loaded;
-                        li {
-                            a href={ "#" (loaded.name) } {
-                                b { (figure) }
-                                span { (loaded.results.title) }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn overview(sections: &[ExperimentSection<'_>], skipped: &[SkippedFile]) -> Markup {
-    html! {
-        section id="summary" {
-            h2 { "Summary" }
-            p class="quiet" { (STRIPS) }
-            ol class="summary" {
-                @for section in sections { (summary_line(section)) }
-            }
-            @if !skipped.is_empty() {
-                p { "Files that are not in this report:" }
-                ul { @for one in skipped { li { (one.to_string()) } } }
-            }
-        }
-    }
-}
-
-fn summary_line(section: &ExperimentSection<'_>) -> Markup {
-    let grid = &section.measures[0].grid;
-    html! {
-        li {
-            div class="which" {
-                a href={ "#" (section.loaded.name) } { (section.loaded.label()) }
-                span { (section.loaded.results.title) }
-                small { (summary::coverage(grid)) }
-            }
-            (statements(&summary::compare_with_published(grid), "no published values to compare with"))
-            (statements(&summary::compare_with_peers(grid), "no other program to compare with"))
-        }
-    }
-}
-
-fn statements(statements: &[SummaryStatement], none: &str) -> Markup {
-    html! {
-        div class="statements" {
-            @if statements.is_empty() { p class="quiet" { (none) } }
-            @for statement in statements {
-                p {
-                    b { (statement.median) }
-                    span { (statement.name) }
-                    @if statement.spread.points > 1 { (shapes::strip(&statement.spread)) }
-                    small { (statement.detail) }
-                }
-            }
-        }
-    }
-}
-
-fn experiment(section: &ExperimentSection<'_>, palette: &Palette) -> Markup {
+fn experiment(section: &ExperimentSection<'_>) -> Result<Markup, LabError> {
     let results = &section.loaded.results;
     let published = match results.reference.as_str() {
         PUBLISHED => format!("Published values: {}", results.source),
         other => format!("Reference values ('{other}'): {}", results.source),
     };
-    html! {
-        section id=(section.loaded.name) class="experiment" {
-            h2 { (results.title) " " span { (section.loaded.label()) } }
-            @if !results.source.is_empty() { p class="source" { (published) } }
+    Ok(html! {
+        section id=(section.loaded.name) {
+            h2 { (results.title) " " small { (section.loaded.label()) } }
+            @if !results.source.is_empty() { p { (published) } }
             p class="quiet" { (text::describe_origin(results)) "; took " (text::format_duration(results.seconds)) }
-            p class="rerun" { span { "Command to run it again: " } code { (text::rerun_command(results)) } }
-            @for measure in &section.measures { (measure_section(measure)) }
-            @for figure in &section.timelines { (view(figure)) }
+            p { "Command to run it again: " code { (text::rerun_command(results)) } }
+            @for measure in &section.measures { (measure_section(measure)?) }
+            @for figure in &section.timelines { (figure_on_page(figure)?) }
             (notes(section))
-            (machine(results, palette))
+            (machine(results))
         }
-    }
+    })
 }
 
 /// The figures and the table of one measure.
-fn measure_section(measure: &MeasureSection<'_>) -> Markup {
-    html! {
+fn measure_section(measure: &MeasureSection<'_>) -> Result<Markup, LabError> {
+    Ok(html! {
         @if !measure.heading.is_empty() {
             h3 id=(measure.name) { (text::capitalize(&measure.heading)) }
         }
-        div class="views" { @for figure in &measure.figures { (view(figure)) } }
+        @for figure in &measure.figures { (figure_on_page(figure)?) }
         @if measure.figures.is_empty() { p class="quiet" { "There are no values to draw." } }
         (table::html(&measure.grid, &format!("{}-table", measure.name)))
-        p class="files" { a href=(measure.csv) { "This table as CSV" } }
-    }
+        p class="file" { a href=(measure.csv) { "This table as CSV" } }
+    })
 }
 
-fn view(figure: &Figure) -> Markup {
-    let over_time = figure.kind == FigureKind::Time;
-    let split = (!over_time).then(|| figure.kind.name());
-    html! {
-        figure class=(if over_time { "view over-time" } else { "view" }) data-split=[split] {
+fn figure_on_page(figure: &Figure) -> Result<Markup, LabError> {
+    Ok(html! {
+        figure {
             @if !figure.heading.is_empty() { figcaption { (text::capitalize(&figure.heading)) } }
-            (chart::legend(&figure.legend))
-            (chart::panels(figure))
-            @if !over_time { p class="files" { a href=(figure.file) { "This figure as SVG" } } }
+            ul class="legend" aria-label="Legend" {
+                @for (label, style) in &figure.legend {
+                    li { span aria-hidden="true" { (chart::swatch(*style).map_err(cannot_draw)?) } (label) }
+                }
+            }
+            div class="panels" { @for panel in chart::panels(figure).map_err(cannot_draw)? { (panel) } }
+            p class="file" { a href=(figure.file) { "This figure as SVG" } }
         }
-    }
+    })
+}
+
+/// The text of the SVG file of a figure.
+///
+/// # Errors
+/// [`LabError::System`]: it cannot be drawn.
+pub(super) fn figure_file(
+    results: &ExperimentResults,
+    figure: &Figure,
+) -> Result<String, LabError> {
+    let headings = [results.title.as_str(), figure.heading.as_str()];
+    let origin = text::describe_origin(results);
+    let origins = [results.source.as_str(), origin.as_str()];
+    let joined = |parts: [&str; 2], separator: &str| {
+        parts
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join(separator)
+    };
+    chart::file(&joined(headings, ", "), &joined(origins, "; "), figure).map_err(cannot_draw)
 }
 
 fn notes(section: &ExperimentSection<'_>) -> Markup {
@@ -201,23 +225,16 @@ fn notes(section: &ExperimentSection<'_>) -> Markup {
     }
 }
 
-fn machine(results: &ExperimentResults, palette: &Palette) -> Markup {
+fn machine(results: &ExperimentResults) -> Markup {
     let machine = &results.environment;
-    let is_other = |key: &str| !results.programs.iter().any(|program| program.key == key);
+    let label = |key: &String| {
+        let named = results.programs.iter().find(|program| program.key == *key);
+        named.map_or(key, |program| &program.label).clone()
+    };
     html! {
         details {
             summary { "Program versions and kernel settings" }
-            dl {
-                @for program in &results.programs {
-                    @let version = machine.versions.get(&program.key);
-                    dt class=(palette.colour(&program.key)) { (program.label) }
-                    dd { (version.map_or("version unknown", String::as_str)) }
-                }
-                @for (key, version) in machine.versions.iter().filter(|(key, _)| is_other(key)) {
-                    dt { (key) }
-                    dd { (version) }
-                }
-            }
+            dl { @for (key, version) in &machine.versions { dt { (label(key)) } dd { (version) } } }
             @if !machine.sysctls.is_empty() {
                 pre tabindex="0" { @for (key, value) in &machine.sysctls { (key) " = " (value) "\n" } }
             }
@@ -229,40 +246,63 @@ fn machine(results: &ExperimentResults, palette: &Palette) -> Markup {
 mod tests {
     use std::path::PathBuf;
 
-    use super::super::load::LoadedResults;
+    use super::super::load::{self, LoadedResults};
+    use super::super::palette::Palette;
     use super::super::{samples, sections};
     use super::*;
 
-    fn page(results: ExperimentResults) -> String {
+    /// The index and the only paper's page.
+    fn pages(results: ExperimentResults) -> [String; 2] {
         let loaded = [LoadedResults::new("one".to_owned(), results)];
-        let palette = Palette::of(&loaded);
+        let sections = sections(&loaded, &Palette::of(&loaded));
+        let papers = load::by_paper(&loaded);
         let skipped = [SkippedFile {
             file: PathBuf::from("x<y>.json"),
             why: "no results".to_owned(),
         }];
-        write(&sections(&loaded, &palette), &palette, &skipped)
+        [
+            index(&papers, &sections, &skipped).unwrap(),
+            paper(&papers[0], &sections).unwrap(),
+        ]
     }
 
     #[test]
-    fn the_page_has_all_sections_and_loads_nothing() {
-        let page = page(samples::with_more());
+    fn the_index_links_the_papers_and_summarizes_their_experiments() {
+        let [index, _] = pages(samples::with_more());
         for text in [
+            "<h2><a href=\"bbc-whp-178.html\">BBC WHP 178</a></h2>",
+            "<a href=\"bbc-whp-178.html#one\">table 5.1 (quick)</a>",
+            "globus-url-copy / published",
+            "x&lt;y&gt;.json: no results",
+        ] {
+            assert!(index.contains(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_paper_has_all_sections_and_loads_nothing() {
+        let [_, page] = pages(samples::with_more());
+        for text in [
+            "href=\"index.html\"",
+            "<a href=\"#one\">table 5.1 (quick)</a>",
             "Parallel streams against latency",
             "Published values: BBC WHP 178, table 5.1",
             "longhaul lab run bbc-5.1 --quick --seed 7",
             "took 12 min 4 s",
-            "globus-url-copy / published",
             "href=\"one.svg\"",
+            "href=\"one-time-0.svg\"",
             "href=\"one-table.csv\"",
-            "x&lt;y&gt;.json: no results",
             "<h3 id=\"one-seconds\">Time</h3>",
             "href=\"one-seconds-table.csv\"",
             "Window and flight size over time",
         ] {
             assert!(page.contains(text), "{text}");
         }
-        assert!(!page.contains("http://") && !page.contains("https://"));
-        assert_eq!(page.matches("class=\"chart\"").count(), 9);
+        let page = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
+        assert!(
+            !page.contains("http://") && !page.contains("https://") && !page.contains("<script")
+        );
+        assert_eq!(page.matches("class=\"chart").count(), 8 + 2);
         let mut ids: Vec<&str> = page.split(" id=\"").skip(1).collect();
         ids.iter_mut()
             .for_each(|id| *id = id.split('"').next().unwrap());
@@ -303,9 +343,11 @@ mod tests {
             .insert(evil.to_owned(), evil.to_owned());
         results.cells[0].samples[0].invalid.push(evil.to_owned());
         results.cells[0].samples[0].limited_by = Some(evil.to_owned());
-        let page = page(results);
-        assert!(page.matches("&lt;/script&gt;").count() > 20);
-        assert!(!page.contains("<img"));
-        assert_eq!(page.matches("</script>").count(), 1);
+        let pages = pages(results);
+        let text = pages.concat();
+        assert!(text.matches("&lt;/script&gt;").count() > 20);
+        for page in pages {
+            assert!(!page.contains("<img") && !page.contains("</script>"));
+        }
     }
 }
