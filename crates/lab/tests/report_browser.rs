@@ -1,4 +1,4 @@
-//! The report in a real browser: charts are drawn, and pages fit a phone, in the light and the dark theme.
+//! The report in a real browser: figures are drawn, and pages fit a phone, in the light and the dark theme.
 //!
 //! The sample results have the shape of the BBC white paper's tables. They were computed by a formula,
 //! not measured. Without a browser the tests print `SKIPPED`; with `LONGHAUL_REQUIRE_PEERS=1` they fail.
@@ -24,17 +24,16 @@ const PROBE: &str = include_str!("report_data/probe.html");
 /// Time limit for a browser. It is long because other tests may run at the same time.
 const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Number of charts in the report of the samples: three rows and three programs for each of two
-/// experiments; for the third one, which has no axis down, one for each of its two measures and one for
-/// each of its two cells with lines over time.
-const CHARTS: u64 = 16;
+/// Number of figures in the report of the samples: by row and by program for each of two experiments; for the third one,
+/// which has no axis down, one for each of its two measures and one over time.
+const FIGURES: u64 = 7;
 
-/// Colours of the page and of the labels of its charts.
+/// Colours of the page and of the labels of its figures.
 const LIGHT: [&str; 2] = ["rgb(255, 255, 255)", "rgb(87, 96, 105)"];
 const DARK: [&str; 2] = ["rgb(18, 21, 26)", "rgb(155, 165, 179)"];
 
 #[test]
-fn charts_are_drawn_and_pages_fit() {
+fn figures_are_drawn_and_pages_fit() {
     let Some(browser) = browser() else { return };
     let folder = tempfile::tempdir().unwrap();
     let written = sample_report(folder.path());
@@ -48,23 +47,23 @@ fn charts_are_drawn_and_pages_fit() {
     ];
     let light = inspect(&browser, folder.path(), &light, false);
     let dark = inspect(&browser, folder.path(), &[(&paper, 360)], true);
-    for (seen, width, charts, [background, label]) in [
-        (&light[0], 1280, CHARTS, LIGHT),
-        (&light[1], 360, CHARTS, LIGHT),
+    for (seen, width, figures, [background, label]) in [
+        (&light[0], 1280, FIGURES, LIGHT),
+        (&light[1], 360, FIGURES, LIGHT),
         (&light[2], 1280, 0, LIGHT),
         (&light[3], 360, 0, LIGHT),
-        (&dark[0], 360, CHARTS, DARK),
+        (&dark[0], 360, FIGURES, DARK),
     ] {
         assert_eq!(seen["failed"], Value::Null, "{seen}");
         assert_eq!(
-            (&seen["charts"], &seen["drawn"]),
-            (&charts.into(), &charts.into()),
+            (&seen["figures"], &seen["drawn"]),
+            (&figures.into(), &figures.into()),
             "{seen}"
         );
         assert_eq!(seen["clientWidth"], width, "{seen}");
         assert_eq!(seen["scrollWidth"], width, "scrolls sideways: {seen}");
         assert_eq!(seen["background"], background, "{seen}");
-        if charts > 0 {
+        if figures > 0 {
             assert_eq!(seen["label"], label, "{seen}");
         }
     }

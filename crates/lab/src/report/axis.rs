@@ -13,9 +13,6 @@ const MAX_MARKS: u32 = 50;
 /// Largest number of swept values that are all marked. More have the marks of an ordinary axis.
 const MAX_MARKED_VALUES: usize = 16;
 
-/// Part of a logarithmic axis before its first value, for the value zero, which has no logarithm.
-const ZERO_PART: f64 = 0.12;
-
 /// An axis of a chart.
 #[derive(Debug, Clone)]
 pub(super) struct Axis {
@@ -126,8 +123,8 @@ fn extremes(values: &[f64], low: f64) -> (f64, f64) {
 #[derive(Debug, Clone)]
 pub(super) struct SweptAxis {
     pub(super) axis: Axis,
-    /// Place of each value: itself, its logarithm, or its number in a list of names.
-    pub(super) places: Vec<f64>,
+    /// The values, or their numbers in a list of names.
+    pub(super) numbers: Vec<f64>,
     /// Whether the values are names, which are evenly spaced: a place between two has no meaning.
     pub(super) has_names: bool,
 }
@@ -139,71 +136,43 @@ impl SweptAxis {
         let has_names = numbers.is_none();
         let numbers =
             numbers.unwrap_or_else(|| (0_u32..).map(f64::from).take(swept.values.len()).collect());
-        let (first, last) = (
-            numbers.first().copied().unwrap_or(0.0),
-            numbers.last().copied().unwrap_or(0.0),
-        );
-        let logarithmic = swept.logarithmic && !has_names && last > 0.0;
-        // The first place, or on a logarithmic axis that of the lowest number above zero.
-        let low = numbers
-            .iter()
-            .copied()
-            .find(|number| !logarithmic || *number > 0.0)
-            .unwrap_or(0.0);
-        let place = |number: f64| match logarithmic {
-            true if number > 0.0 => number.log10(),
-            true => low.log10() - (last / low).log10().max(1.0) * ZERO_PART,
-            false => number,
-        };
-        let places: Vec<f64> = numbers.iter().map(|number| place(*number)).collect();
+        let end = |number: Option<&f64>| number.copied().unwrap_or(0.0);
+        let (first, last) = (end(numbers.first()), end(numbers.last()));
+        let logarithmic = swept.logarithmic && !has_names && first > 0.0;
         let marks = if has_names || numbers.len() <= MAX_MARKED_VALUES {
-            places
-                .iter()
-                .copied()
-                .zip(swept.values.iter().cloned())
-                .collect()
+            numbers.iter().copied().zip(swept.values.clone()).collect()
         } else {
-            let round = if logarithmic {
-                logarithmic_marks(low, last)
+            let marks = if logarithmic {
+                logarithmic_marks
             } else {
-                linear_marks(first, last)
+                linear_marks
             };
-            let between = round
+            let between = marks(first, last)
                 .into_iter()
                 .filter(|mark| (first..=last).contains(mark));
-            between
-                .map(|mark| (place(mark), format_mark(mark)))
-                .collect()
+            between.map(|mark| (mark, format_mark(mark))).collect()
         };
-        // An axis that would begin near zero begins at zero, so that distances show proportions.
-        let begin = if !logarithmic && first > 0.0 && first <= last * 0.2 {
-            0.0
-        } else {
-            place(first)
-        };
-        let span = place(last) - begin;
         // The margin keeps markers at the ends inside.
-        let margin = if has_names || span <= 0.0 {
-            0.5
+        let ends = if logarithmic {
+            let margin = (last / first).powf(0.04);
+            (first / margin, last * margin)
         } else {
-            span * 0.03
+            let margin = if has_names {
+                0.5
+            } else {
+                (last - first) * 0.04
+            };
+            (first - margin, last + margin)
         };
-        let begin = if has_names || begin != 0.0 || first == 0.0 {
-            begin - margin
-        } else {
-            begin
+        let axis = Axis {
+            name: grid::axis_name(swept),
+            logarithmic,
+            ends,
+            marks,
         };
-        let name = grid::axis_name(swept);
-        let ends = (begin, place(last) + margin);
-        let logarithmic = false; // Places are logarithms already.
         Self {
-            axis: Axis {
-                name,
-                logarithmic,
-                ends,
-                marks,
-            },
-            places,
+            axis,
+            numbers,
             has_names,
         }
     }
@@ -305,21 +274,26 @@ mod tests {
     fn swept_numbers_have_their_places_and_names_are_evenly_spaced() {
         let linear = swept(&["0", "1", "5"], false);
         assert_eq!(
-            (linear.places, linear.has_names),
+            (linear.numbers, linear.has_names),
             (vec![0.0, 1.0, 5.0], false)
         );
-        let logarithmic = swept(&["0", "1", "10"], true);
-        assert_eq!(logarithmic.places, [-0.12, 0.0, 1.0]);
-        assert_eq!(labels(&logarithmic.axis), ["0", "1", "10"]);
+        assert_eq!(linear.axis.ends, (-0.2, 5.2));
+        assert!(
+            !swept(&["0", "1", "10"], true).axis.logarithmic,
+            "zero has no logarithm"
+        );
+        let logarithmic = swept(&["0.1", "1", "10"], true).axis;
+        assert_eq!(
+            (logarithmic.place(1.0), labels(&logarithmic)),
+            (0.5, vec!["0.1", "1", "10"])
+        );
         for names in [["256KB", "1MB"], ["5", "1"]] {
             let names = swept(&names, true);
-            assert_eq!((names.has_names, names.places), (true, vec![0.0, 1.0]));
+            assert_eq!((names.has_names, names.numbers), (true, vec![0.0, 1.0]));
             assert_eq!(names.axis.ends, (-0.5, 1.5));
         }
-        assert_eq!(
-            (swept(&["7"], true).places, swept(&[], false).places),
-            (vec![0.0], vec![])
-        );
+        assert_eq!(swept(&["7"], true).axis.ends, (-0.5, 0.5));
+        assert!(swept(&[], false).numbers.is_empty());
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Draws figures with plotters: the charts of a page, and the SVG file of a figure.
+//! Draws a figure with plotters as an SVG document, for its file and for its page.
 
 use std::f64::consts::TAU;
 
-use maud::{Markup, PreEscaped, html};
+use maud::{PreEscaped, html};
 use plotters::coord::Shift;
 use plotters::drawing::DrawingAreaErrorKind;
 use plotters::element::DashedPathElement;
@@ -11,7 +11,6 @@ use plotters::prelude::*;
 use super::axis::Axis;
 use super::figure::{Figure, Line, Panel, Point};
 use super::palette::{self, GRID, INK, LineStyle, MUTED, PAGE};
-use super::summary::RatioSpread;
 
 /// plotters places everything at whole units: this many are a pixel of the page.
 const SCALE: i32 = 4;
@@ -31,18 +30,13 @@ const MAX_LARGE_MARKERS: usize = 24;
 /// Width and height in pixels of a chart that is alone in its figure.
 const LARGE: (i32, i32) = (760, 400);
 
-/// Space around and between the charts of an SVG file, and the height of a line of its legend, in pixels.
+/// Space around and between charts, and the height of a line of the legend, in pixels.
 const MARGIN: i32 = 16;
 const LEGEND_LINE: i32 = 22;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, Axis>>;
 type DrawError = DrawingAreaErrorKind<std::io::Error>;
-
-/// What a drawing says to readers who cannot see it.
-struct AccessibleText<'a> {
-    name: &'a str,
-    description: &'a str,
-}
 
 /// A place that shows a text to a reader who points at it.
 struct Tip {
@@ -50,95 +44,24 @@ struct Tip {
     text: String,
 }
 
-/// An SVG element of `size` pixels. `style` is empty on a page, whose style sheet has the rules of charts.
-fn svg(
-    size: (i32, i32),
-    text: &AccessibleText<'_>,
-    style: &str,
-    draw: impl FnOnce(&Area<'_>, &mut Vec<Tip>) -> Result<(), DrawError>,
-) -> Result<Markup, std::io::Error> {
-    let units = |pixels: i32| pixels.unsigned_abs() * SCALE.unsigned_abs();
-    let (width, height) = (units(size.0), units(size.1));
-    let (mut drawn, mut tips) = (String::new(), Vec::new());
-    let area = SVGBackend::with_string(&mut drawn, (width, height)).into_drawing_area();
-    draw(&area, &mut tips)
-        .and_then(|()| area.present())
-        .map_err(std::io::Error::other)?;
-    drop(area);
-    // The element of plotters has no room for a title, so its content goes into one of ours.
-    let content = drawn.split_once('>').map_or("", |(_, rest)| rest);
-    let content = content.trim_end().trim_end_matches("</svg>");
-    Ok(html! {
-        svg xmlns="http://www.w3.org/2000/svg" viewBox=(format!("0 0 {width} {height}"))
-            width=(size.0) height=(size.1) role="img" {
-            title { (text.name) }
-            @if !text.description.is_empty() { desc { (text.description) } }
-            @if !style.is_empty() { style { (PreEscaped(style)) } }
-            (PreEscaped(content))
-            @for tip in &tips {
-                circle cx=(tip.at.0) cy=(tip.at.1) r=(9 * SCALE) fill="none" pointer-events="all" {
-                    title { (tip.text) }
-                }
-            }
-        }
-    })
-}
-
-/// The charts of a figure for a page. One that is alone is drawn in two sizes; the style sheet shows the small one on
-/// phones, so that its text does not shrink.
-pub(super) fn panels(figure: &Figure) -> Result<Vec<Markup>, std::io::Error> {
-    let draw = |panel: &Panel, size: (i32, i32), class: &str| {
-        let (name, description) = (&panel.accessible_name(), &panel.description);
-        let svg = svg(
-            size,
-            &AccessibleText { name, description },
-            "",
-            |area, tips| draw_panel(area, panel, tips),
-        );
-        Ok(html! { div class=(class) { (svg?) } })
+/// The SVG document of a figure: heading, origin of the results, legend, and the charts in a grid.
+///
+/// # Errors
+/// plotters cannot draw it.
+pub(super) fn svg(heading: &str, origin: &str, figure: &Figure) -> Result<String, std::io::Error> {
+    let size = if figure.panels.len() > 1 {
+        figure.size
+    } else {
+        LARGE
     };
-    match figure.panels.as_slice() {
-        [only] => Ok(vec![
-            draw(only, LARGE, "chart wide")?,
-            draw(only, figure.size, "chart narrow")?,
-        ]),
-        panels => panels
-            .iter()
-            .map(|panel| draw(panel, figure.size, "chart"))
-            .collect(),
-    }
-}
-
-/// A line with its marker, for the legend of a page.
-pub(super) fn swatch(style: LineStyle) -> Result<Markup, std::io::Error> {
-    let text = AccessibleText {
-        name: "",
-        description: "",
-    };
-    svg((28, 14), &text, "", |area, _| {
-        draw_swatch(area, style, (0, 0))
-    })
-}
-
-/// The text of the SVG file of a figure: heading, origin of the results, legend, and the charts in a grid.
-pub(super) fn file(heading: &str, origin: &str, figure: &Figure) -> Result<String, std::io::Error> {
-    let (size, columns) = match figure.panels.len() {
-        0 | 1 => (LARGE, 1),
-        2 | 4 => (figure.size, 2),
-        _ => (figure.size, 3),
+    let columns = match figure.panels.len() {
+        0 | 1 => 1,
+        2 | 4 => 2,
+        _ => 3,
     };
     let width = MARGIN + (size.0 + MARGIN) * columns;
-    let mut legend = Vec::new();
-    let (mut x, mut y) = (MARGIN, 66);
-    for (label, style) in &figure.legend {
-        let needs = 36 + text_width(label, TITLE) + 18;
-        if x > MARGIN && x + needs > width - MARGIN {
-            (x, y) = (MARGIN, y + LEGEND_LINE);
-        }
-        legend.push(((x, y), label, *style));
-        x += needs;
-    }
-    let top = y + LEGEND_LINE + 8;
+    let legend = legend(figure, width);
+    let top = legend.last().map_or(66, |(_, y)| y + LEGEND_LINE + 8);
     let places = (0..).map(|index| {
         let (column, row) = (index % columns, index / columns);
         (
@@ -146,154 +69,166 @@ pub(super) fn file(heading: &str, origin: &str, figure: &Figure) -> Result<Strin
             top + row * (size.1 + MARGIN),
         )
     });
-    let panels: Vec<_> = places.zip(&figure.panels).collect();
-    let bottom = panels.last().map_or(top, |((_, y), _)| y + size.1);
-    let sentence = |panel: &Panel| format!("{}. {}", panel.accessible_name(), panel.description);
-    let description: Vec<String> = figure.panels.iter().map(sentence).collect();
-    let text = AccessibleText {
-        name: heading,
-        description: &description.join(" "),
+    let panels: Vec<((i32, i32), &Panel)> = places.zip(&figure.panels).collect();
+    let height = panels.last().map_or(top, |((_, y), _)| y + size.1) + MARGIN;
+    let (mut drawn, mut tips) = (String::new(), Vec::new());
+    let canvas = (units(width).unsigned_abs(), units(height).unsigned_abs());
+    let area = SVGBackend::with_string(&mut drawn, canvas).into_drawing_area();
+    let draw = || {
+        area.fill(&PAGE.0)?;
+        write(
+            &area,
+            heading,
+            &bold(HEADING),
+            (MARGIN, 14),
+            width - 2 * MARGIN,
+        )?;
+        write(
+            &area,
+            origin,
+            &plain(LABEL, MUTED.0),
+            (MARGIN, 40),
+            width - 2 * MARGIN,
+        )?;
+        for ((label, style), (x, y)) in figure.legend.iter().zip(legend) {
+            draw_swatch(&area, *style, (x, y))?;
+            write(&area, label, &plain(TITLE, INK.0), (x + 36, y + 1), width)?;
+        }
+        for ((x, y), panel) in panels {
+            let of_panel = area
+                .clone()
+                .shrink((units(x), units(y)), (units(size.0), units(size.1)));
+            draw_panel(&of_panel, panel, size.0, &mut tips)?;
+        }
+        area.present()
     };
-    let svg = svg(
-        (width, bottom + MARGIN),
-        &text,
-        &palette::style_sheet(),
-        |area, tips| {
-            area.fill(&PAGE.0)?;
-            let room = width - 2 * MARGIN;
-            let at = |x: i32, y: i32| (x * SCALE, y * SCALE);
-            area.draw_text(
-                &truncated(heading, HEADING, room),
-                &bold(HEADING),
-                at(MARGIN, 14),
-            )?;
-            area.draw_text(
-                &truncated(origin, LABEL, room),
-                &plain(LABEL, MUTED.0),
-                at(MARGIN, 40),
-            )?;
-            for ((x, y), label, style) in legend {
-                draw_swatch(area, style, (x, y))?;
-                area.draw_text(label, &plain(TITLE, INK.0), at(x + 36, y + 1))?;
+    draw().map_err(std::io::Error::other)?;
+    drop(area);
+    // The element of plotters has no room for a title, so its content goes into one of ours.
+    let content = drawn.split_once('>').map_or("", |(_, rest)| rest);
+    let content = content.trim_end().trim_end_matches("</svg>");
+    let sentence = |panel: &Panel| format!("{}. {} ", panel.accessible_name(), panel.description);
+    let svg = html! {
+        svg xmlns="http://www.w3.org/2000/svg" viewBox=(format!("0 0 {} {}", canvas.0, canvas.1))
+            width=(width) height=(height) role="img" {
+            title { (heading) }
+            desc { (figure.panels.iter().map(sentence).collect::<String>()) }
+            style { (PreEscaped(palette::style_sheet())) }
+            (PreEscaped(content))
+            @for tip in &tips {
+                circle cx=(tip.at.0) cy=(tip.at.1) r=(units(9)) fill="none" pointer-events="all" {
+                    title { (tip.text) }
+                }
             }
-            for ((x, y), panel) in panels {
-                draw_panel(
-                    &area.clone().shrink(at(x, y), at(size.0, size.1)),
-                    panel,
-                    tips,
-                )?;
-            }
-            Ok(())
-        },
-    )?;
-    let text = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n",
-        svg.into_string()
-    );
-    // XML 1.0 (section 2.2) forbids these characters, even escaped: a reader would reject the whole file.
+        }
+    };
+    // XML 1.0 (section 2.2) forbids these characters, even escaped: a reader would reject the whole document.
     let forbidden =
         |c: char| c.is_control() && !"\t\n\r".contains(c) || "\u{fffe}\u{ffff}".contains(c);
-    Ok(text.replace(forbidden, "\u{fffd}"))
+    Ok(svg.into_string().replace(forbidden, "\u{fffd}"))
 }
 
-/// Draws a chart that fills the area.
-fn draw_panel(area: &Area<'_>, panel: &Panel, tips: &mut Vec<Tip>) -> Result<(), DrawError> {
-    let width = i32::try_from(area.dim_in_pixel().0).unwrap_or(i32::MAX) / SCALE;
+/// The places of the legend's entries, in lines of at most `width` pixels.
+fn legend(figure: &Figure, width: i32) -> Vec<(i32, i32)> {
+    let (mut x, mut y) = (MARGIN, 66);
+    let place = |(label, _): &(String, LineStyle)| {
+        let needs = 36 + text_width(label, TITLE) + 18;
+        if x > MARGIN && x + needs > width - MARGIN {
+            (x, y) = (MARGIN, y + LEGEND_LINE);
+        }
+        x += needs;
+        (x - needs, y)
+    };
+    figure.legend.iter().map(place).collect()
+}
+
+/// Draws a chart that fills the area, which is `width` pixels wide.
+fn draw_panel(
+    area: &Area<'_>,
+    panel: &Panel,
+    width: i32,
+    tips: &mut Vec<Tip>,
+) -> Result<(), DrawError> {
+    write(area, &panel.title, &bold(TITLE), (4, 4), width - 8)?;
     let labels = panel
         .y
         .marks
         .iter()
         .map(|(_, label)| text_width(label, LABEL));
     let left = labels.max().unwrap_or(0) + 30;
-    let (title, below) = area.split_vertically(if panel.title.is_empty() {
-        0
-    } else {
-        22 * SCALE
-    });
-    if !panel.title.is_empty() {
-        title.draw_text(
-            &truncated(&panel.title, TITLE, width - 8),
-            &bold(TITLE),
-            (4 * SCALE, 4 * SCALE),
-        )?;
-    }
-    let mut builder = ChartBuilder::on(&below);
-    builder.margin_right(14 * SCALE).margin_top(10 * SCALE);
-    builder
-        .y_label_area_size(left * SCALE)
-        .x_label_area_size(40 * SCALE);
     let mut x = panel.x.clone();
     leave_room(&mut x, width - left - 14);
-    let mut chart = builder.build_cartesian_2d(x, panel.y.clone())?;
+    let mut chart = ChartBuilder::on(area)
+        .margin_top(units(if panel.title.is_empty() { 10 } else { 32 }))
+        .margin_right(units(14))
+        .y_label_area_size(units(left))
+        .x_label_area_size(units(40))
+        .build_cartesian_2d(x, panel.y.clone())?;
     chart
         .configure_mesh()
         .disable_x_mesh()
-        .bold_line_style(GRID.0.stroke_width(SCALE.unsigned_abs()))
-        .axis_style(MUTED.0.stroke_width(SCALE.unsigned_abs()))
-        .set_all_tick_mark_size(5 * SCALE)
+        .bold_line_style(stroke(GRID.0, 1.0))
+        .axis_style(stroke(MUTED.0, 1.0))
+        .set_all_tick_mark_size(units(5))
         .label_style(plain(LABEL, MUTED.0))
-        .x_desc(truncated(&panel.x.name, LABEL, width))
+        .x_desc(&panel.x.name)
         .y_desc(&panel.y.name)
         .draw()?;
-    for line in &panel.lines {
-        draw_line(&mut chart, line, tips)?;
-    }
-    Ok(())
+    panel
+        .lines
+        .iter()
+        .try_for_each(|line| draw_line(&mut chart, line, tips))
 }
-
-type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, Axis>>;
 
 /// Draws a line, interrupted where a value is missing, with its error bars and markers.
 fn draw_line(chart: &mut Chart<'_, '_>, line: &Line, tips: &mut Vec<Tip>) -> Result<(), DrawError> {
-    let colour = line.style.colour;
-    let valued = |point: &Point| Some((point.x, point.value?));
-    let points: Vec<Option<(f64, f64)>> = line
-        .points
-        .iter()
-        .map(|point| point.as_ref().and_then(valued))
-        .collect();
+    let style = line.style;
+    let valued = |point: &Option<Point>| {
+        point
+            .as_ref()
+            .and_then(|point| Some((point.x, point.value?)))
+    };
+    let points: Vec<Option<(f64, f64)>> = line.points.iter().map(valued).collect();
     let pieces = points.split(Option::is_none);
     for piece in pieces.filter(|piece| piece.len() > 1) {
         let piece = piece.iter().flatten().copied();
-        if line.style.published {
-            let thin = colour.stroke_width(SCALE.unsigned_abs() * 3 / 2);
-            chart.draw_series(DashedLineSeries::new(piece, 5 * SCALE, 4 * SCALE, thin))?;
+        if style.published {
+            let dashes =
+                DashedLineSeries::new(piece, units(5), units(4), stroke(style.colour, 1.5));
+            chart.draw_series(dashes)?;
         } else {
-            chart.draw_series(LineSeries::new(
-                piece,
-                colour.stroke_width(SCALE.unsigned_abs() * 2),
-            ))?;
+            chart.draw_series(LineSeries::new(piece, stroke(style.colour, 2.0)))?;
         }
     }
     let many = line.points.len() > MAX_LARGE_MARKERS;
     let radius = if many { SMALL_RADIUS } else { RADIUS };
     // A published point is larger, so that it remains visible as a ring around an equal measured one.
-    let radius = radius * if line.style.published { 1.4 } else { 1.0 };
+    let radius = radius * if style.published { 1.4 } else { 1.0 };
     for point in line
         .points
         .iter()
         .flatten()
         .filter(|point| !point.tip.is_empty())
     {
+        // A failed measurement is a cross at the bottom.
         let at = (point.x, point.value.unwrap_or(f64::NEG_INFINITY));
-        if let (Some(value), Some(half)) = (point.value, point.half_width) {
-            let (low, high) = (value - half, value + half);
-            let style = colour.stroke_width(SCALE.unsigned_abs());
-            let bar =
-                ErrorBar::new_vertical(point.x, low, value, high, style, 6 * SCALE.unsigned_abs());
-            chart.draw_series([bar])?;
+        if let Some(half) = point.half_width.filter(|_| point.value.is_some()) {
+            let thin = stroke(style.colour, 1.0);
+            let width = units(6).unsigned_abs();
+            chart.draw_series([ErrorBar::new_vertical(
+                at.0,
+                at.1 - half,
+                at.1,
+                at.1 + half,
+                thin,
+                width,
+            )])?;
         }
         if point.value.is_some() {
-            let (fill, outline) = marker(line.style, radius);
+            let (fill, outline) = marker(style, radius);
             chart.draw_series([EmptyElement::at(at) + fill + outline])?;
         } else {
-            // A failed measurement is a cross at the bottom.
-            let size = f64::from(SCALE) * RADIUS;
-            chart.draw_series([Cross::new(
-                at,
-                size,
-                colour.stroke_width(SCALE.unsigned_abs() * 2),
-            )])?;
+            chart.draw_series([Cross::new(at, units(4), stroke(style.colour, 2.0))])?;
         }
         tips.push(Tip {
             at: chart.backend_coord(&at),
@@ -344,73 +279,51 @@ fn marker(style: LineStyle, radius: f64) -> (Polygon<Corner>, PathElement<Corner
         (whole(radius * angle.sin()), whole(-radius * angle.cos()))
     };
     let corners: Vec<Corner> = (0..=count).map(corner).collect();
-    let (fill, outline, width) = match style.published {
-        true => (PAGE.0, style.colour, SCALE * 3 / 2),
-        false => (style.colour, PAGE.0, SCALE),
+    let (fill, outline) = match style.published {
+        true => (PAGE.0, stroke(style.colour, 1.5)),
+        false => (style.colour, stroke(PAGE.0, 1.0)),
     };
-    let outline = outline.stroke_width(width.unsigned_abs());
     (
         Polygon::new(corners.clone(), fill),
         PathElement::new(corners, outline),
     )
 }
 
-/// A line with its marker for a legend, 28 by 14 pixels from `at`.
+/// A line with its marker for the legend, 28 by 14 pixels from `at`.
 fn draw_swatch(area: &Area<'_>, style: LineStyle, at: (i32, i32)) -> Result<(), DrawError> {
-    let point = |x: i32| ((at.0 + x) * SCALE, (at.1 + 7) * SCALE);
+    let point = |x: i32| (units(at.0 + x), units(at.1 + 7));
     let ends = [point(1), point(27)];
     if style.published {
-        let thin = style.colour.stroke_width(SCALE.unsigned_abs() * 3 / 2);
-        area.draw(&DashedPathElement::new(ends, 5 * SCALE, 4 * SCALE, thin))?;
+        let thin = stroke(style.colour, 1.5);
+        area.draw(&DashedPathElement::new(ends, units(5), units(4), thin))?;
     } else {
-        area.draw(&PathElement::new(
-            ends,
-            style.colour.stroke_width(SCALE.unsigned_abs() * 2),
-        ))?;
+        area.draw(&PathElement::new(ends, stroke(style.colour, 2.0)))?;
     }
     let (fill, outline) = marker(style, RADIUS);
     area.draw(&(EmptyElement::at(point(14)) + fill + outline))
 }
 
-/// A strip with a logarithmic scale from ×0.1 to ×10 that shows the spread of ratios: a thin line for all, a
-/// thick one for the middle half, a dot for the median. Ratios beyond the scale are drawn at its ends.
-pub(super) fn strip(spread: &RatioSpread) -> Result<Markup, std::io::Error> {
-    let text = AccessibleText {
-        name: "",
-        description: "",
-    };
-    svg((208, 16), &text, "", |area, _| {
-        let place = |ratio: f64| {
-            whole((104.0 + 100.0 * ratio.max(0.1).log10().min(1.0)) * f64::from(SCALE))
-        };
-        let line = |from: (f64, i32), to: (f64, i32), style: ShapeStyle| {
-            area.draw(&PathElement::new(
-                [(place(from.0), from.1 * SCALE), (place(to.0), to.1 * SCALE)],
-                style,
-            ))
-        };
-        let width = |pixels: i32| (pixels * SCALE).unsigned_abs();
-        let programs = LineStyle::of_program(0);
-        line((0.1, 8), (10.0, 8), GRID.0.stroke_width(width(1)))?;
-        line((1.0, 1), (1.0, 15), MUTED.0.stroke_width(width(1)))?;
-        line(
-            (spread.low, 8),
-            (spread.high, 8),
-            programs.colour.stroke_width(width(2)),
-        )?;
-        let half = programs.colour.mix(0.45).stroke_width(width(6));
-        line((spread.first_quartile, 8), (spread.third_quartile, 8), half)?;
-        let (fill, outline) = marker(programs, RADIUS);
-        area.draw(&(EmptyElement::at((place(spread.median), 8 * SCALE)) + fill + outline))
-    })
+/// Writes a text with its top left corner at a place in pixels, shortened to a width in pixels.
+fn write(
+    area: &Area<'_>,
+    text: &str,
+    style: &TextStyle<'_>,
+    at: (i32, i32),
+    width: i32,
+) -> Result<(), DrawError> {
+    let size = style.font.get_size() / FONT_UNITS;
+    match truncated(text, size, width) {
+        shown if shown.is_empty() => Ok(()),
+        shown => area.draw_text(&shown, style, (units(at.0), units(at.1))),
+    }
 }
 
+/// plotters divides font sizes by 1.24 when it writes SVG.
+const FONT_UNITS: f64 = 1.24 * SCALE as f64;
+
 fn plain(size: f64, colour: RGBColor) -> TextStyle<'static> {
-    // plotters divides font sizes by this number when it writes SVG.
-    let size = size * 1.24 * f64::from(SCALE);
-    ("system-ui, Arial, sans-serif", size)
-        .into_font()
-        .color(&colour)
+    let font = ("system-ui, Arial, sans-serif", size * FONT_UNITS).into_font();
+    font.color(&colour)
 }
 
 fn bold(size: f64) -> TextStyle<'static> {
@@ -419,6 +332,14 @@ fn bold(size: f64) -> TextStyle<'static> {
         font: style.font.style(FontStyle::Bold),
         ..style
     }
+}
+
+fn stroke(colour: RGBColor, pixels: f64) -> ShapeStyle {
+    colour.stroke_width(whole(pixels * f64::from(SCALE)).unsigned_abs())
+}
+
+fn units(pixels: i32) -> i32 {
+    pixels * SCALE
 }
 
 /// Estimates the width of `text` in pixels. Fonts differ between systems, so the estimate is generous.
@@ -451,22 +372,23 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::super::grid::ResultGrid;
-    use super::super::palette::Palette;
     use super::super::{figure, samples, timeline};
     use super::*;
     use crate::experiment::results::ExperimentResults;
 
     fn figures(results: &ExperimentResults) -> Vec<Figure> {
-        figure::sweeps(&ResultGrid::of(results), &Palette::default(), "a")
+        figure::sweeps(&ResultGrid::of(results), "a")
+    }
+
+    fn document(figure: &Figure) -> String {
+        svg("A heading", "An origin", figure).unwrap()
     }
 
     fn drawn(results: &ExperimentResults) -> String {
-        panels(&figures(results)[0]).unwrap()[0]
-            .clone()
-            .into_string()
+        document(&figures(results)[0])
     }
 
-    /// The number of lines with two ends in the colour of programs.
+    /// The number of plain lines in the colour of longhaul.
     fn bars(chart: &str) -> usize {
         chart
             .matches("<line opacity=\"1\" stroke=\"#0064B0\"")
@@ -477,30 +399,22 @@ mod tests {
     fn a_chart_has_a_line_an_error_bar_a_marker_and_a_tip_for_each_measured_point() {
         let mut results = samples::two_by_two();
         let chart = drawn(&results);
-        assert!(
-            chart
-                .contains("<title>parallel streams 1: Mbit/s against one-way latency (ms)</title>")
-        );
-        assert!(chart.contains("<desc>longhaul: 100 at 1 to 200 at 50."));
-        assert_eq!(chart.matches("<polygon").count(), 6);
-        assert_eq!(
-            chart
-                .matches("longhaul\nparallel streams 1, one-way latency 1\u{a0}ms\n100 ± 5 Mbit/s")
-                .count(),
-            1
-        );
-        assert_eq!(chart.matches("pointer-events").count(), 6);
-        // Both programs have the first colour of an empty palette; an error bar is three lines.
+        assert!(chart.contains("<title>A heading</title>"));
+        let description = "<desc>parallel streams 1: Mbit/s against one-way latency (ms). longhaul: 100 at 1 to 200 at 50.";
+        assert!(chart.contains(description), "{chart}");
+        // Two charts with two lines and the published one, and the legend.
+        assert_eq!(chart.matches("<polygon").count(), 2 * 6 + 3);
+        assert_eq!(chart.matches("pointer-events").count(), 2 * 6);
+        let tip = "longhaul\nparallel streams 1, one-way latency 1\u{a0}ms\n100 ± 5 Mbit/s";
+        assert_eq!(chart.matches(tip).count(), 1);
+        // An error bar is three lines.
         assert_eq!(bars(&chart), 4 * 3);
         results.cells[0].half_width = None;
         assert_eq!(bars(&drawn(&results)), 3 * 3);
         results.cells[0].median = None;
         let failed = drawn(&results);
-        assert_eq!(
-            (failed.matches("<polygon").count(), bars(&failed)),
-            (5, 3 * 3 + 2),
-            "a cross at the bottom"
-        );
+        let cross = (2 * 6 + 3 - 1, 3 * 3 + 2);
+        assert_eq!((failed.matches("<polygon").count(), bars(&failed)), cross);
     }
 
     #[test]
@@ -520,17 +434,21 @@ mod tests {
                 .matches("stroke=\"#0064B0\" stroke-width=\"8\" points")
                 .count()
         };
-        assert_eq!(lines(&drawn(&results)), 2);
+        assert_eq!(lines(&drawn(&results)), 2 + 1, "and that of the legend");
         results.cells[1].median = None;
-        assert_eq!(lines(&drawn(&results)), 1, "a single point has no line");
+        assert_eq!(lines(&drawn(&results)), 1 + 1, "a single point has no line");
     }
 
     #[test]
     fn a_series_over_time_has_one_marker_at_its_end() {
         let results = samples::with_more();
-        let timelines = timeline::timelines(&ResultGrid::of(&results), &Palette::default(), "a");
-        let chart = panels(&timelines[0]).unwrap()[0].clone().into_string();
-        assert_eq!(chart.matches("<polygon").count(), 2);
+        let timelines = timeline::timelines(&ResultGrid::of(&results), "a");
+        let chart = document(&timelines[0]);
+        assert_eq!(
+            chart.matches("<polygon").count(),
+            2 + 2,
+            "and those of the legend"
+        );
         assert!(chart.contains("window\n512 kB after 0.600 s"), "{chart}");
     }
 
@@ -546,8 +464,8 @@ mod tests {
             results.programs.push(program);
         }
         for figure in figures(&results) {
-            let text = file("A heading", "An origin", &figure).unwrap();
-            assert!(text.starts_with("<?xml") && text.contains("xmlns=\"http://www.w3.org"));
+            let text = document(&figure);
+            assert!(text.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
             assert!(text.contains("A heading") && text.contains("prefers-color-scheme:dark"));
             assert!(text.contains("Mbit\u{fffd}/s&lt;/text&gt;") && !text.contains("href"));
             let number = |text: &str, begin: &str| -> Option<f64> {
@@ -605,16 +523,5 @@ mod tests {
         assert_eq!(axis.marks.len(), 6);
         leave_room(&mut axis, 90);
         assert_eq!(labels(&axis), ["0", "400", "800"]);
-    }
-
-    #[test]
-    fn a_strip_is_logarithmic_and_extremes_are_at_its_ends() {
-        let spread = RatioSpread::of(vec![0.01, 1.0, 500.0]).unwrap();
-        let strip = strip(&spread).unwrap().into_string();
-        assert!(strip.contains("points=\"16,32 816,32 \""), "{strip}");
-        assert!(
-            strip.contains("points=\"416,4 416,60 \""),
-            "the mark at 1: {strip}"
-        );
     }
 }

@@ -7,7 +7,7 @@
 
 use super::axis::{Axis, SweptAxis};
 use super::grid::{self, ResultGrid};
-use super::palette::{LineStyle, Palette};
+use super::palette::LineStyle;
 use super::text;
 use crate::experiment::results::ComparedProgram;
 
@@ -58,7 +58,7 @@ pub(super) struct Line {
 /// One point of a line.
 #[derive(Default)]
 pub(super) struct Point {
-    /// Place on the horizontal axis.
+    /// Value on the horizontal axis.
     pub(super) x: f64,
     /// Value; `None`: the measurement failed.
     pub(super) value: Option<f64>,
@@ -70,10 +70,9 @@ pub(super) struct Point {
 
 /// The figures of a sweep, most important first; empty if nothing was measured or published. `name` is the
 /// prefix of the names of their files.
-pub(super) fn sweeps(grid: &ResultGrid<'_>, palette: &Palette, name: &str) -> Vec<Figure> {
+pub(super) fn sweeps(grid: &ResultGrid<'_>, name: &str) -> Vec<Figure> {
     let planner = FigurePlanner {
         grid,
-        palette,
         x: SweptAxis::of(&grid.results.across),
     };
     let (rows, programs) = (grid.rows(), grid.results.programs.len());
@@ -94,7 +93,6 @@ pub(super) fn sweeps(grid: &ResultGrid<'_>, palette: &Palette, name: &str) -> Ve
 /// Plans the figures of one measure.
 struct FigurePlanner<'a> {
     grid: &'a ResultGrid<'a>,
-    palette: &'a Palette,
     x: SweptAxis,
 }
 
@@ -232,7 +230,10 @@ impl FigurePlanner<'_> {
                 tip: text::describe_measured(self.grid, program, (row, column), cell),
             })
         };
-        nonempty_line(entry, self.x.places.iter().enumerate().map(point).collect())
+        nonempty_line(
+            entry,
+            self.x.numbers.iter().enumerate().map(point).collect(),
+        )
     }
 
     /// The line of the values published for a program.
@@ -266,12 +267,15 @@ impl FigurePlanner<'_> {
                 tip: text::describe_published(self.grid, &entry.0, (row, column), value),
             })
         };
-        let points = self.x.places.iter().enumerate().map(point).collect();
+        let points = self.x.numbers.iter().enumerate().map(point).collect();
         nonempty_line(entry, points)
     }
 
     fn program_entry(&self, program: &ComparedProgram) -> (String, LineStyle) {
-        (program.label.clone(), self.palette.style(&program.key))
+        {
+            let style = LineStyle::of_program(&program.key, &self.grid.results.programs);
+            (program.label.clone(), style)
+        }
     }
 
     fn row_entry(&self, row: usize) -> (String, LineStyle) {
@@ -336,7 +340,7 @@ mod tests {
     use crate::experiment::results::ExperimentResults;
 
     fn figures(results: &ExperimentResults) -> Vec<Figure> {
-        sweeps(&ResultGrid::of(results), &Palette::default(), "a")
+        sweeps(&ResultGrid::of(results), "a")
     }
 
     #[test]

@@ -28,7 +28,6 @@ use crate::experiment::results::ExperimentResults;
 use figure::Figure;
 use grid::ResultGrid;
 use load::LoadedResults;
-use palette::Palette;
 
 /// The files that were written, and those that could not be read.
 #[derive(Debug)]
@@ -63,7 +62,7 @@ struct ExperimentSection<'a> {
     /// The experiment's main measure, then its further ones.
     measures: Vec<MeasureSection<'a>>,
     /// Charts over time.
-    timelines: Vec<Figure>,
+    timelines: Vec<DrawnFigure>,
 }
 
 /// The figures and the table of one measure of an experiment.
@@ -73,9 +72,16 @@ struct MeasureSection<'a> {
     /// The measure's label; empty for the main measure, which is below the experiment's title.
     heading: String,
     grid: ResultGrid<'a>,
-    figures: Vec<Figure>,
+    figures: Vec<DrawnFigure>,
     /// Name of its CSV file.
     csv: String,
+}
+
+/// A figure as an SVG document.
+struct DrawnFigure {
+    /// Name of its file.
+    file: String,
+    svg: String,
 }
 
 /// Writes the report of every results file (`*.json`) in `results` to the directory `out`, which is
@@ -90,19 +96,18 @@ struct MeasureSection<'a> {
 /// cannot be written.
 pub fn write(results: &Path, out: &Path) -> Result<WrittenReport, LabError> {
     let (loaded, skipped) = load::read_all(results)?;
-    let palette = Palette::of(&loaded);
-    let sections = sections(&loaded, &palette);
+    let sections: Vec<_> = loaded.iter().map(section).collect::<Result<_, _>>()?;
     std::fs::create_dir_all(out)
         .map_err(|error| LabError::system(format!("cannot create {}", out.display()), error))?;
     let mut files = Vec::new();
     for section in &sections {
         let measured = section.measures.iter().flat_map(|measure| &measure.figures);
         for figure in measured.chain(&section.timelines) {
-            files.push(save(
-                out,
-                &figure.file,
-                &page::figure_file(&section.loaded.results, figure)?,
-            )?);
+            let text = format!(
+                "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n",
+                figure.svg
+            );
+            files.push(save(out, &figure.file, &text)?);
         }
         for measure in &section.measures {
             files.push(save(out, &measure.csv, &table::csv(&measure.grid)?)?);
@@ -111,9 +116,9 @@ pub fn write(results: &Path, out: &Path) -> Result<WrittenReport, LabError> {
     // Pages are written after the files that they link, and the index last.
     let papers = load::by_paper(&loaded);
     for paper in &papers {
-        files.push(save(out, &paper.page, &page::paper(paper, &sections)?)?);
+        files.push(save(out, &paper.page, &page::paper(paper, &sections))?);
     }
-    let index = page::index(&papers, &sections, &skipped)?;
+    let index = page::index(&papers, &sections, &skipped);
     Ok(WrittenReport {
         page: save(out, "index.html", &index)?,
         files,
@@ -121,44 +126,51 @@ pub fn write(results: &Path, out: &Path) -> Result<WrittenReport, LabError> {
     })
 }
 
-/// The failure of a drawing.
-fn cannot_draw(error: std::io::Error) -> LabError {
-    LabError::system("cannot draw a figure", error)
+fn section(loaded: &LoadedResults) -> Result<ExperimentSection<'_>, LabError> {
+    let (results, name) = (&loaded.results, &loaded.name);
+    let main = measure(results, name.clone(), String::new())?;
+    let timelines = drawn(results, timeline::timelines(&main.grid, name))?;
+    let mut measures = vec![main];
+    for (also, results) in results.also.iter().zip(&loaded.also) {
+        let name = format!("{name}-{}", load::file_name(&also.key));
+        measures.push(measure(results, name, also.label.clone())?);
+    }
+    Ok(ExperimentSection {
+        loaded,
+        measures,
+        timelines,
+    })
 }
 
-fn sections<'a>(loaded: &'a [LoadedResults], palette: &Palette) -> Vec<ExperimentSection<'a>> {
-    let section = |one: &'a LoadedResults| {
-        let first = measure(&one.results, one.name.clone(), String::new(), palette);
-        let timelines = timeline::timelines(&first.grid, palette, &one.name);
-        let named = one.results.also.iter().zip(&one.also);
-        let further = named.map(|(also, results)| {
-            let name = format!("{}-{}", one.name, load::file_name(&also.key));
-            measure(results, name, also.label.clone(), palette)
-        });
-        ExperimentSection {
-            loaded: one,
-            measures: std::iter::once(first).chain(further).collect(),
-            timelines,
-        }
-    };
-    loaded.iter().map(section).collect()
-}
-
-fn measure<'a>(
-    results: &'a ExperimentResults,
+fn measure(
+    results: &ExperimentResults,
     name: String,
     heading: String,
-    palette: &Palette,
-) -> MeasureSection<'a> {
+) -> Result<MeasureSection<'_>, LabError> {
     let grid = ResultGrid::of(results);
-    MeasureSection {
-        figures: figure::sweeps(&grid, palette, &name),
+    Ok(MeasureSection {
+        figures: drawn(results, figure::sweeps(&grid, &name))?,
         // An experiment writes its runs to NAME.csv, which must not be overwritten.
         csv: format!("{name}-table.csv"),
         heading,
         grid,
         name,
-    }
+    })
+}
+
+fn drawn(results: &ExperimentResults, figures: Vec<Figure>) -> Result<Vec<DrawnFigure>, LabError> {
+    let origin = text::describe_origin(results);
+    let draw = |figure: Figure| {
+        let heading = text::joined(&[&text::capitalize(&figure.heading), &results.title], ": ");
+        let origin = text::joined(&[&results.source, &origin], "; ");
+        let svg = chart::svg(&heading, &origin, &figure)
+            .map_err(|error| LabError::system(format!("cannot draw {}", figure.file), error))?;
+        Ok(DrawnFigure {
+            file: figure.file,
+            svg,
+        })
+    };
+    figures.into_iter().map(draw).collect()
 }
 
 fn save(out: &Path, name: &str, text: &str) -> Result<PathBuf, LabError> {

@@ -3,13 +3,9 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::figure::Figure;
 use super::load::CitedPaper;
-use super::summary::{self, SummaryStatement};
-use super::{
-    ExperimentSection, MeasureSection, SkippedFile, cannot_draw, chart, palette, table, text,
-};
-use crate::LabError;
+use super::summary::{self, RatioSpread, SummaryStatement};
+use super::{DrawnFigure, ExperimentSection, MeasureSection, SkippedFile, table, text};
 use crate::experiment::results::{ExperimentResults, PUBLISHED};
 
 /// Style sheet of everything except charts.
@@ -25,14 +21,11 @@ const STRIPS: &str = "At each point of a sweep, a ratio of two medians is comput
     marked as invalid are not counted.";
 
 /// The HTML of the index: the papers with the summary of each of their experiments.
-///
-/// # Errors
-/// [`LabError::System`]: a strip cannot be drawn.
 pub(super) fn index(
     papers: &[CitedPaper],
     sections: &[ExperimentSection<'_>],
     skipped: &[SkippedFile],
-) -> Result<String, LabError> {
+) -> String {
     let about = text::format_count(sections.len(), "experiment");
     let content = html! {
         p class="quiet" { (about) ", compared with published values where there are any. " (STRIPS) }
@@ -41,7 +34,7 @@ pub(super) fn index(
                 h2 { a href=(paper.page) { (paper.title) } }
                 ol class="summary" {
                     @for (figure, index) in &paper.entries {
-                        (summary_line(&paper.page, figure, &sections[*index])?)
+                        (summary_line(&paper.page, figure, &sections[*index]))
                     }
                 }
             }
@@ -53,55 +46,60 @@ pub(super) fn index(
             }
         }
     };
-    Ok(page("longhaul lab", &content))
+    page("longhaul lab", &content)
 }
 
-fn summary_line(
-    page: &str,
-    figure: &str,
-    section: &ExperimentSection<'_>,
-) -> Result<Markup, LabError> {
+fn summary_line(page: &str, figure: &str, section: &ExperimentSection<'_>) -> Markup {
     let grid = &section.measures[0].grid;
-    Ok(html! {
+    html! {
         li {
             div class="which" {
                 a href={ (page) "#" (section.loaded.name) } { (figure) }
                 span { (section.loaded.results.title) }
                 small { (summary::coverage(grid)) }
             }
-            (statements(&summary::compare_with_published(grid), "no published values to compare with")?)
-            (statements(&summary::compare_with_peers(grid), "no other program to compare with")?)
+            (statements(&summary::compare_with_published(grid), "no published values to compare with"))
+            (statements(&summary::compare_with_peers(grid), "no other program to compare with"))
         }
-    })
+    }
 }
 
-fn statements(statements: &[SummaryStatement], none: &str) -> Result<Markup, LabError> {
-    Ok(html! {
+fn statements(statements: &[SummaryStatement], none: &str) -> Markup {
+    html! {
         div class="statements" {
             @if statements.is_empty() { p class="quiet" { (none) } }
             @for statement in statements {
                 p {
                     b { (statement.median) }
                     span { (statement.name) }
-                    // The text has the strip's numbers, so it is hidden from screen readers.
-                    @if statement.spread.points > 1 {
-                        span class="strip" aria-hidden="true" { (chart::strip(&statement.spread).map_err(cannot_draw)?) }
-                    }
+                    @if statement.spread.points > 1 { (strip(&statement.spread)) }
                     small { (statement.detail) }
                 }
             }
         }
-    })
+    }
+}
+
+/// A strip with a logarithmic scale from ×0.1 to ×10 that shows the spread of ratios: a thin line for all, a
+/// thick one for the middle half, a dot for the median. Ratios beyond the scale are at its ends. The text beside it has
+/// the numbers, so it is hidden from screen readers.
+fn strip(spread: &RatioSpread) -> Markup {
+    let place = |ratio: f64| 50.0 + 50.0 * ratio.max(0.1).log10().min(1.0);
+    let part = |from: f64, to: f64| {
+        let (from, to) = (place(from), place(to));
+        format!("left:{from:.1}%;width:{:.1}%", to - from)
+    };
+    html! {
+        span class="strip" aria-hidden="true" {
+            i class="all" style=(part(spread.low, spread.high)) {}
+            i class="half" style=(part(spread.first_quartile, spread.third_quartile)) {}
+            i class="median" style=(part(spread.median, spread.median)) {}
+        }
+    }
 }
 
 /// The HTML of a paper's page.
-///
-/// # Errors
-/// [`LabError::System`]: a figure cannot be drawn.
-pub(super) fn paper(
-    paper: &CitedPaper,
-    sections: &[ExperimentSection<'_>],
-) -> Result<String, LabError> {
+pub(super) fn paper(paper: &CitedPaper, sections: &[ExperimentSection<'_>]) -> String {
     let content = html! {
         nav aria-label="Contents" {
             a href="index.html" { "All papers" }
@@ -112,9 +110,9 @@ pub(super) fn paper(
                 }
             }
         }
-        @for (_, index) in &paper.entries { "\n" (experiment(&sections[*index])?) }
+        @for (_, index) in &paper.entries { "\n" (experiment(&sections[*index])) }
     };
-    Ok(page(&paper.title, &content))
+    page(&paper.title, &content)
 }
 
 fn page(title: &str, content: &Markup) -> String {
@@ -128,7 +126,7 @@ fn page(title: &str, content: &Markup) -> String {
                 meta name="color-scheme" content="light dark";
                 link rel="icon" href="data:,";
                 title { (title) ": tables and figures" }
-                style { (PreEscaped(STYLE)) (PreEscaped(palette::style_sheet())) }
+                style { (PreEscaped(STYLE)) }
             }
             "\n"
             body { main { h1 { (title) } (content) } }
@@ -138,73 +136,44 @@ fn page(title: &str, content: &Markup) -> String {
     page.into_string()
 }
 
-fn experiment(section: &ExperimentSection<'_>) -> Result<Markup, LabError> {
+fn experiment(section: &ExperimentSection<'_>) -> Markup {
     let results = &section.loaded.results;
     let published = match results.reference.as_str() {
         PUBLISHED => format!("Published values: {}", results.source),
         other => format!("Reference values ('{other}'): {}", results.source),
     };
-    Ok(html! {
+    html! {
         section id=(section.loaded.name) {
             h2 { (results.title) " " small { (section.loaded.label()) } }
             @if !results.source.is_empty() { p { (published) } }
             p class="quiet" { (text::describe_origin(results)) "; took " (text::format_duration(results.seconds)) }
             p { "Command to run it again: " code { (text::rerun_command(results)) } }
-            @for measure in &section.measures { (measure_section(measure)?) }
-            @for figure in &section.timelines { (figure_on_page(figure)?) }
+            @for measure in &section.measures { (measure_section(measure)) }
+            @for figure in &section.timelines { (figure_on_page(figure)) }
             (notes(section))
             (machine(results))
         }
-    })
+    }
 }
 
 /// The figures and the table of one measure.
-fn measure_section(measure: &MeasureSection<'_>) -> Result<Markup, LabError> {
-    Ok(html! {
+fn measure_section(measure: &MeasureSection<'_>) -> Markup {
+    html! {
         @if !measure.heading.is_empty() {
             h3 id=(measure.name) { (text::capitalize(&measure.heading)) }
         }
-        @for figure in &measure.figures { (figure_on_page(figure)?) }
+        @for figure in &measure.figures { (figure_on_page(figure)) }
         @if measure.figures.is_empty() { p class="quiet" { "There are no values to draw." } }
         (table::html(&measure.grid, &format!("{}-table", measure.name)))
         p class="file" { a href=(measure.csv) { "This table as CSV" } }
-    })
+    }
 }
 
-fn figure_on_page(figure: &Figure) -> Result<Markup, LabError> {
-    Ok(html! {
-        figure {
-            @if !figure.heading.is_empty() { figcaption { (text::capitalize(&figure.heading)) } }
-            ul class="legend" aria-label="Legend" {
-                @for (label, style) in &figure.legend {
-                    li { span aria-hidden="true" { (chart::swatch(*style).map_err(cannot_draw)?) } (label) }
-                }
-            }
-            div class="panels" { @for panel in chart::panels(figure).map_err(cannot_draw)? { (panel) } }
-            p class="file" { a href=(figure.file) { "This figure as SVG" } }
-        }
-    })
-}
-
-/// The text of the SVG file of a figure.
-///
-/// # Errors
-/// [`LabError::System`]: it cannot be drawn.
-pub(super) fn figure_file(
-    results: &ExperimentResults,
-    figure: &Figure,
-) -> Result<String, LabError> {
-    let headings = [results.title.as_str(), figure.heading.as_str()];
-    let origin = text::describe_origin(results);
-    let origins = [results.source.as_str(), origin.as_str()];
-    let joined = |parts: [&str; 2], separator: &str| {
-        parts
-            .into_iter()
-            .filter(|part| !part.is_empty())
-            .collect::<Vec<_>>()
-            .join(separator)
-    };
-    chart::file(&joined(headings, ", "), &joined(origins, "; "), figure).map_err(cannot_draw)
+fn figure_on_page(figure: &DrawnFigure) -> Markup {
+    html! {
+        figure class="scroll" tabindex="0" { (PreEscaped(&figure.svg)) }
+        p class="file" { a href=(figure.file) { "This figure as SVG" } }
+    }
 }
 
 fn notes(section: &ExperimentSection<'_>) -> Markup {
@@ -247,22 +216,21 @@ mod tests {
     use std::path::PathBuf;
 
     use super::super::load::{self, LoadedResults};
-    use super::super::palette::Palette;
-    use super::super::{samples, sections};
+    use super::super::{samples, section};
     use super::*;
 
     /// The index and the only paper's page.
     fn pages(results: ExperimentResults) -> [String; 2] {
         let loaded = [LoadedResults::new("one".to_owned(), results)];
-        let sections = sections(&loaded, &Palette::of(&loaded));
+        let sections = [section(&loaded[0]).unwrap()];
         let papers = load::by_paper(&loaded);
         let skipped = [SkippedFile {
             file: PathBuf::from("x<y>.json"),
             why: "no results".to_owned(),
         }];
         [
-            index(&papers, &sections, &skipped).unwrap(),
-            paper(&papers[0], &sections).unwrap(),
+            index(&papers, &sections, &skipped),
+            paper(&papers[0], &sections),
         ]
     }
 
@@ -302,7 +270,7 @@ mod tests {
         assert!(
             !page.contains("http://") && !page.contains("https://") && !page.contains("<script")
         );
-        assert_eq!(page.matches("class=\"chart").count(), 8 + 2);
+        assert_eq!(page.matches("<svg").count(), 5);
         let mut ids: Vec<&str> = page.split(" id=\"").skip(1).collect();
         ids.iter_mut()
             .for_each(|id| *id = id.split('"').next().unwrap());
@@ -349,5 +317,18 @@ mod tests {
         for page in pages {
             assert!(!page.contains("<img") && !page.contains("</script>"));
         }
+    }
+
+    #[test]
+    fn a_strip_is_logarithmic_and_extremes_are_at_its_ends() {
+        let strip = strip(&RatioSpread::of(vec![0.01, 1.0, 500.0]).unwrap()).into_string();
+        assert!(
+            strip.contains("class=\"all\" style=\"left:0.0%;width:100.0%\""),
+            "{strip}"
+        );
+        assert!(
+            strip.contains("class=\"median\" style=\"left:50.0%;width:0.0%\""),
+            "{strip}"
+        );
     }
 }

@@ -1,10 +1,8 @@
 //! Colours, and the looks of programs and rows.
 
-use std::collections::BTreeMap;
-
 use plotters::style::RGBColor;
 
-use super::load::LoadedResults;
+use crate::experiment::results::ComparedProgram;
 
 /// A colour on a light page, and its counterpart on a dark one.
 type Shade = (RGBColor, RGBColor);
@@ -91,8 +89,13 @@ impl LineStyle {
         published: true,
     };
 
-    /// The look of the program with this number. Programs with the same colour have different markers.
-    pub(super) fn of_program(number: usize) -> Self {
+    /// The look of the program with this key. longhaul looks the same in all experiments. Programs with the same colour
+    /// have different markers.
+    pub(super) fn of_program(key: &str, programs: &[ComparedProgram]) -> Self {
+        let (own, others): (Vec<_>, Vec<_>) =
+            programs.iter().partition(|one| one.key == "longhaul");
+        let position = own.into_iter().chain(others).position(|one| one.key == key);
+        let number = position.unwrap_or(0);
         Self {
             colour: PROGRAMS[number % PROGRAMS.len()].0,
             marker: number + number / PROGRAMS.len(),
@@ -112,55 +115,12 @@ impl LineStyle {
     }
 }
 
-/// The number of each program's look, which is the same in all experiments of a report. longhaul always
-/// has 0. Programs that are never in the same experiment may have the same number.
-#[derive(Default)]
-pub(super) struct Palette {
-    numbers: BTreeMap<String, usize>,
-}
-
-impl Palette {
-    /// Assigns a number to every program of `loaded`.
-    pub(super) fn of(loaded: &[LoadedResults]) -> Self {
-        let programs = |one: &LoadedResults| -> Vec<String> {
-            one.results
-                .programs
-                .iter()
-                .map(|program| program.key.clone())
-                .collect()
-        };
-        let experiments: Vec<Vec<String>> = loaded.iter().map(programs).collect();
-        let mut keys: Vec<&String> = experiments.iter().flatten().collect();
-        // The sort is stable, so other programs keep the order in which they first occur.
-        keys.sort_by_key(|key| *key != "longhaul");
-        let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
-        for key in keys {
-            if !numbers.contains_key(key) {
-                let met = experiments.iter().filter(|programs| programs.contains(key));
-                let taken: Vec<usize> = met
-                    .flatten()
-                    .filter_map(|other| numbers.get(other).copied())
-                    .collect();
-                let free = (0..).find(|number| !taken.contains(number)).unwrap_or(0);
-                numbers.insert(key.clone(), free);
-            }
-        }
-        Self { numbers }
-    }
-
-    /// The look of a program.
-    pub(super) fn style(&self, key: &str) -> LineStyle {
-        LineStyle::of_program(self.numbers.get(key).copied().unwrap_or(0))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::samples;
+    use super::super::chart::MARKERS;
     use super::*;
-    use crate::experiment::results::ComparedProgram;
 
     #[test]
     fn colours_stand_out_from_the_page_and_have_one_counterpart_each() {
@@ -185,34 +145,21 @@ mod tests {
     }
 
     #[test]
-    fn longhaul_is_first_and_programs_of_one_experiment_look_different() {
-        let experiment = |keys: &[&str]| {
-            let mut results = samples::two_by_two();
-            let named = |key: &&str| ComparedProgram {
-                key: (*key).to_owned(),
-                ..samples::two_by_two().programs[0].clone()
-            };
-            results.programs = keys.iter().map(named).collect();
-            LoadedResults::new(keys.concat(), results)
+    fn longhaul_is_first_and_programs_look_different() {
+        let named = |key: &str| ComparedProgram {
+            key: key.to_owned(),
+            label: String::new(),
+            published_ratio: None,
         };
-        let many: Vec<String> = (0..20).map(|number| format!("p{number}")).collect();
-        let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        let loaded = [&["globus", "longhaul"][..], &["ping"], &many].map(experiment);
-        let palette = Palette::of(&loaded);
-        let numbers = ["longhaul", "globus", "ping"].map(|key| palette.style(key).marker);
-        assert_eq!(numbers, [0, 1, 0]);
-        let look = |key: &&str| {
-            let LineStyle {
-                colour: RGBColor(r, g, b),
-                marker,
-                ..
-            } = palette.style(key);
-            (r, g, b, marker % super::super::chart::MARKERS.len())
+        let mut programs: Vec<_> = (0..20).map(|number| named(&format!("p{number}"))).collect();
+        programs.push(named("longhaul"));
+        let look = |one: &ComparedProgram| {
+            let style = LineStyle::of_program(&one.key, &programs);
+            let RGBColor(r, g, b) = style.colour;
+            (r, g, b, style.marker % MARKERS.len())
         };
-        assert_eq!(
-            many.iter().map(look).collect::<BTreeSet<_>>().len(),
-            many.len()
-        );
+        assert_eq!(look(&programs[20]), (0, 0x64, 0xb0, 0));
+        assert_eq!(programs.iter().map(look).collect::<BTreeSet<_>>().len(), 21);
     }
 
     /// Contrast ratio of two colours (WCAG 2.2).

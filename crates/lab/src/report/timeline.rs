@@ -3,21 +3,21 @@
 use super::axis::Axis;
 use super::figure::{Figure, Line, Panel, Point};
 use super::grid::ResultGrid;
-use super::palette::{LineStyle, Palette};
+use super::palette::LineStyle;
 use super::text;
 use crate::experiment::results::{TimeChart, TimeSeries};
 
 /// The figures over time of an experiment, without empty ones. `name` is the prefix of the names of their files.
-pub(super) fn timelines(grid: &ResultGrid<'_>, palette: &Palette, name: &str) -> Vec<Figure> {
+pub(super) fn timelines(grid: &ResultGrid<'_>, name: &str) -> Vec<Figure> {
     let charts = grid.results.charts.iter().enumerate();
     let all = charts.map(|(index, chart)| Figure {
         file: format!("{name}-time-{index}.svg"),
-        ..timeline(grid, palette, index, chart)
+        ..timeline(grid, index, chart)
     });
     all.filter(|figure| !figure.panels.is_empty()).collect()
 }
 
-fn timeline(grid: &ResultGrid<'_>, palette: &Palette, index: usize, chart: &TimeChart) -> Figure {
+fn timeline(grid: &ResultGrid<'_>, index: usize, chart: &TimeChart) -> Figure {
     let drawn = |series: &&TimeSeries| series.chart == index && is_drawable(series);
     let all = || {
         grid.results
@@ -60,7 +60,7 @@ fn timeline(grid: &ResultGrid<'_>, palette: &Palette, index: usize, chart: &Time
             name,
             LineStyle {
                 marker: index,
-                ..palette.style(program)
+                ..LineStyle::of_program(program, &grid.results.programs)
             },
         ),
         false => (name, LineStyle::of_row(index, count)),
@@ -149,7 +149,7 @@ mod tests {
     use crate::experiment::results::ExperimentResults;
 
     fn over_time(results: &ExperimentResults) -> Vec<Figure> {
-        timelines(&ResultGrid::of(results), &Palette::default(), "a")
+        timelines(&ResultGrid::of(results), "a")
     }
 
     #[test]
