@@ -74,6 +74,23 @@ impl Axis {
         let (low, high) = (on_scale(self.ends.0), on_scale(self.ends.1));
         (on_scale(value) - low) / (high - low)
     }
+
+    /// Keeps the marks whose labels do not overlap on an axis of `length` pixels, the first among them. `width` is
+    /// that of a label in pixels.
+    pub(super) fn leave_room(&mut self, length: i32, width: impl Fn(&str) -> i32) {
+        let mut edge = f64::NEG_INFINITY;
+        let mut marks = std::mem::take(&mut self.marks);
+        marks.retain(|(value, label)| {
+            let half = f64::from(width(label)) / 2.0;
+            let centre = self.place(*value) * f64::from(length);
+            let fits = centre - half >= edge;
+            if fits {
+                edge = centre + half + 5.0;
+            }
+            fits
+        });
+        self.marks = marks;
+    }
 }
 
 impl Ranged for Axis {
@@ -337,6 +354,15 @@ mod tests {
             [0.1 + 0.2, -0.0, 2e9, 40_000.0].map(format_mark),
             ["0.3", "0", "2e9", "40\u{202f}000"]
         );
+    }
+
+    #[test]
+    fn labels_that_would_overlap_are_left_out() {
+        let mut axis = Axis::linear("", &[0.0, 1000.0]);
+        axis.leave_room(400, |_| 30);
+        assert_eq!(labels(&axis), ["0", "200", "400", "600", "800", "1000"]);
+        axis.leave_room(90, |_| 30);
+        assert_eq!(labels(&axis), ["0", "400", "800"]);
     }
 
     proptest! {

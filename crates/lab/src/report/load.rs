@@ -205,8 +205,7 @@ pub(super) fn read_all(
     )))
 }
 
-/// The `*.json` files of a directory, with numbers in their names in numeric order: `bbc-5.2` comes before
-/// `bbc-5.10`.
+/// The `*.json` files of a directory in the order of their names.
 fn candidates(directory: &Path) -> Result<Vec<PathBuf>, LabError> {
     let shown = directory.display();
     let cannot = |error: std::io::Error| match error.kind() {
@@ -226,7 +225,7 @@ fn candidates(directory: &Path) -> Result<Vec<PathBuf>, LabError> {
             paths.push(path);
         }
     }
-    paths.sort_by_cached_key(|path| sort_key(&path.to_string_lossy()));
+    paths.sort();
     Ok(paths)
 }
 
@@ -282,38 +281,19 @@ fn unique(name: &str, taken: &mut BTreeSet<String>) -> String {
     free.unwrap_or_default()
 }
 
-/// Sort key of a name in which numbers are padded with zeros, so that they sort by their value.
-fn sort_key(name: &str) -> String {
-    let (mut key, mut digits) = (String::new(), String::new());
-    for character in name.chars().chain(['\0']) {
-        if character.is_ascii_digit() {
-            digits.push(character);
-            continue;
-        }
-        if !digits.is_empty() {
-            key += &format!("{digits:0>20}");
-            digits.clear();
-        }
-        key.push(character);
-    }
-    key
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::samples;
     use super::*;
 
     #[test]
-    fn names_are_safe_unique_and_sorted_by_their_numbers() {
+    fn names_are_safe_and_unique() {
         assert_eq!(file_name("bbc-5.1-quick"), "bbc-5.1-quick");
         assert_eq!(file_name("../x \"y\""), "r.._x__y_");
         assert_eq!(file_name(""), "r");
         let mut taken = BTreeSet::new();
         let names = [(); 3].map(|()| unique("a", &mut taken));
         assert_eq!(names, ["a", "a-2", "a-3"]);
-        assert!(sort_key("bbc-5.2-full") < sort_key("bbc-5.10-full"));
-        assert!(sort_key("bbc-5.2") < sort_key("drs"));
     }
 
     #[test]
