@@ -26,7 +26,7 @@ pub(super) struct Figure {
 
 /// One chart.
 pub(super) struct Panel {
-    /// Title; empty if the figure has only one chart.
+    /// Title; empty without an axis down.
     pub(super) title: String,
     /// Description for readers who cannot see the chart.
     pub(super) description: String,
@@ -153,9 +153,8 @@ impl FigurePlanner<'_> {
             &results.unit,
             &extremes(panels.iter().flat_map(|(_, lines)| lines)),
         );
-        let alone = panels.len() == 1;
         let panel = |(title, lines): (String, Vec<Line>)| Panel {
-            title: if alone { String::new() } else { title },
+            title,
             description: describe(&results.across.values, &lines),
             lines: self.side_by_side(lines),
             x: self.x.axis.clone(),

@@ -129,7 +129,7 @@ pub fn write(results: &Path, out: &Path) -> Result<WrittenReport, LabError> {
 fn section(loaded: &LoadedResults) -> Result<ExperimentSection<'_>, LabError> {
     let (results, name) = (&loaded.results, &loaded.name);
     let main = measure(results, name.clone(), String::new())?;
-    let timelines = drawn(results, timeline::timelines(&main.grid, name))?;
+    let timelines = drawn(results, "", timeline::timelines(&main.grid, name))?;
     let mut measures = vec![main];
     for (also, results) in results.also.iter().zip(&loaded.also) {
         let name = format!("{name}-{}", load::file_name(&also.key));
@@ -149,7 +149,7 @@ fn measure(
 ) -> Result<MeasureSection<'_>, LabError> {
     let grid = ResultGrid::of(results);
     Ok(MeasureSection {
-        figures: drawn(results, figure::sweeps(&grid, &name))?,
+        figures: drawn(results, &heading, figure::sweeps(&grid, &name))?,
         // An experiment writes its runs to NAME.csv, which must not be overwritten.
         csv: format!("{name}-table.csv"),
         heading,
@@ -158,10 +158,16 @@ fn measure(
     })
 }
 
-fn drawn(results: &ExperimentResults, figures: Vec<Figure>) -> Result<Vec<DrawnFigure>, LabError> {
+/// Draws the figures of a measure, whose label is empty for the main one.
+fn drawn(
+    results: &ExperimentResults,
+    measure: &str,
+    figures: Vec<Figure>,
+) -> Result<Vec<DrawnFigure>, LabError> {
     let origin = text::describe_origin(results);
     let draw = |figure: Figure| {
-        let heading = text::joined(&[&text::capitalize(&figure.heading), &results.title], ": ");
+        let subject = text::joined(&[measure, &figure.heading], " ");
+        let heading = text::joined(&[&text::capitalize(&subject), &results.title], ": ");
         let origin = text::joined(&[&results.source, &origin], "; ");
         let svg = chart::svg(&heading, &origin, &figure)
             .map_err(|error| LabError::system(format!("cannot draw {}", figure.file), error))?;
