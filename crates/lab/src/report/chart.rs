@@ -9,7 +9,8 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 
 use super::axis::Axis;
-use super::figure::{Figure, Line, Panel, Point};
+use super::figure::{Figure, Panel};
+use super::lines::{Line, Point};
 use super::palette::{self, GRID, INK, LineStyle, MUTED, PAGE};
 
 /// plotters places everything at whole units: this many are a pixel of the page.
@@ -48,7 +49,11 @@ struct Tip {
 ///
 /// # Errors
 /// plotters cannot draw it.
-pub(super) fn svg(heading: &str, origin: &str, figure: &Figure) -> Result<String, std::io::Error> {
+pub(super) fn svg(
+    heading: &str,
+    origin: &str,
+    figure: &Figure<'_>,
+) -> Result<String, std::io::Error> {
     let size = if figure.panels.len() > 1 {
         figure.size
     } else {
@@ -60,8 +65,11 @@ pub(super) fn svg(heading: &str, origin: &str, figure: &Figure) -> Result<String
         _ => 3,
     };
     let width = MARGIN + (size.0 + MARGIN) * columns;
-    let legend = legend(figure, width);
-    let top = legend.last().map_or(66, |(_, y)| y + LEGEND_LINE + 8);
+    let legend = figure.legend();
+    let legend_places = legend_places(&legend, width);
+    let top = legend_places
+        .last()
+        .map_or(66, |(_, y)| y + LEGEND_LINE + 8);
     let places = (0..).map(|index| {
         let (column, row) = (index % columns, index / columns);
         (
@@ -69,7 +77,7 @@ pub(super) fn svg(heading: &str, origin: &str, figure: &Figure) -> Result<String
             top + row * (size.1 + MARGIN),
         )
     });
-    let panels: Vec<((i32, i32), &Panel)> = places.zip(&figure.panels).collect();
+    let panels: Vec<((i32, i32), &Panel<'_>)> = places.zip(&figure.panels).collect();
     let height = panels.last().map_or(top, |((_, y), _)| y + size.1) + MARGIN;
     let (mut drawn, mut tips) = (String::new(), Vec::new());
     let canvas = (units(width).unsigned_abs(), units(height).unsigned_abs());
@@ -90,8 +98,8 @@ pub(super) fn svg(heading: &str, origin: &str, figure: &Figure) -> Result<String
             (MARGIN, 40),
             width - 2 * MARGIN,
         )?;
-        for ((label, style), (x, y)) in figure.legend.iter().zip(legend) {
-            draw_swatch(&area, *style, (x, y))?;
+        for ((label, style), (x, y)) in legend.into_iter().zip(legend_places) {
+            draw_swatch(&area, style, (x, y))?;
             write(&area, label, &plain(TITLE, INK.0), (x + 36, y + 1), width)?;
         }
         for ((x, y), panel) in panels {
@@ -107,7 +115,8 @@ pub(super) fn svg(heading: &str, origin: &str, figure: &Figure) -> Result<String
     // The element of plotters has no room for a title, so its content goes into one of ours.
     let content = drawn.split_once('>').map_or("", |(_, rest)| rest);
     let content = content.trim_end().trim_end_matches("</svg>");
-    let sentence = |panel: &Panel| format!("{}. {} ", panel.accessible_name(), panel.description);
+    let sentence =
+        |panel: &Panel<'_>| format!("{}. {} ", panel.accessible_name(), panel.description);
     let svg = html! {
         svg xmlns="http://www.w3.org/2000/svg" viewBox=(format!("0 0 {} {}", canvas.0, canvas.1))
             width=(width) height=(height) role="img" {
@@ -129,9 +138,9 @@ pub(super) fn svg(heading: &str, origin: &str, figure: &Figure) -> Result<String
 }
 
 /// The places of the legend's entries, in lines of at most `width` pixels.
-fn legend(figure: &Figure, width: i32) -> Vec<(i32, i32)> {
+fn legend_places(legend: &[(&str, LineStyle)], width: i32) -> Vec<(i32, i32)> {
     let (mut x, mut y) = (MARGIN, 66);
-    let place = |(label, _): &(String, LineStyle)| {
+    let place = |(label, _): &(&str, LineStyle)| {
         let needs = 36 + text_width(label, TITLE) + 18;
         if x > MARGIN && x + needs > width - MARGIN {
             (x, y) = (MARGIN, y + LEGEND_LINE);
@@ -139,13 +148,13 @@ fn legend(figure: &Figure, width: i32) -> Vec<(i32, i32)> {
         x += needs;
         (x - needs, y)
     };
-    figure.legend.iter().map(place).collect()
+    legend.iter().map(place).collect()
 }
 
 /// Draws a chart that fills the area, which is `width` pixels wide.
 fn draw_panel(
     area: &Area<'_>,
-    panel: &Panel,
+    panel: &Panel<'_>,
     width: i32,
     tips: &mut Vec<Tip>,
 ) -> Result<(), DrawError> {
@@ -174,16 +183,21 @@ fn draw_panel(
         .x_desc(&panel.x.name)
         .y_desc(&panel.y.name)
         .draw()?;
-    panel
-        .lines
-        .iter()
-        .try_for_each(|line| draw_line(&mut chart, line, tips))
+    // The most important line is drawn last, on top, and what was published below all.
+    let (published, measured): (Vec<_>, Vec<_>) =
+        panel.lines.iter().partition(|line| line.style.published);
+    let mut lines = published.into_iter().chain(measured.into_iter().rev());
+    lines.try_for_each(|line| draw_line(&mut chart, line, tips))
 }
 
 /// Draws a line, interrupted where a value is missing, with its error bars and markers.
-fn draw_line(chart: &mut Chart<'_, '_>, line: &Line, tips: &mut Vec<Tip>) -> Result<(), DrawError> {
+fn draw_line(
+    chart: &mut Chart<'_, '_>,
+    line: &Line<'_>,
+    tips: &mut Vec<Tip>,
+) -> Result<(), DrawError> {
     let style = line.style;
-    let valued = |point: &Option<Point>| {
+    let valued = |point: &Option<Point<'_>>| {
         point
             .as_ref()
             .and_then(|point| Some((point.x, point.value?)))
@@ -358,11 +372,11 @@ mod tests {
     use super::*;
     use crate::experiment::results::ExperimentResults;
 
-    fn figures(results: &ExperimentResults) -> Vec<Figure> {
+    fn figures(results: &ExperimentResults) -> Vec<Figure<'_>> {
         figure::sweeps(&ResultGrid::of(results), "a")
     }
 
-    fn document(figure: &Figure) -> String {
+    fn document(figure: &Figure<'_>) -> String {
         svg("A heading", "An origin", figure).unwrap()
     }
 
@@ -382,7 +396,7 @@ mod tests {
         let mut results = samples::two_by_two();
         let chart = drawn(&results);
         assert!(chart.contains("<title>A heading</title>"));
-        let description = "<desc>parallel streams 1: Mbit/s against one-way latency (ms). longhaul: 100 at 1 to 200 at 50.";
+        let description = "<desc>parallel streams 1: Mbit/s against one-way latency (ms). published: 400 at 1 to 480 at 50. longhaul: 100 at 1 to 200 at 50.";
         assert!(chart.contains(description), "{chart}");
         // Two charts with two lines and the published one, and the legend.
         assert_eq!(chart.matches("<polygon").count(), 2 * 6 + 3);

@@ -7,36 +7,50 @@
 
 use super::axis::{Axis, SweptAxis};
 use super::grid::{self, ResultGrid};
+use super::lines::{Line, Point, lines_of_row};
 use super::palette::LineStyle;
 use super::text;
-use crate::experiment::results::ComparedProgram;
 
 /// One or several charts with a common legend.
-pub(super) struct Figure {
+pub(super) struct Figure<'a> {
     /// Heading, such as `by parallel streams`; may be empty.
     pub(super) heading: String,
-    /// Name and look of each line.
-    pub(super) legend: Vec<(String, LineStyle)>,
-    pub(super) panels: Vec<Panel>,
+    pub(super) panels: Vec<Panel<'a>>,
     /// Width and height of a chart in pixels.
     pub(super) size: (i32, i32),
     /// Name of its SVG file.
     pub(super) file: String,
 }
 
+impl Figure<'_> {
+    /// Name and look of each line, once. Published values have one entry, also where they are drawn in the colours of
+    /// their rows.
+    pub(super) fn legend(&self) -> Vec<(&str, LineStyle)> {
+        let mut legend: Vec<(&str, LineStyle)> = Vec::new();
+        for line in self.panels.iter().flat_map(|panel| &panel.lines) {
+            match legend.iter_mut().find(|(label, _)| *label == line.label) {
+                Some((_, style)) if *style != line.style => *style = LineStyle::PUBLISHED,
+                Some(_) => {}
+                None => legend.push((&line.label, line.style)),
+            }
+        }
+        legend
+    }
+}
+
 /// One chart.
-pub(super) struct Panel {
+pub(super) struct Panel<'a> {
     /// Title; empty without an axis down.
     pub(super) title: String,
     /// Description for readers who cannot see the chart.
     pub(super) description: String,
-    /// Lines in drawing order: later ones cover earlier ones.
-    pub(super) lines: Vec<Line>,
+    /// Lines, most important first.
+    pub(super) lines: Vec<Line<'a>>,
     pub(super) x: Axis,
     pub(super) y: Axis,
 }
 
-impl Panel {
+impl Panel<'_> {
     /// The chart's name for readers who cannot see it.
     pub(super) fn accessible_name(&self) -> String {
         let separator = if self.title.is_empty() { "" } else { ": " };
@@ -47,41 +61,61 @@ impl Panel {
     }
 }
 
-/// One line of a chart.
-pub(super) struct Line {
-    pub(super) label: String,
-    pub(super) style: LineStyle,
-    /// A point for each value of a sweep (`None`: not measured), or for each sample over time.
-    pub(super) points: Vec<Option<Point>>,
-}
-
-/// One point of a line.
-#[derive(Default)]
-pub(super) struct Point {
-    /// Value on the horizontal axis.
-    pub(super) x: f64,
-    /// Value; `None`: the measurement failed.
-    pub(super) value: Option<f64>,
-    /// Half-width of the error bar.
-    pub(super) half_width: Option<f64>,
-    /// Text of the tooltip, one fact per line; empty: the point has no marker.
-    pub(super) tip: String,
-}
-
 /// The figures of a sweep, most important first; empty if nothing was measured or published. `name` is the
 /// prefix of the names of their files.
-pub(super) fn sweeps(grid: &ResultGrid<'_>, name: &str) -> Vec<Figure> {
-    let planner = FigurePlanner {
-        grid,
-        x: SweptAxis::of(&grid.results.across),
-    };
-    let (rows, programs) = (grid.rows(), grid.results.programs.len());
+pub(super) fn sweeps<'a>(grid: &ResultGrid<'a>, name: &str) -> Vec<Figure<'a>> {
+    let (down, rows) = (grid.results.down.as_ref(), grid.rows());
+    let x = SweptAxis::of(&grid.results.across);
+    let label = |row| down.map_or_else(String::new, |axis| grid::value_name(axis, row));
     let mut figures = Vec::new();
-    if rows > 0 && (programs > 1 || rows == 1) {
-        figures.push(planner.figure_by_row(format!("{name}.svg")));
+    if grid.results.programs.len() > 1 || rows == 1 {
+        let compared = (0..rows).filter(|row| !grid.is_independent(*row));
+        let charts = compared.map(|row| (label(row), lines_of_row(grid, &x.numbers, row, true)));
+        figures.push(Figure {
+            heading: down.map_or_else(String::new, |axis| format!("by {}", axis.label)),
+            // Programs are compared point by point, so small values must be visible too.
+            panels: panels(grid, &x, charts.collect(), Axis::fitting),
+            size: (360, 264),
+            file: String::new(),
+        });
     }
-    if rows > 1 && programs > 0 {
-        figures.push(planner.figure_by_program(format!("{name}-programs.svg")));
+    if rows > 1 {
+        let mut charts: Vec<_> = grid
+            .programs()
+            .map(|(_, one)| (one.label.clone(), Vec::new()))
+            .collect();
+        for row in 0..rows {
+            let style = LineStyle::of_row(row, rows);
+            let lines = lines_of_row(grid, &x.numbers, row, false);
+            let (published, measured): (Vec<_>, Vec<_>) =
+                lines.into_iter().partition(|line| line.style.published);
+            for line in measured {
+                let Some((_, chart)) = line.program.and_then(|program| charts.get_mut(program))
+                else {
+                    continue;
+                };
+                let of_program =
+                    |one: &&Line<'_>| one.program.is_none() || one.program == line.program;
+                chart.extend(published.iter().filter(of_program).map(|one| Line {
+                    style: LineStyle {
+                        published: true,
+                        ..style
+                    },
+                    ..one.clone()
+                }));
+                chart.push(Line {
+                    label: label(row),
+                    style,
+                    ..line
+                });
+            }
+        }
+        figures.push(Figure {
+            heading: "by program".to_owned(),
+            panels: panels(grid, &x, charts, Axis::linear),
+            size: (360, 340),
+            file: format!("{name}-programs.svg"),
+        });
     }
     figures.retain(|figure| !figure.panels.is_empty());
     if let Some(first) = figures.first_mut() {
@@ -90,218 +124,47 @@ pub(super) fn sweeps(grid: &ResultGrid<'_>, name: &str) -> Vec<Figure> {
     figures
 }
 
-/// Plans the figures of one measure.
-struct FigurePlanner<'a> {
-    grid: &'a ResultGrid<'a>,
-    x: SweptAxis,
+/// Charts with a common vertical axis, which `y` makes; those without lines are left out.
+fn panels<'a>(
+    grid: &ResultGrid<'a>,
+    x: &SweptAxis,
+    mut charts: Vec<(String, Vec<Line<'a>>)>,
+    y: fn(&str, &[f64]) -> Axis,
+) -> Vec<Panel<'a>> {
+    let results = grid.results;
+    charts.retain(|(_, lines)| !lines.is_empty());
+    let y = y(
+        &results.unit,
+        &extremes(charts.iter().flat_map(|(_, lines)| lines)),
+    );
+    let panel = |(title, lines): (String, Vec<Line<'a>>)| Panel {
+        title,
+        description: describe(&results.across.values, &lines),
+        lines: side_by_side(x, lines),
+        x: x.axis.clone(),
+        y: y.clone(),
+    };
+    charts.into_iter().map(panel).collect()
 }
 
-impl FigurePlanner<'_> {
-    fn figure_by_row(&self, file: String) -> Figure {
-        let down = self.grid.results.down.as_ref();
-        let heading = down.map_or_else(String::new, |axis| format!("by {}", axis.label));
-        let rows = (0..self.grid.rows()).filter(|row| !self.grid.is_independent(*row));
-        let panels = rows.map(|row| (self.row_entry(row).0, self.lines_of_row(row)));
-        let legend = self
-            .grid
-            .programs()
-            .map(|(_, program)| self.program_entry(program));
-        // Programs are compared point by point, so small values must be visible too.
-        self.figure(
-            Figure {
-                heading,
-                legend: legend.collect(),
-                panels: Vec::new(),
-                size: (360, 264),
-                file,
-            },
-            panels,
-            Axis::fitting,
-        )
-    }
-
-    fn figure_by_program(&self, file: String) -> Figure {
-        let programs = self.grid.programs();
-        let panels = programs.map(|(index, one)| (one.label.clone(), self.lines_of_program(index)));
-        let legend = (0..self.grid.rows())
-            .map(|row| self.row_entry(row))
-            .collect();
-        let heading = "by program".to_owned();
-        self.figure(
-            Figure {
-                heading,
-                legend,
-                panels: Vec::new(),
-                size: (360, 340),
-                file,
-            },
-            panels,
-            Axis::linear,
-        )
-    }
-
-    /// Adds the charts to a figure. `y` makes the vertical axis, which all of them have in common.
-    fn figure(
-        &self,
-        mut figure: Figure,
-        panels: impl Iterator<Item = (String, Vec<Line>)>,
-        y: fn(&str, &[f64]) -> Axis,
-    ) -> Figure {
-        let results = self.grid.results;
-        let panels: Vec<_> = panels.filter(|(_, lines)| !lines.is_empty()).collect();
-        let y = y(
-            &results.unit,
-            &extremes(panels.iter().flat_map(|(_, lines)| lines)),
-        );
-        let panel = |(title, lines): (String, Vec<Line>)| Panel {
-            title,
-            description: describe(&results.across.values, &lines),
-            lines: self.side_by_side(lines),
-            x: self.x.axis.clone(),
-            y: y.clone(),
-        };
-        figure.panels = panels.into_iter().map(panel).collect();
-        if self.grid.has_paper() {
-            figure.legend.push(self.published_entry());
-        }
-        figure
-    }
-
-    /// Moves lines sideways, so that they do not hide each other, on an axis of names only: on one of numbers the
-    /// place has a meaning. The line that is drawn last is the first in the legend, so it becomes the leftmost.
-    fn side_by_side(&self, mut lines: Vec<Line>) -> Vec<Line> {
-        if self.x.has_names && lines.len() > 1 {
-            let count = f64::from(u32::try_from(lines.len()).unwrap_or(u32::MAX));
-            let step = (0.6 / count).min(0.04 * (self.x.axis.ends.1 - self.x.axis.ends.0));
-            for (index, line) in (0_u32..).map(f64::from).zip(&mut lines) {
-                let points = line.points.iter_mut().flatten();
-                points.for_each(|point| point.x += step * ((count - 1.0) / 2.0 - index));
-            }
-        }
-        lines
-    }
-
-    fn lines_of_row(&self, row: usize) -> Vec<Line> {
-        let mut lines = Vec::new();
-        if self.grid.has_shared_publication {
-            let value = |column| self.grid.published(row, column);
-            lines.extend(self.published_line(row, self.published_entry(), value));
-        } else {
-            for (index, program) in self.grid.programs() {
-                lines.extend(self.program_published_line(
-                    index,
-                    row,
-                    self.program_entry(program).1,
-                ));
-            }
-        }
-        // The first program is the most important one, so it is drawn last, on top.
-        for (index, program) in self.grid.programs().rev() {
-            let row = self.grid.compared_row(index, row);
-            lines.extend(self.measured_line(index, row, self.program_entry(program)));
-        }
-        lines
-    }
-
-    fn lines_of_program(&self, program: usize) -> Vec<Line> {
-        let rows = || (0..self.grid.rows()).map(|row| (row, self.row_entry(row)));
-        let published =
-            rows().filter_map(|(row, (_, style))| self.program_published_line(program, row, style));
-        let measured = rows().filter_map(|(row, entry)| self.measured_line(program, row, entry));
-        published.chain(measured).collect()
-    }
-
-    fn measured_line(
-        &self,
-        program: usize,
-        row: usize,
-        entry: (String, LineStyle),
-    ) -> Option<Line> {
-        let point = |(column, x): (usize, &f64)| {
-            let cell = self.grid.cell(program, row, column)?;
-            let value = self.grid.median(program, row, column);
-            (value.is_some() || !cell.samples.is_empty()).then(|| Point {
-                x: *x,
-                value,
-                half_width: cell
-                    .half_width
-                    .filter(|half| half.is_finite() && *half > 0.0),
-                tip: text::describe_measured(self.grid, program, (row, column), cell),
-            })
-        };
-        nonempty_line(
-            entry,
-            self.x.numbers.iter().enumerate().map(point).collect(),
-        )
-    }
-
-    /// The line of the values published for a program.
-    fn program_published_line(&self, program: usize, row: usize, style: LineStyle) -> Option<Line> {
-        let label = format!(
-            "{}, {}",
-            self.grid.results.reference,
-            self.grid.label(program)
-        );
-        let style = LineStyle {
-            published: true,
-            ..style
-        };
-        self.published_line(row, (label, style), |column| {
-            self.grid.paper(program, row, column)
-        })
-    }
-
-    fn published_line(
-        &self,
-        row: usize,
-        entry: (String, LineStyle),
-        value: impl Fn(usize) -> Option<f64>,
-    ) -> Option<Line> {
-        let point = |(column, x): (usize, &f64)| {
-            let value = value(column)?;
-            Some(Point {
-                x: *x,
-                value: Some(value),
-                half_width: None,
-                tip: text::describe_published(self.grid, &entry.0, (row, column), value),
-            })
-        };
-        let points = self.x.numbers.iter().enumerate().map(point).collect();
-        nonempty_line(entry, points)
-    }
-
-    fn program_entry(&self, program: &ComparedProgram) -> (String, LineStyle) {
-        {
-            let style = LineStyle::of_program(&program.key, &self.grid.results.programs);
-            (program.label.clone(), style)
+/// Moves lines sideways, so that they do not hide each other, on an axis of names only: on one of numbers the
+/// place has a meaning.
+fn side_by_side<'a>(x: &SweptAxis, mut lines: Vec<Line<'a>>) -> Vec<Line<'a>> {
+    if x.has_names {
+        let count = f64::from(u32::try_from(lines.len()).unwrap_or(u32::MAX));
+        let step = (0.6 / count).min(0.04 * (x.axis.ends.1 - x.axis.ends.0));
+        for (index, line) in (0_u32..).map(f64::from).zip(&mut lines) {
+            let points = line.points.iter_mut().flatten();
+            points.for_each(|point| point.x += step * (index - (count - 1.0) / 2.0));
         }
     }
-
-    fn row_entry(&self, row: usize) -> (String, LineStyle) {
-        let down = self.grid.results.down.as_ref();
-        let label = down.map_or_else(String::new, |axis| grid::value_name(axis, row));
-        (label, LineStyle::of_row(row, self.grid.rows()))
-    }
-
-    fn published_entry(&self) -> (String, LineStyle) {
-        (self.grid.results.reference.clone(), LineStyle::PUBLISHED)
-    }
-}
-
-/// A line with these points; `None`: there is no point.
-fn nonempty_line((label, style): (String, LineStyle), points: Vec<Option<Point>>) -> Option<Line> {
-    let any = points.iter().any(Option::is_some);
-    any.then_some(Line {
-        label,
-        style,
-        points,
-    })
+    lines
 }
 
 /// The values that the vertical axis must cover: all values, and the upper ends of error bars, but at most
 /// 15 % above the highest value, so that a long bar does not shrink the lines.
-fn extremes<'a>(lines: impl Iterator<Item = &'a Line>) -> Vec<f64> {
-    let points: Vec<&Point> = lines
+fn extremes<'a>(lines: impl Iterator<Item = &'a Line<'a>>) -> Vec<f64> {
+    let points: Vec<&Point<'_>> = lines
         .flat_map(|line| line.points.iter().flatten())
         .collect();
     let values: Vec<f64> = points.iter().filter_map(|point| point.value).collect();
@@ -314,10 +177,10 @@ fn extremes<'a>(lines: impl Iterator<Item = &'a Line>) -> Vec<f64> {
 }
 
 /// Describes each line by its first and last value.
-fn describe(values: &[String], lines: &[Line]) -> String {
-    let sentence = |line: &Line| {
+fn describe(values: &[String], lines: &[Line<'_>]) -> String {
+    let sentence = |line: &Line<'_>| {
         let points = values.iter().zip(&line.points);
-        let valued = |(at, point): (&String, &Option<Point>)| {
+        let valued = |(at, point): (&String, &Option<Point<'_>>)| {
             Some(format!(
                 "{} at {at}",
                 text::format_value(point.as_ref()?.value?)
@@ -328,7 +191,7 @@ fn describe(values: &[String], lines: &[Line]) -> String {
         let last = valued.next_back().unwrap_or_else(|| first.clone());
         Some(format!("{}: {first} to {last}.", line.label))
     };
-    let sentences: Vec<String> = lines.iter().rev().filter_map(sentence).collect();
+    let sentences: Vec<String> = lines.iter().filter_map(sentence).collect();
     sentences.join(" ")
 }
 
@@ -338,14 +201,15 @@ mod tests {
     use super::*;
     use crate::experiment::results::ExperimentResults;
 
-    fn figures(results: &ExperimentResults) -> Vec<Figure> {
+    fn figures(results: &ExperimentResults) -> Vec<Figure<'_>> {
         sweeps(&ResultGrid::of(results), "a")
     }
 
     #[test]
     fn a_sweep_of_two_axes_has_a_figure_by_row_and_one_by_program() {
-        let drawn = figures(&samples::two_by_two());
-        let shape = |figure: &Figure| (figure.panels.len(), figure.file.clone());
+        let results = samples::two_by_two();
+        let drawn = figures(&results);
+        let shape = |figure: &Figure<'_>| (figure.panels.len(), figure.file.clone());
         let shapes: Vec<_> = drawn.iter().map(shape).collect();
         assert_eq!(
             shapes,
@@ -353,23 +217,30 @@ mod tests {
         );
         let panel = &drawn[0].panels[1];
         assert_eq!(panel.title, "parallel streams 8");
-        assert_eq!(labels(panel), ["published", "globus-url-copy", "longhaul"]);
+        assert_eq!(labels(panel), ["published", "longhaul", "globus-url-copy"]);
         assert_eq!(panel.y.ends, (0.0, 1000.0));
+        let legend: Vec<&str> = drawn[1].legend().iter().map(|(label, _)| *label).collect();
+        assert_eq!(
+            legend,
+            ["published", "parallel streams 1", "parallel streams 8"]
+        );
+        assert_eq!(drawn[1].legend()[0].1, LineStyle::PUBLISHED);
         let description = &drawn[0].panels[0].description;
         assert!(
-            description.starts_with("longhaul: 100 at 1 to 200 at 50."),
+            description.contains(" longhaul: 100 at 1 to 200 at 50."),
             "{description}"
         );
     }
 
     #[test]
     fn a_program_that_chooses_its_streams_is_in_every_chart_by_row() {
-        let drawn = figures(&samples::with_auto());
+        let results = samples::with_auto();
+        let drawn = figures(&results);
         assert_eq!((drawn[0].panels.len(), drawn[1].panels.len()), (2, 3));
         for panel in &drawn[0].panels {
-            assert_eq!(panel.lines[1].label, "longhaul, which chooses");
+            assert_eq!(panel.lines[3].label, "longhaul, which chooses");
             assert_eq!(
-                panel.lines[1].points[0].as_ref().unwrap().value,
+                panel.lines[3].points[0].as_ref().unwrap().value,
                 Some(900.0)
             );
         }
@@ -415,11 +286,11 @@ mod tests {
             run.invalid = vec!["exit code 5".to_owned()];
         }
         let drawn = figures(&results);
-        let point = drawn[0].panels[0].lines[2].points[0].as_ref().unwrap();
+        let point = drawn[0].panels[0].lines[1].points[0].as_ref().unwrap();
         assert_eq!(point.value, None);
         assert!(point.tip.contains("failed") && point.tip.contains("exit code 5"));
         results.cells[0].samples.clear();
-        assert!(figures(&results)[0].panels[0].lines[2].points[0].is_none());
+        assert!(figures(&results)[0].panels[0].lines[1].points[0].is_none());
         results.cells.clear();
         assert!(figures(&results).is_empty());
         results.programs.clear();
@@ -447,7 +318,7 @@ mod tests {
         results.across.values[0] = "small".to_owned();
         let moved = places(&results);
         assert!(
-            moved[0] > 0.0 && moved[1] == 0.0 && moved[2] < 0.0,
+            moved[0] < 0.0 && moved[1] == 0.0 && moved[2] > 0.0,
             "{moved:?}"
         );
     }

@@ -1,15 +1,16 @@
 //! The report: HTML pages of tables and figures, one for each paper, with an SVG file for each figure and a
 //! CSV file for each table.
 //!
-//! `load` reads the results files, `grid` finds a cell by program, row and column. `figure` and `timeline`
-//! decide which lines a chart has, on the axes of `axis` and with the looks of `palette`; `chart` draws them with
-//! plotters. `table` writes the numbers, `summary` compares programs, and `page` assembles the pages with maud,
+//! `load` reads the results files, `grid` finds a cell by program, row and column, and `lines` are what tables and
+//! figures show. `figure` and `timeline` decide which lines a chart has, on the axes of `axis` and with the looks of
+//! `palette`; `chart` draws them with plotters. `table` writes the numbers, `summary` compares programs, and `page` assembles the pages with maud,
 //! which escapes every string of a results file.
 
 mod axis;
 mod chart;
 mod figure;
 mod grid;
+mod lines;
 mod load;
 mod page;
 mod palette;
@@ -162,10 +163,10 @@ fn measure(
 fn drawn(
     results: &ExperimentResults,
     measure: &str,
-    figures: Vec<Figure>,
+    figures: Vec<Figure<'_>>,
 ) -> Result<Vec<DrawnFigure>, LabError> {
     let origin = text::describe_origin(results);
-    let draw = |figure: Figure| {
+    let draw = |figure: Figure<'_>| {
         let subject = text::joined(&[measure, &figure.heading], " ");
         let heading = text::joined(&[&text::capitalize(&subject), &results.title], ": ");
         let origin = text::joined(&[&results.source, &origin], "; ");

@@ -6,7 +6,7 @@ use super::figure::Panel;
 use crate::experiment::results::ExperimentResults;
 
 /// Labels of a panel's lines, in their order.
-pub(super) fn labels(panel: &Panel) -> Vec<&str> {
+pub(super) fn labels<'a>(panel: &'a Panel<'_>) -> Vec<&'a str> {
     panel.lines.iter().map(|line| line.label.as_str()).collect()
 }
 

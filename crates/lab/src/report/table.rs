@@ -2,7 +2,9 @@
 
 use maud::{Markup, html};
 
+use super::axis::SweptAxis;
 use super::grid::{self, ResultGrid, RunCounts, ratio};
+use super::lines::{Line, Point, lines_of_row};
 use super::text;
 use crate::LabError;
 use crate::experiment::csv_file::csv_text;
@@ -11,180 +13,114 @@ use crate::experiment::results::{PUBLISHED, ResultCell};
 /// Largest number of values of the axis across that become columns if there is no axis down. More become lines.
 const MAX_COLUMNS: usize = 12;
 
-struct ResultTable<'a> {
-    grid: &'a ResultGrid<'a>,
-    /// Whether the values of the axis across are its lines, and the programs its columns.
-    is_transposed: bool,
-    /// Whether the published values have a line of their own. Otherwise each is in the cell of its program.
-    has_published_line: bool,
-}
-
-/// One program at one value of the axis down, or the values published for that value.
-struct TableLine<'a> {
-    label: &'a str,
-    is_published: bool,
-    cells: Vec<Markup>,
-}
-
 /// The table in a box that scrolls separately from the page. `id` must be unique on the page.
 pub(super) fn html(grid: &ResultGrid<'_>, id: &str) -> Markup {
-    let table = ResultTable {
-        grid,
-        is_transposed: grid.results.down.is_none() && grid.columns() > MAX_COLUMNS,
-        has_published_line: grid.has_shared_publication && grid.has_paper(),
-    };
-    let caption = format!("{id}-caption");
+    let numbers = SweptAxis::of(&grid.results.across).numbers;
+    let rows = (0..grid.rows()).map(|row| lines_of_row(grid, &numbers, row, false));
+    let rows: Vec<Vec<Line<'_>>> = rows.collect();
+    let caption_id = format!("{id}-caption");
     html! {
-        div class="scroll" role="region" tabindex="0" aria-labelledby=(caption) {
+        div class="scroll" role="region" tabindex="0" aria-labelledby=(caption_id) {
             table {
-                caption id=(caption) { (table.caption()) }
-                @if table.is_transposed { (table.points()) } @else { (table.sweep()) }
+                caption id=(caption_id) { (caption(grid)) }
+                @match rows.as_slice() {
+                    [only] if grid.results.down.is_none() && grid.columns() > MAX_COLUMNS => {
+                        (values_as_lines(grid, only))
+                    }
+                    rows => (programs_as_lines(grid, rows)),
+                }
             }
         }
         (left_out(grid))
     }
 }
 
-impl ResultTable<'_> {
-    fn caption(&self) -> String {
-        let results = self.grid.results;
-        let unit = match results.unit.as_str() {
-            "" => String::new(),
-            unit => format!("{unit}: "),
+fn caption(grid: &ResultGrid<'_>) -> String {
+    let results = grid.results;
+    let mut text = text::joined(&[&results.unit, "median of the runs"], ": ");
+    if results.cells.iter().any(|cell| cell.half_width.is_some()) {
+        text += " \u{b1} half-width of the 95\u{a0}% confidence interval of the mean";
+    }
+    if grid.has_paper() {
+        text += &match results.reference.as_str() {
+            PUBLISHED => "; the ratio to the published value".to_owned(),
+            other => format!("; the ratio to the reference value ('{other}')"),
         };
-        let mut text = format!("{unit}median of the runs");
-        if results.cells.iter().any(|cell| cell.half_width.is_some()) {
-            text += " \u{b1} half-width of the 95\u{a0}% confidence interval of the mean";
-        }
-        if self.grid.has_paper() {
-            let value = match results.reference.as_str() {
-                PUBLISHED => "the published value".to_owned(),
-                other => format!("the reference value ('{other}')"),
-            };
-            text += &match self.has_published_line {
-                true => format!("; the ratio to {value}"),
-                false => format!("; {value} and the ratio to it"),
-            };
-        }
-        text
     }
+    text
+}
 
-    /// A line for each program and value of the axis down, a column for each value of the axis across.
-    fn sweep(&self) -> Markup {
-        let results = self.grid.results;
-        let down = results.down.as_ref();
-        let (values, across) = (&results.across.values, grid::axis_name(&results.across));
-        html! {
-            thead {
-                tr {
-                    @if let Some(axis) = down { th scope="col" rowspan="2" { (grid::axis_name(axis)) } }
-                    th scope="col" rowspan="2" { "program" }
-                    th scope="colgroup" colspan=(values.len().max(1)) class="axis" { (across) }
-                }
-                tr { @for value in values { th scope="col" { (value) } } }
+/// A line for each program and value of the axis down, a column for each value of the axis across.
+fn programs_as_lines(grid: &ResultGrid<'_>, rows: &[Vec<Line<'_>>]) -> Markup {
+    let down = grid.results.down.as_ref();
+    let across = &grid.results.across;
+    html! {
+        thead {
+            tr {
+                @if let Some(axis) = down { th scope="col" rowspan="2" { (grid::axis_name(axis)) } }
+                th scope="col" rowspan="2" { "program" }
+                th scope="colgroup" colspan=(across.values.len().max(1)) class="axis" { (grid::axis_name(across)) }
             }
-            @for row in 0..self.grid.rows() {
-                @let lines = self.lines(row);
-                tbody {
-                    @for (index, line) in lines.iter().enumerate() {
-                        tr {
-                            @if let (0, Some(axis)) = (index, down) {
-                                th scope="rowgroup" rowspan=(lines.len()) { (axis.values.get(row).map_or("", String::as_str)) }
-                            }
-                            th scope="row" class=[line.is_published.then_some("published")] { (line.label) }
-                            @for cell in &line.cells { (cell) }
-                        }
-                    }
-                }
-            }
+            tr { @for value in &across.values { th scope="col" { (value) } } }
         }
-    }
-
-    /// A line for each value of the axis across, a column for each program.
-    fn points(&self) -> Markup {
-        let lines = self.lines(0);
-        html! {
-            thead {
-                tr {
-                    th scope="col" { (grid::axis_name(&self.grid.results.across)) }
-                    @for line in &lines { th scope="col" { (line.label) } }
-                }
-            }
+        @for (row, lines) in rows.iter().enumerate() {
             tbody {
-                @for (column, value) in self.grid.results.across.values.iter().enumerate() {
+                @for (index, line) in lines.iter().enumerate() {
                     tr {
-                        th scope="row" { (value) }
-                        @for line in &lines { (line.cells[column]) }
+                        @if let (0, Some(axis)) = (index, down) {
+                            th scope="rowgroup" rowspan=(lines.len()) { (axis.values[row]) }
+                        }
+                        th scope="row" class=[line.style.published.then_some("published")] { (line.label) }
+                        @for point in &line.points { (cell(point.as_ref())) }
                     }
                 }
-            }
-        }
-    }
-
-    fn lines(&self, row: usize) -> Vec<TableLine<'_>> {
-        let grid = self.grid;
-        let columns = || 0..grid.columns();
-        let is_published = self.has_published_line
-            && columns().any(|column| grid.published(row, column).is_some());
-        let published = is_published.then(|| TableLine {
-            label: &grid.results.reference,
-            is_published,
-            cells: columns()
-                .map(|column| published_cell(grid.published(row, column)))
-                .collect(),
-        });
-        let programs = grid
-            .programs()
-            .filter(|(one, _)| grid.has_cell_in_row(*one, row));
-        let measured = programs.map(|(program, named)| TableLine {
-            label: &named.label,
-            is_published: false,
-            cells: columns()
-                .map(|column| self.cell(grid.cell(program, row, column)))
-                .collect(),
-        });
-        published.into_iter().chain(measured).collect()
-    }
-
-    fn cell(&self, cell: Option<&ResultCell>) -> Markup {
-        let Some(cell) = cell else {
-            return html! { td class="none" title="not measured" { "\u{2013}" } };
-        };
-        let runs = RunCounts::of(cell);
-        let about = match runs.all {
-            0 => "not measured".to_owned(),
-            _ => text::describe_runs(cell).join("; "),
-        };
-        let paper = cell
-            .paper
-            .filter(|_| !self.has_published_line)
-            .map(text::format_value);
-        let ratio = ratio(cell.median, cell.paper)
-            .map(|ratio| format!("\u{d7}{}", text::format_ratio(ratio)));
-        let comparison: Vec<String> = paper.into_iter().chain(ratio).collect();
-        html! {
-            td title=(about) {
-                @if let Some(median) = cell.median {
-                    span class="value" { (text::format_value(median)) }
-                    @if let Some(half) = cell.half_width {
-                        span class="half" { " \u{b1}\u{a0}" (text::format_half_width(half, median)) }
-                    }
-                    @if runs.has_left_out() { sup class="bad" { "\u{2020}" } }
-                } @else if runs.all == 0 {
-                    "\u{2013}"
-                } @else {
-                    span class="bad" { (if runs.failed { "failed" } else { "invalid" }) }
-                }
-                @if !comparison.is_empty() { small { (comparison.join(" ")) } }
             }
         }
     }
 }
 
-fn published_cell(value: Option<f64>) -> Markup {
-    match value {
-        Some(value) => html! { td class="published" { (text::format_value(value)) } },
-        None => html! { td class="none" title="not published" { "\u{2013}" } },
+/// A line for each value of the axis across, a column for each program.
+fn values_as_lines(grid: &ResultGrid<'_>, lines: &[Line<'_>]) -> Markup {
+    let across = &grid.results.across;
+    html! {
+        thead {
+            tr {
+                th scope="col" { (grid::axis_name(across)) }
+                @for line in lines { th scope="col" { (line.label) } }
+            }
+        }
+        tbody {
+            @for (column, value) in across.values.iter().enumerate() {
+                tr {
+                    th scope="row" { (value) }
+                    @for line in lines { (cell(line.points[column].as_ref())) }
+                }
+            }
+        }
+    }
+}
+
+fn cell(point: Option<&Point<'_>>) -> Markup {
+    let Some(point) = point else {
+        return html! { td class="none" title="not measured" { "\u{2013}" } };
+    };
+    let runs = point.cell.map(RunCounts::of);
+    let has_left_out = runs.as_ref().is_some_and(RunCounts::has_left_out);
+    let failed = runs.is_some_and(|runs| runs.failed);
+    let ratio = ratio(point.value, point.cell.and_then(|cell| cell.paper));
+    html! {
+        td title=(point.tip) class=[point.cell.is_none().then_some("published")] {
+            @if let Some(value) = point.value {
+                span class="value" { (text::format_value(value)) }
+                @if let Some(half) = point.half_width {
+                    span class="half" { " \u{b1}\u{a0}" (text::format_half_width(half, value)) }
+                }
+                @if has_left_out { sup class="bad" { "\u{2020}" } }
+            } @else {
+                span class="bad" { (if failed { "failed" } else { "invalid" }) }
+            }
+            @if let Some(ratio) = ratio { small { "\u{d7}" (text::format_ratio(ratio)) } }
+        }
     }
 }
 
@@ -281,12 +217,12 @@ mod tests {
     }
 
     #[test]
-    fn values_published_for_each_program_are_in_its_cells() {
+    fn values_published_for_each_program_have_a_line_for_each() {
         let mut results = samples::two_by_two();
         results.cells[0].paper = Some(1.0);
         let table = written(&results);
-        assert!(!table.contains("published</th>"));
-        assert!(table.contains("<small>400 ×1.25</small>"), "{table}");
+        assert!(table.contains("class=\"published\">published, globus-url-copy</th>"));
+        assert!(table.contains("<small>×100</small>"), "{table}");
     }
 
     #[test]

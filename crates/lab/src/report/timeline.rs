@@ -1,14 +1,15 @@
 //! Figures of samples over time: a chart for each cell, or one for all programs at a point.
 
 use super::axis::Axis;
-use super::figure::{Figure, Line, Panel, Point};
+use super::figure::{Figure, Panel};
 use super::grid::ResultGrid;
+use super::lines::{Line, Point};
 use super::palette::LineStyle;
 use super::text;
 use crate::experiment::results::{TimeChart, TimeSeries};
 
 /// The figures over time of an experiment, without empty ones. `name` is the prefix of the names of their files.
-pub(super) fn timelines(grid: &ResultGrid<'_>, name: &str) -> Vec<Figure> {
+pub(super) fn timelines<'a>(grid: &ResultGrid<'a>, name: &str) -> Vec<Figure<'a>> {
     let charts = grid.results.charts.iter().enumerate();
     let all = charts.map(|(index, chart)| Figure {
         file: format!("{name}-time-{index}.svg"),
@@ -17,7 +18,7 @@ pub(super) fn timelines(grid: &ResultGrid<'_>, name: &str) -> Vec<Figure> {
     all.filter(|figure| !figure.panels.is_empty()).collect()
 }
 
-fn timeline(grid: &ResultGrid<'_>, index: usize, chart: &TimeChart) -> Figure {
+fn timeline<'a>(grid: &ResultGrid<'a>, index: usize, chart: &TimeChart) -> Figure<'a> {
     let drawn = |series: &&TimeSeries| series.chart == index && is_drawable(series);
     let all = || {
         grid.results
@@ -70,7 +71,6 @@ fn timeline(grid: &ResultGrid<'_>, index: usize, chart: &TimeChart) -> Figure {
     Figure {
         heading: format!("{} over time", chart.title),
         panels: panels.into_iter().map(panel).collect(),
-        legend,
         size: (480, 280),
         file: String::new(),
     }
@@ -89,7 +89,7 @@ fn time_panel(
     lines: Vec<(String, &TimeSeries)>,
     legend: &[(String, LineStyle)],
     unit: &str,
-) -> Panel {
+) -> Panel<'static> {
     let values: Vec<f64> = lines
         .iter()
         .flat_map(|(_, series)| series.values.clone())
@@ -112,7 +112,7 @@ fn time_panel(
                 ..Point::default()
             })
         };
-        let mut points: Vec<Option<Point>> = samples.map(point).collect();
+        let mut points: Vec<Option<Point<'_>>> = samples.map(point).collect();
         // Only the last point has a tooltip, and so a marker: markers at all samples would hide the line.
         if let Some(Some(last)) = points.last_mut() {
             let [value, time] = [last.value.unwrap_or_default(), last.x].map(text::format_value);
@@ -121,6 +121,7 @@ fn time_panel(
         Some(Line {
             label,
             style: *style,
+            program: None,
             points,
         })
     };
@@ -148,13 +149,14 @@ mod tests {
     use super::*;
     use crate::experiment::results::ExperimentResults;
 
-    fn over_time(results: &ExperimentResults) -> Vec<Figure> {
+    fn over_time(results: &ExperimentResults) -> Vec<Figure<'_>> {
         timelines(&ResultGrid::of(results), "a")
     }
 
     #[test]
     fn a_cell_with_several_series_has_a_chart_of_its_own() {
-        let drawn = over_time(&samples::with_more());
+        let results = samples::with_more();
+        let drawn = over_time(&results);
         let [panel] = drawn[0].panels.as_slice() else {
             panic!("{}", drawn[0].panels.len());
         };
