@@ -1,7 +1,6 @@
 //! The report in a real browser: figures are drawn, and pages fit a phone, in the light and the dark theme.
 //!
-//! The sample results have the shape of the BBC white paper's tables. They were computed by a formula,
-//! not measured. Without a browser the tests print `SKIPPED`; with `LONGHAUL_REQUIRE_PEERS=1` they fail.
+//! The samples are committed results. Without a browser the tests print `SKIPPED`; with `LONGHAUL_REQUIRE_PEERS=1` they fail.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -19,7 +18,7 @@ use lab::report::{self, WrittenReport};
 use serde_json::Value;
 
 /// The page that loads the report in frames and inspects it.
-const PROBE: &str = include_str!("report_data/probe.html");
+const PROBE: &str = include_str!("report_probe.html");
 
 /// Time limit for a browser. It is long because other tests may run at the same time.
 const TIMEOUT: Duration = Duration::from_secs(90);
@@ -93,7 +92,7 @@ fn svg_files_are_complete_without_the_page() {
 /// Writes the report of three experiments: the two samples, and one of them reduced to one row without an
 /// axis down, with a further measure and lines over time.
 fn sample_report(folder: &Path) -> WrittenReport {
-    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/report_data");
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
     let results = folder.join("results");
     fs::create_dir(&results).unwrap();
     for name in ["bbc-5.1-quick.json", "bbc-5.4-quick.json"] {
