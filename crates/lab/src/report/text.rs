@@ -122,7 +122,7 @@ pub(super) fn describe_published(
 }
 
 /// Describes the runs of a cell: how many were made and left out, CPU time, limiter.
-pub(super) fn describe_runs(cell: &ResultCell) -> Vec<String> {
+fn describe_runs(cell: &ResultCell) -> Vec<String> {
     let runs = RunCounts::of(cell);
     let mut line = format_count(runs.all, "run");
     if runs.has_left_out() {
