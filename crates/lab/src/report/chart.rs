@@ -228,7 +228,7 @@ fn draw_line(
         let at = (point.x, point.value.unwrap_or(f64::NEG_INFINITY));
         if let Some(half) = point.half_width.filter(|_| point.value.is_some()) {
             let thin = stroke(style.colour, 1.0);
-            let width = units(6).unsigned_abs();
+            let width = units(5).unsigned_abs();
             chart.draw_series([ErrorBar::new_vertical(
                 at.0,
                 at.1 - half,
