@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 pub mod experiment;
-pub(crate) mod quoting;
 pub mod report;
 pub mod simulate;
 

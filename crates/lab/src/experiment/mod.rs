@@ -19,6 +19,7 @@ mod best;
 mod by_mode;
 mod catalog;
 mod cell;
+pub(crate) mod csv_file;
 mod definition;
 mod hash;
 mod leftovers;

@@ -60,6 +60,16 @@ pub(super) fn group_thousands(number: &str) -> String {
     out
 }
 
+/// The parts that are not empty, with a separator.
+pub(super) fn joined(parts: &[&str], separator: &str) -> String {
+    let parts: Vec<&str> = parts
+        .iter()
+        .copied()
+        .filter(|part| !part.is_empty())
+        .collect();
+    parts.join(separator)
+}
+
 /// `text` with its first letter in upper case.
 pub(super) fn capitalize(text: &str) -> String {
     let mut characters = text.chars();
@@ -112,7 +122,7 @@ pub(super) fn describe_published(
 }
 
 /// Describes the runs of a cell: how many were made and left out, CPU time, limiter.
-pub(super) fn describe_runs(cell: &ResultCell) -> Vec<String> {
+fn describe_runs(cell: &ResultCell) -> Vec<String> {
     let runs = RunCounts::of(cell);
     let mut line = format_count(runs.all, "run");
     if runs.has_left_out() {

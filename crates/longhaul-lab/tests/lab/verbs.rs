@@ -52,7 +52,9 @@ fn the_report_has_the_command_that_repeats_an_experiment() {
     assert!(output.status.success(), "{}", stderr(&output));
     let output = lab(&["report", "--results", &path("r"), "--out", &path("p")]);
     assert_eq!(stdout(&output).trim(), path("p/index.html"));
-    let page = std::fs::read_to_string(path("p/index.html")).unwrap();
+    let index = std::fs::read_to_string(path("p/index.html")).unwrap();
+    assert!(index.contains("href=\"longhauls-own-experiments.html#ns2-static-quick\""));
+    let page = std::fs::read_to_string(path("p/longhauls-own-experiments.html")).unwrap();
     assert!(page.contains("longhaul lab run ns2-static --quick --seed"));
     assert!(page.contains("--only connections=1"));
 }
