@@ -8,7 +8,6 @@ use serde_json::Value;
 use super::json_fields::{count, items, number, text};
 use super::{ImportOptions, UnusableResult};
 use crate::log_reader::entry::{LogDirection, LogEntry, LogProtocol};
-use crate::log_reader::transfer_measurement;
 use crate::measurement::{Measurement, Quantity};
 
 /// Name of the test in the measurements.
@@ -74,7 +73,7 @@ pub fn measurements(
             let at = end_of(document, suffix, begin);
             let mut entry = LogEntry::new(client, at, direction, LogProtocol::Ftp);
             tcp(document, suffix, &mut entry);
-            transfer_measurement::measurement(&entry)
+            entry.measurement()
         };
         found.extend(measured.map(|measured| Measurement {
             test: TEST.to_owned(),

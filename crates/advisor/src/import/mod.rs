@@ -1,6 +1,6 @@
 //! Results of other programs, as measurements: perfSONAR (pscheduler), `iperf3 --json`, and transfer logs, whole files.
 //!
-//! An imported result is worth as much as a transfer of this host: [`crate::log_reader::transfer_measurement`] says
+//! An imported result is worth as much as a transfer of this host: [`crate::log_reader::entry::LogEntry::measurement`] says
 //! when a rate says something of the path.
 
 pub mod iperf3;

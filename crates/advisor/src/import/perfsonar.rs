@@ -10,7 +10,6 @@ use super::json_fields::{count, duration, items, number, text, whole};
 use super::{ImportOptions, UnusableResult};
 use crate::log_reader::client_names::LogSurroundings;
 use crate::log_reader::entry::{LogDirection, LogEntry, LogProtocol};
-use crate::log_reader::transfer_measurement;
 use crate::measurement::{Measurement, Quantity};
 
 /// Loss from which a UDP test is taken to have filled the path, as with iperf3.
@@ -200,7 +199,9 @@ fn throughput(
         .filter(|&micros| micros > 0.0)
         .min_by(f64::total_cmp)
         .map(|micros| micros / 1e6);
-    transfer_measurement::measurement(&entry).map_or_else(Vec::new, |measured| measured.values)
+    entry
+        .measurement()
+        .map_or_else(Vec::new, |measured| measured.values)
 }
 
 fn udp(result: &Value, rate: Option<f64>, direction: LogDirection) -> Vec<(Quantity, f64)> {

@@ -12,7 +12,6 @@ mod icmp;
 pub mod iperf3;
 pub mod pchar;
 pub mod ping;
-pub mod program;
 pub mod program_test;
 pub mod route;
 mod socket_message;
