@@ -1,16 +1,18 @@
 //! Shares of the server that one client may take: connections and requests.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
+use tune::admission::{ClientKey, HeldCounts};
+use units::message_rate::MessageRateLimiter;
 
 /// Time after which a connection without a whole request is slow: it gives its place to a new one.
 const SLOW: Duration = Duration::from_millis(250);
-/// Most addresses whose use is remembered.
-const MOST_PEERS: usize = 16_384;
+/// Most clients whose requests are counted.
+const MAX_PEERS: usize = 16_384;
 
 /// Bounds of the HTTP server.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,9 +24,9 @@ pub struct ServerLimits {
     /// Those of one loopback address: a proxy, or several programs of this host.
     pub connections_per_loopback: usize,
     /// Requests of one address per second; twice as many may come at once.
-    pub requests_per_second: f64,
+    pub requests_per_second: u32,
     /// Those of one loopback address.
-    pub requests_per_second_loopback: f64,
+    pub requests_per_second_loopback: u32,
     /// Longest wait for the header of a request, and for the next request on a connection.
     pub header_time: Duration,
     /// Longest wait for the body of a request.
@@ -41,8 +43,8 @@ impl Default for ServerLimits {
             connections: 512,
             connections_per_address: 64,
             connections_per_loopback: 384,
-            requests_per_second: 100.0,
-            requests_per_second_loopback: 10_000.0,
+            requests_per_second: 100,
+            requests_per_second_loopback: 10_000,
             header_time: Duration::from_secs(10),
             body_time: Duration::from_secs(10),
             subscribers: 64,
@@ -51,25 +53,18 @@ impl Default for ServerLimits {
     }
 }
 
-/// Use of the server by one address.
-#[derive(Debug, Clone, Copy)]
-struct PeerUse {
-    connections: usize,
-    /// Requests that it may send now.
-    allowance: f64,
-    counted: Instant,
-}
-
-/// Use of the server by all addresses.
+/// Use of the server by all clients.
 #[derive(Debug)]
 pub(super) struct PeerShares {
     limits: ServerLimits,
+    begin: Instant,
     used: Mutex<Shares>,
 }
 
 #[derive(Debug, Default)]
 struct Shares {
-    peers: HashMap<IpAddr, PeerUse>,
+    held: HeldCounts<ClientKey>,
+    requests: HashMap<ClientKey, MessageRateLimiter>,
     connections: HashMap<u64, HeldPlace>,
     /// Number of the next connection.
     next: u64,
@@ -78,7 +73,7 @@ struct Shares {
 /// A connection in the table.
 #[derive(Debug)]
 struct HeldPlace {
-    peer: IpAddr,
+    peer: ClientKey,
     /// Since when the client is to send a request or to read an answer; `None`: the server is to answer.
     waits_since: Option<Instant>,
     displaced: Arc<Notify>,
@@ -121,21 +116,11 @@ impl Drop for ConnectionPlace {
     }
 }
 
-/// The address under which a peer's use is counted.
-fn counted_address(peer: IpAddr) -> IpAddr {
-    match peer.to_canonical() {
-        // A host gets a /64 and may choose any address in it.
-        IpAddr::V6(v6) if !v6.is_loopback() => {
-            Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64)).into()
-        }
-        other => other,
-    }
-}
-
 impl PeerShares {
     pub(super) fn new(limits: ServerLimits) -> Self {
         Self {
             limits,
+            begin: Instant::now(),
             used: Mutex::default(),
         }
     }
@@ -156,25 +141,24 @@ impl PeerShares {
         peer: IpAddr,
         now: Instant,
     ) -> Option<(ConnectionPlace, bool)> {
-        let counted = counted_address(peer);
-        let most = if counted.is_loopback() {
-            self.limits.connections_per_loopback
-        } else {
-            self.limits.connections_per_address
+        let peer = ClientKey::from(peer);
+        let most = match peer.is_loopback() {
+            true => self.limits.connections_per_loopback,
+            false => self.limits.connections_per_address,
         };
         let mut used = self.lock();
-        let own = used.peer(counted, self.rate(counted), now)?.connections;
         let is_full = used.connections.len() >= self.limits.connections;
-        if own >= most {
-            used.displace(Some(counted), now)?;
+        let has_most = used.held.of(&peer) >= most;
+        if has_most {
+            used.displace(Some(peer), now)?;
         } else if is_full {
             used.displace(None, now)?;
         }
-        used.peer(counted, self.rate(counted), now)?.connections += 1;
+        used.held.add(peer);
         let (number, displaced) = (used.next, Arc::default());
         used.next += 1;
         let held = HeldPlace {
-            peer: counted,
+            peer,
             waits_since: Some(now),
             displaced: Arc::clone(&displaced),
         };
@@ -185,52 +169,43 @@ impl PeerShares {
             number,
             displaced,
         };
-        Some((place, own >= most || is_full))
+        Some((place, has_most || is_full))
     }
 
     /// Counts a request; `false`: too many came from this peer.
     pub(super) fn request(&self, peer: IpAddr, now: Instant) -> bool {
-        let counted = counted_address(peer);
-        let rate = self.rate(counted);
-        let mut used = self.lock();
-        let Some(peer) = used.peer(counted, rate, now) else {
-            return false;
+        let peer = ClientKey::from(peer);
+        let per_second = match peer.is_loopback() {
+            true => self.limits.requests_per_second_loopback,
+            false => self.limits.requests_per_second,
         };
-        let passed = now.saturating_duration_since(peer.counted).as_secs_f64();
-        peer.allowance = (peer.allowance + passed * rate).min(burst(rate));
-        peer.counted = now;
-        if peer.allowance < 1.0 {
-            return false;
+        let now = now.saturating_duration_since(self.begin);
+        let mut used = self.lock();
+        if used.requests.len() >= MAX_PEERS && !used.requests.contains_key(&peer) {
+            // A full bucket says as much as a new one.
+            used.requests.retain(|_, bucket| !bucket.is_full(now));
+            if used.requests.len() >= MAX_PEERS {
+                return false;
+            }
         }
-        peer.allowance -= 1.0;
-        true
+        let per_second = per_second.max(1);
+        let bucket = used.requests.entry(peer).or_insert_with(|| {
+            MessageRateLimiter::new(Duration::from_secs(1) / per_second, 2 * per_second)
+        });
+        bucket.try_take(now)
     }
-
-    fn rate(&self, counted: IpAddr) -> f64 {
-        if counted.is_loopback() {
-            self.limits.requests_per_second_loopback
-        } else {
-            self.limits.requests_per_second
-        }
-    }
-}
-
-fn burst(rate: f64) -> f64 {
-    (2.0 * rate).max(1.0)
 }
 
 impl Shares {
     /// Frees a place, unless that is done.
     fn free(&mut self, number: u64) -> Option<HeldPlace> {
-        let held = self.connections.remove(&number)?;
-        if let Some(peer) = self.peers.get_mut(&held.peer) {
-            peer.connections = peer.connections.saturating_sub(1);
-        }
-        Some(held)
+        let place = self.connections.remove(&number)?;
+        self.held.remove(&place.peer);
+        Some(place)
     }
 
     /// Frees the place of the slowest client, of one address or of all; `None`: none is slow.
-    fn displace(&mut self, of: Option<IpAddr>, now: Instant) -> Option<()> {
+    fn displace(&mut self, of: Option<ClientKey>, now: Instant) -> Option<()> {
         let connections = self.connections.iter();
         let connections = connections.filter(|(_, held)| of.is_none_or(|peer| held.peer == peer));
         let waiting = connections.filter_map(|(number, held)| Some((held.waits_since?, *number)));
@@ -240,25 +215,6 @@ impl Shares {
         }
         self.free(number)?.displaced.notify_one();
         Some(())
-    }
-
-    /// The entry of an address. If there is no room, those without a connection that would have their whole
-    /// allowance by now are forgotten.
-    fn peer(&mut self, counted: IpAddr, rate: f64, now: Instant) -> Option<&mut PeerUse> {
-        if self.peers.len() >= MOST_PEERS && !self.peers.contains_key(&counted) {
-            let whole = Duration::from_secs(2);
-            self.peers.retain(|_, peer| {
-                peer.connections > 0 || now.saturating_duration_since(peer.counted) < whole
-            });
-            if self.peers.len() >= MOST_PEERS {
-                return None;
-            }
-        }
-        Some(self.peers.entry(counted).or_insert(PeerUse {
-            connections: 0,
-            allowance: burst(rate),
-            counted: now,
-        }))
     }
 }
 
@@ -271,7 +227,7 @@ mod tests {
             connections: 5,
             connections_per_address: 2,
             connections_per_loopback: 4,
-            requests_per_second: 10.0,
+            requests_per_second: 10,
             ..ServerLimits::default()
         }))
     }
@@ -354,7 +310,7 @@ mod tests {
             shares.request(IpAddr::V4((0x0a00_0000 + number).into()), later);
         }
         let used = shares.lock();
-        assert!(used.peers.len() <= MOST_PEERS);
-        assert!(place.is_some() && used.peers.contains_key(&ip("192.0.2.1")));
+        assert!(used.requests.len() <= MAX_PEERS);
+        assert!(place.is_some() && used.held.of(&ip("192.0.2.1").into()) == 1);
     }
 }

@@ -9,8 +9,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
-
-use super::client_key;
+use tune::admission::ClientKey;
 
 /// Most handshakes in progress. The engine of one takes some 60 kB.
 const MOST: usize = 1024;
@@ -28,7 +27,7 @@ pub(crate) struct HandshakeLimits {
 #[derive(Debug, Default)]
 struct OpenHandshakes {
     /// Handshakes of each address by their numbers: the lowest is the oldest.
-    addresses: HashMap<IpAddr, BTreeMap<u64, Arc<Notify>>>,
+    addresses: HashMap<ClientKey, BTreeMap<u64, Arc<Notify>>>,
     count: usize,
     next_number: u64,
 }
@@ -37,7 +36,7 @@ struct OpenHandshakes {
 #[derive(Debug)]
 pub(crate) struct HandshakeSlot {
     limits: Arc<HandshakeLimits>,
-    address: IpAddr,
+    address: ClientKey,
     number: u64,
     displaced: Arc<Notify>,
 }
@@ -59,7 +58,7 @@ impl HandshakeLimits {
 
     /// Counts a handshake of the client at `peer`. Above a bound an older one is displaced.
     pub(crate) fn begin(self: &Arc<Self>, peer: IpAddr) -> HandshakeSlot {
-        let address = client_key(peer);
+        let address = ClientKey::from(peer);
         let mut open = self.open();
         if open.of(address) >= self.most_per_address {
             open.displace_oldest(address);
@@ -89,18 +88,18 @@ impl HandshakeLimits {
 }
 
 impl OpenHandshakes {
-    fn of(&self, address: IpAddr) -> usize {
+    fn of(&self, address: ClientKey) -> usize {
         self.addresses.get(&address).map_or(0, BTreeMap::len)
     }
 
     /// The address with the most handshakes. It is searched only when the server is at its bound, among at
     /// most so many addresses.
-    fn busiest(&self) -> Option<IpAddr> {
+    fn busiest(&self) -> Option<ClientKey> {
         let most = self.addresses.iter().max_by_key(|(_, open)| open.len());
         most.map(|(address, _)| *address)
     }
 
-    fn displace_oldest(&mut self, address: IpAddr) {
+    fn displace_oldest(&mut self, address: ClientKey) {
         let oldest = self
             .addresses
             .get(&address)
@@ -110,7 +109,7 @@ impl OpenHandshakes {
         }
     }
 
-    fn remove(&mut self, address: IpAddr, number: u64) -> Option<Arc<Notify>> {
+    fn remove(&mut self, address: ClientKey, number: u64) -> Option<Arc<Notify>> {
         let open = self.addresses.get_mut(&address)?;
         let removed = open.remove(&number)?;
         if open.is_empty() {

@@ -1,9 +1,10 @@
 //! Limits: the number of sessions, the delay after failed logins, and fair queueing of expensive
 //! work.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tune::admission::{ClientKey, HeldCounts};
 
 mod bandwidth;
 mod handshakes;
@@ -35,21 +36,20 @@ pub struct SessionBounds {
     pub per_user: usize,
 }
 
-/// The counters. Entries with count 0 are removed, so the maps never hold more entries than there
-/// are sessions.
+/// The counters.
 #[derive(Debug)]
 struct SessionCounts {
     bounds: SessionBounds,
     sessions: usize,
-    addresses: HashMap<IpAddr, usize>,
-    users: HashMap<String, usize>,
+    addresses: HeldCounts<ClientKey>,
+    users: HeldCounts<String>,
 }
 
 /// One counted session; dropping it decrements the counters.
 #[derive(Debug)]
 pub struct SessionSlot {
     limits: Arc<SessionLimits>,
-    address: IpAddr,
+    address: ClientKey,
 }
 
 /// One counted login; dropping it decrements the counter.
@@ -80,8 +80,8 @@ impl SessionLimits {
             counts: Mutex::new(SessionCounts {
                 bounds,
                 sessions: 0,
-                addresses: HashMap::new(),
-                users: HashMap::new(),
+                addresses: HeldCounts::default(),
+                users: HeldCounts::default(),
             }),
         })
     }
@@ -93,18 +93,18 @@ impl SessionLimits {
 
     /// Counts a new control connection.
     pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Result<SessionSlot, LimitReached> {
-        let address = client_key(peer);
+        let address = ClientKey::from(peer);
         let mut counts = self.counts();
         let bounds = counts.bounds;
         // Both limits are checked before either counter changes, so a refusal leaves no trace.
         if counts.sessions >= bounds.sessions {
             return Err(LimitReached::Sessions(bounds.sessions));
         }
-        if counts.addresses.get(&address).copied().unwrap_or(0) >= bounds.per_address {
+        if counts.addresses.of(&address) >= bounds.per_address {
             return Err(LimitReached::Address(bounds.per_address));
         }
         counts.sessions += 1;
-        *counts.addresses.entry(address).or_default() += 1;
+        counts.addresses.add(address);
         Ok(SessionSlot {
             limits: Arc::clone(self),
             address,
@@ -124,10 +124,10 @@ impl SessionLimits {
     ) -> Result<UserSlot, LimitReached> {
         let mut counts = self.counts();
         let most = own_bound.unwrap_or(counts.bounds.per_user);
-        if counts.users.get(user).copied().unwrap_or(0) >= most {
+        if counts.users.of(user) >= most {
             return Err(LimitReached::User(most));
         }
-        *counts.users.entry(user.to_owned()).or_default() += 1;
+        counts.users.add(user.to_owned());
         Ok(UserSlot {
             limits: Arc::clone(self),
             user: user.to_owned(),
@@ -144,31 +144,13 @@ impl Drop for SessionSlot {
     fn drop(&mut self) {
         let mut counts = self.limits.counts();
         counts.sessions -= 1;
-        decrement(&mut counts.addresses, &self.address);
+        counts.addresses.remove(&self.address);
     }
 }
 
 impl Drop for UserSlot {
     fn drop(&mut self) {
-        decrement(&mut self.limits.counts().users, &self.user);
-    }
-}
-
-fn decrement<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
-    if let Some(count) = counts.get_mut(key) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(key);
-        }
-    }
-}
-
-/// Key that identifies one client: its IPv4 address (also if it is mapped into IPv6), or the /64
-/// network of its IPv6 address, because one host can use every address of its /64.
-pub(crate) fn client_key(peer: IpAddr) -> IpAddr {
-    match peer.to_canonical() {
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
-        v4 @ IpAddr::V4(_) => v4,
+        self.limits.counts().users.remove(&self.user);
     }
 }
 

@@ -17,7 +17,7 @@ use crate::config::{Anonymous, ServerConfig, ThirdPartyPolicy};
 use crate::files::{
     ChecksumCache, ListingMemory, QuotaLedger, SessionFiles, UploadRegistry, Uploader,
 };
-use crate::limits::{FairQueue, SessionLimits, UserSlot, client_key};
+use crate::limits::{FairQueue, SessionLimits, UserSlot};
 use crate::roots::AccountRoots;
 use crate::site::SiteTerms;
 use crate::users::{UserAccount, Users};
@@ -106,7 +106,7 @@ impl Login {
         // No account can have this name, because it selects an anonymous session before accounts are
         // looked up.
         match self.grant.user.as_str() {
-            user if user == ANONYMOUS_NAMES[0] => Uploader::Anonymous(client_key(from)),
+            user if user == ANONYMOUS_NAMES[0] => Uploader::Anonymous(from.into()),
             user => Uploader::User(user.to_owned()),
         }
     }

@@ -10,7 +10,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,6 +21,7 @@ use data::os::wake::has_hung_up;
 use data::store::root::FileIdentity;
 use data::store::write_lock::WriteLockKind;
 use proto::server::{FileError, FileErrorKind};
+use tune::admission::ClientKey;
 
 use super::checksum::aborted_error;
 
@@ -52,8 +52,8 @@ pub(super) type Inode = (u64, u64);
 pub enum Uploader {
     /// A user who logged in by name.
     User(String),
-    /// The anonymous sessions of one client: one IPv4 address, or one /64 network of IPv6.
-    Anonymous(IpAddr),
+    /// The anonymous sessions of one client.
+    Anonymous(ClientKey),
 }
 
 /// A second handle on the socket of a control connection, to check whether its client is still
