@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tune::admission::{ClientKey, HeldCounts};
 use units::message_rate::MessageRateLimiter;
@@ -104,7 +105,7 @@ impl ConnectionPlace {
     }
 
     fn note(&self, waits_since: Option<Instant>) {
-        if let Some(held) = self.shares.lock().connections.get_mut(&self.number) {
+        if let Some(held) = self.shares.used.lock().connections.get_mut(&self.number) {
             held.waits_since = waits_since;
         }
     }
@@ -112,7 +113,7 @@ impl ConnectionPlace {
 
 impl Drop for ConnectionPlace {
     fn drop(&mut self) {
-        self.shares.lock().free(self.number);
+        self.shares.used.lock().free(self.number);
     }
 }
 
@@ -125,13 +126,9 @@ impl PeerShares {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shares> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Connections now.
     pub(super) fn connections(&self) -> usize {
-        self.lock().connections.len()
+        self.used.lock().connections.len()
     }
 
     /// Takes a place for a connection; `None`: there is none for this peer. If all are taken, the one that has waited for its
@@ -146,7 +143,7 @@ impl PeerShares {
             true => self.limits.connections_per_loopback,
             false => self.limits.connections_per_address,
         };
-        let mut used = self.lock();
+        let mut used = self.used.lock();
         let is_full = used.connections.len() >= self.limits.connections;
         let has_most = used.held.of(&peer) >= most;
         if has_most {
@@ -180,7 +177,7 @@ impl PeerShares {
             false => self.limits.requests_per_second,
         };
         let now = now.saturating_duration_since(self.begin);
-        let mut used = self.lock();
+        let mut used = self.used.lock();
         if used.requests.len() >= MAX_PEERS && !used.requests.contains_key(&peer) {
             // A full bucket says as much as a new one.
             used.requests.retain(|_, bucket| !bucket.is_full(now));
@@ -309,7 +306,7 @@ mod tests {
             let later = now + Duration::from_millis(u64::from(number));
             shares.request(IpAddr::V4((0x0a00_0000 + number).into()), later);
         }
-        let used = shares.lock();
+        let used = shares.used.lock();
         assert!(used.requests.len() <= MAX_PEERS);
         assert!(place.is_some() && used.held.of(&ip("192.0.2.1").into()) == 1);
     }

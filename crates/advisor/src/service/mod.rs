@@ -2,11 +2,12 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use enable::advice::{Advice, Question};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, broadcast, mpsc, watch};
 use tokio::task::JoinHandle;
 use tune::path::{PathFacts, QosNeed, QosVerdict, qos};
@@ -257,7 +258,7 @@ impl Advisor {
     pub fn monitor(&self, clients: Vec<String>) {
         let core = Arc::clone(&self.core);
         let adding = tokio::spawn(setup::add_configured_clients(core, clients));
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.tasks.lock();
         // Those of earlier calls have ended, unless a name still has no address.
         tasks.retain(|task| !task.is_finished());
         tasks.push(adding);
@@ -457,7 +458,7 @@ impl Advisor {
             queue.close();
         }
         let tasks: Vec<_> = {
-            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut tasks = self.tasks.lock();
             tasks.drain(..).collect()
         };
         let deadline = tokio::time::Instant::now() + WAIT_FOR_STORE;

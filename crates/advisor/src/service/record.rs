@@ -3,8 +3,8 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
 
+use parking_lot::MutexGuard;
 use tune::path::SeriesEvent;
 
 use super::Core;
@@ -19,7 +19,7 @@ use crate::store::{StoreEntry, StoredClient};
 
 impl Core {
     pub(super) fn state(&self) -> MutexGuard<'_, ServiceState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Notes a question, and finds the facts for its answer.
