@@ -1,12 +1,12 @@
 //! The process-wide limit on data connections, and each client's share of it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
+use parking_lot::Mutex;
 use tune::admission::{ClientKey, HeldCounts};
 
 use crate::error::DataError;
-use crate::locks::lock;
 
 /// Limits the data connections that may be open at once over all channels that share the budget:
 /// those in use and those cached for a next transfer. Accepted connections that have sent nothing
@@ -79,7 +79,7 @@ impl StreamBudget {
 
     /// Open connections over all clients: in use or cached.
     pub fn used(&self) -> usize {
-        lock(&self.shared.streams).used
+        self.shared.streams.lock().used
     }
 
     /// Takes one permit, or fails with [`DataError::TooManyStreams`].
@@ -99,7 +99,7 @@ impl StreamBudget {
             PermitKind::Open => limit,
             PermitKind::Unidentified => limit.max(MIN_UNIDENTIFIED_LIMIT),
         };
-        let taken = lock(self.shared.count(kind)).take(limit, self.client);
+        let taken = self.shared.count(kind).lock().take(limit, self.client);
         if taken {
             let held_permit = HeldPermit {
                 shared: Arc::clone(&self.shared),
@@ -174,7 +174,11 @@ impl StreamPermit {
 impl Drop for StreamPermit {
     fn drop(&mut self) {
         if let Some(held_permit) = &self.0 {
-            lock(held_permit.shared.count(held_permit.kind)).release(held_permit.client);
+            held_permit
+                .shared
+                .count(held_permit.kind)
+                .lock()
+                .release(held_permit.client);
         }
     }
 }
@@ -216,7 +220,7 @@ mod tests {
         assert_eq!(counts, [50, 25, 13, 6, 3, 2, 1, 0]);
         drop(held);
         assert_eq!(budget.used(), 0);
-        assert!(lock(&budget.shared.streams).clients.is_empty());
+        assert!(budget.shared.streams.lock().clients.is_empty());
     }
 
     #[test]

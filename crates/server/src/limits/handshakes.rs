@@ -6,8 +6,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tune::admission::ClientKey;
 
@@ -59,7 +60,7 @@ impl HandshakeLimits {
     /// Counts a handshake of the client at `peer`. Above a bound an older one is displaced.
     pub(crate) fn begin(self: &Arc<Self>, peer: IpAddr) -> HandshakeSlot {
         let address = ClientKey::from(peer);
-        let mut open = self.open();
+        let mut open = self.open.lock();
         if open.of(address) >= self.most_per_address {
             open.displace_oldest(address);
         } else if open.count >= self.most
@@ -79,11 +80,6 @@ impl HandshakeLimits {
             number,
             displaced,
         }
-    }
-
-    /// Locks the table. A poisoned lock is used all the same: each change leaves it consistent.
-    fn open(&self) -> MutexGuard<'_, OpenHandshakes> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -129,7 +125,7 @@ impl HandshakeSlot {
 
 impl Drop for HandshakeSlot {
     fn drop(&mut self) {
-        self.limits.open().remove(self.address, self.number);
+        self.limits.open.lock().remove(self.address, self.number);
     }
 }
 
@@ -180,7 +176,7 @@ mod tests {
             drop(limits.begin(ip(1)));
             drop(displaced);
         }
-        let open = limits.open();
+        let open = limits.open.lock();
         assert_eq!((open.count, open.addresses.len()), (0, 0));
     }
 }

@@ -2,8 +2,9 @@
 //! work.
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tune::admission::{ClientKey, HeldCounts};
 
 mod bandwidth;
@@ -88,13 +89,13 @@ impl SessionLimits {
 
     /// Changes the bounds. Sessions above a smaller bound go on.
     pub fn set_bounds(&self, bounds: SessionBounds) {
-        self.counts().bounds = bounds;
+        self.counts.lock().bounds = bounds;
     }
 
     /// Counts a new control connection.
     pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Result<SessionSlot, LimitReached> {
         let address = ClientKey::from(peer);
-        let mut counts = self.counts();
+        let mut counts = self.counts.lock();
         let bounds = counts.bounds;
         // Both limits are checked before either counter changes, so a refusal leaves no trace.
         if counts.sessions >= bounds.sessions {
@@ -113,7 +114,7 @@ impl SessionLimits {
 
     /// Number of sessions now.
     pub(crate) fn sessions(&self) -> usize {
-        self.counts().sessions
+        self.counts.lock().sessions
     }
 
     /// Counts a login of `user`, unless the user has as many sessions as allowed: `own_bound`, or those of every user.
@@ -122,7 +123,7 @@ impl SessionLimits {
         user: &str,
         own_bound: Option<usize>,
     ) -> Result<UserSlot, LimitReached> {
-        let mut counts = self.counts();
+        let mut counts = self.counts.lock();
         let most = own_bound.unwrap_or(counts.bounds.per_user);
         if counts.users.of(user) >= most {
             return Err(LimitReached::User(most));
@@ -133,16 +134,11 @@ impl SessionLimits {
             user: user.to_owned(),
         })
     }
-
-    /// Locks the counters. A poisoned lock is used all the same: each change leaves them consistent.
-    fn counts(&self) -> MutexGuard<'_, SessionCounts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for SessionSlot {
     fn drop(&mut self) {
-        let mut counts = self.limits.counts();
+        let mut counts = self.limits.counts.lock();
         counts.sessions -= 1;
         counts.addresses.remove(&self.address);
     }
@@ -150,7 +146,7 @@ impl Drop for SessionSlot {
 
 impl Drop for UserSlot {
     fn drop(&mut self) {
-        self.limits.counts().users.remove(&self.user);
+        self.limits.counts.lock().users.remove(&self.user);
     }
 }
 
@@ -204,7 +200,7 @@ mod tests {
             LimitReached::Sessions(3)
         );
         drop(first);
-        assert_eq!(limits.counts().sessions, 2);
+        assert_eq!(limits.counts.lock().sessions, 2);
         limits.admit(ip("192.0.2.1")).unwrap();
     }
 
@@ -237,7 +233,7 @@ mod tests {
         let limits = limits(10, 10, 10);
         drop(limits.admit(ip("192.0.2.1")).unwrap());
         drop(limits.count_login("ann", None).unwrap());
-        let counts = limits.counts();
+        let counts = limits.counts.lock();
         assert!(counts.addresses.is_empty() && counts.users.is_empty());
     }
 }

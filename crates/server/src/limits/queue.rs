@@ -7,9 +7,10 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tune::admission::{ClientKey, HeldCounts};
@@ -113,7 +114,7 @@ impl FairQueue {
     /// # Errors
     /// The client has as many waiting requests as it may.
     pub async fn acquire(self: &Arc<Self>, peer: IpAddr) -> Result<QueuePermit, ClientQueueFull> {
-        let max_waiting = self.state().bounds.waiting;
+        let max_waiting = self.state.lock().bounds.waiting;
         self.join(peer.into(), max_waiting)?
             .wait_for_permit(max_waiting)
             .await
@@ -140,7 +141,7 @@ impl FairQueue {
     ) -> Result<PendingPermit, ClientQueueFull> {
         let (grant, granted) = oneshot::channel();
         let id = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let id = state.next_id;
             state.next_id += 1;
             let known = state.clients.iter().position(|client| client.key == key);
@@ -168,18 +169,18 @@ impl FairQueue {
 
     /// Changes the bounds. Permits above a smaller bound are withdrawn as their work ends.
     pub fn set_bounds(self: &Arc<Self>, bounds: QueueBounds) {
-        self.state().bounds = bounds.bounded();
+        self.state.lock().bounds = bounds.bounded();
         self.grant_free_permits();
     }
 
     /// Number of permits in use.
     pub fn permits_in_use(&self) -> usize {
-        self.state().taken
+        self.state.lock().taken
     }
 
     /// Number of waiting requests.
     pub fn requests_waiting(&self) -> usize {
-        let state = self.state();
+        let state = self.state.lock();
         state
             .clients
             .iter()
@@ -190,7 +191,7 @@ impl FairQueue {
     /// Grants free permits to waiting requests.
     fn grant_free_permits(self: &Arc<Self>) {
         loop {
-            let next = self.state().next_grant();
+            let next = self.state.lock().next_grant();
             let Some((key, grant)) = next else { return };
             // The lock must not be held here: if the request was withdrawn, the failed send drops the
             // permit, and `QueuePermit::drop` takes the lock.
@@ -200,11 +201,6 @@ impl FairQueue {
             };
             drop(grant.send(permit));
         }
-    }
-
-    /// Locks the state. A poisoned lock is used all the same: each change leaves it consistent.
-    fn state(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -267,7 +263,7 @@ impl QueueState {
 impl Drop for QueuePermit {
     fn drop(&mut self) {
         {
-            let mut state = self.queue.state();
+            let mut state = self.queue.state.lock();
             state.taken -= 1;
             state.held.remove(&self.key);
             // Round robin: a client that was just served goes behind the others.
@@ -283,7 +279,7 @@ impl Drop for QueuePermit {
 
 impl Drop for PendingPermit {
     fn drop(&mut self) {
-        let mut state = self.queue.state();
+        let mut state = self.queue.state.lock();
         let Some(at) = state.clients.iter().position(|c| c.key == self.key) else {
             return;
         };
@@ -318,7 +314,7 @@ mod tests {
     }
 
     fn join(queue: &Arc<FairQueue>, client: u8) -> Result<PendingPermit, ClientQueueFull> {
-        let max_waiting = queue.state().bounds.waiting;
+        let max_waiting = queue.state.lock().bounds.waiting;
         queue.join(ip(client).into(), max_waiting)
     }
 
@@ -472,7 +468,7 @@ mod tests {
             }
             drop((pending_permits, held));
             prop_assert_eq!((queue.permits_in_use(), queue.requests_waiting()), (0, 0));
-            prop_assert!(queue.state().held.is_empty() && queue.state().clients.is_empty());
+            prop_assert!(queue.state.lock().held.is_empty() && queue.state.lock().clients.is_empty());
         }
     }
 }

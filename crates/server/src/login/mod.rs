@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use data::store::root::{CreationRules, Root};
+use parking_lot::RwLock;
 use proto::command::Secret;
 use proto::path::VPath;
 use proto::printable::printable;
@@ -176,7 +177,7 @@ impl Authenticator {
             site,
             ..LoginPolicy::of(config, users, gridmap)
         });
-        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
+        *self.policy.write() = policy;
         self.open_account_roots();
         self.roots.reopen();
         // Administrators reload after changes on the host.
@@ -375,7 +376,7 @@ impl Authenticator {
     }
 
     fn policy(&self) -> Arc<LoginPolicy> {
-        Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.policy.read())
     }
 }
 

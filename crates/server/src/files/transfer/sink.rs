@@ -4,13 +4,14 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use data::store::file::FileSink;
 use data::store::root::{FileIdentity, Root};
 use data::store::write_lock::{WriteLockKind, WriteLockStatus, take_write_lock};
 use data::store::{Sink, Source};
+use parking_lot::Mutex;
 use proto::path::VPath;
 
 use crate::files::quota::FileCharge;
@@ -122,10 +123,7 @@ impl StoreSink {
     }
 
     fn begin_once(&self) -> io::Result<()> {
-        let _guard = self
-            .beginning
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.beginning.lock();
         if self.has_begun.load(Ordering::Acquire) {
             return Ok(());
         }

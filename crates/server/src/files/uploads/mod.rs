@@ -11,8 +11,8 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use data::job::TransferControl;
@@ -20,6 +20,7 @@ use data::os::tcp_info::tcp_info;
 use data::os::wake::has_hung_up;
 use data::store::root::FileIdentity;
 use data::store::write_lock::WriteLockKind;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use proto::server::{FileError, FileErrorKind};
 use tune::admission::ClientKey;
 
@@ -249,7 +250,7 @@ impl UploadRegistry {
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<Inode, Vec<Arc<ActiveUpload>>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }
 
@@ -401,8 +402,7 @@ impl<'a> OwnerWait<'a> {
             }
             self.judge(&owners, Instant::now())?;
             // Ends of uploads wake the wait; the timeout is for owners that must be watched.
-            let wait = self.uploads.freed.wait_timeout(open, CHECK_INTERVAL);
-            open = wait.unwrap_or_else(PoisonError::into_inner).0;
+            self.uploads.freed.wait_for(&mut open, CHECK_INTERVAL);
         }
     }
 
