@@ -15,7 +15,6 @@ mod connections;
 mod description;
 mod health;
 mod json;
-mod limits;
 mod live;
 mod metrics;
 mod names;
@@ -30,8 +29,8 @@ mod token;
 mod writes;
 mod xml_rpc;
 
+pub use connections::ServerLimits;
 pub use description::openapi;
-pub use limits::ServerLimits;
 pub use token::TokenFileError;
 
 use shared::Shared;

@@ -1,6 +1,6 @@
 //! Logs of data servers, read as they grow: who the clients are, and what their transfers say of the paths.
 //!
-//! [`follower`] reads lines from a file that grows and is rotated. [`format`] knows what a line tells: one transfer, or
+//! [`follower`] reads lines from a file that grows and is rotated. [`mod@format`] knows what a line tells: one transfer, or
 //! none. [`entry`] is that transfer, and tells what it says of its path.
 
 use std::io;
