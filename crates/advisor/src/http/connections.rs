@@ -9,10 +9,11 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use enable::xmlrpc::MAX_BODY;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
@@ -27,6 +28,7 @@ use tune::admission::{ClientKey, HeldCounts};
 use units::message_rate::MessageRateLimiter;
 
 use super::live;
+use super::operations::CallRefused;
 use super::shared::{Caller, Shared, stopped};
 
 /// Pause after a failure to accept a connection: mostly, there are no descriptors left.
@@ -398,7 +400,10 @@ impl PeerShares {
         }
         let per_second = per_second.max(1);
         let bucket = used.requests.entry(peer).or_insert_with(|| {
-            MessageRateLimiter::new(Duration::from_secs(1) / per_second, 2 * per_second)
+            MessageRateLimiter::new(
+                Duration::from_secs(1) / per_second,
+                per_second.saturating_mul(2),
+            )
         });
         bucket.try_take(now)
     }
@@ -424,6 +429,28 @@ impl Shares {
         self.free(number)?.displaced.notify_one();
         Some(())
     }
+}
+
+/// Reads a body, chunked or plain.
+pub(super) async fn read_body(body: Body, time: Duration) -> Result<Bytes, CallRefused> {
+    match tokio::time::timeout(time, to_bytes(body, MAX_BODY)).await {
+        Err(_) => Err(CallRefused::TooSlow),
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(error)) if is_too_long(&error) => Err(CallRefused::TooLong(MAX_BODY)),
+        Ok(Err(error)) => Err(CallRefused::Malformed(error.to_string())),
+    }
+}
+
+fn is_too_long(error: &axum::Error) -> bool {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = source {
+        // The type is not reachable by name without a further crate.
+        if error.to_string() == "length limit exceeded" {
+            return true;
+        }
+        source = error.source();
+    }
+    false
 }
 
 #[cfg(test)]
@@ -520,5 +547,14 @@ mod tests {
         let used = shares.used.lock();
         assert!(used.requests.len() <= MAX_PEERS);
         assert!(place.is_some() && used.held.of(&ip("192.0.2.1").into()) == 1);
+    }
+
+    #[tokio::test]
+    async fn a_body_beyond_the_bound_is_told_from_others() {
+        let time = Duration::from_secs(60);
+        let fits = read_body(Body::from(vec![0; MAX_BODY]), time).await;
+        assert_eq!(fits.map(|body| body.len()), Ok(MAX_BODY));
+        let long = read_body(Body::from(vec![0; MAX_BODY + 1]), time).await;
+        assert_eq!(long, Err(CallRefused::TooLong(MAX_BODY)));
     }
 }

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use parking_lot::MutexGuard;
 use tune::path::SeriesEvent;
 
+use super::AdvisorEvent;
 use super::Core;
 use super::answer::FoundFacts;
-use super::event::AdvisorEvent;
 use super::state::ServiceState;
 use crate::clock::{Moment, WallAnchor};
 use crate::hosts::{HostSource, MonitoredHost, canonical};
