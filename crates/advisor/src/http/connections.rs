@@ -295,7 +295,7 @@ struct HeldPlace {
 
 /// The place of one connection; it is free again when this is dropped.
 #[derive(Debug)]
-pub(super) struct ConnectionPlace {
+struct ConnectionPlace {
     shares: Arc<PeerShares>,
     number: u64,
     displaced: Arc<Notify>,
@@ -303,17 +303,17 @@ pub(super) struct ConnectionPlace {
 
 impl ConnectionPlace {
     /// Waits until the place goes to another connection.
-    pub(super) async fn displaced(&self) {
+    async fn displaced(&self) {
         self.displaced.notified().await;
     }
 
     /// Notes that a whole request has arrived, so that the server is to answer it.
-    pub(super) fn begin_answer(&self) {
+    fn begin_answer(&self) {
         self.note(None);
     }
 
     /// Notes that the next step is the client's.
-    pub(super) fn wait_for_client(&self) {
+    fn wait_for_client(&self) {
         self.note(Some(Instant::now()));
     }
 
@@ -346,7 +346,7 @@ impl PeerShares {
 
     /// Takes a place for a connection; `None`: there is none for this peer. If all are taken, the one that has waited for its
     /// client for the longest time goes, if that is slow; the flag says so.
-    pub(super) fn connect(
+    fn connect(
         self: &Arc<Self>,
         peer: IpAddr,
         now: Instant,
@@ -383,7 +383,7 @@ impl PeerShares {
     }
 
     /// Counts a request; `false`: too many came from this peer.
-    pub(super) fn request(&self, peer: IpAddr, now: Instant) -> bool {
+    fn request(&self, peer: IpAddr, now: Instant) -> bool {
         let peer = ClientKey::from(peer);
         let per_second = match peer.is_loopback() {
             true => self.limits.requests_per_second_loopback,
