@@ -16,7 +16,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("proto", &["units"]),
     ("tune", &["units"]),
-    ("sim", &["tune", "units"]),
+    ("link", &["units"]),
+    ("sim", &["link", "tune", "units"]),
+    ("emulator", &["link", "units"]),
     ("smallfile", &[]),
     ("security", &["smallfile"]),
     ("data", &["proto", "security", "tune", "units"]),
@@ -49,7 +51,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("advisor", &["enable", "smallfile", "tune", "units"]),
-    ("lab", &["sim", "tune", "units"]),
+    ("command-line", &["data", "enable", "proto", "units"]),
+    (
+        "lab",
+        &["emulator", "link", "proto", "sim", "tune", "units"],
+    ),
 ];
 
 struct SourceFile {
