@@ -7,7 +7,6 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use advisor::log_reader::client_names::LogSurroundings;
 use advisor::log_reader::format::TransferLogFormat;
-use advisor::log_reader::transfer_measurement;
 use jiff::tz::TimeZone;
 use libfuzzer_sys::fuzz_target;
 
@@ -31,7 +30,7 @@ fuzz_target!(|line: &[u8]| {
         let positive = |seconds: f64| seconds.is_finite() && seconds > 0.0;
         assert!(entry.seconds.is_none_or(positive), "{entry:?}");
         assert!(entry.min_rtt.is_none_or(positive), "{entry:?}");
-        if let Some(measured) = transfer_measurement::measurement(&entry) {
+        if let Some(measured) = entry.measurement() {
             for (quantity, value) in measured.values {
                 assert!(quantity.allows(value), "{quantity:?} {value}: {entry:?}");
             }

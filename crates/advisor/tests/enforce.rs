@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::process::Command;
 
-use advisor::enforce::enforcer::{Enforcement, Enforcer};
-use advisor::enforce::ip_command::IpCommand;
-use advisor::enforce::route_metrics::RouteMetrics;
+use advisor::enforce::IpCommand;
+use advisor::enforce::RouteMetrics;
+use advisor::enforce::{Enforcement, Enforcer};
 use nix::sched::{CloneFlags, unshare};
 
 /// Two hosts behind gateways, and one host route of somebody else.

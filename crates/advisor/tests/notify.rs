@@ -1,18 +1,19 @@
-//! Anomalies reach scripted HTTP and mail servers.
+//! Anomalies reach scripted HTTP servers and a scripted sendmail(8).
 
 #![expect(clippy::unwrap_used, reason = "a test reports by panicking")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use advisor::config::{MailAddress, MailConfig};
 use advisor::measurement::Quantity;
 use advisor::notify::anomaly::{AnomalyBatch, AnomalyEvent};
-use advisor::notify::email::{MailSecurity, MailSettings, MailSettingsError, Mailer};
-use advisor::notify::notifier::{Notifier, NotifySettings};
-use advisor::notify::retry::SendRetry;
+use advisor::notify::mail::Mailer;
 use advisor::notify::webhook::Webhook;
+use advisor::notify::{Notifier, NotifySettings, SendRetry};
 use openssl::hash::MessageDigest;
 use openssl::pkey::{PKey, Private};
 use openssl::ssl::{SslAcceptor, SslMethod};
@@ -95,58 +96,20 @@ fn webhook(address: SocketAddr) -> Webhook {
     Webhook::new(&format!("http://{address}/hook?key=secret"), LONG, RETRY).unwrap()
 }
 
-/// A mail server that offers these extensions, and answers DATA with these codes in turn.
-fn smtp(extensions: &'static str, data_codes: &'static [u16]) -> (SocketAddr, Receiver<String>) {
-    server(data_codes.len(), move |n, stream| {
-        let mut reader = BufReader::new(stream.try_clone().unwrap());
-        let mut stream = stream;
-        let mut say = |text: &str| stream.write_all(format!("{text}\r\n").as_bytes()).is_ok();
-        say("220 test");
-        let (mut said, mut in_data) = (String::new(), false);
-        loop {
-            let start = said.len();
-            if reader.read_line(&mut said).unwrap_or(0) == 0 {
-                return said;
-            }
-            let line = said[start..].trim_end().to_owned();
-            let verb = line.split(' ').next().unwrap_or_default().to_owned();
-            match (in_data, verb.as_str()) {
-                (true, ".") => {
-                    in_data = false;
-                    say(&format!("{} done", data_codes[n]));
-                }
-                (true, _) => {}
-                (false, "EHLO") => {
-                    say(&format!("250-test\r\n250 {extensions}"));
-                }
-                (false, "DATA") => {
-                    in_data = true;
-                    say("354 go on");
-                }
-                (false, "QUIT") => {
-                    say("221 bye");
-                    return said;
-                }
-                _ => {
-                    say("250 ok");
-                }
-            }
-        }
-    })
-}
-
-fn mail(address: SocketAddr, security: MailSecurity) -> MailSettings {
-    MailSettings {
-        server: address.ip().to_string(),
-        port: address.port(),
-        security,
-        authority: None,
-        login: None,
-        from: "Advisor <advisor@dtn1.example>".to_owned(),
-        to: vec!["noc@example.org".to_owned(), "ann@example.org".to_owned()],
-        timeout: LONG,
-        retry: RETRY,
-    }
+/// A program like sendmail(8) that ends like this in turn; and the directory of what it was given.
+fn sendmail(ends: &[&str]) -> (tempfile::TempDir, MailConfig) {
+    let directory = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/mail/sendmail");
+    let program = directory.path().join("sendmail");
+    std::os::unix::fs::symlink(script, &program).unwrap();
+    std::fs::write(directory.path().join("ends"), ends.join("\n") + "\n").unwrap();
+    let address = |text: &str| MailAddress::try_from(text.to_owned()).unwrap();
+    let config = MailConfig {
+        to: vec![address("noc@example.org"), address("ann@example.org")],
+        from: Some(address("advisor@dtn1.example")),
+        program: program.to_str().unwrap().to_owned(),
+    };
+    (directory, config)
 }
 
 #[test]
@@ -226,43 +189,59 @@ fn a_webhook_that_does_not_answer_is_left_after_the_time_out() {
 
 #[test]
 fn a_mail_reaches_every_receiver_and_passing_failures_are_retried() {
-    let (address, sessions) = smtp("8BITMIME", &[451, 250]);
-    let mailer = Mailer::new(mail(address, MailSecurity::Plain)).unwrap();
+    let (directory, config) = sendmail(&["75", "0"]);
+    let mailer = Mailer::new(&config, LONG, RETRY).unwrap();
     mailer.send("dtn1", &batch()).unwrap();
-    drop(mailer);
-    for session in sessions.iter().take(2) {
-        assert!(
-            session.contains("MAIL FROM:<advisor@dtn1.example>"),
-            "{session}"
-        );
-        assert!(session.contains("RCPT TO:<noc@example.org>"), "{session}");
-        assert!(session.contains("RCPT TO:<ann@example.org>"), "{session}");
-        assert!(
-            session.contains("Subject: dtn1: path to 2001:db8::7"),
-            "{session}"
-        );
-        assert!(
-            session.contains("2001:db8::7: rtt went from 50.0 ms to 200.0 ms"),
-            "{session}"
-        );
-    }
+    let read = |name| std::fs::read_to_string(directory.path().join(name)).unwrap();
+    let arguments = "-i -t -f advisor@dtn1.example\n";
+    assert_eq!(read("arguments"), arguments.repeat(2));
+    let message = "From: advisor@dtn1.example\n\
+                   To: noc@example.org,\n ann@example.org\n\
+                   Subject: dtn1: path to 2001:db8::7: rtt went from 50.0 ms to 200.0 ms\n\
+                   Auto-Submitted: auto-generated\n\
+                   MIME-Version: 1.0\n\
+                   Content-Type: text/plain; charset=utf-8\n\n\
+                   2026-11-23T02:27:23Z  2001:db8::7: rtt went from 50.0 ms to 200.0 ms\n";
+    assert_eq!(read("messages"), message.repeat(2));
 }
 
 #[test]
 fn a_refused_mail_is_not_sent_again() {
-    let (address, _sessions) = smtp("8BITMIME", &[554]);
-    let mailer = Mailer::new(mail(address, MailSecurity::Plain)).unwrap();
-    assert_eq!(mailer.send("dtn1", &batch()).unwrap_err().attempts, 1);
+    let (_directory, config) = sendmail(&["67"]);
+    let mailer = Mailer::new(&config, LONG, RETRY).unwrap();
+    let error = mailer.send("dtn1", &batch()).unwrap_err();
+    assert_eq!(error.attempts, 1);
+    assert_eq!(
+        error.to_string(),
+        "cannot notify noc@example.org, ann@example.org (1 attempts): exit status: 67: mail system: 67"
+    );
 }
 
 #[test]
-fn nothing_is_sent_to_a_server_without_the_required_starttls() {
-    let (address, sessions) = smtp("8BITMIME", &[250]);
-    let mailer = Mailer::new(mail(address, MailSecurity::StartTls)).unwrap();
-    assert_eq!(mailer.send("dtn1", &batch()).unwrap_err().attempts, 1);
-    drop(mailer);
-    let session = sessions.recv().unwrap();
-    assert!(!session.contains("MAIL"), "{session}");
+fn a_program_that_does_not_end_is_killed_and_not_tried_again() {
+    let (_directory, config) = sendmail(&["never"]);
+    let mailer = Mailer::new(&config, Duration::from_millis(500), RETRY).unwrap();
+    let error = mailer.send("dtn1", &batch()).unwrap_err();
+    assert_eq!(error.attempts, 1);
+    assert!(error.reason.ends_with("takes longer than 500ms"), "{error}");
+}
+
+#[test]
+fn a_line_end_in_the_subject_begins_no_header_field() {
+    let (directory, config) = sendmail(&["0"]);
+    let mailer = Mailer::new(&config, LONG, RETRY).unwrap();
+    mailer.send("dtn1\r\nBcc: x@example.org", &batch()).unwrap();
+    let message = std::fs::read_to_string(directory.path().join("messages")).unwrap();
+    assert!(!message.contains("\nBcc:"), "{message}");
+    assert!(message.contains("Subject: dtn1  Bcc: x@"), "{message}");
+}
+
+#[test]
+fn a_missing_mail_program_is_named_at_once() {
+    let (_directory, mut config) = sendmail(&[]);
+    config.program = "/nonexistent/sendmail".to_owned();
+    let error = Mailer::new(&config, LONG, RETRY).unwrap_err();
+    assert_eq!(error.to_string(), "/nonexistent/sendmail: no such program");
 }
 
 /// A certificate for 127.0.0.1, signed by itself, and its key.
@@ -288,89 +267,6 @@ fn certificate() -> (X509, PKey<Private>) {
     builder.append_extension(authority).unwrap();
     builder.sign(&key, MessageDigest::sha256()).unwrap();
     (builder.build(), key)
-}
-
-/// Offers STARTTLS on one connection and hands on what came after the handshake.
-fn starttls_server(certificate: X509, key: PKey<Private>) -> (SocketAddr, Receiver<String>) {
-    server(1, move |_, mut stream| {
-        let mut clear = BufReader::new(stream.try_clone().unwrap());
-        for answer in ["220 test", "250-test\r\n250 STARTTLS", "220 go on"] {
-            if !answer.starts_with("220 t") {
-                clear.read_line(&mut String::new()).unwrap();
-            }
-            stream
-                .write_all(format!("{answer}\r\n").as_bytes())
-                .unwrap();
-        }
-        let mut acceptor = SslAcceptor::mozilla_intermediate_v5(SslMethod::tls()).unwrap();
-        acceptor.set_private_key(&key).unwrap();
-        acceptor.set_certificate(&certificate).unwrap();
-        let Ok(stream) = acceptor.build().accept(stream) else {
-            return String::new();
-        };
-        let mut reader = BufReader::new(stream);
-        let (mut said, mut in_data) = (String::new(), false);
-        loop {
-            let start = said.len();
-            if reader.read_line(&mut said).unwrap_or(0) == 0 {
-                return said;
-            }
-            let line = said[start..].trim_end().to_owned();
-            let answer = match (in_data, line.as_str()) {
-                (false, "DATA") => "354 go on",
-                (true, line) if line != "." => continue,
-                (false, "QUIT") => "221 bye",
-                (false, line) if line.starts_with("EHLO") => "250-test\r\n250 AUTH PLAIN",
-                (false, line) if line.starts_with("AUTH") => "235 ok",
-                _ => "250 ok",
-            };
-            in_data = line == "DATA";
-            let answer = format!("{answer}\r\n");
-            reader.get_mut().write_all(answer.as_bytes()).unwrap();
-        }
-    })
-}
-
-#[test]
-fn a_mail_with_a_login_goes_over_starttls() {
-    let (certificate, key) = certificate();
-    let mut settings = mail("127.0.0.1:1".parse().unwrap(), MailSecurity::StartTls);
-    settings.authority = certificate.to_pem().ok();
-    settings.login = Some(("ann".to_owned(), "secret".to_owned()));
-    let (address, sessions) = starttls_server(certificate, key);
-    settings.port = address.port();
-    let mailer = Mailer::new(settings).unwrap();
-    mailer.send("dtn1", &batch()).unwrap();
-    drop(mailer);
-    let session = sessions.recv().unwrap();
-    assert!(session.contains("AUTH PLAIN"), "{session}");
-    assert!(session.contains("Subject: dtn1: path to"), "{session}");
-}
-
-#[test]
-fn nothing_is_sent_to_a_server_whose_certificate_nobody_vouches_for() {
-    let (certificate, key) = certificate();
-    let (address, sessions) = starttls_server(certificate, key);
-    let mailer = Mailer::new(mail(address, MailSecurity::StartTls)).unwrap();
-    assert!(mailer.send("dtn1", &batch()).is_err());
-    assert_eq!(sessions.recv().unwrap(), "");
-}
-
-#[test]
-fn settings_of_mail_are_checked_at_once() {
-    let address = "127.0.0.1:25".parse().unwrap();
-    let mut settings = mail(address, MailSecurity::Plain);
-    settings.login = Some(("ann".to_owned(), "secret".to_owned()));
-    assert!(matches!(
-        Mailer::new(settings),
-        Err(MailSettingsError::ClearPassword)
-    ));
-    let mut settings = mail(address, MailSecurity::Plain);
-    settings.to = vec!["ann@example.org>\r\nBcc: x".to_owned()];
-    assert!(matches!(
-        Mailer::new(settings),
-        Err(MailSettingsError::Address { .. })
-    ));
 }
 
 #[test]

@@ -3,11 +3,11 @@
 //! Both directions are adapters of a store, so the pump needs no knowledge of text. They are
 //! sequential, because the translation shifts every later offset.
 
+use parking_lot::Mutex;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use crate::locks::lock;
 use crate::store::{Sink, Source};
 
 /// Bytes read from the store in one call.
@@ -135,7 +135,7 @@ impl Source for AsciiSource {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         // The pump reads this source in order only; any other offset is a defect of the caller.
         if offset != state.wire_offset {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -189,7 +189,7 @@ impl AsciiSink {
 
     /// Stores a CR that was held back at the end of the text.
     pub(crate) fn finish(&self) -> io::Result<()> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.out.clear();
         let AsciiSinkState { decode, out, .. } = &mut *state;
         // A single pending CR may become the last byte of the file here.
@@ -205,7 +205,7 @@ impl Sink for AsciiSink {
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
         // A skipped range would need the length of its translation, which is unknown.
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if offset != state.wire_offset {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,

@@ -1,12 +1,12 @@
 //! The process-wide limit on data connections, and each client's share of it.
 
-use std::collections::HashMap;
-use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+
+use parking_lot::Mutex;
+use tune::admission::{ClientKey, HeldCounts};
 
 use crate::error::DataError;
-use crate::locks::lock;
 
 /// Limits the data connections that may be open at once over all channels that share the budget:
 /// those in use and those cached for a next transfer. Accepted connections that have sent nothing
@@ -22,7 +22,7 @@ use crate::locks::lock;
 #[derive(Debug, Clone)]
 pub struct StreamBudget {
     shared: Arc<BudgetState>,
-    client: Option<IpAddr>,
+    client: Option<ClientKey>,
 }
 
 #[derive(Debug)]
@@ -39,7 +39,7 @@ const MIN_UNIDENTIFIED_LIMIT: usize = 1024;
 #[derive(Debug, Default)]
 struct PermitCount {
     used: usize,
-    clients: HashMap<IpAddr, usize>,
+    clients: HeldCounts<ClientKey>,
 }
 
 /// The kind of connection that a permit is for.
@@ -64,9 +64,8 @@ impl StreamBudget {
         }
     }
 
-    /// The same budget for the connections of one client. The caller decides which addresses are
-    /// one client, and maps them to one address.
-    pub fn for_client(&self, client: IpAddr) -> Self {
+    /// The same budget for the connections of one client.
+    pub fn for_client(&self, client: ClientKey) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
             client: Some(client),
@@ -80,7 +79,7 @@ impl StreamBudget {
 
     /// Open connections over all clients: in use or cached.
     pub fn used(&self) -> usize {
-        lock(&self.shared.streams).used
+        self.shared.streams.lock().used
     }
 
     /// Takes one permit, or fails with [`DataError::TooManyStreams`].
@@ -100,7 +99,7 @@ impl StreamBudget {
             PermitKind::Open => limit,
             PermitKind::Unidentified => limit.max(MIN_UNIDENTIFIED_LIMIT),
         };
-        let taken = lock(self.shared.count(kind)).take(limit, self.client);
+        let taken = self.shared.count(kind).lock().take(limit, self.client);
         if taken {
             let held_permit = HeldPermit {
                 shared: Arc::clone(&self.shared),
@@ -125,13 +124,13 @@ impl BudgetState {
 
 impl PermitCount {
     /// Takes one permit if the limit and the client's share allow it.
-    fn take(&mut self, limit: usize, client: Option<IpAddr>) -> bool {
+    fn take(&mut self, limit: usize, client: Option<ClientKey>) -> bool {
         // Checked before the share: the total limit holds for every client.
         if self.used >= limit {
             return false;
         }
         if let Some(client) = client {
-            let held = self.clients.get(&client).copied().unwrap_or(0);
+            let held = self.clients.of(&client);
             let others = self.used - held;
             // Half of the remainder, rounded up: n clients in turn get 1/2, 1/4, 1/8 ... of the
             // limit.
@@ -140,22 +139,16 @@ impl PermitCount {
             if held > 0 && held >= share {
                 return false;
             }
-            self.clients.insert(client, held + 1);
+            self.clients.add(client);
         }
         self.used += 1;
         true
     }
 
-    fn release(&mut self, client: Option<IpAddr>) {
+    fn release(&mut self, client: Option<ClientKey>) {
         self.used -= 1;
-        if let Some(client) = client
-            && let Some(held) = self.clients.get_mut(&client)
-        {
-            *held -= 1;
-            // Without this the map would grow with every address that ever connected.
-            if *held == 0 {
-                self.clients.remove(&client);
-            }
+        if let Some(client) = client {
+            self.clients.remove(&client);
         }
     }
 }
@@ -168,7 +161,7 @@ pub(crate) struct StreamPermit(Option<HeldPermit>);
 struct HeldPermit {
     shared: Arc<BudgetState>,
     kind: PermitKind,
-    client: Option<IpAddr>,
+    client: Option<ClientKey>,
 }
 
 impl StreamPermit {
@@ -181,7 +174,11 @@ impl StreamPermit {
 impl Drop for StreamPermit {
     fn drop(&mut self) {
         if let Some(held_permit) = &self.0 {
-            lock(held_permit.shared.count(held_permit.kind)).release(held_permit.client);
+            held_permit
+                .shared
+                .count(held_permit.kind)
+                .lock()
+                .release(held_permit.client);
         }
     }
 }
@@ -190,8 +187,8 @@ impl Drop for StreamPermit {
 mod tests {
     use super::*;
 
-    fn client(n: u8) -> IpAddr {
-        [192, 0, 2, n].into()
+    fn client(n: u8) -> ClientKey {
+        std::net::IpAddr::from([192, 0, 2, n]).into()
     }
 
     /// Takes all permits that a handle can get.
@@ -223,7 +220,7 @@ mod tests {
         assert_eq!(counts, [50, 25, 13, 6, 3, 2, 1, 0]);
         drop(held);
         assert_eq!(budget.used(), 0);
-        assert!(lock(&budget.shared.streams).clients.is_empty());
+        assert!(budget.shared.streams.lock().clients.is_empty());
     }
 
     #[test]

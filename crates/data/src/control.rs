@@ -2,15 +2,14 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use proto::ranges::RangeSet;
-
-use crate::locks::lock;
 use crate::os::wake::WakeEvent;
 use crate::stream::DataStream;
 use crate::tuning_notices::TuningNotices;
+use parking_lot::Mutex;
+use proto::ranges::RangeSet;
 use tune::Evidence;
 use tune::limiter::Limiter;
 use tune::sample::TcpSample;
@@ -88,14 +87,14 @@ impl TransferControl {
 
     /// Ranges handed to the store so far (receiving), wire offsets.
     pub fn stored(&self) -> RangeSet {
-        lock(&self.stored).clone()
+        self.stored.lock().clone()
     }
 
     /// Stored ranges that survive a power failure, as of the last checkpoint. For a part these are
     /// the ranges of the parent. Empty if the store forces nothing to disk
     /// ([`crate::store::Sink::is_durable`]).
     pub fn synced(&self) -> RangeSet {
-        lock(&self.root().synced).ranges.clone()
+        self.root().synced.lock().ranges.clone()
     }
 
     /// Ranges that may be reported to a peer as safe: [`TransferControl::synced`] if the store
@@ -103,7 +102,7 @@ impl TransferControl {
     /// the parent.
     pub fn safe(&self) -> RangeSet {
         let root = self.root();
-        let synced = lock(&root.synced);
+        let synced = root.synced.lock();
         match synced.promised {
             true => synced.ranges.clone(),
             false => root.stored(),
@@ -120,35 +119,35 @@ impl TransferControl {
         // Taken before the sync: bytes that arrive during it may not be on disk when it returns.
         let stored = root.stored();
         let done = sync()?;
-        lock(&root.synced).ranges.extend(&stored);
+        root.synced.lock().ranges.extend(&stored);
         Ok(done)
     }
 
     /// Whether all of `start..end` was handed to the store.
     pub(crate) fn has_stored(&self, start: u64, end: u64) -> bool {
-        lock(&self.stored).contains(start, end)
+        self.stored.lock().contains(start, end)
     }
 
     /// Open data connections.
     pub fn streams(&self) -> u64 {
-        lock(&self.live).len() as u64
+        self.live.lock().len() as u64
     }
 
     /// Hosts at the other ends of the data connections so far, in order of arrival; IPv4-mapped
     /// addresses as IPv4.
     pub fn peers(&self) -> Vec<IpAddr> {
-        lock(&self.peers).clone()
+        self.peers.lock().clone()
     }
 
     /// When the last attempt began to make or accept connections: the time that the decisions' `at`
     /// counts from.
     pub fn started_at(&self) -> Option<Instant> {
-        *lock(&self.started)
+        *self.started.lock()
     }
 
     /// Evidence about the path from the last attempt that ended, whether it failed or not.
     pub fn evidence(&self) -> Evidence {
-        lock(&self.evidence).clone()
+        self.evidence.lock().clone()
     }
 
     /// Calls `report` with the new size, bytes, whenever this end resizes its buffers while
@@ -225,7 +224,7 @@ impl TransferControl {
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::SeqCst);
         // Streams wait in poll(2); the event descriptor is part of every such wait.
-        for wake in lock(&self.wakes).iter().filter_map(Weak::upgrade) {
+        for wake in self.wakes.lock().iter().filter_map(Weak::upgrade) {
             wake.wake();
         }
     }
@@ -251,24 +250,24 @@ impl TransferControl {
 
     /// From now on only ranges that a checkpoint forced to disk are [`TransferControl::safe`].
     pub(crate) fn promise_synced(&self) {
-        lock(&self.root().synced).promised = true;
+        self.root().synced.lock().promised = true;
     }
 
     /// Time until the next checkpoint. The first is due `every` after the first call.
     pub(crate) fn time_until_checkpoint(&self, now: Instant, every: Duration) -> Duration {
-        let mut synced = lock(&self.root().synced);
+        let mut synced = self.root().synced.lock();
         let due = *synced.due.get_or_insert(now + every);
         due.saturating_duration_since(now)
     }
 
     /// Allows no checkpoint before this moment.
     pub(crate) fn defer_checkpoint(&self, moment: Instant) {
-        lock(&self.root().synced).due = Some(moment);
+        self.root().synced.lock().due = Some(moment);
     }
 
     /// The streams in use now.
     pub(crate) fn live_streams(&self) -> Vec<Arc<DataStream>> {
-        let live = lock(&self.live);
+        let live = self.live.lock();
         live.iter().filter_map(Weak::upgrade).collect()
     }
 
@@ -282,7 +281,7 @@ impl TransferControl {
         if let Some(parent) = &self.parent {
             parent.control.wake_on_cancel(wake);
         }
-        let mut wakes = lock(&self.wakes);
+        let mut wakes = self.wakes.lock();
         wakes.retain(|w| w.strong_count() > 0);
         wakes.push(Arc::downgrade(wake));
         // The cancel may have come before the registration.
@@ -304,7 +303,7 @@ impl TransferControl {
             let at = |offset: u64| offset.saturating_add(parent.start);
             parent.control.add_stored(at(start), at(end));
         }
-        let mut stored = lock(&self.stored);
+        let mut stored = self.stored.lock();
         stored.insert(start, end);
         stored.range_count()
     }
@@ -314,28 +313,28 @@ impl TransferControl {
         if let Some(parent) = &self.parent {
             parent.control.attach(stream);
         }
-        let mut peers = lock(&self.peers);
+        let mut peers = self.peers.lock();
         let host = stream.peer().ip().to_canonical();
         // A bound: a peer with many addresses must not fill the memory.
         if peers.len() < MAX_PEERS && !peers.contains(&host) {
             peers.push(host);
         }
         drop(peers);
-        lock(&self.live).push(Arc::downgrade(stream));
+        self.live.lock().push(Arc::downgrade(stream));
         self.notices.wake();
     }
 
     pub(crate) fn note_begin(&self, at: Instant) {
-        *lock(&self.started) = Some(at);
+        *self.started.lock() = Some(at);
         if let Some(parent) = &self.parent {
             // A parent may run several parts; its start is that of the first.
-            lock(&parent.control.started).get_or_insert(at);
+            parent.control.started.lock().get_or_insert(at);
         }
     }
 
     /// Records the evidence of an attempt that has ended.
     pub(crate) fn note_evidence(&self, evidence: &Evidence) {
-        lock(&self.evidence).clone_from(evidence);
+        self.evidence.lock().clone_from(evidence);
         if let Some(parent) = &self.parent {
             parent.control.note_evidence(evidence);
             self.forward_decisions(&parent.control);
@@ -368,7 +367,9 @@ impl TransferControl {
         if let Some(parent) = &self.parent {
             parent.control.detach(stream);
         }
-        lock(&self.live).retain(|s| !std::ptr::eq(s.as_ptr(), Arc::as_ptr(stream)));
+        self.live
+            .lock()
+            .retain(|s| !std::ptr::eq(s.as_ptr(), Arc::as_ptr(stream)));
     }
 }
 

@@ -2,11 +2,9 @@
 //! delay the others.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard};
 
+use parking_lot::{Mutex, MutexGuard};
 use proto::ranges::{ByteRange, RangeSet};
-
-use crate::locks::lock;
 
 /// The source of blocks.
 #[derive(Debug)]
@@ -84,7 +82,7 @@ impl TransferCursor {
         streams: usize,
         min_len: u64,
     ) -> Option<CursorPart> {
-        let mut left = lock(left);
+        let mut left = left.lock();
         // A block size of 0 would never finish.
         let block = block.max(1);
         let max_len = left.max_part(block, streams as u64, min_len);
@@ -108,7 +106,7 @@ impl TransferCursor {
     pub(crate) fn lock_sequential(
         sequential: &Mutex<SequentialPosition>,
     ) -> MutexGuard<'_, SequentialPosition> {
-        lock(sequential)
+        sequential.lock()
     }
 }
 

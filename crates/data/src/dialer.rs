@@ -7,10 +7,11 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use proto::tunnel::TunnelTarget;
 use rustix::event::PollFlags;
 use socket2::Socket;
@@ -20,7 +21,6 @@ use tune::sample::TcpSample;
 use crate::control::TransferControl;
 use crate::error::DataError;
 use crate::job::TransferSettings;
-use crate::locks::lock;
 use crate::opening::OpeningConnection;
 use crate::os::tcp_info;
 use crate::os::wake::{self, WakeEvent};
@@ -95,23 +95,23 @@ impl Dialer {
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         self.stop_event.wake();
-        lock(&self.state).stop.wake();
+        self.state.lock().stop.wake();
     }
 
     /// Takes the error of the last failed wait. Errors that pass through an HTTP library lose their
     /// type, so the caller asks here.
     pub fn take_failure(&self) -> Option<DataError> {
-        lock(&self.state).failure.take()
+        self.state.lock().failure.take()
     }
 
     /// Smoothed round-trip time of the connection according to the kernel; `None` without a
     /// connection. Behind a proxy the kernel sees a part of the path: it is the time that the connection took to open, a round trip
     /// or more.
     pub fn rtt(&self) -> Option<Duration> {
-        if let Some(time) = lock(&self.state).tunnel_time {
+        if let Some(time) = self.state.lock().tunnel_time {
             return Some(time);
         }
-        let connection = lock(&self.state).connection.clone()?;
+        let connection = self.state.lock().connection.clone()?;
         let rtt = tcp_info::tcp_info(connection.as_fd()).ok()?.smoothed_rtt;
         (!rtt.is_zero()).then_some(rtt)
     }
@@ -119,7 +119,7 @@ impl Dialer {
     /// The addresses of this machine and of the peer, of the connection; `None` without one, and behind a proxy.
     pub fn path_ends(&self) -> Option<(IpAddr, IpAddr)> {
         let connection = {
-            let state = lock(&self.state);
+            let state = self.state.lock();
             let direct = state.connection.clone();
             direct.filter(|_| state.tunnel_time.is_none())?
         };
@@ -131,7 +131,7 @@ impl Dialer {
 
     /// Assigns the present and further connections to a transfer, until [`Dialer::leave_transfer`].
     pub fn join_transfer(&self, context: ReaderContext<'_>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.settings = context.settings.clone();
         state.stop = Arc::clone(context.stop);
         state.failure = None;
@@ -149,7 +149,7 @@ impl Dialer {
 
     /// Ends the assignment to a transfer. Returns the evidence of its connections.
     pub fn leave_transfer(&self) -> Evidence {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let connection = state.connection.take();
         if let Some(stream) = &connection {
             state.clear_connection(stream);
@@ -187,7 +187,7 @@ impl Dialer {
     /// Notes that the present connection ends at a proxy, with which the caller itself has the dialogue.
     pub fn ends_at_proxy(&self) {
         let rtt = self.rtt().unwrap_or_default();
-        lock(&self.state).tunnel_time = Some(rtt);
+        self.state.lock().tunnel_time = Some(rtt);
     }
 
     fn dial_by(
@@ -196,7 +196,7 @@ impl Dialer {
         tunnel: Option<Tunnel<'_>>,
     ) -> Result<DialedConnection, DataError> {
         let (settings, stop) = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             // The old connection leaves the transfer before the dial, so that its counters are not
             // lost.
             if let Some(stream) = state.connection.take() {
@@ -217,7 +217,7 @@ impl Dialer {
             match self.connect(*to, tunnel, &settings, &stop, timeout) {
                 Ok(stream) => {
                     let stream = Arc::new(stream);
-                    let mut state = lock(&self.state);
+                    let mut state = self.state.lock();
                     state.set_connection(Arc::clone(&stream));
                     state.tunnel_time = tunnel.map(|_| begin.elapsed());
                     drop(state);
@@ -262,7 +262,7 @@ impl Dialer {
         mut op: impl FnMut(&DataStream) -> io::Result<usize>,
     ) -> Result<usize, DataError> {
         let (timeout, stop) = {
-            let state = lock(&self.state);
+            let state = self.state.lock();
             (state.settings.options.stall, Arc::clone(&state.stop))
         };
         let broke = |source| DataError::wire(stream.peer(), source);
@@ -311,7 +311,7 @@ impl Dialer {
                 source: io::Error::other(other.to_string()),
             },
         };
-        lock(&self.state).failure = Some(error);
+        self.state.lock().failure = Some(error);
         returned
     }
 }
@@ -395,7 +395,7 @@ impl DialedConnection {
 
 impl Drop for DialedConnection {
     fn drop(&mut self) {
-        let mut state = lock(&self.dialer.state);
+        let mut state = self.dialer.state.lock();
         let is_this = |connection: &mut Arc<DataStream>| Arc::ptr_eq(connection, &self.stream);
         if let Some(stream) = state.connection.take_if(is_this) {
             state.clear_connection(&stream);

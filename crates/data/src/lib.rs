@@ -25,7 +25,6 @@ pub mod error;
 mod handshake;
 pub mod job;
 mod listener;
-mod locks;
 mod opening;
 pub mod options;
 pub mod os;

@@ -1,11 +1,11 @@
 //! Rate limit: a token bucket ([`TokenBucket`], pure: time is an argument), and a budget that the
 //! streams of one or several transfers share ([`RateLimit`]).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::locks::lock;
+use parking_lot::Mutex;
 
 /// Largest burst, as time at the limited rate.
 const BURST: Duration = Duration::from_millis(100);
@@ -138,14 +138,14 @@ impl RateLimit {
     /// Changes the rate for all that hold a clone, bytes per second (0 counts as 1). While the limit is suspended, the
     /// rate counts from its end on.
     pub fn set_rate(&self, rate: u64) {
-        let mut chosen = lock(&self.own.chosen);
+        let mut chosen = self.own.chosen.lock();
         chosen.rate = rate;
         self.own.apply(&chosen);
     }
 
     /// Suspends the limit for all that hold a clone, or puts it in force again. Returns whether it is suspended now.
     pub fn toggle_suspension(&self) -> bool {
-        let mut chosen = lock(&self.own.chosen);
+        let mut chosen = self.own.chosen.lock();
         chosen.is_suspended = !chosen.is_suspended;
         self.own.apply(&chosen);
         chosen.is_suspended
@@ -153,7 +153,7 @@ impl RateLimit {
 
     /// Takes `bytes`. Returns how long the caller must wait before it moves more.
     pub fn take(&self, bytes: u64) -> Duration {
-        let wait = lock(&self.own.bucket).take(self.own.begin.elapsed(), bytes);
+        let wait = self.own.bucket.lock().take(self.own.begin.elapsed(), bytes);
         match &self.outer {
             Some(outer) => wait.max(outer.take(bytes)),
             None => wait,
@@ -162,7 +162,7 @@ impl RateLimit {
 
     /// Bytes that one step may move so that steps stay well below the burst; at least 1024.
     pub fn step(&self) -> usize {
-        let step = lock(&self.own.bucket).step();
+        let step = self.own.bucket.lock().step();
         self.outer
             .as_ref()
             .map_or(step, |outer| step.min(outer.step()))
@@ -170,7 +170,11 @@ impl RateLimit {
 
     /// Whether the transfers use up the whole budget now, so that it limits each of them.
     pub fn is_exhausted(&self) -> bool {
-        let own = lock(&self.own.bucket).is_exhausted(self.own.begin.elapsed());
+        let own = self
+            .own
+            .bucket
+            .lock()
+            .is_exhausted(self.own.begin.elapsed());
         own || self
             .outer
             .as_ref()
@@ -180,7 +184,7 @@ impl RateLimit {
     /// Whether nobody else holds a clone, and everything granted is earned: a new budget would grant the same.
     pub fn is_unused(&self) -> bool {
         Arc::strong_count(&self.own) == 1
-            && lock(&self.own.bucket).is_full(self.own.begin.elapsed())
+            && self.own.bucket.lock().is_full(self.own.begin.elapsed())
     }
 }
 
@@ -191,7 +195,7 @@ impl RateLimitState {
             false => chosen.rate.max(1),
         };
         self.rate.store(rate, Ordering::Relaxed);
-        lock(&self.bucket).set_rate(self.begin.elapsed(), rate);
+        self.bucket.lock().set_rate(self.begin.elapsed(), rate);
     }
 }
 

@@ -3,10 +3,11 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use proto::address::is_same_host;
 use rustix::event::PollFlags;
 use socket2::{Socket, TcpKeepalive};
@@ -16,7 +17,6 @@ use tune::sample::{StreamId, TcpSample};
 use crate::budget::StreamPermit;
 use crate::error::DataError;
 use crate::handshake;
-use crate::locks::lock;
 use crate::options::CongestionChoice;
 use crate::os::tcp_info::{add_socket_memory, tcp_info};
 use crate::os::{congestion, sockopt, wake};
@@ -106,17 +106,17 @@ impl DataStream {
 
     /// Holds `permit` from now on.
     pub(crate) fn set_permit(&self, permit: StreamPermit) {
-        *lock(&self.permit) = Some(permit);
+        *self.permit.lock() = Some(permit);
     }
 
     /// Gives its permit to another connection, while it has no part in the transfer.
     pub(crate) fn take_permit(&self) -> Option<StreamPermit> {
-        lock(&self.permit).take()
+        self.permit.lock().take()
     }
 
     /// Whether it has a permit.
     pub(crate) fn has_permit(&self) -> bool {
-        lock(&self.permit).is_some()
+        self.permit.lock().is_some()
     }
 
     /// Limits the unsent bytes to the value for the end of a file.

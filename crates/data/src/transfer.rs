@@ -2,10 +2,11 @@
 //! limit, and the statistics that become the report.
 
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::event::PollFlags;
 use tune::Evidence;
 use tune::limiter::Role;
@@ -14,7 +15,6 @@ use tune::streams::auto::LimiterVerdict;
 use crate::control::TransferControl;
 use crate::error::DataError;
 use crate::job::TransferReport;
-use crate::locks::{into_unlocked, lock};
 use crate::os::wake::{self, WakeEvent};
 use crate::rate::RateLimit;
 use crate::settings::TransferSettings;
@@ -126,7 +126,7 @@ impl ActiveTransfer {
     /// ([`TransferControl::end_at`]).
     pub(crate) fn end_early(&self) {
         // In the same order as `fail`: errors that follow are consequences of the end.
-        if lock(&self.failure).is_none() {
+        if self.failure.lock().is_none() {
             self.ended_early.store(true, Ordering::SeqCst);
         }
         self.stopped.store(true, Ordering::SeqCst);
@@ -144,7 +144,7 @@ impl ActiveTransfer {
             return;
         }
         // Later errors are consequences of the first.
-        lock(&self.failure).get_or_insert(error);
+        self.failure.lock().get_or_insert(error);
         self.stopped.store(true, Ordering::SeqCst);
         self.stop.wake();
     }
@@ -183,7 +183,7 @@ impl ActiveTransfer {
     pub(crate) fn on_stream_start(&self) {
         self.note_connection();
         let active = self.streams.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut evidence = lock(&self.evidence);
+        let mut evidence = self.evidence.lock();
         evidence.streams += 1;
         evidence.peak_streams = evidence.peak_streams.max(active);
     }
@@ -191,7 +191,7 @@ impl ActiveTransfer {
     /// Records a connection. Only the first one is progress: a peer that connects repeatedly and
     /// sends nothing stalls the transfer.
     pub(crate) fn note_connection(&self) {
-        lock(&self.first_connection).get_or_insert_with(|| {
+        self.first_connection.lock().get_or_insert_with(|| {
             self.clock.note_progress();
             Instant::now()
         });
@@ -221,18 +221,18 @@ impl ActiveTransfer {
 
     /// Records the number of active streams towards the end.
     pub(crate) fn note_streams(&self, streams: usize) {
-        lock(&self.evidence).final_streams = streams as u64;
+        self.evidence.lock().final_streams = streams as u64;
     }
 
     /// See [`ActiveTransfer::note_streams`]; `None` if it was never recorded.
     pub(crate) fn final_stream_count(&self) -> Option<u32> {
-        let last = lock(&self.evidence).final_streams;
+        let last = self.evidence.lock().final_streams;
         u32::try_from(last).ok().filter(|last| *last > 0)
     }
 
     /// Records the congestion control of a stream at its end.
     pub(crate) fn note_congestion(&self, name: Option<String>) {
-        lock(&self.evidence).congestion_control = name;
+        self.evidence.lock().congestion_control = name;
     }
 
     /// Records the memory of all streams' sockets at this moment, bytes.
@@ -242,27 +242,27 @@ impl ActiveTransfer {
 
     /// Sets the report's remark about host limits. The first one is kept.
     pub(crate) fn note_remark(&self, remark: String) {
-        lock(&self.remark).get_or_insert(remark);
+        self.remark.lock().get_or_insert(remark);
     }
 
     /// Sets the report's verdict on the limiter.
     pub(crate) fn note_verdict(&self, verdict: LimiterVerdict) {
-        lock(&self.evidence).verdict = Some(verdict);
+        self.evidence.lock().verdict = Some(verdict);
     }
 
     /// Records the pacing rate of all streams together at the end, bytes per second.
     pub(crate) fn note_pacing_rate(&self, rate: Option<u64>) {
-        lock(&self.evidence).pacing_rate = rate;
+        self.evidence.lock().pacing_rate = rate;
     }
 
     /// Sets the report's account of the prior knowledge.
     pub(crate) fn note_prior_use(&self, text: String) {
-        *lock(&self.prior_use) = Some(text);
+        *self.prior_use.lock() = Some(text);
     }
 
     /// Adds the evidence of one stream.
     pub(crate) fn add_stream(&self, one: &Evidence) {
-        lock(&self.evidence).add_stream(one);
+        self.evidence.lock().add_stream(one);
     }
 
     /// The result of the transfer, once all streams have ended with `result`.
@@ -270,11 +270,13 @@ impl ActiveTransfer {
         self,
         result: Result<Option<String>, DataError>,
     ) -> Result<TransferReport, DataError> {
-        let mut evidence = into_unlocked(self.evidence);
+        let mut evidence = self.evidence.into_inner();
         evidence.bytes = self.moved.into_inner();
         // The time without a connection says nothing about the path.
-        evidence.elapsed =
-            lock(&self.first_connection).map_or(Duration::ZERO, |first| first.elapsed());
+        evidence.elapsed = self
+            .first_connection
+            .lock()
+            .map_or(Duration::ZERO, |first| first.elapsed());
         evidence.socket_memory_bytes = self.peak_memory.into_inner();
         if evidence.final_streams == 0 {
             // Nobody recorded the last number: assume all streams.
@@ -282,7 +284,7 @@ impl ActiveTransfer {
         }
         self.control.note_evidence(&evidence);
         // A cancel hides the errors that it caused.
-        match (into_unlocked(self.failure), result) {
+        match (self.failure.into_inner(), result) {
             (Some(_), _) | (_, Err(_)) if self.control.is_cancelled() => Err(DataError::Aborted),
             (Some(first), _) => Err(first),
             (None, Err(error)) => Err(error),
@@ -292,8 +294,8 @@ impl ActiveTransfer {
                 shares_blocks: false,
                 ended_early: self.ended_early.into_inner(),
                 evidence,
-                remark: lock(&self.remark).take(),
-                prior_use: lock(&self.prior_use).take(),
+                remark: self.remark.lock().take(),
+                prior_use: self.prior_use.lock().take(),
             }),
         }
     }

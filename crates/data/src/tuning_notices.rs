@@ -4,15 +4,14 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
+use crate::os::wake::WakeEvent;
+use parking_lot::Mutex;
 use tune::limiter::Limiter;
 use tune::sizing::BufferDecision;
 use tune::sizing::auto::HostBound;
 use tune::streams::auto;
-
-use crate::locks::lock;
-use crate::os::wake::WakeEvent;
 
 /// Most decisions kept until somebody reads them. The oldest are dropped first.
 const MAX_DECISIONS: usize = 4096;
@@ -48,9 +47,9 @@ impl TuningNotices {
     /// Starts a transfer. `wake_event` wakes its tuning thread.
     pub(crate) fn on_transfer_start(&self, wake_event: &Arc<WakeEvent>) {
         // Limits of an earlier transfer over the same handle no longer apply.
-        *lock(&self.host_limit) = None;
-        *lock(&self.limiter) = None;
-        *lock(&self.wake_event) = Arc::downgrade(wake_event);
+        *self.host_limit.lock() = None;
+        *self.limiter.lock() = None;
+        *self.wake_event.lock() = Arc::downgrade(wake_event);
     }
 
     /// Ends a transfer and forgets the size that the peer announced for it. (A size for the next
@@ -62,20 +61,20 @@ impl TuningNotices {
     /// Wakes the tuning thread: a stream was added, or the peer announced a size.
     pub(crate) fn wake(&self) {
         // The tuning thread may have ended already: the notices outlive it.
-        if let Some(wake_event) = lock(&self.wake_event).upgrade() {
+        if let Some(wake_event) = self.wake_event.lock().upgrade() {
             wake_event.wake();
         }
     }
 
     /// See [`TransferControl::on_resize`](crate::job::TransferControl::on_resize).
     pub(crate) fn on_resize(&self, report: impl Fn(u64) + Send + Sync + 'static) {
-        lock(&self.listener).0 = Some(Arc::new(report));
+        self.listener.lock().0 = Some(Arc::new(report));
     }
 
     /// Reports the new size of this end's buffers, bytes.
     pub(crate) fn report_resize(&self, bytes: u64) {
         // The callback may block, so it runs without the lock.
-        let listener = lock(&self.listener).0.clone();
+        let listener = self.listener.lock().0.clone();
         if let Some(report) = listener {
             report(bytes);
         }
@@ -95,43 +94,43 @@ impl TuningNotices {
     /// Sets the host limit that restricts a stream now. With several streams it is the one of the
     /// fastest stream.
     pub(crate) fn set_host_limit(&self, host_limit: Option<HostBound>) {
-        *lock(&self.host_limit) = host_limit;
+        *self.host_limit.lock() = host_limit;
     }
 
     /// See [`TransferControl::host_limit`](crate::job::TransferControl::host_limit).
     pub(crate) fn host_limit(&self) -> Option<HostBound> {
-        *lock(&self.host_limit)
+        *self.host_limit.lock()
     }
 
     /// Adds a decision about buffers.
     pub(crate) fn push_decision(&self, decision: BufferDecision) {
-        push(&mut lock(&self.decisions), decision);
+        push(&mut self.decisions.lock(), decision);
     }
 
     /// Adds a decision about streams.
     pub(crate) fn push_stream_decision(&self, decision: auto::TransferDecision) {
-        push(&mut lock(&self.stream_decisions), decision);
+        push(&mut self.stream_decisions.lock(), decision);
     }
 
     /// See
     /// [`TransferControl::take_stream_decisions`](crate::job::TransferControl::take_stream_decisions).
     pub(crate) fn take_stream_decisions(&self) -> Vec<auto::TransferDecision> {
-        std::mem::take(&mut *lock(&self.stream_decisions)).into()
+        std::mem::take(&mut *self.stream_decisions.lock()).into()
     }
 
     /// Sets what limits the sender now.
     pub(crate) fn set_limiter(&self, limiter: Limiter) {
-        *lock(&self.limiter) = Some(limiter);
+        *self.limiter.lock() = Some(limiter);
     }
 
     /// See [`TransferControl::limiter`](crate::job::TransferControl::limiter).
     pub(crate) fn limiter(&self) -> Option<Limiter> {
-        *lock(&self.limiter)
+        *self.limiter.lock()
     }
 
     /// See [`TransferControl::take_decisions`](crate::job::TransferControl::take_decisions).
     pub(crate) fn take_decisions(&self) -> Vec<BufferDecision> {
-        std::mem::take(&mut *lock(&self.decisions)).into()
+        std::mem::take(&mut *self.decisions.lock()).into()
     }
 }
 

@@ -1,9 +1,7 @@
 //! `longhaul advisor enforce`: advice as metrics of host routes, for programs that nobody can change.
 
 use advisor::config::state_directory;
-use advisor::enforce::enforcer::{Enforcement, Enforcer};
-use advisor::enforce::ip_command::IpCommand;
-use advisor::enforce::route_metrics::RouteMetrics;
+use advisor::enforce::{Enforcement, Enforcer, IpCommand, RouteMetrics};
 use enable::advice::Question;
 use enable::client::EnableClient;
 use enable::method;

@@ -6,7 +6,7 @@ use std::path::Path;
 use advisor::import::ImportOptions;
 use advisor::import::whole_file::{ImportedFile, import_file};
 use advisor::log_reader::client_names::{ClientNames, LogSurroundings};
-use advisor::log_reader::log_time::host_zone;
+use advisor::log_reader::format::host_zone;
 use advisor::measurement::Measurement;
 use enable::client::EnableClient;
 use enable::method;

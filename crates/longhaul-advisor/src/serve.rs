@@ -6,11 +6,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::AdvisorExit;
-use advisor::config::{AdvisorConfig, LogSource, ServerLogFormat};
-use advisor::feed::logs::LogFeed;
-use advisor::feed::notices;
-use advisor::http;
+use advisor::config::{AdvisorConfig, LogSource};
+use advisor::log_feed::LogFeed;
+use advisor::log_reader::format::TransferLogFormat;
 use advisor::service::Advisor;
+use advisor::{http, notify};
 use anyhow::{Context, Result};
 use data::os::privilege;
 use tokio::net::TcpListener;
@@ -70,7 +70,7 @@ fn settings(args: &AdvisorServeArgs) -> Result<AdvisorConfig, String> {
     {
         config.log.push(LogSource {
             path: path.clone(),
-            format: ServerLogFormat::Longhaul,
+            format: TransferLogFormat::Longhaul,
         });
     }
     Ok(config)
@@ -90,7 +90,7 @@ async fn serve(args: &AdvisorServeArgs, config: AdvisorConfig) -> Result<Advisor
         }
     };
     let logs = LogFeed::start(&advisor).context("cannot follow logs")?;
-    let notices = match notices::start(&advisor) {
+    let notices = match notify::start(&advisor) {
         Ok(notices) => notices,
         Err(error) => {
             print_to_stderr(&format!("longhaul advisor serve: {error}"));

@@ -6,10 +6,11 @@ use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use command_line::log::LogFormat;
 use command_line::programs::{find_program_of, listening_address};
+use parking_lot::Mutex;
 use server::config::ServerConfig;
 
 /// The running service. When this is dropped, it ends.
@@ -86,7 +87,7 @@ impl AdvisorInput {
 
     /// Has the service read its settings again.
     pub(crate) fn reload(&self) {
-        let mut stdin = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stdin = self.0.lock();
         if let Some(stdin) = stdin.as_mut()
             && let Err(error) = stdin.write_all(b"\n")
         {
@@ -95,7 +96,7 @@ impl AdvisorInput {
     }
 
     fn close(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.0.lock() = None;
     }
 }
 

@@ -20,7 +20,6 @@ pub mod http;
 pub mod line;
 pub mod listing;
 pub mod marker;
-pub mod message_rate;
 pub mod path;
 pub mod pattern;
 pub mod printable;

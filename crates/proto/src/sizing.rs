@@ -8,7 +8,8 @@
 
 use std::time::Duration;
 
-use crate::message_rate::MessageRateLimiter;
+use units::message_rate::MessageRateLimiter;
+
 use crate::reply::Reply;
 
 /// Largest buffer size accepted from a peer, bytes. The kernel doubles the value given to setsockopt(2)

@@ -9,7 +9,6 @@
 pub mod fuzzing;
 pub mod gridmap;
 pub mod gsi;
-mod locks;
 #[cfg(any(test, feature = "test-pki"))]
 pub mod test_pki;
 pub mod tls;

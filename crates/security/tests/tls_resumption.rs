@@ -5,13 +5,14 @@
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use openssl::ssl::{
     Ssl, SslContext, SslMethod, SslSession, SslSessionCacheMode, SslStream, SslVerifyMode,
     SslVersion,
 };
+use parking_lot::Mutex;
 use security::tls::{
     ClientCertificates, ExpectedPeer, Handshake, ReadResult, TlsConfig, TlsEngine, TlsError,
     TlsOptions, TlsSession, install_session_setter,
@@ -188,7 +189,7 @@ impl BareClient {
             .set_session_cache_mode(SslSessionCacheMode::CLIENT | SslSessionCacheMode::NO_INTERNAL);
         let kept = Arc::clone(&newest);
         context.set_new_session_callback(move |_, session| {
-            *kept.lock().unwrap() = session.to_der().unwrap();
+            *kept.lock() = session.to_der().unwrap();
         });
         Self {
             context: context.build(),
@@ -199,7 +200,7 @@ impl BareClient {
     fn connect(&self, server: &TlsConfig, resume: bool) -> BareHandshake {
         let mut ssl = Ssl::new(&self.context).unwrap();
         if resume {
-            let session = SslSession::from_der(&self.newest.lock().unwrap()).unwrap();
+            let session = SslSession::from_der(&self.newest.lock()).unwrap();
             // SAFETY: the session comes from a connection of the same SSL_CTX.
             unsafe { ssl.set_session(&session) }.unwrap();
         }

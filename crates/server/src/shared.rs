@@ -10,9 +10,7 @@ use proto::server::AnnouncementMemory;
 use tokio::sync::watch;
 
 use crate::config::ServerConfig;
-use crate::limits::{
-    BandwidthBudgets, BudgetHolder, FairQueue, HandshakeLimits, SessionLimits, client_key,
-};
+use crate::limits::{BandwidthBudgets, BudgetHolder, FairQueue, HandshakeLimits, SessionLimits};
 use crate::login::{Authenticator, Login};
 use crate::lost_process::LostProcess;
 use crate::metrics::ServerMetrics;
@@ -172,7 +170,7 @@ impl ServerState {
 
     /// The stream budget of one client.
     pub(crate) fn client_stream_budget(&self, client: IpAddr) -> StreamBudget {
-        self.stream_budget.for_client(client_key(client))
+        self.stream_budget.for_client(client.into())
     }
 
     /// The bandwidth budget of a transfer of the client at `client`.
@@ -185,7 +183,7 @@ impl ServerState {
         };
         let user = rate.map(|rate| (BudgetHolder::User(login.account.clone()), rate));
         let address = shares.rate_per_address;
-        let address = address.map(|rate| (BudgetHolder::Address(client_key(client)), rate));
+        let address = address.map(|rate| (BudgetHolder::Address(client.into()), rate));
         let server = shares.rate.map(|rate| (BudgetHolder::Server, rate));
         let holders = [user, address, server].into_iter().flatten();
         let embedded = self.config.transfer.rate.clone();

@@ -16,6 +16,7 @@
 //! - [`path`]: statistics of a path's measurements, advice from them, and the memory of one transfer for
 //!   the next.
 //! - [`congestion`]: properties of congestion controls. [`backoff`]: waits between attempts.
+//!   [`admission`]: who counts as one client of a server.
 //!
 //! The caller samples its connections from time to time (TCP_INFO and SO_MEMINFO on Linux; any
 //! protocol with windows, queues and round trips works), passes the samples on, and applies the returned
@@ -75,6 +76,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admission;
 pub mod backoff;
 pub mod congestion;
 pub mod diagnosis;

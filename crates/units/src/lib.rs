@@ -21,12 +21,13 @@
 //! **Printing.** [`show`] is for people: three digits and a suitable prefix. [`exact`] and [`Rate`]'s
 //! `Display` are for files: their text parses back to the same value.
 //!
-//! The crate is pure and depends on no other crate of the workspace. [`splitmix`] has the reproducible
+//! The crate is pure and depends on no other crate of the workspace. [`message_rate`] keeps a peer to a rate of messages. [`splitmix`] has the reproducible
 //! pseudo-random numbers that several crates need.
 
 #![forbid(unsafe_code)]
 
 pub mod exact;
+pub mod message_rate;
 mod rate;
 mod read;
 pub mod show;

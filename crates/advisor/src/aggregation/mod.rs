@@ -3,27 +3,17 @@
 //! A policy says which group a client belongs to. Members of a group share measurements, and of all members
 //! only one at a time is tested again.
 
-use std::collections::HashMap;
-use std::fmt;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
+use std::{fmt, io};
 
 use ipnet::IpNet;
+use smallfile::regular_file;
 
 use crate::clock::Moment;
 use crate::config::{AggregationConfig, AggregationName};
-
-mod bottleneck;
-mod pairwise;
-mod prefix;
-mod slow_bottleneck;
-#[cfg(test)]
-mod tests;
-
-pub use bottleneck::ByBottleneck;
-pub use pairwise::Pairwise;
-pub use prefix::{ByPrefix, PrefixTableError};
-pub use slow_bottleneck::BySlowBottleneck;
 
 /// Clients whose paths count as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -199,3 +189,195 @@ impl GroupIndex {
         self.members.get_mut(self.of_client.get(&client)?)
     }
 }
+
+/// Each client is measured by itself: the most precise policy, and the default.
+#[derive(Debug)]
+pub struct Pairwise;
+
+impl AggregationPolicy for Pairwise {
+    fn group(&self, _: &ClientPath<'_>) -> Option<ClientGroup> {
+        None
+    }
+
+    fn measures_each_once(&self) -> bool {
+        true
+    }
+}
+
+/// Clients behind one bottleneck router share (table 5 of the paper). Each is measured once, because two clients of one
+/// subnet may have different bottlenecks.
+#[derive(Debug)]
+pub struct ByBottleneck;
+
+impl AggregationPolicy for ByBottleneck {
+    fn group(&self, path: &ClientPath<'_>) -> Option<ClientGroup> {
+        path.bottleneck.map(ClientGroup::Router)
+    }
+
+    fn measures_each_once(&self) -> bool {
+        true
+    }
+}
+
+/// Most routers that are remembered.
+const MOST_ROUTERS: usize = 100_000;
+
+/// Clients behind a router that is known as a slow bottleneck share, unmeasured but for their route: the slow link limits
+/// all of them.
+#[derive(Debug)]
+pub struct BySlowBottleneck {
+    slow_below_bps: u64,
+    /// Routers before a slow bottleneck, with the bottleneck's rate in bits per second.
+    slow: HashMap<IpAddr, u64>,
+}
+
+impl BySlowBottleneck {
+    /// A bottleneck below this rate, bits per second, is slow.
+    pub fn new(slow_below_bps: u64) -> Self {
+        Self {
+            slow_below_bps,
+            slow: HashMap::new(),
+        }
+    }
+}
+
+impl AggregationPolicy for BySlowBottleneck {
+    fn note(&mut self, path: &ClientPath<'_>) {
+        let (Some(router), Some(rate)) = (path.bottleneck, path.bandwidth_bps) else {
+            return;
+        };
+        if rate >= self.slow_below_bps {
+            // The link was replaced by a faster one.
+            self.slow.remove(&router);
+        } else if self.slow.len() < MOST_ROUTERS || self.slow.contains_key(&router) {
+            self.slow.insert(router, rate);
+        }
+    }
+
+    fn group(&self, path: &ClientPath<'_>) -> Option<ClientGroup> {
+        let known = |router: &&IpAddr| self.slow.contains_key(*router);
+        let routers = path.bottleneck.iter().filter(known);
+        // Of several slow routers on the way, the slowest limits.
+        routers
+            .chain(path.hops.iter().filter(known))
+            .min_by_key(|router| self.slow.get(*router))
+            .map(|router| ClientGroup::Router(*router))
+    }
+
+    fn measures_each_once(&self) -> bool {
+        false
+    }
+}
+
+/// Largest prefix table, bytes. The table of the whole Internet has a million prefixes.
+const MAX_TABLE: u64 = 64 << 20;
+
+/// The reason why a prefix table cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PrefixTableError {
+    /// It cannot be read.
+    #[error("cannot read the prefix table {}: {cause}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        cause: io::Error,
+    },
+    /// A line is no prefix.
+    #[error("prefix table {}, line {line}: {text:?} is not a prefix like 192.0.2.0/24", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line's number, from 1.
+        line: usize,
+        /// The first word of the line.
+        text: String,
+    },
+}
+
+/// Clients of one address prefix share, unmeasured: the simplest policy and the least precise. The longest prefix of a table
+/// that matches counts, else a fixed length.
+#[derive(Debug)]
+pub struct ByPrefix {
+    v4: u8,
+    v6: u8,
+    /// The table.
+    table: HashSet<IpNet>,
+    /// Lengths in the table, longest first: IPv4, IPv6.
+    lengths: [Vec<u8>; 2],
+}
+
+impl ByPrefix {
+    /// The policy with the settings' lengths and table.
+    ///
+    /// # Errors
+    /// The table cannot be read, or a line of it is no prefix.
+    pub fn load(config: &AggregationConfig) -> Result<Self, PrefixTableError> {
+        let Some(path) = &config.prefix_table else {
+            return Ok(Self::new(config, std::iter::empty()));
+        };
+        let text = regular_file::read_to_string(path, MAX_TABLE).map_err(|cause| {
+            PrefixTableError::Read {
+                path: path.clone(),
+                cause,
+            }
+        })?;
+        let mut prefixes = Vec::new();
+        for (n, line) in text.lines().enumerate() {
+            // Routing tables have further columns; a # begins a comment.
+            let line = line.split('#').next().unwrap_or_default();
+            let Some(word) = line.split_whitespace().next() else {
+                continue;
+            };
+            let prefix = word.parse().map_err(|_| PrefixTableError::Line {
+                path: path.clone(),
+                line: n + 1,
+                text: word.chars().take(80).collect(),
+            })?;
+            prefixes.push(prefix);
+        }
+        Ok(Self::new(config, prefixes))
+    }
+
+    fn new(config: &AggregationConfig, prefixes: impl IntoIterator<Item = IpNet>) -> Self {
+        let table: HashSet<IpNet> = prefixes.into_iter().map(|prefix| prefix.trunc()).collect();
+        let mut lengths = [Vec::new(), Vec::new()];
+        for prefix in &table {
+            let lengths = &mut lengths[usize::from(prefix.addr().is_ipv6())];
+            if !lengths.contains(&prefix.prefix_len()) {
+                lengths.push(prefix.prefix_len());
+            }
+        }
+        for lengths in &mut lengths {
+            lengths.sort_unstable_by(|a, b| b.cmp(a));
+        }
+        Self {
+            v4: config.prefix_v4,
+            v6: config.prefix_v6,
+            table,
+            lengths,
+        }
+    }
+
+    fn prefix_of(&self, client: IpAddr) -> Option<IpNet> {
+        let of_length = |length: u8| IpNet::new(client, length).ok().map(|net| net.trunc());
+        let longest = self.lengths[usize::from(client.is_ipv6())]
+            .iter()
+            .filter_map(|length| of_length(*length))
+            .find(|prefix| self.table.contains(prefix));
+        longest.or_else(|| of_length(if client.is_ipv6() { self.v6 } else { self.v4 }))
+    }
+}
+
+impl AggregationPolicy for ByPrefix {
+    fn group(&self, path: &ClientPath<'_>) -> Option<ClientGroup> {
+        self.prefix_of(path.client).map(ClientGroup::Prefix)
+    }
+
+    fn measures_each_once(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests;

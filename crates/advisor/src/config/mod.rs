@@ -1,6 +1,7 @@
 //! The settings of the service, read from a TOML file.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,12 +10,13 @@ use enable::advice::DEFAULT_PORT;
 use serde::Deserialize;
 use smallfile::settings::{self, SettingsFileError};
 
+use crate::log_reader::format::TransferLogFormat;
 use crate::path_test::Weight;
 
 mod validate;
 mod values;
 
-pub use values::StoreUrl;
+pub use values::{MailAddress, StoreUrl};
 
 /// One hour.
 const HOUR: Duration = Duration::from_secs(3600);
@@ -96,21 +98,7 @@ pub struct LogSource {
     /// `path`: the file that grows. It may be rotated.
     pub path: PathBuf,
     /// `format`: its format.
-    pub format: ServerLogFormat,
-}
-
-/// Format of a data server's log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ServerLogFormat {
-    /// `longhaul`: the transfer log of `longhaul serve`.
-    Longhaul,
-    /// `gridftp`: the transfer log of globus-gridftp-server.
-    Gridftp,
-    /// `xferlog`: xferlog(5), as vsftpd, proftpd and pure-ftpd write it.
-    Xferlog,
-    /// `combined`: the combined log of Apache and nginx.
-    Combined,
+    pub format: TransferLogFormat,
 }
 
 /// Settings of one test.
@@ -210,20 +198,25 @@ pub struct HistoryConfig {
 pub struct NotifyConfig {
     /// `webhook`: URL that each anomaly is posted to as JSON.
     pub webhook: Option<String>,
-    /// `[notify.smtp]`: mail.
-    pub smtp: Option<SmtpConfig>,
+    /// `[notify.mail]`: mail.
+    pub mail: Option<MailConfig>,
+    /// `[notify.smtp]`: refused, with the settings that take its place.
+    #[serde(deserialize_with = "values::no_smtp")]
+    pub smtp: Option<Infallible>,
 }
 
 /// Mail about anomalies.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct SmtpConfig {
-    /// `server`: HOST:PORT of the mail server.
-    pub server: String,
-    /// `from`: address of the sender.
-    pub from: String,
-    /// `to`: addresses of the readers.
-    pub to: Vec<String>,
+pub struct MailConfig {
+    /// `to`: the readers: addresses, or accounts of this host.
+    pub to: Vec<MailAddress>,
+    /// `from`: address of the sender. Default: the program's.
+    pub from: Option<MailAddress>,
+    /// `program`: what sends the mail, with the options of sendmail(8): its path, or a name that is looked for in the
+    /// directories of `PATH`. Default: `sendmail`.
+    #[serde(default = "values::sendmail")]
+    pub program: String,
 }
 
 impl Default for AdvisorConfig {

@@ -60,10 +60,10 @@ fn every_setting_is_read() {
         days = "96h"
         [notify]
         webhook = "https://hooks.example/enable"
-        [notify.smtp]
-        server = "mail.example:25"
-        from = "enable@data1.example"
+        [notify.mail]
         to = ["ops@example"]
+        from = "enable@data1.example"
+        program = "/usr/bin/msmtp"
         "#,
     )
     .unwrap();
@@ -73,7 +73,7 @@ fn every_setting_is_read() {
     );
     assert_eq!(config.purge_after, 48 * HOUR);
     assert_eq!(config.bytes_per_hour, 10_000_000);
-    assert_eq!(config.log[1].format, ServerLogFormat::Combined);
+    assert_eq!(config.log[1].format, TransferLogFormat::Web);
     let ping = &config.tests["ping"];
     assert_eq!((ping.interval, ping.concurrency), (Some(HOUR / 6), Some(5)));
     let disk = &config.tests["disk"];
@@ -82,7 +82,9 @@ fn every_setting_is_read() {
     assert_eq!(disk.weight.map(Weight::from), Some(Weight::Heavy));
     assert_eq!(config.aggregation.slow_below, 2_000_000);
     assert_eq!(config.history.days, 4 * DAY);
-    assert_eq!(config.notify.smtp.as_ref().unwrap().to, ["ops@example"]);
+    let mail = config.notify.mail.as_ref().unwrap();
+    assert_eq!(mail.to[0].to_string(), "ops@example");
+    assert_eq!(mail.program, "/usr/bin/msmtp");
     assert!(
         !format!("{config:?}").contains("secret"),
         "no password in a log"
@@ -106,6 +108,10 @@ fn errors_name_the_line_and_the_nearest_key() {
         ("\npurge-after = \"soon\"\n", "soon"),
         ("\nstore = \"mysql://h/d\"\n", "sqlite:///PATH"),
         ("[aggregation]\nslow-below = 2\n", "add a unit"),
+        (
+            "[notify]\nsmtp = { server = \"mail.example:25\" }\n",
+            "write [notify.mail] with `to`",
+        ),
     ] {
         let error = load(text).unwrap_err().to_string();
         assert!(error.contains("line 2") && error.contains(what), "{error}");
@@ -139,9 +145,10 @@ fn values_out_of_range_are_refused_with_their_key() {
         ("[aggregation]\nprefix-v4 = 33", "aggregation.prefix-v4"),
         ("[history]\nhours = \"2h\"", "history"),
         ("[notify]\nwebhook = \"ftp://x\"", "notify.webhook"),
+        ("[notify.mail]\nto = []", "notify.mail.to"),
         (
-            "[notify.smtp]\nserver=\"m\"\nfrom=\"f\"\nto=[]",
-            "notify.smtp.to",
+            "[notify.mail]\nto = [\"a b\"]",
+            "\"a b\" is no mail address",
         ),
     ] {
         let error = load(text).unwrap_err().to_string();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use smallfile::settings;
 
-use crate::log_reader::transfer_measurement::TRANSFER_TEST;
+use crate::log_reader::entry::TRANSFER_TEST;
 
 use super::{AdvisorConfig, AdvisorConfigError, HOUR, TestConfig};
 
@@ -105,13 +105,9 @@ impl AdvisorConfig {
                 "it begins with http:// or https://",
             ));
         }
-        if self
-            .notify
-            .smtp
-            .as_ref()
-            .is_some_and(|smtp| smtp.to.is_empty())
-        {
-            return Err(wrong("notify.smtp.to", "it names no reader"));
+        let mail = self.notify.mail.as_ref();
+        if mail.is_some_and(|mail| mail.to.is_empty()) {
+            return Err(wrong("notify.mail.to", "it names no reader"));
         }
         Ok(())
     }

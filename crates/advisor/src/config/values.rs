@@ -1,5 +1,6 @@
 //! Quantities in the settings file: text with a unit, or a bare number where its meaning is plain.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -36,6 +37,44 @@ pub(super) fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> 
     let text = SettingText::deserialize(from)?.0;
     let rate = units::rate(&text).map_err(serde::de::Error::custom)?;
     Ok(rate.as_bits_per_second())
+}
+
+/// Refuses the settings of a mail server.
+pub(super) fn no_smtp<'de, D: Deserializer<'de>>(_: D) -> Result<Option<Infallible>, D::Error> {
+    Err(serde::de::Error::custom(
+        "mail is sent by a program like sendmail(8), which knows the mail server: write [notify.mail] with `to`, and \
+         `from` or `program` where the defaults do not fit",
+    ))
+}
+
+/// The program that sends mail on most systems.
+pub(super) fn sendmail() -> String {
+    "sendmail".to_owned()
+}
+
+/// A mail address, or the name of an account on this host. It is one word of a header field, and no option of a program.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct MailAddress(String);
+
+impl TryFrom<String> for MailAddress {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        // A path is at most 256 bytes long (RFC 5321 section 4.5.3.1.3); the other signs begin another word, address,
+        // comment or field (RFC 5322 section 3.2.3).
+        let plain = |c: char| !c.is_control() && !c.is_whitespace() && !"()<>,;:\\\"".contains(c);
+        if (1..=256).contains(&text.len()) && !text.starts_with('-') && text.chars().all(plain) {
+            return Ok(Self(text));
+        }
+        Err(format!("{text:?} is no mail address"))
+    }
+}
+
+impl fmt::Display for MailAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// Place of the database.
@@ -105,6 +144,23 @@ mod tests {
         assert_eq!(shown, "postgres://db.example/paths");
         let sqlite = StoreUrl::try_from("sqlite:///var/a.sqlite".to_owned()).unwrap();
         assert_eq!(sqlite, StoreUrl::Sqlite("/var/a.sqlite".into()));
+    }
+
+    #[test]
+    fn what_ends_a_header_field_or_looks_like_an_option_is_no_mail_address() {
+        for text in [
+            "",
+            "-oQ/tmp",
+            "a@example.org\nBcc: x@example.org",
+            "a@example.org, x@example.org",
+            "A <a@example.org>",
+        ] {
+            assert!(MailAddress::try_from(text.to_owned()).is_err(), "{text}");
+        }
+        for text in ["root", "noc+dtn1@example.org"] {
+            let address = MailAddress::try_from(text.to_owned()).unwrap();
+            assert_eq!(address.to_string(), text);
+        }
     }
 
     #[test]

@@ -14,24 +14,19 @@ mod answers;
 mod connections;
 mod description;
 mod health;
-mod json;
-mod limits;
+mod json_api;
 mod live;
 mod metrics;
 mod names;
 mod operations;
 mod page;
-mod reads;
-mod request_body;
 mod routes;
-mod schema;
 mod shared;
 mod token;
-mod writes;
 mod xml_rpc;
 
+pub use connections::ServerLimits;
 pub use description::openapi;
-pub use limits::ServerLimits;
 pub use token::TokenFileError;
 
 use shared::Shared;

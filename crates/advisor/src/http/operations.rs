@@ -18,7 +18,7 @@ use super::shared::{Caller, Shared};
 use super::token::TokenRefused;
 use crate::chosen_tests::ChosenTests;
 use crate::hosts::HostSource;
-use crate::log_reader::transfer_measurement::TRANSFER_TEST;
+use crate::log_reader::entry::TRANSFER_TEST;
 use crate::measurement::{Measurement, Quantity};
 use crate::path_table::InvalidMeasurement;
 use crate::service::RequestRefused;

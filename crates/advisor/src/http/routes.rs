@@ -10,7 +10,7 @@ use axum::response::Response;
 use axum::routing::{self, MethodRouter};
 
 use super::shared::Shared;
-use super::{description, health, live, metrics, page, reads, writes, xml_rpc};
+use super::{description, health, json_api, live, metrics, page, xml_rpc};
 
 /// A path, a method and what answers.
 struct Route {
@@ -54,28 +54,28 @@ fn all(has_metrics: bool) -> Vec<Route> {
         post("/RPC2", xml_rpc::rpc2),
         get("/health", health::health),
         get("/api/v1/openapi.json", description::json),
-        get("/api/v1/advice", reads::advice),
-        get("/api/v1/net-info", reads::net_info),
-        get("/api/v1/qos", reads::qos),
-        get("/api/v1/paths", reads::paths),
-        get("/api/v1/paths/{client}", reads::path),
-        get("/api/v1/paths/{client}/history", reads::history),
+        get("/api/v1/advice", json_api::advice),
+        get("/api/v1/net-info", json_api::net_info),
+        get("/api/v1/qos", json_api::qos),
+        get("/api/v1/paths", json_api::paths),
+        get("/api/v1/paths/{client}", json_api::path),
+        get("/api/v1/paths/{client}/history", json_api::history),
         get("/api/v1/events", live::events),
-        get("/api/v1/tests", reads::tests),
-        get("/api/v1/hosts", reads::hosts),
-        post("/api/v1/hosts", writes::add_host),
+        get("/api/v1/tests", json_api::tests),
+        get("/api/v1/hosts", json_api::hosts),
+        post("/api/v1/hosts", json_api::add_host),
         Route {
             method: "delete",
             path: "/api/v1/hosts/{client}",
-            answer: routing::delete(writes::remove_host),
+            answer: routing::delete(json_api::remove_host),
         },
         Route {
             method: "put",
             path: "/api/v1/hosts/{client}/tests",
-            answer: routing::put(writes::set_tests),
+            answer: routing::put(json_api::set_tests),
         },
-        post("/api/v1/hosts/{client}/tests/{test}", writes::run_test),
-        post("/api/v1/report", writes::report),
+        post("/api/v1/hosts/{client}/tests/{test}", json_api::run_test),
+        post("/api/v1/report", json_api::report),
     ];
     if has_metrics {
         routes.push(get("/metrics", metrics::metrics));

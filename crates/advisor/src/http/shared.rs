@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::http::HeaderMap;
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
-use super::limits::{PeerShares, ServerLimits};
+use super::connections::{PeerShares, ServerLimits};
 use super::names::NameResolver;
 use super::token::{TokenRefused, WriteToken, may_write};
 use crate::service::Advisor;
@@ -67,13 +68,13 @@ pub(super) struct RequestCounters {
 impl RequestCounters {
     /// Counts an answered request, by method and route.
     pub(super) fn route(&self, route: String, status: u16) {
-        let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut routes = self.routes.lock();
         *routes.entry((route, status)).or_default() += 1;
     }
 
     /// Counts a call of XML-RPC.
     pub(super) fn call(&self, method: &'static str) {
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = self.calls.lock();
         *calls.entry(method).or_default() += 1;
     }
 
@@ -86,12 +87,12 @@ impl RequestCounters {
     }
 
     pub(super) fn routes(&self) -> BTreeMap<(String, u16), u64> {
-        let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let routes = self.routes.lock();
         routes.clone()
     }
 
     pub(super) fn calls(&self) -> BTreeMap<&'static str, u64> {
-        let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let calls = self.calls.lock();
         calls.clone()
     }
 

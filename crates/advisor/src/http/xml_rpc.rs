@@ -14,8 +14,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tune::path::QosNeed;
 
+use super::connections::read_body;
 use super::operations::CallRefused;
-use super::request_body;
 use super::shared::{Caller, Shared};
 
 /// Most clients in an answer. Clients of XML-RPC bound its size; the JSON interface lists all, in parts.
@@ -74,7 +74,7 @@ async fn answer(shared: &Shared, caller: Caller, request: Request) -> Response {
 }
 
 async fn read_call(shared: &Shared, body: Body) -> Result<Call, CallRefused> {
-    let body = request_body::read(body, shared.limits.body_time).await?;
+    let body = read_body(body, shared.limits.body_time).await?;
     xmlrpc::read_call(&body).map_err(|error| CallRefused::Malformed(error.to_string()))
 }
 

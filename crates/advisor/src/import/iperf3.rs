@@ -6,17 +6,12 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::json_fields::{count, items, number, text};
-use super::{ImportOptions, UnusableResult};
+use super::{ImportOptions, UnusableResult, min_rtt, udp_value};
 use crate::log_reader::entry::{LogDirection, LogEntry, LogProtocol};
-use crate::log_reader::transfer_measurement;
 use crate::measurement::{Measurement, Quantity};
 
 /// Name of the test in the measurements.
 const TEST: &str = "iperf3";
-
-/// Loss from which a UDP test is taken to have filled the path, percent: then the rate that arrived is the
-/// bottleneck's, and the loss is the test's own doing.
-const FULL_PATH_PERCENT: f64 = 1.0;
 
 /// The document looks like iperf3's.
 pub fn is_iperf3(document: &Value) -> bool {
@@ -46,63 +41,44 @@ pub fn measurements(
     let is_server = document.pointer("/start/accepted_connection").is_some();
     let is_reverse = number(document, "/start/test_start/reverse").is_some_and(|flag| flag > 0.0);
     // The client sends, unless it asked for the reverse.
-    let forward = if is_server == is_reverse {
-        LogDirection::Sent
-    } else {
-        LogDirection::Received
+    let (forward, backward) = match is_server == is_reverse {
+        true => (LogDirection::Sent, LogDirection::Received),
+        false => (LogDirection::Received, LogDirection::Sent),
     };
     let is_udp = text(document, "/start/test_start/protocol") == Some("UDP");
-    let sums = [("", forward), ("_bidir_reverse", opposite(forward))];
     let mut found = Vec::new();
-    for (suffix, direction) in sums {
-        if document
-            .pointer(&format!("/end/sum_sent{suffix}"))
-            .is_none()
-        {
+    for (suffix, direction) in [("", forward), ("_bidir_reverse", backward)] {
+        let sent = format!("/end/sum_sent{suffix}");
+        if document.pointer(&sent).is_none() {
             continue;
         }
-        let measured = if is_udp {
-            udp(document, suffix, direction).map(|values| Measurement {
-                client: client.to_canonical(),
-                test: TEST.to_owned(),
-                at: end_of(document, suffix, begin),
-                values,
-                detail: None,
-                cost_bytes: 0,
-            })
+        let seconds = number(document, &format!("{sent}/seconds"));
+        let at = seconds
+            .and_then(|seconds| SignedDuration::try_from_secs_f64(seconds).ok())
+            .and_then(|seconds| begin.checked_add(seconds).ok())
+            .unwrap_or(begin);
+        let values = if is_udp {
+            udp(document, suffix, direction).map(|value| vec![value])
         } else {
-            let at = end_of(document, suffix, begin);
             let mut entry = LogEntry::new(client, at, direction, LogProtocol::Ftp);
             tcp(document, suffix, &mut entry);
-            transfer_measurement::measurement(&entry)
+            entry.measurement().map(|measured| measured.values)
         };
-        found.extend(measured.map(|measured| Measurement {
+        found.extend(values.map(|values| Measurement {
+            client: client.to_canonical(),
             test: TEST.to_owned(),
+            at,
+            values,
             detail: Some(serde_json::json!({
                 "imported_from": "iperf3",
                 "version": text(document, "/start/version"),
                 "congestion": text(document, "/end/sender_tcp_congestion"),
-                "seconds": number(document, &format!("/end/sum_sent{suffix}/seconds")),
+                "seconds": seconds,
             })),
-            ..measured
+            cost_bytes: 0,
         }));
     }
     Ok(found)
-}
-
-fn opposite(direction: LogDirection) -> LogDirection {
-    match direction {
-        LogDirection::Sent => LogDirection::Received,
-        LogDirection::Received => LogDirection::Sent,
-    }
-}
-
-fn end_of(document: &Value, suffix: &str, begin: Timestamp) -> Timestamp {
-    let seconds = number(document, &format!("/end/sum_sent{suffix}/seconds"));
-    seconds
-        .and_then(|seconds| SignedDuration::try_from_secs_f64(seconds).ok())
-        .and_then(|seconds| begin.checked_add(seconds).ok())
-        .unwrap_or(begin)
 }
 
 fn tcp(document: &Value, suffix: &str, entry: &mut LogEntry) {
@@ -126,35 +102,16 @@ fn tcp(document: &Value, suffix: &str, entry: &mut LogEntry) {
     if number(document, "/start/target_bitrate").is_some_and(|rate| rate > 0.0) {
         entry.limiter = Some("rate limit".to_owned());
     }
-    // Only a sender knows its round trips, and one that does not writes 0.
-    entry.min_rtt = items(document, "/end/streams")
-        .iter()
-        .filter_map(|stream| number(stream, "/sender/min_rtt"))
-        .filter(|&micros| micros > 0.0)
-        .min_by(f64::total_cmp)
-        .map(|micros| micros / 1e6);
+    let streams = items(document, "/end/streams").iter();
+    entry.min_rtt = min_rtt(streams.filter_map(|stream| number(stream, "/sender/min_rtt")));
 }
 
-fn udp(document: &Value, suffix: &str, direction: LogDirection) -> Option<Vec<(Quantity, f64)>> {
-    let sum = if suffix.is_empty() {
-        "/end/sum".to_owned()
-    } else {
-        format!("/end/sum{suffix}")
-    };
-    let lost = number(document, &format!("{sum}/lost_percent"))?;
-    let arrived = number(
-        document,
-        &format!("/end/sum_received{suffix}/bits_per_second"),
-    )
-    .or_else(|| {
-        let sent = number(document, &format!("{sum}/bits_per_second"))?;
-        Some(sent * (1.0 - lost / 100.0))
-    })
-    .filter(|&rate| rate > 0.0);
-    match (lost >= FULL_PATH_PERCENT, direction) {
-        (true, LogDirection::Sent) => Some(vec![(Quantity::Bandwidth, arrived?)]),
-        (true, LogDirection::Received) => Some(vec![(Quantity::ReverseBandwidth, arrived?)]),
-        (false, LogDirection::Sent) => Some(vec![(Quantity::Loss, lost / 100.0)]),
-        (false, LogDirection::Received) => None,
-    }
+fn udp(document: &Value, suffix: &str, direction: LogDirection) -> Option<(Quantity, f64)> {
+    let sum = format!("/end/sum{suffix}");
+    let loss = number(document, &format!("{sum}/lost_percent"))? / 100.0;
+    let received = format!("/end/sum_received{suffix}/bits_per_second");
+    let arrived = number(document, &received)
+        .or_else(|| Some(number(document, &format!("{sum}/bits_per_second"))? * (1.0 - loss)))
+        .filter(|&rate| rate > 0.0);
+    udp_value(loss, arrived, direction)
 }

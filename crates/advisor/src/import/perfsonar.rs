@@ -7,14 +7,10 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::json_fields::{count, duration, items, number, text, whole};
-use super::{ImportOptions, UnusableResult};
+use super::{ImportOptions, UnusableResult, min_rtt, udp_value};
 use crate::log_reader::client_names::LogSurroundings;
 use crate::log_reader::entry::{LogDirection, LogEntry, LogProtocol};
-use crate::log_reader::transfer_measurement;
 use crate::measurement::{Measurement, Quantity};
-
-/// Loss from which a UDP test is taken to have filled the path, as with iperf3.
-const FULL_PATH_LOSS: f64 = 0.01;
 
 /// The kinds of tests that are understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,7 +172,12 @@ fn throughput(
         .filter(|&rate| rate > 0.0)
         .or_else(|| number(result, "/summary/summary/throughput-bits"));
     if document.pointer("/test/spec/udp").and_then(Value::as_bool) == Some(true) {
-        return udp(result, rate, direction);
+        // Without a rate it is no result.
+        let loss = share(result, "/summary/summary/lost", "/summary/summary/sent");
+        let value = loss
+            .zip(rate)
+            .and_then(|(loss, rate)| udp_value(loss, Some(rate), direction));
+        return value.into_iter().collect();
     }
     let seconds = number(result, "/summary/summary/end")
         .map(|end| end - number(result, "/summary/summary/start").unwrap_or_default())
@@ -192,30 +193,11 @@ fn throughput(
     if document.pointer("/test/spec/bandwidth").is_some() {
         entry.limiter = Some("rate limit".to_owned());
     }
-    // Microseconds; 0 where the tool does not know.
-    entry.min_rtt = items(result, "/intervals")
-        .iter()
-        .flat_map(|interval| items(interval, "/streams"))
-        .filter_map(|stream| number(stream, "/rtt"))
-        .filter(|&micros| micros > 0.0)
-        .min_by(f64::total_cmp)
-        .map(|micros| micros / 1e6);
-    transfer_measurement::measurement(&entry).map_or_else(Vec::new, |measured| measured.values)
-}
-
-fn udp(result: &Value, rate: Option<f64>, direction: LogDirection) -> Vec<(Quantity, f64)> {
-    let sent = number(result, "/summary/summary/sent").filter(|&sent| sent > 0.0);
-    let lost = number(result, "/summary/summary/lost");
-    let (Some(sent), Some(lost), Some(rate)) = (sent, lost, rate) else {
-        return Vec::new();
-    };
-    let loss = (lost / sent).min(1.0);
-    match (loss >= FULL_PATH_LOSS, direction) {
-        (true, LogDirection::Sent) => vec![(Quantity::Bandwidth, rate)],
-        (true, LogDirection::Received) => vec![(Quantity::ReverseBandwidth, rate)],
-        (false, LogDirection::Sent) => vec![(Quantity::Loss, loss)],
-        (false, LogDirection::Received) => Vec::new(),
-    }
+    let intervals = items(result, "/intervals").iter();
+    let streams = intervals.flat_map(|interval| items(interval, "/streams"));
+    entry.min_rtt = min_rtt(streams.filter_map(|stream| number(stream, "/rtt")));
+    let measured = entry.measurement();
+    measured.map_or_else(Vec::new, |measured| measured.values)
 }
 
 /// Mean of the round trips but the first, which may have waited for the address of the next hop; and the loss.

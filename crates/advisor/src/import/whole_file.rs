@@ -12,7 +12,6 @@ use serde_json::Value;
 use super::{ImportOptions, UnusableResult, iperf3, perfsonar};
 use crate::log_reader::client_names::LogSurroundings;
 use crate::log_reader::format::TransferLogFormat;
-use crate::log_reader::transfer_measurement;
 use crate::measurement::Measurement;
 
 /// The largest file of JSON documents: all of it is in memory.
@@ -415,11 +414,7 @@ fn log(
             parse(format)
         });
         match entry {
-            Some(entry) => add(
-                path,
-                &mut imported,
-                transfer_measurement::measurement(&entry),
-            )?,
+            Some(entry) => add(path, &mut imported, entry.measurement())?,
             None => imported.other_lines += 1,
         }
     }

@@ -40,7 +40,7 @@ fn is_host_name(text: &str) -> bool {
 }
 
 /// Names kept.
-const MOST_NAMES: usize = 4096;
+const MAX_NAMES: usize = 4096;
 /// A resolver that does not answer holds the reader up for some seconds a name.
 const LOOKUPS_PER_MINUTE: u32 = 30;
 /// An address may move to another host.
@@ -83,7 +83,7 @@ impl ClientNames {
             return None;
         }
         self.lookups += 1;
-        if self.known.len() >= MOST_NAMES {
+        if self.known.len() >= MAX_NAMES {
             self.known.clear();
         }
         let address = look_up(name);

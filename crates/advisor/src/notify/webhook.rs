@@ -7,7 +7,7 @@ use ureq::http::Uri;
 use ureq::tls::{RootCerts, TlsConfig, TlsProvider};
 
 use super::anomaly::AnomalyBatch;
-use super::retry::{NotifyError, SendFailure, SendRetry};
+use super::{NotifyError, SendFailure, SendRetry};
 
 /// A URL that cannot be a webhook's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

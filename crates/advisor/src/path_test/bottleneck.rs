@@ -10,7 +10,7 @@ use serde_json::json;
 use tune::path::dispersion::{TrainLimits, TrainPlan};
 
 use super::blocking::{Cancelled, run_blocking};
-use super::echo_socket::EchoSocket;
+use super::probe_socket::EchoSocket;
 use super::train::{EchoTrain, LONGEST_TRAIN};
 use super::{
     HeldBackBy, Load, PathTest, StartDecision, Target, TestFailure, TestProfile, Unavailable,

@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::program::ProgramOutput;
 use super::program_test::{MeasuringProgram, ProgramResult};
 use super::{HeldBackBy, Target, TestProfile, Weight};
 use crate::measurement::Quantity;
+use crate::program::ProgramOutput;
 
 /// Longest output, bytes.
 const MOST_OUTPUT: usize = 64 * 1024;

@@ -8,10 +8,10 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::program::ProgramOutput;
 use super::program_test::{MeasuringProgram, ProgramResult};
 use super::{HeldBackBy, Target, TestProfile, Weight};
 use crate::measurement::Quantity;
+use crate::program::ProgramOutput;
 
 /// Name of the test.
 pub(super) const NAME: &str = "iperf3";

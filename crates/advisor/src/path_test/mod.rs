@@ -4,32 +4,27 @@
 
 mod blocking;
 pub mod bottleneck;
-mod bottleneck_hop;
-mod echo_socket;
 pub mod external;
-mod hop_probe;
 mod icmp;
 pub mod iperf3;
 pub mod pchar;
 pub mod ping;
-pub mod program;
+mod probe_socket;
 pub mod program_test;
 pub mod route;
-mod socket_message;
 mod train;
-mod udp_socket;
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use self::echo_socket::EchoSocket;
 use self::external::ExternalCommand;
 #[cfg(feature = "fuzzing")]
 pub use self::icmp::{echo_again, message_in_ipv4};
 use self::program_test::ProgramTest;
 use crate::measurement::{Measurement, Quantity};
+use probe_socket::EchoSocket;
 
 /// Whether a test may run without being asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::blocking::{Cancelled, run_blocking};
-use super::echo_socket::EchoSocket;
 use super::icmp::hops_passed;
-use super::socket_message::{Answerer, ProbeAnswer};
+use super::probe_socket::EchoSocket;
+use super::probe_socket::{Answerer, ProbeAnswer};
 use super::{
     HeldBackBy, Load, PathTest, StartDecision, Target, TestFailure, TestProfile, Unavailable,
     Weight,

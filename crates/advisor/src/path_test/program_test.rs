@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::program::{ProgramCall, ProgramOutput, find_program};
 use super::{PathTest, Target, TestFailure, TestProfile, Unavailable};
 use crate::measurement::{Measurement, Quantity};
+use crate::program::{ProgramCall, ProgramError, ProgramOutput, find_program};
 
 /// The measured numbers in the output of a program.
 #[derive(Debug, Clone, PartialEq)]
@@ -99,14 +99,21 @@ impl<P: MeasuringProgram> PathTest for ProgramTest<P> {
         let file = self.file.as_ref();
         let file = file.ok_or_else(|| unusable(self.program.missing()))?;
         let call = ProgramCall {
-            test,
-            client,
             program: file,
             arguments: self.program.arguments(client),
+            input: b"",
             time_limit: self.program.time_limit(),
-            most_output: self.program.most_output(),
+            max_output: self.program.most_output(),
         };
-        let ran = call.run().await?;
+        let ran = call.run().await.map_err(|error| match error {
+            ProgramError::Start(source) => {
+                TestFailure::system(test, client, "start its program", source)
+            }
+            ProgramError::Output(source) => {
+                TestFailure::system(test, client, "read its program's output", source)
+            }
+            killed => unusable(format!("its program {killed}")),
+        })?;
         let result = self.program.read(&ran).map_err(unusable)?;
         Ok(Measurement {
             client,

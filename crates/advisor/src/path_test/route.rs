@@ -3,6 +3,7 @@
 //! tracepath(8) does. Where echo sockets are not permitted, it sends UDP datagrams and finds the hops alone: hosts limit
 //! the rate of their answers to those, so that trains of them tell nothing.
 
+use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -12,11 +13,10 @@ use serde_json::json;
 use tune::path::dispersion;
 
 use super::blocking::{Cancelled, run_blocking};
-use super::bottleneck_hop::{HopBandwidth, bottleneck_hop};
-use super::echo_socket::EchoSocket;
-use super::hop_probe::HopProbe;
 use super::icmp::hops_passed;
-use super::socket_message::Answerer;
+use super::probe_socket::EchoSocket;
+use super::probe_socket::UdpSocket;
+use super::probe_socket::{Answerer, ProbeAnswer};
 use super::train::EchoTrain;
 use super::{HeldBackBy, PathTest, Target, TestFailure, TestProfile, Unavailable, Weight};
 use crate::measurement::{Measurement, Quantity};
@@ -154,7 +154,7 @@ fn no_end(client: IpAddr, hops: &[Hop]) -> TestFailure {
 }
 
 /// Asks the hops in windows until the client answers, or a whole window is silent.
-fn find_hops(probe: &HopProbe, cancelled: &Cancelled, cost: &mut u64) -> std::io::Result<Vec<Hop>> {
+fn find_hops(probe: &HopProbe, cancelled: &Cancelled, cost: &mut u64) -> io::Result<Vec<Hop>> {
     let mut hops = vec![Hop::default(); usize::from(MOST_HOPS)];
     let mut sequence = 0;
     let mut start = 1;
@@ -184,7 +184,7 @@ fn ask_hops(
     sequence: &mut u16,
     hops: &mut [Hop],
     cancelled: &Cancelled,
-) -> std::io::Result<()> {
+) -> io::Result<()> {
     let mut asked = Vec::with_capacity(numbers.len());
     let mut deadline = Instant::now() + PATIENCE;
     for hop in numbers {
@@ -254,7 +254,7 @@ fn measure_hops(
     target: &Target,
     cancelled: &Cancelled,
     cost: &mut u64,
-) -> std::io::Result<()> {
+) -> io::Result<()> {
     let packets = train_length(target.bandwidth_bps);
     // Behind the sequence numbers that were used to find the hops.
     let mut first_sequence = 1000_u16;
@@ -318,4 +318,160 @@ fn detail(method: &str, hops: &[Hop], bottleneck: Option<usize>) -> serde_json::
         "routers_back": back,
         "is_asymmetric": back.is_some_and(|back| usize::from(back) != there),
     })
+}
+
+/// A socket for requests to the hops of one route: ICMP echo where it is permitted, UDP otherwise.
+#[derive(Debug)]
+enum HopProbe {
+    /// Echo requests.
+    Echo(EchoSocket),
+    /// UDP datagrams, which any process may send.
+    Udp(UdpSocket),
+}
+
+impl HopProbe {
+    /// A socket for requests to `client` and the routers before it.
+    ///
+    /// # Errors
+    /// There is no route to the client, or the kernel refuses.
+    pub(super) fn open(client: IpAddr) -> io::Result<Self> {
+        match EchoSocket::open(client) {
+            Ok(socket) => Ok(Self::Echo(socket)),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                UdpSocket::open(client).map(Self::Udp)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends the request with this number, a packet of `bytes` with its IP header, to the hop; returns when it was
+    /// handed to the kernel.
+    ///
+    /// # Errors
+    /// The kernel refuses, or there is no room until `deadline`.
+    pub(super) fn ask(
+        &self,
+        hop: u8,
+        sequence: u16,
+        bytes: usize,
+        deadline: Instant,
+    ) -> io::Result<Instant> {
+        match self {
+            Self::Echo(socket) => {
+                socket.set_hop_limit(hop)?;
+                socket.send(&socket.request(sequence, bytes), deadline)
+            }
+            Self::Udp(socket) => {
+                socket.set_hop_limit(hop)?;
+                socket.send(sequence, bytes, deadline)
+            }
+        }
+    }
+
+    /// Waits for answers until `deadline` and adds them to `answers`. Returns early as soon as there are any.
+    ///
+    /// # Errors
+    /// The socket fails.
+    pub(super) fn receive(
+        &self,
+        deadline: Instant,
+        answers: &mut Vec<ProbeAnswer>,
+    ) -> io::Result<()> {
+        match self {
+            Self::Echo(socket) => socket.receive(deadline, answers),
+            Self::Udp(socket) => socket.receive(deadline, answers),
+        }
+    }
+
+    /// The client.
+    pub(super) fn client(&self) -> IpAddr {
+        match self {
+            Self::Echo(socket) => socket.client(),
+            Self::Udp(socket) => socket.client(),
+        }
+    }
+
+    /// The socket for echo requests, if they are permitted.
+    pub(super) fn echo(&self) -> Option<&EchoSocket> {
+        match self {
+            Self::Echo(socket) => Some(socket),
+            Self::Udp(_) => None,
+        }
+    }
+
+    /// Name of the protocol.
+    pub(super) fn method(&self) -> &'static str {
+        match self {
+            Self::Echo(_) => "icmp",
+            Self::Udp(_) => "udp",
+        }
+    }
+}
+
+/// Bandwidth of the way from this host to a hop, bits per second; `None`: the hop does not answer trains.
+type HopBandwidth = Option<u64>;
+
+/// The bandwidth behind the bottleneck is at most this many times that of the whole path.
+const SAME: f64 = 1.5;
+
+/// The hop before the bottleneck link: 0 is this host, 1 the first router. `hops` are the hops in order, the client
+/// last. `None`: too little is known. Where routers before the bottleneck do not answer, the last answering one before
+/// it counts.
+fn bottleneck_hop(hops: &[HopBandwidth]) -> Option<usize> {
+    // The way to a hop is part of the way to the next one, so it is at least as fast: a lower figure is of a sender
+    // that waited for its processor.
+    let mut hops = hops.to_vec();
+    let mut behind = 0;
+    for bps in hops.iter_mut().rev().flatten() {
+        behind = behind.max(*bps);
+        *bps = behind;
+    }
+    let whole = hops.iter().flatten().min().copied()? as f64;
+    let is_slow =
+        |bandwidth: &HopBandwidth| bandwidth.is_some_and(|bps| bps as f64 <= whole * SAME);
+    let slow = hops.iter().position(is_slow)?;
+    let before = hops.get(..slow)?;
+    if before.is_empty() {
+        return Some(0);
+    }
+    // If no hop before it was measured, the bottleneck is any of the links up to it.
+    before
+        .iter()
+        .rposition(Option::is_some)
+        .map(|place| place + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const M: u64 = 1_000_000;
+
+    #[test]
+    fn the_bottleneck_is_behind_the_last_fast_hop() {
+        let fast = Some(900 * M);
+        let slow = Some(90 * M);
+        assert_eq!(bottleneck_hop(&[fast, fast, slow, slow]), Some(2));
+        assert_eq!(bottleneck_hop(&[fast, None, slow, Some(110 * M)]), Some(1));
+        assert_eq!(bottleneck_hop(&[slow, slow]), Some(0));
+        assert_eq!(bottleneck_hop(&[fast, slow]), Some(1));
+        assert_eq!(bottleneck_hop(&[slow, None, fast, slow]), Some(3));
+    }
+
+    #[test]
+    fn too_little_is_no_answer() {
+        assert_eq!(bottleneck_hop(&[]), None);
+        assert_eq!(bottleneck_hop(&[None, None]), None);
+        assert_eq!(bottleneck_hop(&[None, Some(M)]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn the_answer_is_a_hop_of_the_route(hops in prop::collection::vec(any::<HopBandwidth>(), 0..31)) {
+            if let Some(hop) = bottleneck_hop(&hops) {
+                prop_assert!(hop < hops.len());
+            }
+        }
+    }
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use tune::path::dispersion::Arrival;
 
 use super::blocking::Cancelled;
-use super::echo_socket::EchoSocket;
-use super::socket_message::Answerer;
+use super::probe_socket::Answerer;
+use super::probe_socket::EchoSocket;
 
 /// Most requests of one train: sequence numbers have 16 bits, and those of neighbouring trains must differ.
 pub(super) const LONGEST_TRAIN: u16 = 16_000;

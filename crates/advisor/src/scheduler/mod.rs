@@ -1,26 +1,16 @@
 //! Decides which test of which client starts when. It reads no clock and runs nothing: [`crate::service`]
 //! asks it for the next job and tells it the outcome.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use tune::path::ByteBudget;
+use tune::path::{ByteBudget, IntervalBounds, TestInterval};
 use units::splitmix::SplitMix64;
 
 use crate::clock::Moment;
-
-mod counters;
-mod job;
-mod queue;
-#[cfg(test)]
-mod tests;
-
-pub use counters::ScheduleCounters;
-pub use job::{Gate, NextJob, ScheduledTest, TestJob, TestOutcome};
-
-use queue::{ClientTests, TestQueue};
+use crate::measurement::Quantity;
 
 /// Most jobs that one call looks at, so that a long queue of jobs that may not start holds nobody up.
 const MOST_LOOKS: usize = 256;
@@ -459,3 +449,203 @@ fn earliest(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
         (one, other) => one.or(other),
     }
 }
+
+/// One kind of test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScheduledTest {
+    /// Its name.
+    pub name: String,
+    /// Time between two tests of a client of which little is known.
+    pub interval: Duration,
+    /// Most at one time.
+    pub concurrency: usize,
+    /// Whether it needs paths for itself: only one such test runs at a time.
+    pub fills_path: bool,
+    /// Whether it runs without being asked for.
+    pub is_periodic: bool,
+    /// The quantities that every result has; none, if that is not known before.
+    pub measures: &'static [Quantity],
+}
+
+/// A test that starts now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TestJob {
+    /// The client.
+    pub client: IpAddr,
+    /// The test's number.
+    pub test: usize,
+    /// Somebody asked for it.
+    pub on_demand: bool,
+    /// Bytes that the budget was charged with.
+    pub bytes: u64,
+}
+
+/// Answer to the question for the next job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NextJob {
+    /// Start this one.
+    Start(TestJob),
+    /// Nothing to start before this moment, unless a test ends or is asked for. `None`: at no known moment.
+    Wait(Option<Moment>),
+}
+
+/// Whether a job may start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gate {
+    /// Yes, at the cost of so many bytes at most.
+    Open(u64),
+    /// Not before this moment.
+    Until(Moment),
+}
+
+/// Outcome of a test, as far as its next time depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TestOutcome {
+    /// The path is as before.
+    Steady,
+    /// A value was an outlier.
+    Outlier,
+    /// The path has changed.
+    Shift,
+    /// No result.
+    Failed,
+    /// It did not run after all: another server tests there. It is tried again after this time.
+    PutOff(Duration),
+}
+
+/// Part of a test's interval that is the shortest, and multiple that is the longest.
+const SHORTEST_PART: u32 = 8;
+const LONGEST_MULTIPLE: u32 = 4;
+
+/// The tests of one client.
+#[derive(Debug, Default)]
+struct ClientTests {
+    slots: Vec<TestSlot>,
+}
+
+/// One test of one client. There are several of each client: it is small.
+#[derive(Debug, Clone)]
+struct TestSlot {
+    /// When it runs periodically: its place in that queue.
+    due: Option<Moment>,
+    /// Place in the queue of tests on demand.
+    asked: Option<NonZeroU64>,
+    last: Option<Moment>,
+    interval: TestInterval,
+    test: u16,
+    is_running: bool,
+    /// It is one of the client's periodic tests, and not only asked for once.
+    is_periodic: bool,
+    /// It starts when the running test of the same client ends.
+    waits_for_other: bool,
+}
+
+impl TestSlot {
+    fn is_of(&self, test: usize) -> bool {
+        usize::from(self.test) == test
+    }
+}
+
+/// Queues of one kind of test.
+#[derive(Debug)]
+struct TestQueue {
+    plan: ScheduledTest,
+    periodic: BTreeSet<(Moment, IpAddr)>,
+    on_demand: BTreeSet<(NonZeroU64, IpAddr)>,
+    running: usize,
+    /// The budget has no room for this kind of test before then.
+    no_budget_before: Option<Moment>,
+}
+
+impl TestQueue {
+    /// An empty queue.
+    fn new(plan: ScheduledTest) -> Self {
+        Self {
+            plan,
+            periodic: BTreeSet::new(),
+            on_demand: BTreeSet::new(),
+            running: 0,
+            no_budget_before: None,
+        }
+    }
+
+    /// A test of a client that is neither due nor asked for. `interval`: the client's own.
+    fn new_slot(&self, test: usize, interval: Option<Duration>) -> TestSlot {
+        let initial = interval.unwrap_or(self.plan.interval);
+        TestSlot {
+            due: None,
+            asked: None,
+            last: None,
+            interval: TestInterval::new(IntervalBounds {
+                shortest: initial / SHORTEST_PART,
+                initial,
+                longest: initial.saturating_mul(LONGEST_MULTIPLE),
+            }),
+            test: u16::try_from(test).unwrap_or(u16::MAX),
+            is_running: false,
+            is_periodic: false,
+            waits_for_other: false,
+        }
+    }
+
+    /// Moves a client to another place in the queue of periodic tests, or out of it.
+    fn plan(&mut self, client: IpAddr, place: &mut Option<Moment>, due: Option<Moment>) {
+        if let Some(was) = place.take() {
+            self.periodic.remove(&(was, client));
+        }
+        if let Some(due) = due {
+            self.periodic.insert((due, client));
+        }
+        *place = due;
+    }
+
+    /// Takes a client out of the queue of tests on demand.
+    fn no_longer_asked(&mut self, client: IpAddr, asked: &mut Option<NonZeroU64>) {
+        if let Some(place) = asked.take() {
+            self.on_demand.remove(&(place, client));
+        }
+    }
+}
+
+/// Numbers since the start, and of now.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ScheduleCounters {
+    /// Tests started.
+    pub started: u64,
+    /// Tests with a result.
+    pub succeeded: u64,
+    /// Tests without a result.
+    pub failed: u64,
+    /// Tests put off because another server tests behind the same bottleneck.
+    pub put_off: u64,
+    /// Tests on demand refused because too many wait.
+    pub on_demand_refused: u64,
+    /// Tests that need more bytes than the budget ever has.
+    pub too_large: u64,
+    /// Bytes sent beyond what tests had announced.
+    pub excess_bytes: u64,
+    /// Tests that run now.
+    pub running: usize,
+    /// Tests on demand that wait now.
+    pub waiting_on_demand: usize,
+    /// Bytes of tests since the start.
+    pub budget_spent: u64,
+    /// Bytes that may be spent now.
+    pub budget_left: u64,
+    /// Times that a test had to wait for the budget.
+    pub budget_refusals: u64,
+}
+
+impl ScheduleCounters {
+    fn count(&mut self, outcome: TestOutcome) {
+        let counter = match outcome {
+            TestOutcome::Steady | TestOutcome::Outlier | TestOutcome::Shift => &mut self.succeeded,
+            TestOutcome::Failed => &mut self.failed,
+            TestOutcome::PutOff(_) => &mut self.put_off,
+        };
+        *counter += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests;

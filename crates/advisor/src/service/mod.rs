@@ -2,45 +2,41 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use answer::StandIn;
 use enable::advice::{Advice, Question};
 use jiff::Timestamp;
+use parking_lot::Mutex;
+use shared_paths::SharedPaths;
+use state::ServiceState;
 use tokio::sync::{Notify, broadcast, mpsc, watch};
 use tokio::task::JoinHandle;
 use tune::path::{PathFacts, QosNeed, QosVerdict, qos};
 
-use crate::aggregation::{self, GroupIndex, PrefixTableError};
+use crate::aggregation;
+use crate::aggregation::{GroupIndex, PrefixTableError};
 use crate::chosen_tests::ChosenTests;
 use crate::clock::{Clock, SystemClock, WallAnchor};
 use crate::config::{AdvisorConfig, AdvisorConfigError};
 use crate::hosts::{HostRegistry, HostSource, MonitoredHost, canonical};
 use crate::measurement::{Measurement, Quantity};
-use crate::path_table::{InvalidMeasurement, MeasuredPaths, QuantitySummary};
+use crate::path_table::{InvalidMeasurement, MeasuredPaths, PathAnomaly, QuantitySummary};
 use crate::path_test::{PathTest, all_tests};
-use crate::scheduler::TestSchedule;
+use crate::processor_ticks::ProcessorTicks;
+use crate::scheduler::{ScheduleCounters, TestSchedule};
 use crate::sender_limits::SenderLimits;
 use crate::store::writer::StoreQueue;
 use crate::store::{DatabaseError, HistoryPoint};
 
 mod answer;
-mod event;
-mod housekeeping;
 mod load;
 mod record;
 mod runner;
 mod setup;
 mod shared_paths;
 mod state;
-mod view;
-
-pub use event::{AdvisorCounters, AdvisorEvent};
-pub use view::PathView;
-
-use answer::StandIn;
-use shared_paths::SharedPaths;
-use state::ServiceState;
 
 /// Events that a slow listener may be behind before it loses some.
 const EVENTS_KEPT: usize = 1024;
@@ -191,7 +187,7 @@ impl Advisor {
             )),
             tokio::spawn(runner::run(Arc::clone(&core))),
             tokio::spawn(shared_paths::run(Arc::clone(&core), wanted)),
-            tokio::spawn(housekeeping::run(Arc::clone(&core))),
+            tokio::spawn(run(Arc::clone(&core))),
             writer,
         ];
         Ok(Self {
@@ -257,7 +253,7 @@ impl Advisor {
     pub fn monitor(&self, clients: Vec<String>) {
         let core = Arc::clone(&self.core);
         let adding = tokio::spawn(setup::add_configured_clients(core, clients));
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.tasks.lock();
         // Those of earlier calls have ended, unless a name still has no address.
         tasks.retain(|task| !task.is_finished());
         tasks.push(adding);
@@ -457,7 +453,7 @@ impl Advisor {
             queue.close();
         }
         let tasks: Vec<_> = {
-            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut tasks = self.tasks.lock();
             tasks.drain(..).collect()
         };
         let deadline = tokio::time::Instant::now() + WAIT_FOR_STORE;
@@ -466,5 +462,127 @@ impl Advisor {
                 task.abort();
             }
         }
+    }
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AdvisorEvent {
+    /// A path was measured.
+    Measured(Measurement),
+    /// A path behaves otherwise.
+    Anomaly(PathAnomaly, Timestamp),
+    /// A client became known.
+    HostAdded(IpAddr, HostSource),
+    /// A client was forgotten.
+    HostForgotten(IpAddr),
+    /// A transfer of the data server to or from this client began.
+    TransferStarted(IpAddr),
+    /// It ended.
+    TransferEnded(IpAddr),
+}
+
+/// Numbers since the start, and of now.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AdvisorCounters {
+    /// Clients that are known.
+    pub clients: usize,
+    /// Paths of which something is known.
+    pub paths: usize,
+    /// Questions answered.
+    pub questions: u64,
+    /// Those about clients of which nothing was known.
+    pub unknown: u64,
+    /// Measurements taken in.
+    pub measurements: u64,
+    /// Anomalies found.
+    pub anomalies: u64,
+    /// Transfers of the data server that run now.
+    pub transfers: u64,
+    /// Whether the database is available.
+    pub store_available: bool,
+    /// Entries written to the database.
+    pub store_written: u64,
+    /// Entries that found no room while the database was unavailable.
+    pub store_dropped: u64,
+    /// Numbers of the scheduler.
+    pub schedule: ScheduleCounters,
+}
+
+/// Time between two rounds.
+const ROUND: Duration = Duration::from_secs(10);
+
+/// Runs until the service ends.
+async fn run(core: Arc<Core>) {
+    let mut stop = core.stop.subscribe();
+    let mut before = ProcessorTicks::now();
+    loop {
+        core.purge();
+        core.save_changed();
+        let ticks = ProcessorTicks::now();
+        // 0, if it is unknown: tests are not held back for ever.
+        let used = before
+            .zip(ticks)
+            .and_then(|(before, now)| now.used_since(before));
+        core.state().cpu = used.unwrap_or(0.0);
+        before = ticks;
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            () = tokio::time::sleep(ROUND) => {}
+        }
+    }
+}
+
+/// A monitored client and its path.
+#[derive(Debug, Clone)]
+pub struct PathView {
+    /// The client.
+    pub host: MonitoredHost,
+    /// Time since it was last seen.
+    pub seen_ago: Duration,
+    /// Transfers of the data server with it that run now.
+    pub transfers: u32,
+    /// Advice for a transfer of unknown size.
+    pub advice: Advice,
+}
+
+impl Advisor {
+    /// A client and its path; `None` if it is not monitored.
+    pub fn view(&self, client: IpAddr) -> Option<PathView> {
+        let client = canonical(client);
+        let now = self.core.clock.moment();
+        let state = self.core.state();
+        let host = state.hosts.get(client)?.clone();
+        let transfers = state.transfers.get(&client).copied().unwrap_or(0);
+        let mut found = state.facts(client, now);
+        drop(state);
+        found.remedy = "no test has had a result yet";
+        Some(PathView {
+            seen_ago: now.since(host.seen),
+            host,
+            transfers,
+            advice: answer::answer(client, &Question::default(), found, &self.core.sender),
+        })
+    }
+
+    /// Statistics of everything that was measured of the path to this client itself.
+    pub fn measured(&self, client: IpAddr) -> Vec<QuantitySummary> {
+        let now = self.core.clock.moment();
+        self.core.state().table.summary(canonical(client), now)
+    }
+
+    /// Addresses of all clients, in order.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        let mut clients: Vec<_> = {
+            let state = self.core.state();
+            state.hosts.iter().map(|(client, _)| client).collect()
+        };
+        clients.sort_unstable();
+        clients
+    }
+
+    /// At most `most` clients: those of the settings, then those seen last.
+    pub fn recently_seen(&self, most: usize) -> Vec<IpAddr> {
+        self.core.state().hosts.recently_seen(most)
     }
 }

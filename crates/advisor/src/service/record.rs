@@ -3,13 +3,13 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
 
+use parking_lot::MutexGuard;
 use tune::path::SeriesEvent;
 
+use super::AdvisorEvent;
 use super::Core;
 use super::answer::FoundFacts;
-use super::event::AdvisorEvent;
 use super::state::ServiceState;
 use crate::clock::{Moment, WallAnchor};
 use crate::hosts::{HostSource, MonitoredHost, canonical};
@@ -19,7 +19,7 @@ use crate::store::{StoreEntry, StoredClient};
 
 impl Core {
     pub(super) fn state(&self) -> MutexGuard<'_, ServiceState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Notes a question, and finds the facts for its answer.

@@ -11,20 +11,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use sqlx::any::{AnyPoolOptions, install_default_drivers};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
-use sqlx::{AnyPool, Row, SqlSafeStr};
+use sqlx::{AnyConnection, AnyPool, Row, SqlSafeStr};
 
 use crate::chosen_tests::ChosenTests;
-use crate::config::StoreUrl;
+use crate::config::{HistoryConfig, StoreUrl};
 use crate::measurement::{Measurement, Quantity};
 
-mod lease;
-mod shared;
-mod thin;
-mod write;
 pub mod writer;
-
-pub use lease::{LONGEST_LEASE, Lease};
-pub use shared::SharedPath;
 
 /// Time to wait for a connection, or for another process's lock on an SQLite file.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -466,4 +459,324 @@ fn point(row: &sqlx::any::AnyRow) -> Result<Option<HistoryPoint>, sqlx::Error> {
         samples: u64::try_from(samples).unwrap_or(0),
         value: row.try_get("value")?,
     }))
+}
+
+/// Longest time of a lease. One that ends later was written by a wrong clock and does not count.
+pub const LONGEST_LEASE: Duration = Duration::from_secs(10 * 60);
+
+/// A lease that is held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    name: String,
+    holder: String,
+}
+
+impl Store {
+    /// Takes the lease `name` for `time` (at most [`LONGEST_LEASE`]); `None` if it is held. `holder` is unique
+    /// in the database. The servers' clocks should differ by less than `time`.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn take_lease(
+        &self,
+        name: &str,
+        holder: &str,
+        now: Timestamp,
+        time: Duration,
+    ) -> Result<Option<Lease>, DatabaseError> {
+        let milliseconds = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX / 4);
+        let now = now.as_millisecond();
+        let taken = sqlx::query(
+            "INSERT INTO leases (name, holder, until_ms) VALUES ($1, $2, $3) \
+             ON CONFLICT (name) DO UPDATE SET \
+               holder = excluded.holder, until_ms = excluded.until_ms \
+             WHERE leases.until_ms <= $4 OR leases.until_ms > $5",
+        )
+        .bind(name)
+        .bind(holder)
+        .bind(now + milliseconds(time.min(LONGEST_LEASE)))
+        .bind(now)
+        .bind(now + 2 * milliseconds(LONGEST_LEASE))
+        .execute(&self.pool)
+        .await
+        .map_err(|cause| self.error(cause))?;
+        Ok((taken.rows_affected() == 1).then(|| Lease {
+            name: name.to_owned(),
+            holder: holder.to_owned(),
+        }))
+    }
+
+    /// Gives a lease back. One that another server has taken since stays.
+    ///
+    /// # Errors
+    /// The database fails; the lease then ends by itself.
+    pub async fn release_lease(&self, lease: &Lease) -> Result<(), DatabaseError> {
+        sqlx::query("DELETE FROM leases WHERE name = $1 AND holder = $2")
+            .bind(&lease.name)
+            .bind(&lease.holder)
+            .execute(&self.pool)
+            .await
+            .map_err(|cause| self.error(cause))?;
+        Ok(())
+    }
+}
+
+/// Measurements by another server of the path from itself to a client.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SharedPath {
+    /// Name of that server.
+    pub server: String,
+    /// Values by quantity, oldest first.
+    pub points: Vec<HistoryPoint>,
+    /// The latest details of its tests, oldest first.
+    pub details: Vec<serde_json::Value>,
+}
+
+impl Store {
+    /// The latest `values` of each quantity of the path to a client as another server of the database measured
+    /// it: the one that measured last. Values that are dated after `now` do not count. `None`: no other server
+    /// measured it.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn shared_path(
+        &self,
+        client: IpAddr,
+        values: u32,
+        now: Timestamp,
+    ) -> Result<Option<SharedPath>, DatabaseError> {
+        let Some(server) = self
+            .latest_of_others(client, now)
+            .await
+            .map_err(|cause| self.error(cause))?
+        else {
+            return Ok(None);
+        };
+        let rows = sqlx::query(
+            "SELECT client, test, quantity, span_ms, at_ms, samples, value FROM ( \
+               SELECT client, test, quantity, span_ms, at_ms, samples, value, \
+                 ROW_NUMBER() OVER (PARTITION BY quantity ORDER BY at_ms DESC) AS place \
+               FROM measurements WHERE server = $1 AND client = $2 AND at_ms <= $3) AS latest \
+             WHERE place <= $4 ORDER BY quantity, at_ms",
+        )
+        .bind(&server)
+        .bind(client.to_string())
+        .bind(now.as_millisecond())
+        .bind(i64::from(values))
+        .fetch_all(&self.pool)
+        .await
+        .map_err(|cause| self.error(cause))?;
+        let points = self.points(&rows)?;
+        let details = self.details_of(&server, client).await?;
+        Ok(Some(SharedPath {
+            server,
+            points,
+            details: details.into_iter().map(|(_, _, body)| body).collect(),
+        }))
+    }
+
+    /// The other server that measured the path to a client last.
+    async fn latest_of_others(
+        &self,
+        client: IpAddr,
+        now: Timestamp,
+    ) -> Result<Option<String>, sqlx::Error> {
+        // There are few servers; the primary key finds the client of each.
+        let rows = sqlx::query(
+            "SELECT name, (SELECT MAX(at_ms) FROM measurements WHERE server = name \
+               AND client = $2 AND at_ms <= $3) AS newest_ms \
+             FROM servers WHERE name <> $1",
+        )
+        .bind(&self.server)
+        .bind(client.to_string())
+        .bind(now.as_millisecond())
+        .fetch_all(&self.pool)
+        .await?;
+        let mut latest: Option<(i64, String)> = None;
+        for row in &rows {
+            let newest: Option<i64> = row.try_get("newest_ms")?;
+            if let Some(newest) = newest {
+                latest = latest.max(Some((newest, row.try_get("name")?)));
+            }
+        }
+        Ok(latest.map(|(_, server)| server))
+    }
+}
+
+const HOUR_MS: i64 = 3_600_000;
+const DAY_MS: i64 = 24 * HOUR_MS;
+
+impl Store {
+    /// Averages and deletes by age at `now`. Doing it again changes nothing.
+    ///
+    /// # Errors
+    /// The database fails; the history is then as before.
+    pub async fn thin(&self, now: Timestamp, ages: &HistoryConfig) -> Result<(), DatabaseError> {
+        self.thin_all(now.as_millisecond(), ages)
+            .await
+            .map_err(|cause| self.error(cause))
+    }
+
+    async fn thin_all(&self, now: i64, ages: &HistoryConfig) -> Result<(), sqlx::Error> {
+        let before = |age: Duration| now - i64::try_from(age.as_millis()).unwrap_or(i64::MAX / 2);
+        for (span, age) in [(HOUR_MS, ages.single), (DAY_MS, ages.hours)] {
+            // Only whole spans are averaged.
+            let before = before(age).div_euclid(span) * span;
+            let mut transaction = self.pool.begin().await?;
+            sqlx::query(
+                "INSERT INTO measurements \
+                 (server, client, test, quantity, span_ms, at_ms, samples, value) \
+                 SELECT server, client, test, quantity, $2, at_ms / $2 * $2, \
+                   CAST(SUM(samples) AS BIGINT), SUM(value * samples) / SUM(samples) \
+                 FROM measurements WHERE server = $1 AND span_ms < $2 AND at_ms < $3 \
+                 GROUP BY server, client, test, quantity, at_ms / $2 * $2 \
+                 ON CONFLICT (server, client, test, quantity, span_ms, at_ms) DO UPDATE SET \
+                   value = (measurements.value * measurements.samples \
+                     + excluded.value * excluded.samples) \
+                     / (measurements.samples + excluded.samples), \
+                   samples = measurements.samples + excluded.samples",
+            )
+            .bind(&self.server)
+            .bind(span)
+            .bind(before)
+            .execute(&mut *transaction)
+            .await?;
+            sqlx::query(
+                "DELETE FROM measurements WHERE server = $1 AND span_ms < $2 AND at_ms < $3",
+            )
+            .bind(&self.server)
+            .bind(span)
+            .bind(before)
+            .execute(&mut *transaction)
+            .await?;
+            transaction.commit().await?;
+        }
+        sqlx::query("DELETE FROM measurements WHERE server = $1 AND at_ms < $2")
+            .bind(&self.server)
+            .bind(before(ages.days))
+            .execute(&self.pool)
+            .await?;
+        Ok(())
+    }
+}
+
+impl Store {
+    /// Writes all entries, or none. Writing them again changes nothing.
+    ///
+    /// # Errors
+    /// The database is locked, full, or gone.
+    pub async fn write(&self, entries: &[StoreEntry]) -> Result<(), DatabaseError> {
+        if !self.is_in_place() {
+            return Err(DatabaseError::Gone {
+                url: self.url.to_string(),
+            });
+        }
+        self.write_all(entries)
+            .await
+            .map_err(|cause| self.error(cause))
+    }
+
+    async fn write_all(&self, entries: &[StoreEntry]) -> Result<(), sqlx::Error> {
+        let mut transaction = self.pool.begin().await?;
+        for entry in entries {
+            match entry {
+                StoreEntry::Measured(measurement) => {
+                    self.write_measurement(&mut transaction, measurement)
+                        .await?;
+                }
+                StoreEntry::Client(client) => self.write_client(&mut transaction, client).await?,
+                StoreEntry::Forget(client) => self.forget(&mut transaction, *client).await?,
+            }
+        }
+        transaction.commit().await
+    }
+
+    async fn write_measurement(
+        &self,
+        connection: &mut AnyConnection,
+        measurement: &Measurement,
+    ) -> Result<(), sqlx::Error> {
+        let client = measurement.client.to_string();
+        let at = measurement.at.as_millisecond();
+        for (quantity, value) in &measurement.values {
+            sqlx::query(
+                "INSERT INTO measurements \
+                 (server, client, test, quantity, span_ms, at_ms, samples, value) \
+                 VALUES ($1, $2, $3, $4, 0, $5, 1, $6) ON CONFLICT DO NOTHING",
+            )
+            .bind(&self.server)
+            .bind(&client)
+            .bind(&measurement.test)
+            .bind(quantity.name())
+            .bind(at)
+            .bind(*value)
+            .execute(&mut *connection)
+            .await?;
+        }
+        let Some(detail) = &measurement.detail else {
+            return Ok(());
+        };
+        // The later one to be written counts, whatever the clock says: it may have been set back.
+        sqlx::query(
+            "INSERT INTO details (server, client, test, at_ms, body) VALUES ($1, $2, $3, $4, $5) \
+             ON CONFLICT (server, client, test) \
+             DO UPDATE SET at_ms = excluded.at_ms, body = excluded.body",
+        )
+        .bind(&self.server)
+        .bind(&client)
+        .bind(&measurement.test)
+        .bind(at)
+        .bind(detail.to_string())
+        .execute(&mut *connection)
+        .await?;
+        Ok(())
+    }
+
+    async fn write_client(
+        &self,
+        connection: &mut AnyConnection,
+        client: &StoredClient,
+    ) -> Result<(), sqlx::Error> {
+        let tests = client
+            .tests
+            .as_ref()
+            .map(|tests| serde_json::Value::from(tests.to_json()).to_string());
+        sqlx::query(
+            "INSERT INTO clients \
+             (server, client, source, added_ms, seen_ms, asked_ms, asked_bytes, tests) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (server, client) DO UPDATE SET \
+             source = excluded.source, seen_ms = excluded.seen_ms, asked_ms = excluded.asked_ms, \
+             asked_bytes = excluded.asked_bytes, tests = excluded.tests",
+        )
+        .bind(&self.server)
+        .bind(client.client.to_string())
+        .bind(&client.source)
+        .bind(client.added.as_millisecond())
+        .bind(client.seen.as_millisecond())
+        .bind(client.asked.map(Timestamp::as_millisecond))
+        .bind(i64::try_from(client.asked_bytes).unwrap_or(i64::MAX))
+        .bind(tests)
+        .execute(&mut *connection)
+        .await?;
+        Ok(())
+    }
+
+    async fn forget(
+        &self,
+        connection: &mut AnyConnection,
+        client: IpAddr,
+    ) -> Result<(), sqlx::Error> {
+        for statement in [
+            "DELETE FROM measurements WHERE server = $1 AND client = $2",
+            "DELETE FROM details WHERE server = $1 AND client = $2",
+            "DELETE FROM clients WHERE server = $1 AND client = $2",
+        ] {
+            sqlx::query(statement)
+                .bind(&self.server)
+                .bind(client.to_string())
+                .execute(&mut *connection)
+                .await?;
+        }
+        Ok(())
+    }
 }

@@ -1,12 +1,13 @@
 //! The task that writes to the database. A database that is locked, full or gone costs no answer: entries
 //! wait in a bounded queue, the trouble is told once, and so is its end.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use parking_lot::RwLock;
 use tokio::sync::mpsc;
 
 use super::{DatabaseError, Store, StoreEntry};
@@ -72,7 +73,7 @@ impl StoreQueue {
 
     /// Hands over an entry without waiting. A full queue drops and counts it.
     pub fn push(&self, entry: StoreEntry) {
-        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.entries.read();
         let taken = entries
             .as_ref()
             .is_some_and(|entries| entries.try_send(entry).is_ok());
@@ -83,20 +84,19 @@ impl StoreQueue {
 
     /// Entries for which there is room.
     pub fn room(&self) -> usize {
-        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.entries.read();
         entries.as_ref().map_or(0, mpsc::Sender::capacity)
     }
 
     /// Takes no more entries; the task ends when those that wait are written.
     pub fn close(&self) {
-        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.write();
         *entries = None;
     }
 
     /// The database, if it is open.
     pub fn store(&self) -> Option<Store> {
-        let store = self.shared.store.read();
-        store.unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.store.read().clone()
     }
 
     /// Whether the last use of the database succeeded.
@@ -181,16 +181,11 @@ impl WriterTask {
     }
 
     fn current(&self) -> Option<Store> {
-        let store = self.shared.store.read();
-        store.unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.store.read().clone()
     }
 
     fn set_current(&self, store: Option<Store>) {
-        let mut current = self
-            .shared
-            .store
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.shared.store.write();
         *current = store;
     }
 

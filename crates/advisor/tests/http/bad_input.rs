@@ -178,7 +178,7 @@ fn a_client_that_sends_byte_by_byte_does_not_outlast_the_limit() {
 #[test]
 fn an_address_that_asks_too_often_is_refused_for_a_while() {
     let limits = ServerLimits {
-        requests_per_second_loopback: 5.0,
+        requests_per_second_loopback: 5,
         ..ServerLimits::default()
     };
     let service = TestService::with(limits, |_| {});

@@ -28,8 +28,9 @@ fn the_table_of_settings_has_every_key_and_no_other() {
     expected.extend(keys("[aggregation]", "aggregation."));
     expected.extend(keys("[history]", "history."));
     expected.extend(keys("[notify]", "notify."));
-    assert!(expected.remove("notify.smtp"));
-    expected.extend(keys("[notify.smtp]", "notify.smtp."));
+    assert!(expected.remove("notify.smtp"), "it is refused");
+    assert!(expected.remove("notify.mail"));
+    expected.extend(keys("[notify.mail]", "notify.mail."));
     let (_, section) = PAGE.split_once("\n## Settings\n").unwrap();
     let section = section.split("\n## ").next().unwrap();
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));

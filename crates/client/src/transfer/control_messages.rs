@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use data::job::{TransferControl, TransferReport, TransferSettings};
 use proto::marker::parse_range_marker;
-use proto::message_rate::MessageRateLimiter;
 use proto::ranges::{MAX_RANGES, RangeSet};
 use proto::remark::{self, CompletionRemarks};
 use proto::reply::Reply;
@@ -14,6 +13,7 @@ use proto::sizing::{self, BufferSizing, parse_buffer_size_reply};
 use tokio::sync::watch;
 use tune::limiter::Limiter;
 use tune::streams::auto::LimiterVerdict;
+use units::message_rate::MessageRateLimiter;
 
 use super::HostRemark;
 use crate::session::ClientSession;

@@ -8,9 +8,10 @@ mod file_origin;
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use proto::ranges::{ByteRange, RangeSet};
 use tune::Evidence;
 use tune::limiter::Role;
@@ -20,7 +21,6 @@ use crate::checkpoint;
 use crate::cursor::{self, RemainingRanges, TransferCursor};
 use crate::error::DataError;
 use crate::job::{TransferControl, TransferReport, TransferSettings};
-use crate::locks::lock;
 use crate::os::wake::WakeEvent;
 use crate::store::{Sink, Source};
 use crate::transfer::{ActiveTransfer, MAX_STEP};
@@ -205,7 +205,7 @@ impl PullTask<'_> {
         }
         // A single reader, or the pieces left by readers that could not start.
         // `false`: the last reader must report its error instead of leaving.
-        while !lock(left).is_empty() {
+        while !left.lock().is_empty() {
             self.run_worker(|worker| worker.read_pieces(left, 1, min_piece, &mut |_| false))?;
         }
         Ok(())
@@ -324,7 +324,7 @@ impl<'t> PullWorker<'t> {
             match requested {
                 // A refusal of the first request only: later errors are errors of the transfer.
                 Err(error) if !started && self.transfer.check().is_ok() && may_leave(&error) => {
-                    lock(left).return_range(part.range);
+                    left.lock().return_range(part.range);
                     return Ok(());
                 }
                 requested => requested?,

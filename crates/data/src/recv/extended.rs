@@ -1,9 +1,10 @@
 //! MODE E: blocks from any number of connections until EOF and every EOD have arrived (GFD.20
 //! §3.4).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
+use parking_lot::Mutex;
 use proto::eblock::{BlockError, EodCounter};
 use proto::ranges::RangeSet;
 
@@ -14,7 +15,6 @@ use super::stream_receiver::MAX_RANGES_STORED;
 use crate::budget::StreamPermit;
 use crate::channel::SessionDataChannel;
 use crate::error::DataError;
-use crate::locks::{into_unlocked, lock};
 use crate::os::wake::WakeEvent;
 use crate::stream::DataStream;
 use crate::transfer_checksum::TransferChecksum;
@@ -108,7 +108,7 @@ impl ExtendedReceive {
     }
 
     pub(super) fn is_complete(&self) -> bool {
-        lock(&self.completion).is_complete()
+        self.completion.lock().is_complete()
     }
 
     pub(super) fn has_valid_header(&self) -> bool {
@@ -125,11 +125,11 @@ impl ExtendedReceive {
 
     /// Whether a connection remains on which an end mark might still come.
     pub(super) fn has_live_parked(&self) -> bool {
-        lock(&self.parked).iter().any(|s| s.is_alive())
+        self.parked.lock().iter().any(|s| s.is_alive())
     }
 
     pub(super) fn on_eod(&self) -> Result<(), BlockError> {
-        let mut completion = lock(&self.completion);
+        let mut completion = self.completion.lock();
         // The count is checked: more EODs than announced are an error.
         completion.on_eod()?;
         self.notify_if_complete(&completion);
@@ -138,7 +138,7 @@ impl ExtendedReceive {
 
     /// Returns whether it is the first EOF.
     pub(super) fn on_eof(&self, streams: u64) -> Result<bool, BlockError> {
-        let mut completion = lock(&self.completion);
+        let mut completion = self.completion.lock();
         let first = completion.on_eof(streams)?;
         self.notify_if_complete(&completion);
         Ok(first)
@@ -146,17 +146,17 @@ impl ExtendedReceive {
 
     /// Records that a connection began with an invalid header. The first error is kept.
     pub(super) fn note_bad_start(&self, error: DataError) {
-        lock(&self.bad_start).get_or_insert(error);
+        self.bad_start.lock().get_or_insert(error);
     }
 
     pub(super) fn take_bad_start(&self) -> Option<DataError> {
-        lock(&self.bad_start).take()
+        self.bad_start.lock().take()
     }
 
     /// Records that a block at `start..end` is about to arrive. Returns the parts of it that were
     /// announced before.
     pub(super) fn announce_block(&self, start: u64, end: u64) -> Result<RangeSet, DataError> {
-        let mut announced = lock(&self.announced);
+        let mut announced = self.announced.lock();
         let gaps = announced.gaps(start, end);
         let new = announced.insert(start, end);
         // The bound counts ranges, because each costs memory.
@@ -186,11 +186,11 @@ impl ExtendedReceive {
     /// Takes the permit of a parked connection: new streams take precedence over connections that
     /// are only kept.
     pub(super) fn take_parked_permit(&self) -> Option<StreamPermit> {
-        lock(&self.parked).iter().find_map(|s| s.take_permit())
+        self.parked.lock().iter().find_map(|s| s.take_permit())
     }
 
     pub(super) fn park(&self, stream: Arc<DataStream>) {
-        lock(&self.parked).push(stream);
+        self.parked.lock().push(stream);
     }
 
     /// Counts a reader as active until the guard is dropped.
@@ -201,7 +201,7 @@ impl ExtendedReceive {
 
     /// The checksum of all bytes, and the connections that may be reused.
     pub(super) fn into_parts(self) -> (TransferChecksum, Vec<Arc<DataStream>>) {
-        (self.checksum, into_unlocked(self.parked))
+        (self.checksum, self.parked.into_inner())
     }
 }
 

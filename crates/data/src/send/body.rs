@@ -2,16 +2,16 @@
 //! protocol.
 
 use std::io::{self, Read};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tune::Evidence;
 use tune::limiter::Role;
 
 use crate::dialer::Dialer;
 use crate::error::DataError;
 use crate::job::{TransferControl, TransferReport, TransferSettings};
-use crate::locks::lock;
 use crate::pull::ReaderContext;
 use crate::store::Source;
 use crate::transfer::ActiveTransfer;
@@ -65,23 +65,23 @@ pub fn run<E: From<DataError>>(
         };
         let started = Instant::now();
         if let Err(error) = send(&mut body) {
-            *lock(&failure) = Some(error);
+            *failure.lock() = Some(error);
             // Any failure stops the transfer; the caller's own error is returned below.
             transfer.fail(DataError::Aborted);
         }
-        let mut thread_evidence = lock(&thread_evidence);
+        let mut thread_evidence = thread_evidence.lock();
         thread_evidence.store_time = body.store_time;
         thread_evidence.wire_time = started.elapsed().saturating_sub(body.in_reader);
         transfer.check()
     });
-    let (mut evidence, thread_times) = (dialer.leave_transfer(), lock(&thread_evidence));
+    let (mut evidence, thread_times) = (dialer.leave_transfer(), thread_evidence.lock());
     evidence.store_time += thread_times.store_time;
     evidence.wire_time += thread_times.wire_time;
     drop(thread_times);
     transfer.add_stream(&evidence);
     transfer.on_stream_end(0);
     let result = sent.map(|()| checksum.finish());
-    let failure = lock(&failure).take();
+    let failure = failure.lock().take();
     match (transfer.finish(result), failure) {
         (Ok(report), _) => Ok(report),
         // An error of the store comes first: it is why the request failed.

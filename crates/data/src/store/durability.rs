@@ -8,14 +8,13 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError, RwLock};
 
+use parking_lot::{Mutex, RwLock};
 use proto::ranges::RangeSet;
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::writeback::WritebackPacer;
-use crate::locks::lock;
 use crate::os::writeback;
 
 /// How much is forced to disk.
@@ -149,7 +148,9 @@ impl FileDurability {
     /// some of them.
     pub(super) fn note_write(&self, offset: u64, len: u64) {
         if self.is_forcing() {
-            lock(&self.unsynced).insert(offset, offset.saturating_add(len));
+            self.unsynced
+                .lock()
+                .insert(offset, offset.saturating_add(len));
         }
     }
 
@@ -165,10 +166,7 @@ impl FileDurability {
 
     /// Runs a call that may return a write-back error, and records it.
     fn run_recording_error(&self, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        let _guard = self
-            .error_barrier
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.error_barrier.read();
         self.record_error(call())
     }
 
@@ -193,42 +191,40 @@ impl FileDurability {
         &self,
         force: impl FnOnce(&DirectoryEntryState) -> io::Result<()>,
     ) -> io::Result<()> {
-        let mut entry = lock(&self.entry);
+        let mut entry = self.entry.lock();
         // Ranges written during the sync stay in the set for the next one.
-        let pending = std::mem::take(&mut *lock(&self.unsynced));
+        let pending = std::mem::take(&mut *self.unsynced.lock());
         let forced = self.record_error(force(&entry));
         // The error of a write-back that `force` waited for may have been reported to another
         // thread. The lock for writing waits until every such error is recorded.
         let done = forced.and_then(|()| {
-            drop(
-                self.error_barrier
-                    .write()
-                    .unwrap_or_else(PoisonError::into_inner),
-            );
+            drop(self.error_barrier.write());
             self.check_first_error()
         });
         match done {
             Ok(()) => *entry = DirectoryEntryState::Synced,
             // The ranges are still unsynced.
-            Err(_) => lock(&self.unsynced).extend(&pending),
+            Err(_) => self.unsynced.lock().extend(&pending),
         }
         done
     }
 
     /// Fails with the first recorded error.
     fn check_first_error(&self) -> io::Result<()> {
-        let failed = *lock(&self.first_error);
+        let failed = *self.first_error.lock();
         failed.map_or(Ok(()), |number| Err(io::Error::from_raw_os_error(number)))
     }
 
     /// Ranges written and not forced to disk since; empty if the policy forces nothing.
     pub(super) fn unsynced(&self) -> RangeSet {
-        lock(&self.unsynced).clone()
+        self.unsynced.lock().clone()
     }
 
     fn record_error(&self, result: io::Result<()>) -> io::Result<()> {
         if let Err(error) = &result {
-            lock(&self.first_error).get_or_insert(error.raw_os_error().unwrap_or(libc::EIO));
+            self.first_error
+                .lock()
+                .get_or_insert(error.raw_os_error().unwrap_or(libc::EIO));
         }
         result
     }

@@ -4,15 +4,15 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use proto::ranges::RangeSet;
 use rustix::fs::OFlags;
 
 use super::durability::{FileDurability, SyncPolicy};
 use super::holes::{HoleChoice, HoleWriter};
 use super::{Sink, Source, unwritten_pages};
-use crate::locks::lock;
 
 /// The next offset of a file that can be read or written only in order.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ struct NextOffset(Mutex<u64>);
 impl NextOffset {
     /// Locks the file for one step at `offset`.
     fn at(&self, offset: u64, name: &str) -> io::Result<MutexGuard<'_, u64>> {
-        let position = lock(&self.0);
+        let position = self.0.lock();
         if *position == offset {
             return Ok(position);
         }

@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{PoisonError, RwLock};
 
+use parking_lot::RwLock;
 use rustix::fs::fstat;
 
 use super::unwritten_pages::punch_hole;
@@ -73,10 +73,7 @@ impl HoleWriter {
 
     /// A hole at the end makes no file longer.
     fn extend(&self, file: &File, end: u64) -> io::Result<()> {
-        let _alone = self
-            .extension
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.extension.write();
         match file.metadata()?.len() < end {
             true => file.set_len(end),
             false => Ok(()),

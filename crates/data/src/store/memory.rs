@@ -2,10 +2,11 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::{Sink, Source};
-use crate::locks::lock;
 
 /// Bytes to send.
 #[derive(Debug, Clone)]
@@ -68,12 +69,12 @@ impl MemorySink {
 
     /// A copy of the bytes so far.
     pub fn bytes(&self) -> Vec<u8> {
-        lock(&self.bytes).clone()
+        self.bytes.lock().clone()
     }
 
     /// Takes the bytes so far. The sink is empty afterwards.
     pub fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut *lock(&self.bytes))
+        std::mem::take(&mut *self.bytes.lock())
     }
 }
 
@@ -89,7 +90,7 @@ impl Sink for MemorySink {
             .filter(|end| *end <= self.limit)
             .ok_or(io::ErrorKind::FileTooLarge)?;
         // Growing on demand: the limit may be far above the size of a listing.
-        let mut bytes = lock(&self.bytes);
+        let mut bytes = self.bytes.lock();
         if bytes.len() < end {
             bytes.resize(end, 0);
         }
@@ -120,7 +121,7 @@ impl Source for MemorySinkView {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        let bytes = lock(&self.0.bytes);
+        let bytes = self.0.bytes.lock();
         let from = usize::try_from(offset)
             .unwrap_or(usize::MAX)
             .min(bytes.len());
@@ -130,7 +131,7 @@ impl Source for MemorySinkView {
     }
 
     fn len(&self) -> io::Result<Option<u64>> {
-        Ok(Some(lock(&self.0.bytes).len() as u64))
+        Ok(Some(self.0.bytes.lock().len() as u64))
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

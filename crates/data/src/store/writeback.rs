@@ -1,13 +1,12 @@
 //! Starts write-back while bytes still arrive, so that the final sync has little to do.
 
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::locks::lock;
 use crate::os::writeback;
 
 /// Write-back starts after this many new bytes.
@@ -100,7 +99,7 @@ impl WritebackPacer {
         if self.unavailable.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let due = lock(&self.state).record(offset, len);
+        let due = self.state.lock().record(offset, len);
         self.issue(file, &due)
             .or_else(|error| self.filter_error(error))
     }
@@ -113,7 +112,7 @@ impl WritebackPacer {
         for (start, end) in &due.wait_for {
             let since = Instant::now();
             writeback::wait_writeback(file, *start, end - start)?;
-            lock(&self.state).record_wait(since.elapsed());
+            self.state.lock().record_wait(since.elapsed());
         }
         Ok(())
     }

@@ -11,14 +11,13 @@
 mod table;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use tune::sample::StreamId;
-
-use crate::locks::{lock, wait_notified};
 use crate::stream::DataStream;
+use parking_lot::{Condvar, Mutex};
 use table::{SendStream, SendStreamState, StreamTable, TargetStreams};
+use tune::sample::StreamId;
 
 /// The streams of one sending transfer. Shared by their threads and by the tuner that decides their
 /// number.
@@ -34,7 +33,7 @@ impl StreamSet {
     /// Sets the wanted number of streams over all targets. Each target keeps at least one. Surplus
     /// streams are told at once to leave.
     pub(crate) fn set_wanted(&self, count: usize) {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         // The number changes with the table locked: a leaving thread compares both.
         self.wanted_count.store(count, Ordering::Relaxed);
         table.adjust_count(count);
@@ -48,17 +47,17 @@ impl StreamSet {
 
     /// Number of connections that are being opened.
     pub(crate) fn opening_count(&self) -> usize {
-        self.lock().targets.iter().map(|t| t.opening).sum()
+        self.table.lock().targets.iter().map(|t| t.opening).sum()
     }
 
     /// Number of active streams that are not told to leave.
     pub(crate) fn active_count(&self) -> usize {
-        self.lock().staying().count()
+        self.table.lock().staying().count()
     }
 
     /// Streams that are leaving, or have left, while others continue.
     pub(crate) fn leaving_ids(&self) -> Vec<StreamId> {
-        let table = self.lock();
+        let table = self.table.lock();
         let leave = |s: &&SendStream| s.state == SendStreamState::Retired || s.is_leaving();
         table.streams.iter().filter(leave).map(|s| s.id).collect()
     }
@@ -66,12 +65,12 @@ impl StreamSet {
     /// Whether a stream could not be opened since the last call.
     pub(crate) fn take_open_failure(&self) -> bool {
         // The tuner asks once per sample, so that the flag is cleared by reading.
-        std::mem::take(&mut self.lock().open_failed)
+        std::mem::take(&mut self.table.lock().open_failed)
     }
 
     /// The index of the target with this address. Connections to one address belong to one target.
     pub(crate) fn target_index(&self, address: SocketAddr) -> usize {
-        let targets = &mut self.lock().targets;
+        let targets = &mut self.table.lock().targets;
         if let Some(known) = targets.iter().position(|t| t.address == address) {
             return known;
         }
@@ -85,35 +84,35 @@ impl StreamSet {
 
     /// Number of targets.
     pub(crate) fn target_count(&self) -> usize {
-        self.lock().targets.len()
+        self.table.lock().targets.len()
     }
 
     /// The address of a target.
     pub(crate) fn target_address(&self, target: usize) -> Option<SocketAddr> {
-        self.lock().targets.get(target).map(|t| t.address)
+        self.table.lock().targets.get(target).map(|t| t.address)
     }
 
     /// Adds a stream for an established connection.
     pub(crate) fn add(&self, target: usize, stream: &Arc<DataStream>) -> ActiveStream<'_> {
-        self.insert_active(&mut self.lock(), target, stream)
+        self.insert_active(&mut self.table.lock(), target, stream)
     }
 
     /// Adds a stream for a connection attempt that has already started.
     pub(crate) fn add_pending(&self, target: usize) -> PendingStream<'_> {
-        self.insert_pending(&mut self.lock(), target)
+        self.insert_pending(&mut self.table.lock(), target)
     }
 
     /// Reduces the wanted number to the streams that exist: fewer connections were made than
     /// requested, and no more will come.
     pub(crate) fn accept_current_count(&self) {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         self.limit_to_current(&mut table);
     }
 
     /// Stops the addition of streams: everything was handed out, or the transfer must stop. The
     /// first call returns the number of active streams.
     pub(crate) fn stop_opening(&self) -> Option<usize> {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         let first = !std::mem::replace(&mut table.no_more_opening, true);
         // Streams that wait for a connection, and the caller that waits for openings, must check
         // again.
@@ -124,7 +123,7 @@ impl StreamSet {
     /// Waits until streams must be opened, and returns them; `None` when no stream is active or
     /// being opened. Surplus streams are told to leave meanwhile.
     pub(crate) fn wait_for_openings(&self) -> Option<Vec<PendingStream<'_>>> {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         loop {
             let pending: Vec<_> = table
                 .adjust_count(self.wanted())
@@ -137,26 +136,18 @@ impl StreamSet {
             if table.active().next().is_none() && table.opening() == 0 {
                 return None;
             }
-            table = self.wait(table);
+            self.changed.wait(&mut table);
         }
     }
 
     /// The connections that are not closed.
     pub(crate) fn streams(&self) -> Vec<Arc<DataStream>> {
-        let table = self.lock();
+        let table = self.table.lock();
         table
             .streams
             .iter()
             .filter_map(|s| s.stream.clone())
             .collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, StreamTable> {
-        lock(&self.table)
-    }
-
-    fn wait<'t>(&self, table: MutexGuard<'t, StreamTable>) -> MutexGuard<'t, StreamTable> {
-        wait_notified(&self.changed, table)
     }
 
     fn insert_pending(&self, table: &mut StreamTable, target: usize) -> PendingStream<'_> {
@@ -218,14 +209,14 @@ impl<'s> PendingStream<'s> {
     /// The connection is established.
     pub(crate) fn connected(mut self, stream: &Arc<DataStream>) -> ActiveStream<'s> {
         let set = self.set;
-        let mut table = set.lock();
+        let mut table = set.table.lock();
         self.resolve(&mut table);
         set.insert_active(&mut table, self.target, stream)
     }
 
     /// The connection failed: the wanted number is reduced to the existing streams.
     pub(crate) fn fail(mut self) {
-        let mut table = self.set.lock();
+        let mut table = self.set.table.lock();
         self.resolve(&mut table);
         self.set.limit_to_current(&mut table);
     }
@@ -242,7 +233,7 @@ impl Drop for PendingStream<'_> {
     fn drop(&mut self) {
         if !self.is_resolved {
             let set = self.set;
-            self.resolve(&mut set.lock());
+            self.resolve(&mut set.table.lock());
         }
     }
 }
@@ -268,7 +259,7 @@ impl ActiveStream<'_> {
     pub(crate) fn try_retire(&mut self) -> bool {
         // Decided with the table locked: of two surplus streams one must stay if no other is
         // active.
-        let mut table = self.set.lock();
+        let mut table = self.set.table.lock();
         let needed =
             !self.leave_flag.load(Ordering::Relaxed) || table.is_last_at_target(self.index);
         if needed {
@@ -286,11 +277,11 @@ impl ActiveStream<'_> {
     /// the returned count. The last stream at a target waits here until every connection attempt
     /// there has succeeded or failed.
     pub(crate) fn finish(&mut self) -> Option<u64> {
-        let mut table = self.set.lock();
+        let mut table = self.set.table.lock();
         let target = table.streams[self.index].target;
         // A pending connection may still join with data of its own, and would raise the count.
         while table.is_last_at_target(self.index) && table.targets[target].opening > 0 {
-            table = self.set.wait(table);
+            self.set.changed.wait(&mut table);
         }
         let last = table.is_last_at_target(self.index);
         self.ended = true;
@@ -306,6 +297,7 @@ impl Drop for ActiveStream<'_> {
             // Its EOD is missing at the receiver, which therefore cannot take the file for
             // complete.
             self.set
+                .table
                 .lock()
                 .mark_ended(self.index, SendStreamState::Failed);
             self.set.changed.notify_all();

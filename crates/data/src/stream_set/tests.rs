@@ -217,7 +217,7 @@ fn no_more_streams_are_opened_than_a_receiver_can_count() {
     let set = StreamSet::default();
     let mut host = TestReceiver::new();
     let _seats = add_at_one_target(&set, &mut host, 1);
-    set.lock().targets[0].ended = MAX_STREAMS - 3;
+    set.table.lock().targets[0].ended = MAX_STREAMS - 3;
     set.set_wanted(10);
     assert_eq!(pending_openings(&set).len(), 2);
 }

@@ -1,13 +1,13 @@
 //! Computes the checksum of a store's gapless beginning while it grows.
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 
+use parking_lot::{Condvar, Mutex};
 use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::RangeSet;
 
 use crate::buffer::PageBuffer;
 use crate::checksum::ChecksumHasher;
-use crate::locks::{lock, wait_notified};
 use crate::store::Source;
 
 /// Bytes read back in one call.
@@ -45,20 +45,20 @@ impl ChecksumFollower {
 
     /// Reports that `start..end` (wire offsets) can be read.
     pub(crate) fn stored(&self, start: u64, end: u64) {
-        lock(&self.state).stored.insert(start, end);
+        self.state.lock().stored.insert(start, end);
         self.grown.notify_one();
     }
 
     /// Reports that nothing more will be stored.
     pub(crate) fn end(&self) {
-        lock(&self.state).ended = true;
+        self.state.lock().ended = true;
         self.grown.notify_one();
     }
 
     /// Computes the checksum until the end. Returns early, without a checksum, if the store cannot
     /// be read. `go_on` is called before each read.
     pub(crate) fn run(&self, go_on: impl Fn() -> bool) {
-        let Some(mut digest) = lock(&self.hasher).take() else {
+        let Some(mut digest) = self.hasher.lock().take() else {
             return;
         };
         let mut buffer = PageBuffer::new(READ_SIZE);
@@ -71,7 +71,7 @@ impl ChecksumFollower {
                 // The follower stops with the transfer, also while data keeps arriving.
                 Ok(n) if n > 0 && go_on() => {
                     digest.update(&buf[..n]);
-                    lock(&self.state).summed += n as u64;
+                    self.state.lock().summed += n as u64;
                 }
                 Ok(_) => return,
                 Err(error) => {
@@ -80,12 +80,12 @@ impl ChecksumFollower {
                 }
             }
         }
-        *lock(&self.hasher) = Some(digest);
+        *self.hasher.lock() = Some(digest);
     }
 
     /// The next bytes to read; waits for them. `None` at the end.
     fn next(&self) -> Option<(u64, u64)> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         loop {
             // Only the gapless beginning can be checksummed in order.
             let prefix = state.stored.prefix_len();
@@ -95,16 +95,16 @@ impl ChecksumFollower {
             if state.ended {
                 return None;
             }
-            state = wait_notified(&self.grown, state);
+            self.grown.wait(&mut state);
         }
     }
 
     /// The checksum, if everything stored was gapless from 0 on and could be read.
     pub(crate) fn digest(self) -> Option<String> {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         // A gap or a short store leaves bytes without a checksum.
         let whole = state.stored.end() == state.summed;
-        let digest = lock(&self.hasher).take();
+        let digest = self.hasher.lock().take();
         digest.filter(|_| whole).map(ChecksumHasher::finish)
     }
 }

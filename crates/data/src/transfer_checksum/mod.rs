@@ -10,12 +10,12 @@
 mod follower;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use proto::checksum::ChecksumAlgorithm;
 
 use crate::checksum::{ChecksumHasher, PartialChecksum, PartialHasher};
-use crate::locks::{into_unlocked, lock};
 use crate::store::Source;
 use follower::ChecksumFollower;
 
@@ -102,9 +102,9 @@ impl TransferChecksum {
     pub(crate) fn finish(self) -> Option<String> {
         match self {
             Self::Off => None,
-            Self::Combined(pieces) => into_unlocked(pieces).finish(),
+            Self::Combined(pieces) => pieces.into_inner().finish(),
             Self::Sequential(order) => {
-                let order = into_unlocked(order);
+                let order = order.into_inner();
                 order.next.map(|_| order.digest.finish())
             }
             Self::Follower(follower) => follower.digest(),
@@ -139,10 +139,10 @@ impl StreamChecksum<'_> {
                 if !matches!(&self.run, Some((start, run)) if start + run.len() == offset) {
                     self.flush();
                 }
-                let empty = || (offset, PartialHasher::same_algorithm(lock(pieces).empty));
+                let empty = || (offset, PartialHasher::same_algorithm(pieces.lock().empty));
                 self.run.get_or_insert_with(empty).1.update(bytes);
             }
-            TransferChecksum::Sequential(order) => lock(order).pass(offset, bytes),
+            TransferChecksum::Sequential(order) => order.lock().pass(offset, bytes),
         }
     }
 
@@ -157,7 +157,7 @@ impl StreamChecksum<'_> {
         if let (TransferChecksum::Combined(pieces), Some((start, run))) =
             (self.checksum, self.run.take())
         {
-            lock(pieces).insert(start, run.finish());
+            pieces.lock().insert(start, run.finish());
         }
     }
 }

@@ -180,8 +180,8 @@ impl DataTransport {
 #[derive(Debug, Default)]
 pub(crate) struct HandshakeGate {
     started_count: std::sync::atomic::AtomicUsize,
-    open: std::sync::Mutex<bool>,
-    opened: std::sync::Condvar,
+    open: parking_lot::Mutex<bool>,
+    opened: parking_lot::Condvar,
 }
 
 #[cfg(test)]
@@ -194,13 +194,11 @@ impl HandshakeGate {
         {
             return;
         }
-        let open = crate::locks::lock(&self.open);
+        let mut open = self.open.lock();
         // A failed test must end, too.
         let patience = std::time::Duration::from_secs(30);
-        drop(
-            self.opened
-                .wait_timeout_while(open, patience, |open| !*open),
-        );
+        self.opened
+            .wait_while_for(&mut open, |open| !*open, patience);
     }
 
     /// Number of handshakes that have begun.
@@ -209,7 +207,7 @@ impl HandshakeGate {
     }
 
     pub(crate) fn open(&self) {
-        *crate::locks::lock(&self.open) = true;
+        *self.open.lock() = true;
         self.opened.notify_all();
     }
 }

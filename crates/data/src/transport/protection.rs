@@ -4,18 +4,16 @@
 //! has none.
 
 use std::io::{self, IoSlice, Read};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::os::tls_session::permit_resumption;
+use crate::security::{ConnectionOpener, DataSecurity};
+use parking_lot::Mutex;
 use rustix::event::PollFlags;
 use security::gsi::{DataHandshake, DataHandshakeMode};
 use security::tls::{Handshake, ReadResult, TlsEngine, TlsError};
 use security::x509::TrustError;
 use socket2::Socket;
-
-use crate::locks::lock;
-use crate::os::tls_session::permit_resumption;
-use crate::security::{ConnectionOpener, DataSecurity};
 
 /// Most plain bytes that one call encrypts before it sends. Large enough that a system call costs
 /// little per byte, small enough that the encrypted bytes are still in a processor cache when the
@@ -165,7 +163,7 @@ impl DataProtection {
 
     /// See [`super::DataTransport::handshake`].
     pub(super) fn handshake(&self, socket: &Socket) -> io::Result<Option<PollFlags>> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let ConnectionProtection::Handshaking(progress) = &mut *state else {
             return match *state {
                 ConnectionProtection::Failed => Err(io::ErrorKind::NotConnected.into()),
@@ -209,7 +207,7 @@ impl DataProtection {
         if self.is_raw() {
             return socket.read(buf);
         }
-        match &mut *lock(&self.state) {
+        match &mut *self.state.lock() {
             ConnectionProtection::Protected(engine) => self.recv_protected(engine, socket, buf),
             ConnectionProtection::Raw(first) => {
                 let count = first.len().min(buf.len());
@@ -270,7 +268,7 @@ impl DataProtection {
         if self.is_raw() {
             return Ok(None);
         }
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let engine = match &mut *state {
             ConnectionProtection::Protected(engine) => engine,
             // Bytes that arrived first do not concern this direction.
@@ -296,7 +294,7 @@ impl DataProtection {
     /// Whether encrypted bytes wait for room in the socket.
     pub(super) fn has_backlog(&self) -> bool {
         !self.is_raw()
-            && match &*lock(&self.state) {
+            && match &*self.state.lock() {
                 ConnectionProtection::Protected(engine) => !engine.outgoing().is_empty(),
                 _ => false,
             }
@@ -304,7 +302,7 @@ impl DataProtection {
 
     /// See [`super::DataTransport::flush`].
     pub(super) fn flush(&self, socket: &Socket) -> io::Result<()> {
-        match &mut *lock(&self.state) {
+        match &mut *self.state.lock() {
             ConnectionProtection::Protected(engine) => {
                 send_outgoing(engine, socket).map_err(|e| explain(engine, socket, e))
             }
@@ -317,7 +315,7 @@ impl DataProtection {
     /// # Errors
     /// `WouldBlock`: it does not fit now.
     pub(super) fn close(&self, socket: &Socket) -> io::Result<()> {
-        match &mut *lock(&self.state) {
+        match &mut *self.state.lock() {
             ConnectionProtection::Protected(engine) => self.close_engine(engine, socket),
             _ => Ok(()),
         }

@@ -2,9 +2,10 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use data::drs::DrsEndpoint;
+use parking_lot::Mutex;
 
 use crate::end_under_test::HERE;
 
@@ -49,7 +50,7 @@ impl DrsRelay {
 
     /// The recorded messages, one entry per connection.
     pub(crate) fn dialogues(&self) -> Vec<RelayedDialogue> {
-        self.dialogues.lock().unwrap().clone()
+        self.dialogues.lock().clone()
     }
 
     /// Whether it has closed a dialogue.
@@ -70,14 +71,14 @@ fn relay_connection(
     dialogues: &Arc<Mutex<Vec<RelayedDialogue>>>,
 ) {
     let listening = TcpStream::connect(to).unwrap();
-    let number = dialogues.lock().unwrap().len();
-    dialogues.lock().unwrap().push(RelayedDialogue::default());
+    let number = dialogues.lock().len();
+    dialogues.lock().push(RelayedDialogue::default());
     let pass = |mut from: TcpStream, mut to: TcpStream, from_listening: bool| {
         let dialogues = Arc::clone(dialogues);
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = from.read(&mut bytes) {
-                let mut dialogues = dialogues.lock().unwrap();
+                let mut dialogues = dialogues.lock();
                 let one = &mut dialogues[number];
                 let text = if from_listening {
                     &mut one.from_listening

@@ -46,7 +46,7 @@ fn a_thousand_strangers_neither_fail_nor_delay_a_transfer() {
             };
             let budget = StreamBudget::new(2);
             let (mut receiver, address) = listen(AllowedPeers::Only(LOCALHOST));
-            receiver.set_budget(budget.for_client(CLIENT));
+            receiver.set_budget(budget.for_client(CLIENT.into()));
             let early = strangers(address, from, 1000, said);
             let (stored, target) = sink();
             let mut transfer = LoopbackTransfer::new(&bytes, target, mode);
@@ -67,7 +67,7 @@ fn a_thousand_strangers_neither_fail_nor_delay_a_transfer() {
 fn silent_connections_do_not_reduce_the_budget_of_other_transfers() {
     let budget = StreamBudget::new(4);
     let (mut crowded, crowded_at) = listen(AllowedPeers::Only(LOCALHOST));
-    crowded.set_budget(budget.for_client(CLIENT));
+    crowded.set_budget(budget.for_client(CLIENT.into()));
     let settings = settings(TransferMode::Extended);
     let (stored, outcome, _) = receive_with(&mut crowded, ANY, &settings, &Arc::default(), || {
         let silent = strangers(crowded_at, [127, 0, 0, 1], 300, b"");
@@ -75,7 +75,7 @@ fn silent_connections_do_not_reduce_the_budget_of_other_transfers() {
         let mut own = connect(crowded_at, &block(DATA, 0, b"abc"));
         let other = IpAddr::from([192, 0, 2, 2]);
         let (mut receiver, address) = listen(AllowedPeers::Only(LOCALHOST));
-        receiver.set_budget(budget.for_client(other));
+        receiver.set_budget(budget.for_client(other.into()));
         let (stored, target) = sink();
         let mut transfer = LoopbackTransfer::new(&pattern(200_000), target, TransferMode::Extended);
         transfer.sender.streams = 2;

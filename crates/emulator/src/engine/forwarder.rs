@@ -1,7 +1,6 @@
 //! The engine's thread: reads packets from the TUN devices and writes them when they are due.
 
 use std::io;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
@@ -330,10 +329,7 @@ impl<'a> PacketForwarder<'a> {
         let backlog = std::mem::take(&mut self.backlog);
         self.load.record(now, processor_time(), backlog);
         let reports = self.reports();
-        *shared
-            .snapshot
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = reports;
+        *shared.snapshot.lock() = reports;
     }
 
     fn reports(&self) -> Vec<super::DirectionReport> {

@@ -16,9 +16,10 @@ mod sleeper;
 mod tests;
 
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
 
@@ -101,11 +102,7 @@ impl Engine {
 
     /// Reports of the directions so far, at most about 100 ms old.
     pub fn snapshot(&self) -> Vec<DirectionReport> {
-        self.shared
-            .snapshot
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.shared.snapshot.lock().clone()
     }
 
     /// Stops the engine and returns its report. Packets in flight are dropped.

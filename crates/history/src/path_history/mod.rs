@@ -1,9 +1,10 @@
 //! The memory of paths: asked before a transfer, told after it.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use tune::path::prior_check::is_other_round_trip;
 use tune::{Evidence, Prior};
 
@@ -124,7 +125,7 @@ impl PathHistory {
     /// The content of the file as it is now.
     fn known(&self) -> Arc<KnownPaths> {
         let stamp = FileStamp::of(&self.file);
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = self.read.lock();
         match (&*read, stamp) {
             (_, None) => Arc::default(),
             (Some(known), Some(stamp)) if known.stamp == stamp => Arc::clone(&known.known),

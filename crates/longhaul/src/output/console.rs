@@ -4,9 +4,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use rustix::termios::tcgetwinsize;
 use unicode_width::UnicodeWidthStr;
 
@@ -59,12 +59,12 @@ impl Console {
             .map(|line| format!("{now:.3} {line}\n"))
             .collect();
         // The copy goes on even if the disk with the log is full.
-        let _ = lock(log).write_all(lines.as_bytes());
+        let _ = log.lock().write_all(lines.as_bytes());
     }
 
     /// Prints a message on standard error alone.
     fn show(&self, message: &str) {
-        let bar = lock(&self.bar);
+        let bar = self.bar.lock();
         let columns = columns();
         let text = format!(
             "{}{}\n{}",
@@ -77,7 +77,7 @@ impl Console {
 
     /// Draws the bar. `lines` makes its lines for a number of columns.
     pub(crate) fn draw_bar(&self, lines: impl FnOnce(usize) -> Vec<String>) {
-        let mut bar = lock(&self.bar);
+        let mut bar = self.bar.lock();
         let columns = columns();
         let erased = bar.erased(columns);
         // The last column stays empty: behind it, some terminals begin a new line.
@@ -87,7 +87,7 @@ impl Console {
 
     /// Removes the bar.
     pub(crate) fn clear_bar(&self) {
-        let mut bar = lock(&self.bar);
+        let mut bar = self.bar.lock();
         write_to_stderr(&bar.erased(columns()));
         bar.lines.clear();
     }
@@ -121,10 +121,6 @@ fn columns() -> usize {
 /// One call, so that no other program's output comes between. A closed standard error is ignored.
 fn write_to_stderr(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! The observer of `cp` and `sync`: prints events as the flags say, and the summary at the end.
 
 use std::io::IsTerminal;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use client::{CopyEvent, CopyObserver, CopyProgress, CopySummary, Exit};
+use parking_lot::Mutex;
 use proto::printable::printable;
 use units::show;
 
@@ -132,7 +133,7 @@ impl CopyOutput {
 
     /// The summary, and whether the messages have told all of it: that no file arrived, and why.
     fn summary_line(&self, summary: &CopySummary) -> (String, bool) {
-        let seen = &self.lock().seen;
+        let seen = &self.state.lock().seen;
         let line = match self.reporting.is_dry_run {
             true => seen.dry_run_line(summary),
             false => seen.line(summary),
@@ -145,7 +146,7 @@ impl CopyOutput {
 
     /// Prints a line about the progress so far, whatever else is shown.
     pub(crate) fn print_progress(&self) {
-        let last = self.lock().last.clone();
+        let last = self.state.lock().last.clone();
         match (self.reporting.style, last) {
             (OutputStyle::Json, Some((progress, pace))) => {
                 json::print_event(&CopyEvent::Progress(progress), pace);
@@ -213,7 +214,7 @@ impl CopyOutput {
             return true;
         };
         let (source, message) = (source.as_str(), failure.message.as_str());
-        self.lock().failures.is_new((source, message), cause)
+        self.state.lock().failures.is_new((source, message), cause)
     }
 
     /// Whether the user knows of a retry: another file waits for the same reason, or for a server that is away.
@@ -228,9 +229,10 @@ impl CopyOutput {
             return false;
         };
         let Some(away) = away else {
-            return !self.lock().retries.is_new(reason, *attempt);
+            return !self.state.lock().retries.is_new(reason, *attempt);
         };
         let known = self
+            .state
             .lock()
             .missed_since
             .replace(Instant::now() - away.since);
@@ -252,7 +254,7 @@ impl CopyOutput {
         if !goes_on {
             return;
         }
-        if let Some(since) = self.lock().missed_since.take() {
+        if let Some(since) = self.state.lock().missed_since.take() {
             let time = whole_seconds(since.elapsed());
             let is_shown = self.reporting.style == OutputStyle::Human;
             self.put(
@@ -274,14 +276,14 @@ impl CopyOutput {
 
     /// Says how many more files failed for the causes that were told.
     fn end_failures(&self) {
-        let rest = self.lock().failures.take_rest();
+        let rest = self.state.lock().failures.take_rest();
         let is_told = self.reporting.style == OutputStyle::Json || self.reporting.is_verbose;
         let lines = rest.iter().map(|line| printable(line).to_string());
         self.put(!is_told, lines);
     }
 
     fn progress(&self, progress: &CopyProgress, event: &CopyEvent) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.is_moving = true;
         if state
             .last
@@ -316,14 +318,10 @@ impl CopyOutput {
 
     /// Shows a step before files move.
     fn draw_waiting(&self, text: &str) {
-        if self.view == ProgressView::Bar && !self.lock().is_moving {
+        if self.view == ProgressView::Bar && !self.state.lock().is_moving {
             self.console
                 .draw_bar(|columns| vec![super::bar::shortened(text, columns)]);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, OutputState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -334,7 +332,7 @@ fn bits(bytes: u64) -> f64 {
 
 impl CopyObserver for CopyOutput {
     fn on_event(&self, event: CopyEvent) {
-        self.lock().seen.note(&event);
+        self.state.lock().seen.note(&event);
         self.end_outage(&event);
         self.message(&event);
         match &event {

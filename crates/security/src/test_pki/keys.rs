@@ -1,14 +1,13 @@
 //! Keys, made once per process.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 
 use openssl::ec::{EcGroup, EcKey};
 use openssl::nid::Nid;
 use openssl::pkey::{PKey, Private};
 use openssl::rsa::Rsa;
-
-use crate::locks::lock;
+use parking_lot::Mutex;
 
 /// Kind of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -33,11 +32,11 @@ pub fn key(kind: TestKey, name: &str) -> PKey<Private> {
     static KEYS: OnceLock<Mutex<KeysByName>> = OnceLock::new();
     let keys = KEYS.get_or_init(Mutex::default);
     let place = (kind, name.to_owned());
-    let known = lock(keys).get(&place).cloned();
+    let known = keys.lock().get(&place).cloned();
     known.unwrap_or_else(|| {
         // Made without the lock, so that tests make different keys at the same time.
         let made = make(kind);
-        lock(keys).entry(place).or_insert(made).clone()
+        keys.lock().entry(place).or_insert(made).clone()
     })
 }
 

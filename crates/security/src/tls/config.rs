@@ -1,6 +1,6 @@
 //! Configuration of TLS connections.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use openssl::error::ErrorStack;
 use openssl::rand::rand_bytes;
@@ -8,11 +8,11 @@ use openssl::ssl::{
     SslContext, SslContextBuilder, SslMethod, SslMode, SslOptions, SslSessionCacheMode, SslVersion,
 };
 use openssl::x509::{X509, X509VerifyResult};
+use parking_lot::Mutex;
 
 use super::TlsError;
 use super::error::in_words;
 use super::newest_session;
-use crate::locks::lock;
 use crate::x509::{CertifiedKey, DistinguishedName, TrustStore};
 
 /// TLS 1.2 suites of the web profile.
@@ -219,7 +219,7 @@ impl SharedContext {
     /// Keeps the chain that a client has shown, for its later tickets.
     pub(super) fn remember_chain(&self, chain: &[X509]) {
         let Some(leaf) = chain.first() else { return };
-        let mut chains = lock(&self.verified_chains);
+        let mut chains = self.verified_chains.lock();
         chains.retain(|c| c.first().is_none_or(|first| first != leaf));
         if chains.len() == MAX_CHAINS {
             chains.remove(0);
@@ -229,7 +229,8 @@ impl SharedContext {
 
     /// The chain above this leaf, with it; the leaf alone if it is not known.
     pub(super) fn chain_of(&self, leaf: &X509) -> Vec<X509> {
-        lock(&self.verified_chains)
+        self.verified_chains
+            .lock()
             .iter()
             .find(|chain| chain.first() == Some(leaf))
             .cloned()

@@ -12,7 +12,6 @@ use super::memory::MemoryWire;
 use super::newest_session::{self, NewestSession};
 use super::session::TlsSession;
 use super::verification::PeerCheck;
-use crate::locks::lock;
 use crate::x509::PeerIdentity;
 
 /// Largest plain content of a record (RFC 8446 §5.1), bytes.
@@ -312,7 +311,7 @@ impl TlsEngine {
     /// Client: the newest session for later connections; with TLS 1.3 it arrives after the
     /// handshake, with the first bytes of the server.
     pub fn session(&self) -> Option<TlsSession> {
-        let newest = lock(self.newest.as_ref()?).clone();
+        let newest = self.newest.as_ref()?.lock().clone();
         match newest {
             Some(session) => TlsSession::new(&session, self.chain.clone(), &self.config),
             // A resumed handshake need not bring a new one.

@@ -3,9 +3,10 @@
 
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use ureq::Error;
 use ureq::unversioned::transport::time::Duration;
 use ureq::unversioned::transport::{
@@ -13,7 +14,6 @@ use ureq::unversioned::transport::{
 };
 
 use super::{Handshake, ReadResult, TlsConfig, TlsEngine, TlsError, TlsOptions};
-use crate::locks::lock;
 use crate::x509::TrustStore;
 
 /// Makes the connections of an agent secure if their URL is https:. It comes last in the chain of
@@ -35,7 +35,7 @@ impl HttpsConnector {
     }
 
     fn config(&self, host: &str) -> Result<TlsConfig, TlsError> {
-        let mut last = lock(&self.last);
+        let mut last = self.last.lock();
         if let Some((name, config)) = &*last
             && name == host
         {

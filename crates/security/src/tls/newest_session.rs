@@ -1,12 +1,11 @@
 //! The newest session of a connection, as OpenSSL reports it.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use openssl::error::ErrorStack;
 use openssl::ex_data::Index;
 use openssl::ssl::{Ssl, SslContextBuilder, SslRef, SslSession};
-
-use crate::locks::lock;
+use parking_lot::Mutex;
 
 /// Newest session of a connection. OpenSSL reports it while bytes are read.
 pub(super) type NewestSession = Arc<Mutex<Option<SslSession>>>;
@@ -26,7 +25,7 @@ pub(super) fn keep_newest(builder: &mut SslContextBuilder) -> Result<(), ErrorSt
     let index = newest_session_index()?;
     builder.set_new_session_callback(move |ssl, session| {
         if let Some(newest) = ssl.ex_data(index) {
-            *lock(newest) = Some(session);
+            *newest.lock() = Some(session);
         }
     });
     Ok(())

@@ -1,14 +1,13 @@
 //! The checks of the peer's certificate.
 
-use std::sync::Mutex;
 use std::time::SystemTime;
 
 use openssl::ssl::SslRef;
 use openssl::x509::{X509, X509Ref, X509StoreContextRef, X509VerifyResult};
+use parking_lot::Mutex;
 
 use super::config::{ClientCertificates, ExpectedPeer, TlsConfig, TlsProfile, TlsRole};
 use super::session::TlsSession;
-use crate::locks::lock;
 use crate::x509::{CertificateUsage, PeerIdentity, TrustError};
 
 /// OpenSSL's verification errors whose alert tells the owner of a certificate what to do:
@@ -51,7 +50,7 @@ impl PeerCheck {
     /// authorities here, so its opinion counts only where keys or signatures are weak.
     pub(super) fn on_certificate(&self, passed: bool, context: &mut X509StoreContextRef) -> bool {
         let options = self.config.options();
-        let mut outcome = lock(&self.outcome);
+        let mut outcome = self.outcome.lock();
         if let Some(chain) = context.chain()
             && chain.len() > outcome.shown.len()
         {
@@ -116,7 +115,7 @@ impl PeerCheck {
             }
             return Ok((None, chain));
         }
-        let verified = lock(&self.outcome).verified.take();
+        let verified = self.outcome.lock().verified.take();
         let peer = match verified {
             Some(peer) => peer,
             None => verify(&self.config, &chain)?,
@@ -129,12 +128,12 @@ impl PeerCheck {
 
     /// Why the handshake was refused within.
     pub(super) fn refused(&self) -> Option<TrustError> {
-        lock(&self.outcome).refused.clone()
+        self.outcome.lock().refused.clone()
     }
 
     /// Certificates of a peer whose handshake did not complete.
     pub(super) fn shown(&self) -> Vec<X509> {
-        lock(&self.outcome).shown.clone()
+        self.outcome.lock().shown.clone()
     }
 
     fn requires_certificate(&self) -> bool {

@@ -3,9 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use data::store::root::{FileIdentity, FileTime, file_clock};
+use parking_lot::Mutex;
 use proto::checksum::ChecksumAlgorithm;
 
 /// Largest number of files; the oldest entry is evicted first.
@@ -53,7 +53,7 @@ impl UnreadFile {
 impl ChecksumCache {
     /// The cached checksum of a file in this state.
     pub(super) fn get(&self, state: &FileIdentity, algorithm: ChecksumAlgorithm) -> Option<String> {
-        let entries = self.entries();
+        let entries = self.entries.lock();
         let entry = entries.files.get(&state.inode)?;
         if entry.state != *state {
             return None;
@@ -75,7 +75,7 @@ impl ChecksumCache {
         if !state.detects_changes_since(clock) {
             return;
         }
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         entries.evict_oldest(state.inode);
         let entry = entries.files.entry(state.inode).or_insert(CachedFile {
             state,
@@ -105,7 +105,7 @@ impl ChecksumCache {
     /// Removes a file's checksums, because the file is about to be written.
     pub(super) fn invalidate(&self, state: &FileIdentity) {
         // The entry stays in place, because `order` must hold each key exactly once.
-        if let Some(entry) = self.entries().files.get_mut(&state.inode) {
+        if let Some(entry) = self.entries.lock().files.get_mut(&state.inode) {
             entry.checksums.clear();
         }
     }
@@ -119,15 +119,11 @@ impl ChecksumCache {
             && before.modified == after.modified
             && before.modified < clock;
         if content_unchanged
-            && let Some(entry) = self.entries().files.get_mut(&after.inode)
+            && let Some(entry) = self.entries.lock().files.get_mut(&after.inode)
             && entry.state == *before
         {
             entry.state = after;
         }
-    }
-
-    fn entries(&self) -> MutexGuard<'_, CacheEntries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -278,7 +274,7 @@ mod tests {
                 String::new(),
             );
         }
-        let entries = checksums.entries();
+        let entries = checksums.entries.lock();
         assert_eq!(
             (entries.files.len(), entries.order.len()),
             (MAX_FILES, MAX_FILES)

@@ -12,12 +12,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use data::os::remote_key::{RemoteKeyError, RemoteSigner, remote_key};
 use openssl::rsa::Padding;
 use openssl::x509::X509;
+use parking_lot::Mutex;
 use security::x509::CertifiedKey;
 
 mod message;
@@ -137,7 +138,7 @@ impl KeyHolder {
     /// Another descriptor of the connection, whose end is that of the process.
     pub(crate) fn connection(&self) -> io::Result<OwnedFd> {
         let socket = &self.connection.0;
-        let socket = socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let socket = socket.lock();
         socket.stream.try_clone().map(OwnedFd::from)
     }
 }
@@ -153,12 +154,12 @@ impl Drop for KeyHolder {
 
 impl HolderConnection {
     fn ask(&self, request: &HolderRequest, patience: Duration) -> io::Result<HolderAnswer> {
-        let mut socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut socket = self.0.lock();
         socket.ask(&request.encode(), patience)
     }
 
     fn shut_down(&self) {
-        let socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let socket = self.0.lock();
         let _ = socket.stream.shutdown(Shutdown::Both);
     }
 }

@@ -1,10 +1,10 @@
 //! Bandwidth budgets of the server, of addresses and of users.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
 
 use data::rate::RateLimit;
+use parking_lot::Mutex;
+use tune::admission::ClientKey;
 
 /// Number of budgets above which unused ones are removed.
 const FIRST_SWEEP: usize = 64;
@@ -14,8 +14,8 @@ const FIRST_SWEEP: usize = 64;
 pub(crate) enum BudgetHolder {
     /// All transfers together.
     Server,
-    /// A client ([`super::client_key`]).
-    Address(IpAddr),
+    /// A client.
+    Address(ClientKey),
     /// An account.
     User(String),
 }
@@ -54,7 +54,7 @@ impl BandwidthBudgets {
         &self,
         holders: impl IntoIterator<Item = (BudgetHolder, u64)>,
     ) -> Option<RateLimit> {
-        let mut known = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.budgets.lock();
         let shares = holders
             .into_iter()
             .map(|(holder, rate)| known.of_holder(holder, rate));
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn transfers_of_one_holder_share_its_budget() {
         let budgets = BandwidthBudgets::default();
-        let address = BudgetHolder::Address([192, 0, 2, 1].into());
+        let address = BudgetHolder::Address(std::net::IpAddr::from([192, 0, 2, 1]).into());
         let first = budgets.share([(user("ann"), 1000)]).unwrap();
         let second = budgets
             .share([
@@ -117,7 +117,7 @@ mod tests {
         }
         let again = budgets.share([(user("ann"), 1000)]).unwrap();
         assert!(again.take(1) > Duration::from_secs(500));
-        let known = budgets.budgets.lock().unwrap().of.len();
+        let known = budgets.budgets.lock().of.len();
         assert!(known < 3 * FIRST_SWEEP, "{known} budgets are kept");
     }
 

@@ -6,11 +6,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
-
-use super::client_key;
+use tune::admission::ClientKey;
 
 /// Most handshakes in progress. The engine of one takes some 60 kB.
 const MAX_HANDSHAKES: usize = 1024;
@@ -28,7 +28,7 @@ pub(crate) struct HandshakeLimits {
 #[derive(Debug, Default)]
 struct OpenHandshakes {
     /// Handshakes of each address by their numbers: the lowest is the oldest.
-    addresses: HashMap<IpAddr, BTreeMap<u64, Arc<Notify>>>,
+    addresses: HashMap<ClientKey, BTreeMap<u64, Arc<Notify>>>,
     count: usize,
     next_number: u64,
 }
@@ -37,7 +37,7 @@ struct OpenHandshakes {
 #[derive(Debug)]
 pub(crate) struct HandshakeSlot {
     limits: Arc<HandshakeLimits>,
-    address: IpAddr,
+    address: ClientKey,
     number: u64,
     displaced: Arc<Notify>,
 }
@@ -59,8 +59,8 @@ impl HandshakeLimits {
 
     /// Counts a handshake of the client at `peer`. Above a bound an older one is displaced.
     pub(crate) fn begin(self: &Arc<Self>, peer: IpAddr) -> HandshakeSlot {
-        let address = client_key(peer);
-        let mut open = self.open();
+        let address = ClientKey::from(peer);
+        let mut open = self.open.lock();
         if open.of(address) >= self.max_per_address {
             open.displace_oldest(address);
         } else if open.count >= self.max
@@ -81,26 +81,21 @@ impl HandshakeLimits {
             displaced,
         }
     }
-
-    /// Locks the table. A poisoned lock is used all the same: each change leaves it consistent.
-    fn open(&self) -> MutexGuard<'_, OpenHandshakes> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl OpenHandshakes {
-    fn of(&self, address: IpAddr) -> usize {
+    fn of(&self, address: ClientKey) -> usize {
         self.addresses.get(&address).map_or(0, BTreeMap::len)
     }
 
     /// The address with the most handshakes. It is searched only when the server is at its bound, among at
     /// most so many addresses.
-    fn busiest(&self) -> Option<IpAddr> {
+    fn busiest(&self) -> Option<ClientKey> {
         let most = self.addresses.iter().max_by_key(|(_, open)| open.len());
         most.map(|(address, _)| *address)
     }
 
-    fn displace_oldest(&mut self, address: IpAddr) {
+    fn displace_oldest(&mut self, address: ClientKey) {
         let oldest = self
             .addresses
             .get(&address)
@@ -110,7 +105,7 @@ impl OpenHandshakes {
         }
     }
 
-    fn remove(&mut self, address: IpAddr, number: u64) -> Option<Arc<Notify>> {
+    fn remove(&mut self, address: ClientKey, number: u64) -> Option<Arc<Notify>> {
         let open = self.addresses.get_mut(&address)?;
         let removed = open.remove(&number)?;
         if open.is_empty() {
@@ -130,7 +125,7 @@ impl HandshakeSlot {
 
 impl Drop for HandshakeSlot {
     fn drop(&mut self) {
-        self.limits.open().remove(self.address, self.number);
+        self.limits.open.lock().remove(self.address, self.number);
     }
 }
 
@@ -181,7 +176,7 @@ mod tests {
             drop(limits.begin(ip(1)));
             drop(displaced);
         }
-        let open = limits.open();
+        let open = limits.open.lock();
         assert_eq!((open.count, open.addresses.len()), (0, 0));
     }
 }

@@ -1,9 +1,11 @@
 //! Limits: the number of sessions, the delay after failed logins, and fair queueing of expensive
 //! work.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tune::admission::{ClientKey, HeldCounts};
 
 mod bandwidth;
 mod handshakes;
@@ -35,21 +37,20 @@ pub struct SessionBounds {
     pub per_user: usize,
 }
 
-/// The counters. Entries with count 0 are removed, so the maps never hold more entries than there
-/// are sessions.
+/// The counters.
 #[derive(Debug)]
 struct SessionCounts {
     bounds: SessionBounds,
     sessions: usize,
-    addresses: HashMap<IpAddr, usize>,
-    users: HashMap<String, usize>,
+    addresses: HeldCounts<ClientKey>,
+    users: HeldCounts<String>,
 }
 
 /// One counted session; dropping it decrements the counters.
 #[derive(Debug)]
 pub struct SessionSlot {
     limits: Arc<SessionLimits>,
-    address: IpAddr,
+    address: ClientKey,
 }
 
 /// One counted login; dropping it decrements the counter.
@@ -80,31 +81,31 @@ impl SessionLimits {
             counts: Mutex::new(SessionCounts {
                 bounds,
                 sessions: 0,
-                addresses: HashMap::new(),
-                users: HashMap::new(),
+                addresses: HeldCounts::default(),
+                users: HeldCounts::default(),
             }),
         })
     }
 
     /// Changes the bounds. Sessions above a smaller bound go on.
     pub fn set_bounds(&self, bounds: SessionBounds) {
-        self.counts().bounds = bounds;
+        self.counts.lock().bounds = bounds;
     }
 
     /// Counts a new control connection.
     pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Result<SessionSlot, LimitReached> {
-        let address = client_key(peer);
-        let mut counts = self.counts();
+        let address = ClientKey::from(peer);
+        let mut counts = self.counts.lock();
         let bounds = counts.bounds;
         // Both limits are checked before either counter changes, so a refusal leaves no trace.
         if counts.sessions >= bounds.sessions {
             return Err(LimitReached::Sessions(bounds.sessions));
         }
-        if counts.addresses.get(&address).copied().unwrap_or(0) >= bounds.per_address {
+        if counts.addresses.of(&address) >= bounds.per_address {
             return Err(LimitReached::Address(bounds.per_address));
         }
         counts.sessions += 1;
-        *counts.addresses.entry(address).or_default() += 1;
+        counts.addresses.add(address);
         Ok(SessionSlot {
             limits: Arc::clone(self),
             address,
@@ -113,7 +114,7 @@ impl SessionLimits {
 
     /// Number of sessions now.
     pub(crate) fn sessions(&self) -> usize {
-        self.counts().sessions
+        self.counts.lock().sessions
     }
 
     /// Counts a login of `user`, unless the user has as many sessions as allowed: `own_bound`, or those of every user.
@@ -122,53 +123,30 @@ impl SessionLimits {
         user: &str,
         own_bound: Option<usize>,
     ) -> Result<UserSlot, LimitReached> {
-        let mut counts = self.counts();
+        let mut counts = self.counts.lock();
         let most = own_bound.unwrap_or(counts.bounds.per_user);
-        if counts.users.get(user).copied().unwrap_or(0) >= most {
+        if counts.users.of(user) >= most {
             return Err(LimitReached::User(most));
         }
-        *counts.users.entry(user.to_owned()).or_default() += 1;
+        counts.users.add(user.to_owned());
         Ok(UserSlot {
             limits: Arc::clone(self),
             user: user.to_owned(),
         })
     }
-
-    /// Locks the counters. A poisoned lock is used all the same: each change leaves them consistent.
-    fn counts(&self) -> MutexGuard<'_, SessionCounts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for SessionSlot {
     fn drop(&mut self) {
-        let mut counts = self.limits.counts();
+        let mut counts = self.limits.counts.lock();
         counts.sessions -= 1;
-        decrement(&mut counts.addresses, &self.address);
+        counts.addresses.remove(&self.address);
     }
 }
 
 impl Drop for UserSlot {
     fn drop(&mut self) {
-        decrement(&mut self.limits.counts().users, &self.user);
-    }
-}
-
-fn decrement<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
-    if let Some(count) = counts.get_mut(key) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(key);
-        }
-    }
-}
-
-/// Key that identifies one client: its IPv4 address (also if it is mapped into IPv6), or the /64
-/// network of its IPv6 address, because one host can use every address of its /64.
-pub(crate) fn client_key(peer: IpAddr) -> IpAddr {
-    match peer.to_canonical() {
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
-        v4 @ IpAddr::V4(_) => v4,
+        self.limits.counts.lock().users.remove(&self.user);
     }
 }
 
@@ -222,7 +200,7 @@ mod tests {
             LimitReached::Sessions(3)
         );
         drop(first);
-        assert_eq!(limits.counts().sessions, 2);
+        assert_eq!(limits.counts.lock().sessions, 2);
         limits.admit(ip("192.0.2.1")).unwrap();
     }
 
@@ -255,7 +233,7 @@ mod tests {
         let limits = limits(10, 10, 10);
         drop(limits.admit(ip("192.0.2.1")).unwrap());
         drop(limits.count_login("ann", None).unwrap());
-        let counts = limits.counts();
+        let counts = limits.counts.lock();
         assert!(counts.addresses.is_empty() && counts.users.is_empty());
     }
 }

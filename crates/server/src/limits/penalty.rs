@@ -13,7 +13,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use super::client_key;
+use tune::admission::ClientKey;
 
 /// Delay after the first failure that is not free; it doubles with each further failure.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
@@ -59,10 +59,10 @@ struct Penalty {
 /// [`LoginPenalties::begin`] reserves the next free time.
 #[derive(Debug, Default)]
 pub struct LoginPenalties {
-    addresses: HashMap<IpAddr, FailureRecord>,
+    addresses: HashMap<ClientKey, FailureRecord>,
     accounts: HashMap<u64, FailureRecord>,
     /// Pairs of address and account that have logged in, with the time of the last login.
-    known_pairs: HashMap<(IpAddr, u64), Instant>,
+    known_pairs: HashMap<(ClientKey, u64), Instant>,
     /// Account names are kept as hashes, because a client may send long names.
     hasher: RandomState,
 }
@@ -70,7 +70,7 @@ pub struct LoginPenalties {
 /// A login in progress; it must be passed to [`LoginPenalties::end`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoginAttempt {
-    address: IpAddr,
+    address: ClientKey,
     account: u64,
     /// Wait before the password may be checked.
     pub wait: Duration,
@@ -112,7 +112,7 @@ impl LoginPenalties {
         user: &str,
         now: Instant,
     ) -> Result<LoginAttempt, LoginQueueFull> {
-        let address = client_key(peer);
+        let address = ClientKey::from(peer);
         let account = self.hasher.hash_one(user);
         let address_record = record(&mut self.addresses, address, now);
         let first = address_record.wait(now).ok_or(LoginQueueFull)?;
@@ -425,8 +425,8 @@ mod tests {
                 in_progress: 0,
                 next_check: now,
             };
-            penalties.addresses.insert(host(n), record);
-            penalties.known_pairs.insert((host(n), 0), now);
+            penalties.addresses.insert(host(n).into(), record);
+            penalties.known_pairs.insert((host(n).into(), 0), now);
         }
         let mut later = now + Duration::from_secs(1);
         let peer = "192.0.2.9".parse().unwrap();
@@ -441,6 +441,6 @@ mod tests {
         .unwrap();
         assert_eq!(penalties.addresses.len(), MAX_RECORDS);
         assert_eq!(penalties.known_pairs.len(), MAX_RECORDS);
-        assert!(!penalties.addresses.contains_key(&host(0)));
+        assert!(!penalties.addresses.contains_key(&host(0).into()));
     }
 }

@@ -1,19 +1,19 @@
 //! Fair queueing of expensive work.
 //!
-//! A [`FairQueue`] has a number of permits. A client is a key ([`super::client_key`]): it holds at
+//! A [`FairQueue`] has a number of permits. A client is a [`ClientKey`]: it holds at
 //! most its share of the permits, and a bounded number of its requests may wait. A free permit goes
 //! to the client that holds the fewest; among equals to the one that was served least recently (round
 //! robin). So a thousand requests of one client delay another client by one of them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
-
-use super::client_key;
+use tune::admission::{ClientKey, HeldCounts};
 
 /// The permits for one kind of work, shared fairly by clients.
 #[derive(Debug)]
@@ -25,14 +25,14 @@ pub struct FairQueue {
 #[derive(Debug)]
 pub struct QueuePermit {
     queue: Arc<FairQueue>,
-    key: IpAddr,
+    key: ClientKey,
 }
 
 /// A request that waits for its permit. Dropping it withdraws the request.
 #[derive(Debug)]
 struct PendingPermit {
     queue: Arc<FairQueue>,
-    key: IpAddr,
+    key: ClientKey,
     id: u64,
     granted: oneshot::Receiver<QueuePermit>,
 }
@@ -78,14 +78,14 @@ struct QueueState {
     taken: usize,
     next_id: u64,
     /// Number of permits of each client that holds any.
-    held: HashMap<IpAddr, usize>,
+    held: HeldCounts<ClientKey>,
     /// Clients with waiting requests, the least recently served first. No entry is empty.
     clients: VecDeque<ClientQueue>,
 }
 
 #[derive(Debug)]
 struct ClientQueue {
-    key: IpAddr,
+    key: ClientKey,
     waiting: VecDeque<WaitingRequest>,
 }
 
@@ -103,7 +103,7 @@ impl FairQueue {
                 bounds: bounds.bounded(),
                 taken: 0,
                 next_id: 0,
-                held: HashMap::new(),
+                held: HeldCounts::default(),
                 clients: VecDeque::new(),
             }),
         })
@@ -114,8 +114,8 @@ impl FairQueue {
     /// # Errors
     /// The client has as many waiting requests as it may.
     pub async fn acquire(self: &Arc<Self>, peer: IpAddr) -> Result<QueuePermit, ClientQueueFull> {
-        let max_waiting = self.state().bounds.waiting;
-        self.join(client_key(peer), max_waiting)?
+        let max_waiting = self.state.lock().bounds.waiting;
+        self.join(peer.into(), max_waiting)?
             .wait_for_permit(max_waiting)
             .await
     }
@@ -136,12 +136,12 @@ impl FairQueue {
     /// Joins the queue, unless `max_waiting` requests of this client are waiting.
     fn join(
         self: &Arc<Self>,
-        key: IpAddr,
+        key: ClientKey,
         max_waiting: usize,
     ) -> Result<PendingPermit, ClientQueueFull> {
         let (grant, granted) = oneshot::channel();
         let id = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let id = state.next_id;
             state.next_id += 1;
             let known = state.clients.iter().position(|client| client.key == key);
@@ -169,18 +169,18 @@ impl FairQueue {
 
     /// Changes the bounds. Permits above a smaller bound are withdrawn as their work ends.
     pub fn set_bounds(self: &Arc<Self>, bounds: QueueBounds) {
-        self.state().bounds = bounds.bounded();
+        self.state.lock().bounds = bounds.bounded();
         self.grant_free_permits();
     }
 
     /// Number of permits in use.
     pub fn permits_in_use(&self) -> usize {
-        self.state().taken
+        self.state.lock().taken
     }
 
     /// Number of waiting requests.
     pub fn requests_waiting(&self) -> usize {
-        let state = self.state();
+        let state = self.state.lock();
         state
             .clients
             .iter()
@@ -191,7 +191,7 @@ impl FairQueue {
     /// Grants free permits to waiting requests.
     fn grant_free_permits(self: &Arc<Self>) {
         loop {
-            let next = self.state().next_grant();
+            let next = self.state.lock().next_grant();
             let Some((key, grant)) = next else { return };
             // The lock must not be held here: if the request was withdrawn, the failed send drops the
             // permit, and `QueuePermit::drop` takes the lock.
@@ -201,11 +201,6 @@ impl FairQueue {
             };
             drop(grant.send(permit));
         }
-    }
-
-    /// Locks the state. A poisoned lock is used all the same: each change leaves it consistent.
-    fn state(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -245,11 +240,11 @@ impl QueueBounds {
 
 impl QueueState {
     /// Takes the next waiting request that may get a permit, and counts the permit.
-    fn next_grant(&mut self) -> Option<(IpAddr, oneshot::Sender<QueuePermit>)> {
+    fn next_grant(&mut self) -> Option<(ClientKey, oneshot::Sender<QueuePermit>)> {
         if self.taken >= self.bounds.permits {
             return None;
         }
-        let held = |client: &ClientQueue| self.held.get(&client.key).copied().unwrap_or(0);
+        let held = |client: &ClientQueue| self.held.of(&client.key);
         let next = (0..self.clients.len())
             .filter(|&at| held(&self.clients[at]) < self.bounds.per_client)
             .min_by_key(|&at| held(&self.clients[at]))?;
@@ -260,7 +255,7 @@ impl QueueState {
             self.clients.push_back(client);
         }
         self.taken += 1;
-        *self.held.entry(key).or_default() += 1;
+        self.held.add(key);
         Some((key, first.grant))
     }
 }
@@ -268,9 +263,9 @@ impl QueueState {
 impl Drop for QueuePermit {
     fn drop(&mut self) {
         {
-            let mut state = self.queue.state();
+            let mut state = self.queue.state.lock();
             state.taken -= 1;
-            super::decrement(&mut state.held, &self.key);
+            state.held.remove(&self.key);
             // Round robin: a client that was just served goes behind the others.
             if let Some(at) = state.clients.iter().position(|c| c.key == self.key)
                 && let Some(client) = state.clients.remove(at)
@@ -284,7 +279,7 @@ impl Drop for QueuePermit {
 
 impl Drop for PendingPermit {
     fn drop(&mut self) {
-        let mut state = self.queue.state();
+        let mut state = self.queue.state.lock();
         let Some(at) = state.clients.iter().position(|c| c.key == self.key) else {
             return;
         };
@@ -319,8 +314,8 @@ mod tests {
     }
 
     fn join(queue: &Arc<FairQueue>, client: u8) -> Result<PendingPermit, ClientQueueFull> {
-        let max_waiting = queue.state().bounds.waiting;
-        queue.join(ip(client), max_waiting)
+        let max_waiting = queue.state.lock().bounds.waiting;
+        queue.join(ip(client).into(), max_waiting)
     }
 
     /// Returns the permit if it was granted already.
@@ -463,7 +458,7 @@ mod tests {
                 held.extend(pending_permits.iter_mut().filter_map(granted));
                 prop_assert!(queue.permits_in_use() <= permits);
                 for n in 0..4 {
-                    let of = held.iter().filter(|permit| permit.key == ip(n)).count();
+                    let of = held.iter().filter(|permit| permit.key == ip(n).into()).count();
                     prop_assert!(of <= per_client);
                 }
                 // Requests wait only while no permit is free for them.
@@ -473,7 +468,7 @@ mod tests {
             }
             drop((pending_permits, held));
             prop_assert_eq!((queue.permits_in_use(), queue.requests_waiting()), (0, 0));
-            prop_assert!(queue.state().held.is_empty() && queue.state().clients.is_empty());
+            prop_assert!(queue.state.lock().held.is_empty() && queue.state.lock().clients.is_empty());
         }
     }
 }

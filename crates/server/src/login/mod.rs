@@ -2,11 +2,12 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use data::store::durability::SyncPolicy;
 use data::store::root::{CreationRules, Root};
+use parking_lot::RwLock;
 use proto::command::Secret;
 use proto::path::VPath;
 use proto::printable::printable;
@@ -21,7 +22,7 @@ use crate::config::{
 use crate::files::{
     ChecksumCache, ListingMemory, QuotaLedger, SessionFiles, UploadRegistry, Uploader,
 };
-use crate::limits::{FairQueue, SessionLimits, UserSlot, client_key};
+use crate::limits::{FairQueue, SessionLimits, UserSlot};
 use crate::pam::PamChecker;
 use crate::roots::AccountRoots;
 use crate::site::SiteTerms;
@@ -110,7 +111,7 @@ impl Login {
         // No account can have this name, because it selects an anonymous session before accounts are
         // looked up.
         match self.grant.user.as_str() {
-            user if user == ANONYMOUS_NAMES[0] => Uploader::Anonymous(client_key(from)),
+            user if user == ANONYMOUS_NAMES[0] => Uploader::Anonymous(from.into()),
             user => Uploader::User(user.to_owned()),
         }
     }
@@ -180,7 +181,7 @@ impl Authenticator {
             site,
             ..LoginPolicy::of(config, users, gridmap)
         });
-        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
+        *self.policy.write() = policy;
         self.open_account_roots();
         self.roots.reopen();
         // Administrators reload after changes on the host.
@@ -379,7 +380,7 @@ impl Authenticator {
     }
 
     fn policy(&self) -> Arc<LoginPolicy> {
-        Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.policy.read())
     }
 
     /// Logs in to an account that the gridmap lists for `subject`: the one that was asked for, or the first

@@ -1,8 +1,10 @@
 //! Login attempts that count as failures while they are in progress.
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::limits::{AttemptResult, LoginAttempt, LoginPenalties, LoginQueueFull};
 
@@ -35,7 +37,7 @@ impl LoginThrottle {
     }
 
     fn penalties(&self) -> MutexGuard<'_, LoginPenalties> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -9,11 +9,12 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use proto::command::Secret;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{SendFlags, Shutdown, shutdown};
@@ -122,7 +123,7 @@ impl PamChecker {
         };
         drop(question);
         let answered = tokio::time::timeout(ANSWER_TIME, answer).await;
-        self.connection.waiting().answers.remove(&number);
+        self.connection.waiting.lock().answers.remove(&number);
         match answered {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => lost("it has ended"),
@@ -142,7 +143,7 @@ impl Drop for PamChecker {
     fn drop(&mut self) {
         // The end of the connection ends the process; the sandbox permits no signals to other processes.
         let _ = shutdown(&self.connection.socket, Shutdown::Both);
-        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut child = self.child.lock();
         let _ = child.try_wait();
     }
 }
@@ -155,7 +156,7 @@ impl PamConnection {
         question: &PamQuestion,
     ) -> io::Result<oneshot::Receiver<PamAnswer>> {
         let (sender, receiver) = oneshot::channel();
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         if waiting.has_ended {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
@@ -181,16 +182,12 @@ impl PamConnection {
                 continue;
             };
             // Who has gone needs no answer.
-            if let Some(waiting) = self.waiting().answers.remove(&number) {
+            if let Some(waiting) = self.waiting.lock().answers.remove(&number) {
                 let _ = waiting.send(answer);
             }
         }
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         waiting.has_ended = true;
         waiting.answers.clear();
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, WaitingLogins> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,9 +8,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use data::store::root::{Root, RootError};
+use parking_lot::Mutex;
 
 /// Largest number of roots kept open. Roots of further accounts are opened at each login.
 const MAX_KEPT: usize = 4096;
@@ -38,7 +39,7 @@ impl AccountRoots {
     /// that cannot be opened is logged and tried again at a login. Called at the start and after each
     /// change of the accounts. Blocks on the file system.
     pub(crate) fn open_named(&self, named: &HashSet<PathBuf>) {
-        self.open().retain(|path, _| named.contains(path));
+        self.open.lock().retain(|path, _| named.contains(path));
         for path in named.iter().take(MAX_KEPT) {
             if let Err(error) = self.get(path) {
                 tracing::warn!(%error, "an account's root cannot be opened");
@@ -49,10 +50,10 @@ impl AccountRoots {
     /// Opens all roots again by their paths, after an administrator has replaced directories; a root that
     /// cannot be opened stays as it is. Blocks on the file system.
     pub(crate) fn reopen(&self) {
-        let paths: Vec<PathBuf> = self.open().keys().cloned().collect();
+        let paths: Vec<PathBuf> = self.open.lock().keys().cloned().collect();
         for path in paths {
             match self.open_root(&path) {
-                Ok(root) => drop(self.open().insert(path, Arc::new(root))),
+                Ok(root) => drop(self.open.lock().insert(path, Arc::new(root))),
                 Err(error) => {
                     tracing::warn!(%error, "an account's root cannot be opened again; the directory that is open stays its root");
                 }
@@ -64,12 +65,12 @@ impl AccountRoots {
     pub(crate) fn get(&self, path: &Path) -> Result<Arc<Root>, RootError> {
         // The lock is not held while the root is opened: a hanging network file system must not block
         // the logins of all accounts.
-        let known = self.open().get(path).cloned();
+        let known = self.open.lock().get(path).cloned();
         if let Some(root) = known.filter(|root| root.exists()) {
             return Ok(root);
         }
         let root = Arc::new(self.open_root(path)?);
-        let mut open = self.open();
+        let mut open = self.open.lock();
         if open.len() < MAX_KEPT || open.contains_key(path) {
             open.insert(path.to_owned(), Arc::clone(&root));
         }
@@ -84,10 +85,6 @@ impl AccountRoots {
             Some(below) if has_no_parent_dir => self.server.open_below(below),
             _ => Root::open_without_links(path),
         }
-    }
-
-    fn open(&self) -> std::sync::MutexGuard<'_, HashMap<PathBuf, Arc<Root>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

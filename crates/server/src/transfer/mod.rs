@@ -7,7 +7,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use data::channel::SessionDataChannel;
 use data::job::{TransferControl, TransferSettings};
-use proto::message_rate::MessageRateLimiter;
 use proto::path::VPath;
 use proto::server::{CompletedTransfer, FileError, TransferError, TransferProgress};
 use proto::sizing::{self, BufferSizing};
@@ -15,6 +14,7 @@ use proto::stripes::StripeAddresses;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tune::Evidence;
+use units::message_rate::MessageRateLimiter;
 
 use crate::metrics::{CountedTransfer, TransferOutcome};
 use crate::transfer_log::LoggedTransferKind;

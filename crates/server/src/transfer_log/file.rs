@@ -4,8 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Gid, OFlags, Uid, chownat};
 
 /// The account to which new log files belong.
@@ -52,7 +52,7 @@ impl LogFile {
     /// Appends one line with its end in one write: with `O_APPEND` (open(2)) lines of several processes
     /// do not mix.
     pub(super) fn append(&self, line: &[u8]) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if was_replaced(&state.file, &self.path) {
             // If the new file cannot be opened, because the server gave up root, appending to the
             // renamed file is better than losing the record.

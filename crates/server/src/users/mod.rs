@@ -19,11 +19,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use argon2::Argon2;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
+use parking_lot::Mutex;
 use proto::path::VPath;
 use proto::server::AccountRights;
 
@@ -134,7 +135,7 @@ impl Users {
     /// file is root's and the server gave up root), the accounts read before stay, and one message is
     /// logged.
     fn current(&self) -> Arc<HashMap<String, UserRecord>> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         // Comparing the version is one stat(2); the file is parsed only when the version differs.
         let version = UsersFileVersion::of(&self.path).ok();
         if version != state.version {

@@ -5,8 +5,8 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Components, OpenApi as Document};
 use utoipa::{Modify, OpenApi};
 
-use super::schema::{AdviceSchema, QosSchema};
-use super::{answers, health, live, metrics, operations, page, reads, writes, xml_rpc};
+use super::answers::{AdviceSchema, QosSchema};
+use super::{answers, health, json_api, live, metrics, operations, page, xml_rpc};
 
 /// The token as a security scheme.
 struct TokenScheme;
@@ -31,9 +31,9 @@ impl Modify for TokenScheme {
     ),
     paths(
         page::html, page::css, page::script, xml_rpc::root, xml_rpc::rpc2, health::health, metrics::metrics, json,
-        reads::advice, reads::net_info, reads::qos, reads::paths, reads::path, reads::history, reads::tests,
-        reads::hosts, live::events, writes::add_host, writes::remove_host, writes::set_tests, writes::run_test,
-        writes::report,
+        json_api::advice, json_api::net_info, json_api::qos, json_api::paths, json_api::path, json_api::history, json_api::tests,
+        json_api::hosts, live::events, json_api::add_host, json_api::remove_host, json_api::set_tests, json_api::run_test,
+        json_api::report,
     ),
     components(schemas(
         AdviceSchema, QosSchema, answers::PathList, answers::PathDetails, answers::HistoryAnswer,

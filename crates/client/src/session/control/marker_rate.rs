@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use proto::message_rate::MessageRateLimiter;
+use units::message_rate::MessageRateLimiter;
 
 /// Burst of markers allowed above one per [`MARKER_INTERVAL`]. A server that sends more would keep
 /// the client waiting for ever.

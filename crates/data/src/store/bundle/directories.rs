@@ -2,10 +2,10 @@
 //! directory costs the kernel one step instead of one for each component of a path.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::locks::lock;
+use parking_lot::Mutex;
 
 /// Directories that are open at a time. Streams carry blocks of different directories side by side.
 const MAX_OPEN: usize = 8;
@@ -36,7 +36,7 @@ impl OpenDirectories {
     ) -> Result<Arc<OwnedFd>, E> {
         let now = Instant::now();
         let found = {
-            let kept = lock(&self.0);
+            let kept = self.0.lock();
             let known = kept.iter().find(|known| known.path == path);
             known.map(|known| (Arc::clone(&known.descriptor), known.since))
         };
@@ -46,7 +46,7 @@ impl OpenDirectories {
             return Ok(descriptor);
         }
         let descriptor = Arc::new(open()?);
-        let mut kept = lock(&self.0);
+        let mut kept = self.0.lock();
         kept.retain(|other| other.path != path && now.duration_since(other.since) < KEPT_FOR);
         if kept.len() >= MAX_OPEN {
             // The oldest: they are in the order of their opening.
@@ -76,7 +76,7 @@ mod tests {
     fn a_directory_is_opened_once_and_those_used_last_stay_open() {
         let directories = OpenDirectories::default();
         let first = directories.get(b"a", open).unwrap();
-        let count = |directories: &OpenDirectories| lock(&directories.0).len();
+        let count = |directories: &OpenDirectories| directories.0.lock().len();
         for name in 0..100_u8 {
             directories.get(&[name], open).unwrap();
             assert!(count(&directories) <= MAX_OPEN);
@@ -91,10 +91,10 @@ mod tests {
         let directories = OpenDirectories::default();
         directories.get(b"a", open).unwrap();
         let moved = || Err(io::Error::from(io::ErrorKind::NotFound));
-        lock(&directories.0)[0].since -= KEPT_FOR;
+        directories.0.lock()[0].since -= KEPT_FOR;
         directories.get(b"a", moved).unwrap_err();
         directories.get(b"a", open).unwrap();
-        lock(&directories.0)[0].since += KEPT_FOR;
+        directories.0.lock()[0].since += KEPT_FOR;
         directories.get(b"a", moved).unwrap();
     }
 }

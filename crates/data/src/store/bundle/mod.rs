@@ -6,12 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use proto::bundle::BundleFailure;
 use proto::timestamp::Timestamp;
-
-use crate::locks::lock;
 
 mod directories;
 mod shared_sync;
@@ -107,20 +105,20 @@ struct MemberFailures(Mutex<BTreeMap<usize, String>>);
 
 impl MemberFailures {
     fn note(&self, index: usize, error: &io::Error) {
-        let mut failures = lock(&self.0);
+        let mut failures = self.0.lock();
         failures.entry(index).or_insert_with(|| error.to_string());
     }
 
     fn contains(&self, index: usize) -> bool {
-        lock(&self.0).contains_key(&index)
+        self.0.lock().contains_key(&index)
     }
 
     fn reason(&self, index: usize) -> Option<String> {
-        lock(&self.0).get(&index).cloned()
+        self.0.lock().get(&index).cloned()
     }
 
     fn list(&self) -> Vec<BundleFailure> {
-        let failures = lock(&self.0);
+        let failures = self.0.lock();
         let failure = |(index, reason): (&usize, &String)| BundleFailure {
             index: *index,
             reason: reason.clone(),

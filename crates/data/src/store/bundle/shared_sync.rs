@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
-use crate::locks::{lock, wait_notified};
+use parking_lot::{Condvar, Mutex};
 
 /// The file systems on which bundles are being stored, by device.
 static IN_USE: Mutex<BTreeMap<u64, Weak<SharedSync>>> = Mutex::new(BTreeMap::new());
@@ -29,7 +29,7 @@ impl SharedSync {
     /// # Errors
     /// Those of dup(2).
     pub(super) fn of(file: &File, device: u64) -> io::Result<Arc<Self>> {
-        let mut in_use = lock(&IN_USE);
+        let mut in_use = IN_USE.lock();
         let known = in_use.get(&device).and_then(Weak::upgrade);
         if let Some(known) = known.filter(|known| !known.rounds.has_failed()) {
             return Ok(known);
@@ -74,13 +74,13 @@ struct RoundState {
 impl SharedRounds {
     /// Returns after a round that began after this call, which runs `action` on the thread of one of the callers.
     fn join(&self, action: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         // The round that is running has begun before.
         let needed = state.begun + 1;
         while state.failed.is_none() && state.ended < needed {
             if state.begun > state.ended {
                 state.waiting += 1;
-                state = wait_notified(&self.ended, state);
+                self.ended.wait(&mut state);
                 state.waiting -= 1;
                 continue;
             }
@@ -88,7 +88,7 @@ impl SharedRounds {
             tracing::trace!(others = state.waiting, "bundles are forced to disk");
             drop(state);
             let result = action();
-            state = lock(&self.state);
+            state = self.state.lock();
             state.ended = state.begun;
             state.failed = result.err().map(|error| (error.kind(), error.to_string()));
             self.ended.notify_all();
@@ -101,7 +101,7 @@ impl SharedRounds {
     }
 
     fn has_failed(&self) -> bool {
-        lock(&self.state).failed.is_some()
+        self.state.lock().failed.is_some()
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
             let callers: Vec<_> = (0..5)
                 .map(|_| scope.spawn(|| rounds.join(counted)))
                 .collect();
-            while lock(&rounds.state).waiting < callers.len() {
+            while rounds.state.lock().waiting < callers.len() {
                 thread::yield_now();
             }
             go_on.send(()).unwrap();

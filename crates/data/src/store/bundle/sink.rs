@@ -6,14 +6,14 @@ use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use proto::bundle::BundleFailure;
 
 use super::shared_sync::SharedSync;
 use super::sums::{checksum_of, checksum_of_nothing};
 use super::{BundleLayout, BundleMember, MemberFailures};
-use crate::locks::lock;
 use crate::store::durability::SyncPolicy;
 use crate::store::modification_time::set_modified;
 use crate::store::naming::FileNode;
@@ -124,7 +124,7 @@ impl BundleSink {
 
     /// Forgets what was written of a file that is moved again from its first byte.
     pub fn begin_again(&self, index: usize) {
-        lock(&self.begun).remove(&index);
+        self.begun.lock().remove(&index);
         if self.progress_of(index).is_unnamed() {
             self.target.remove(index);
             self.set_progress(index, MemberProgress::Absent);
@@ -206,7 +206,7 @@ impl BundleSink {
 
     fn write_part(&self, index: usize, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let file = {
-            let mut begun = lock(&self.begun);
+            let mut begun = self.begun.lock();
             match begun.get(&index) {
                 Some(member) => Arc::clone(&member.file),
                 None if begun.len() >= MAX_HALF_WRITTEN => {
@@ -225,7 +225,7 @@ impl BundleSink {
             }
         };
         file.write_all_at(bytes, offset)?;
-        let mut begun = lock(&self.begun);
+        let mut begun = self.begun.lock();
         let Some(member) = begun.get_mut(&index) else {
             return Ok(());
         };
@@ -246,7 +246,7 @@ impl BundleSink {
 
     fn note_file_system(&self, file: &File) -> io::Result<()> {
         let device = file.metadata()?.dev();
-        let mut known = lock(&self.file_systems);
+        let mut known = self.file_systems.lock();
         if let Entry::Vacant(entry) = known.entry(device) {
             entry.insert(SharedSync::of(file, device)?);
         }
@@ -255,7 +255,7 @@ impl BundleSink {
 
     /// Forces all that was written on the file systems of the bundle to disk (syncfs(2)).
     fn sync_file_systems(&self) -> io::Result<()> {
-        let known: Vec<_> = lock(&self.file_systems).values().cloned().collect();
+        let known: Vec<_> = self.file_systems.lock().values().cloned().collect();
         known.iter().try_for_each(|shared| shared.sync())
     }
 
@@ -266,11 +266,11 @@ impl BundleSink {
     }
 
     fn progress_of(&self, index: usize) -> MemberProgress {
-        lock(&self.progress)[index]
+        self.progress.lock()[index]
     }
 
     fn set_progress(&self, index: usize, progress: MemberProgress) {
-        lock(&self.progress)[index] = progress;
+        self.progress.lock()[index] = progress;
     }
 }
 
@@ -284,7 +284,7 @@ impl std::fmt::Debug for BundleSink {
 
 impl Drop for BundleSink {
     fn drop(&mut self) {
-        let progress = std::mem::take(&mut *lock(&self.progress));
+        let progress = std::mem::take(&mut *self.progress.lock());
         for (index, progress) in progress.into_iter().enumerate() {
             if progress.is_unnamed() {
                 self.target.remove(index);

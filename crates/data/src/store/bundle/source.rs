@@ -5,14 +5,14 @@ use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use proto::bundle::BundleFailure;
 use proto::timestamp::Timestamp;
 
 use super::sums::checksum_of;
 use super::{BundleLayout, BundleMember, MemberFailures};
-use crate::locks::lock;
 use crate::store::Source;
 use crate::store::root::{FileChange, FileIdentity, file_clock};
 
@@ -114,7 +114,7 @@ impl BundleSource {
 
     fn read_part(&self, index: usize, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         let file = {
-            let mut begun = lock(&self.begun);
+            let mut begun = self.begun.lock();
             match begun.get(&index) {
                 Some(member) => Arc::clone(&member.file),
                 None => {
@@ -130,7 +130,7 @@ impl BundleSource {
             }
         };
         file.read_exact_at(buffer, offset)?;
-        let mut begun = lock(&self.begun);
+        let mut begun = self.begun.lock();
         let Some(member) = begun.get_mut(&index) else {
             return Ok(());
         };
@@ -199,7 +199,7 @@ impl Source for BundleSource {
             if let Err(error) = read {
                 if let Some(error) = error {
                     self.failures.note(part.index, &error);
-                    lock(&self.begun).remove(&part.index);
+                    self.begun.lock().remove(&part.index);
                 }
                 piece.fill(0);
             }

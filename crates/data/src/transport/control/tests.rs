@@ -36,7 +36,7 @@ async fn a_write_larger_than_the_buffers_completes_as_the_peer_reads() {
 }
 
 mod protected {
-    use std::sync::{Arc, Mutex, mpsc};
+    use std::sync::{Arc, mpsc};
     use std::time::Duration;
 
     use openssl::asn1::Asn1Time;
@@ -44,6 +44,7 @@ mod protected {
     use openssl::pkey::{PKey, Private};
     use openssl::rsa::{Padding, Rsa};
     use openssl::x509::X509;
+    use parking_lot::Mutex;
     use security::test_pki::TestAuthority;
     use security::tls::TlsOptions;
     use security::x509::CertifiedKey;
@@ -106,9 +107,9 @@ mod protected {
 
     impl RemoteSigner for WaitingSigner {
         fn rsa_private_encrypt(&self, input: &[u8], padding: Padding) -> Option<Vec<u8>> {
-            let begun = self.begun.lock().unwrap().take();
+            let begun = self.begun.lock().take();
             begun.map(|begun| begun.send(()));
-            self.go_on.lock().unwrap().recv_timeout(SIGNING).ok()?;
+            self.go_on.lock().recv_timeout(SIGNING).ok()?;
             let mut output = vec![0; self.key.size() as usize];
             self.key.private_encrypt(input, &mut output, padding).ok()?;
             Some(output)

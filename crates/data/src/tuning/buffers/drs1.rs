@@ -131,8 +131,9 @@ fn bounds_from_current(tcp_sample: &TcpSample) -> BufferBounds {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
+    use parking_lot::Mutex;
     use proto::sizing::BufferSizing;
 
     use super::*;
@@ -145,7 +146,7 @@ mod tests {
         let notices = TuningNotices::default();
         let announced = Arc::new(Mutex::new(Vec::new()));
         let recorder = Arc::clone(&announced);
-        notices.on_resize(move |size| recorder.lock().unwrap().push(size));
+        notices.on_resize(move |size| recorder.lock().push(size));
         let mut policy = Drs1Receiver::new(pinned);
         for n in 0..8 {
             let tcp_sample = TcpSample {
@@ -157,7 +158,7 @@ mod tests {
             let at = Duration::from_millis(100) * u32::try_from(n).unwrap();
             policy.on_sample(&tuning_sample(at, &stream, tcp_sample, &notices));
         }
-        let announced = announced.lock().unwrap();
+        let announced = announced.lock();
         announced.clone()
     }
 

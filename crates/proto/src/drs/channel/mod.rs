@@ -7,10 +7,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use units::message_rate::MessageRateLimiter;
+
 use super::line_buffer::{self, DrsLineBuffer, DrsLineTooLong};
 use super::message::DrsMessage;
 use super::nonce::Nonce;
-use crate::message_rate::MessageRateLimiter;
 
 /// Rate limit of the messages that a data receiver sends: one per interval, after an initial burst.
 const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(10);

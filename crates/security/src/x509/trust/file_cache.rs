@@ -5,11 +5,12 @@ use std::fs::{self, Metadata};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
+
 use super::TrustError;
-use crate::locks::lock;
 
 /// Time for which a content counts without a look at its file.
 #[cfg(not(test))]
@@ -89,9 +90,9 @@ impl<T> FileCache<T> {
         path: &Path,
         read: impl FnOnce(&Path) -> Result<T, TrustError>,
     ) -> Result<Option<Arc<T>>, TrustError> {
-        let known = lock(&self.files).get(path).cloned();
+        let known = self.files.lock().get(path).cloned();
         if let Some(known) = known
-            && let Some(known) = &*lock(&known)
+            && let Some(known) = &*known.lock()
             && known.checked.elapsed() < self.fresh
         {
             return Ok(Some(Arc::clone(&known.content)));
@@ -100,14 +101,14 @@ impl<T> FileCache<T> {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 // Peers choose the names: nothing is kept of those without a file.
-                lock(&self.files).remove(path);
+                self.files.lock().remove(path);
                 return Ok(None);
             }
             Err(error) => return Err(TrustError::of_file(path, "read", &error)),
         };
         let version = FileVersion::of(&metadata);
-        let file = Arc::clone(lock(&self.files).entry(path.to_owned()).or_default());
-        let mut file = lock(&file);
+        let file = Arc::clone(self.files.lock().entry(path.to_owned()).or_default());
+        let mut file = file.lock();
         if let Some(known) = &mut *file
             && known.version == version
             && (known.is_settled || known.checked.elapsed() < self.fresh)
@@ -147,8 +148,8 @@ mod tests {
 
     /// Gives a file a change that is long ago.
     fn settle(cache: &FileCache<Vec<u8>>, path: &Path) {
-        let file = lock(&cache.files).get(path).cloned().unwrap();
-        lock(&file).as_mut().unwrap().is_settled = true;
+        let file = cache.files.lock().get(path).cloned().unwrap();
+        file.lock().as_mut().unwrap().is_settled = true;
     }
 
     #[test]
@@ -157,7 +158,7 @@ mod tests {
         let path = folder.path().join("file");
         let cache = FileCache::with_freshness(Duration::ZERO);
         assert_eq!(get(&cache, &path), (None, false));
-        assert!(lock(&cache.files).is_empty());
+        assert!(cache.files.lock().is_empty());
         fs::write(&path, "one").unwrap();
         assert_eq!(get(&cache, &path), (Some(b"one".to_vec()), true));
         // A change in the same tick of the clock would not be seen.
@@ -168,7 +169,7 @@ mod tests {
         assert_eq!(get(&cache, &path), (Some(b"other".to_vec()), true));
         fs::remove_file(&path).unwrap();
         assert_eq!(get(&cache, &path), (None, false));
-        assert!(lock(&cache.files).is_empty());
+        assert!(cache.files.lock().is_empty());
     }
 
     #[test]

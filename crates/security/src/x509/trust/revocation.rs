@@ -1,15 +1,15 @@
 //! Revocation lists (RFC 5280 §5): `HASH.r0` next to an authority, or in the same PEM file.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use openssl::error::ErrorStack;
 use openssl::x509::{CrlStatus, X509, X509Crl, X509KeyUsage, X509Ref};
+use parking_lot::Mutex;
 use x509_parser::extensions::ParsedExtension;
 use x509_parser::prelude::{CertificateRevocationList, FromDer};
 
 use super::TrustError;
-use crate::locks::lock;
 use crate::x509::DistinguishedName;
 use crate::x509::name::is_same;
 use crate::x509::time::system_time;
@@ -90,7 +90,7 @@ impl RevocationList {
         let check = || -> Result<bool, ErrorStack> {
             let key = authority.public_key()?;
             let der = key.public_key_to_der()?;
-            let mut keys = lock(&self.keys);
+            let mut keys = self.keys.lock();
             if let Some((_, is_signed)) = keys.iter().find(|(known, _)| *known == der) {
                 return Ok(*is_signed);
             }

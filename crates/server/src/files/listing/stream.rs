@@ -7,11 +7,11 @@ use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
 
 use data::store::Source;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
+use parking_lot::Mutex;
 use proto::server::{FileError, FileErrorKind, ListRequest};
 
 use super::{ListingWriter, SessionFiles};
@@ -112,7 +112,7 @@ impl Source for ListingSource {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         // The text is produced once and not kept, so it cannot be read out of order.
         if offset != state.offset {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -277,7 +277,7 @@ mod tests {
             let messages = std::iter::from_fn(|| state.messages.try_recv().ok());
             messages.take(BUFFERS_AHEAD + 1).count()
         };
-        let state = source.state.lock().unwrap();
+        let state = source.state.lock();
         assert!(produced(&state) <= BUFFERS_AHEAD + 1 && state.text.len() < 2 * BUFFER_SIZE);
     }
 

@@ -8,10 +8,11 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use data::store::root::{CreationRules, Root, TreeUsage};
+use parking_lot::{Mutex, MutexGuard};
 use proto::server::{FileError, FileErrorKind};
 use rustix::io::Errno;
 
@@ -90,14 +91,14 @@ impl QuotaLedger {
     }
 
     fn roots(&self) -> MutexGuard<'_, HashMap<Inode, Arc<RootUsage>>> {
-        self.roots.lock().unwrap_or_else(PoisonError::into_inner)
+        self.roots.lock()
     }
 }
 
 impl RootUsage {
-    /// Locks the count. A poisoned lock is used all the same: at worst a count is off until the next one.
+    /// Locks the count. After a panic of its holder, at worst a count is off until the next one.
     fn count(&self) -> MutexGuard<'_, UsageCount> {
-        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+        self.count.lock()
     }
 
     /// Makes room, with counts of the tree if they may help.
@@ -166,7 +167,7 @@ impl SessionQuota {
     /// Holds back other changes of names and sizes, until the guard is dropped.
     fn changing(&self) -> MutexGuard<'_, ()> {
         let changing = &self.usage.changing;
-        changing.lock().unwrap_or_else(PoisonError::into_inner)
+        changing.lock()
     }
 
     /// Has the tree counted again before the next store.

@@ -5,13 +5,14 @@ use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use data::recv::ReceivePlan;
 use data::send::SendPlan;
 use data::store::bundle::{BundleMember, BundleSink, BundleSource, BundleTarget, OpenDirectories};
 use data::store::naming::{FileNode, NamingError};
 use data::store::root::{EntryUsage, Root, StoreError, TreeUsage};
+use parking_lot::{Mutex, MutexGuard};
 use proto::bundle::{
     BundleFailure, BundleFile, BundleOutcome, BundleProof, CHECKSUM, partial_name,
 };
@@ -255,9 +256,9 @@ impl LastBundle {
         *self.lock() = Some(bundle);
     }
 
-    /// The slot is consistent after every statement, so a poisoned lock is still usable.
+    /// The slot is consistent after every statement, so that a panic of the holder leaves it usable.
     fn lock(&self) -> MutexGuard<'_, Option<PassedBundle>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -304,12 +305,8 @@ impl RootedBundle {
         };
         let replaced = self.replaced_by(&self.paths[index]);
         let charge = quota.open_member(file, self.sizes[index], replaced);
-        self.charges().insert(index, charge.map_err(refused)?);
+        self.charges.lock().insert(index, charge.map_err(refused)?);
         Ok(())
-    }
-
-    fn charges(&self) -> MutexGuard<'_, HashMap<usize, MemberCharge>> {
-        self.charges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -356,13 +353,13 @@ impl BundleTarget for RootedBundle {
                 other => other.into(),
             })
         };
-        let charge = self.charges().remove(&index);
+        let charge = self.charges.lock().remove(&index);
         let Some(charge) = charge else {
             return rename();
         };
         let placed = charge.put_in_place(&self.root, path, rename);
         if placed.is_err() {
-            self.charges().insert(index, charge);
+            self.charges.lock().insert(index, charge);
         }
         placed
     }
@@ -371,7 +368,7 @@ impl BundleTarget for RootedBundle {
         let removed = self
             .partial(index)
             .map(|partial| self.root.delete(&partial));
-        if let Some(charge) = self.charges().remove(&index) {
+        if let Some(charge) = self.charges.lock().remove(&index) {
             charge.give_up();
         }
         if let Ok(Err(error)) = removed {

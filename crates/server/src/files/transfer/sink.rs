@@ -4,12 +4,13 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use data::store::file::FileSink;
 use data::store::root::{FileIdentity, Root};
 use data::store::write_lock::{WriteLockKind, WriteLockStatus, take_write_lock};
 use data::store::{Sink, Source};
+use parking_lot::Mutex;
 use proto::path::VPath;
 
 use crate::files::quota::FileCharge;
@@ -78,14 +79,14 @@ impl StoreSink {
 
     /// Ends a store that has succeeded: its file stays, even if it is empty.
     pub(super) fn finish(&self) {
-        *self.state() = StoreState::Ended;
+        *self.state.lock() = StoreState::Ended;
     }
 
     /// Ends a store that has failed: the received bytes stay for a restart, except those that the disk or the
     /// quota refused, and a file that the store created and left empty is removed. If the disk refused a write
     /// and the store had the file alone, only bytes that are on disk stay.
     pub(super) fn abandon(&self) {
-        let ended = std::mem::replace(&mut *self.state(), StoreState::Ended);
+        let ended = std::mem::replace(&mut *self.state.lock(), StoreState::Ended);
         let (StoreState::Unchanged(faults) | StoreState::Changing(faults)) = ended else {
             return;
         };
@@ -101,11 +102,6 @@ impl StoreSink {
         }
     }
 
-    /// The state is consistent after every statement, so a poisoned lock is still usable.
-    fn state(&self) -> MutexGuard<'_, StoreState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Charges the file for bytes up to `end`.
     fn charge_to(&self, end: u64) -> io::Result<()> {
         let Some(charge) = &self.charge else {
@@ -113,7 +109,7 @@ impl StoreSink {
         };
         let charged = charge.grow_to(end);
         if charged.is_err() {
-            self.state().note(|faults| faults.quota = true);
+            self.state.lock().note(|faults| faults.quota = true);
         }
         charged
     }
@@ -139,7 +135,7 @@ impl StoreSink {
     /// Returns the result unchanged, and records whether it is an error.
     pub(super) fn note_error<T>(&self, result: io::Result<T>) -> io::Result<T> {
         if result.is_err() {
-            self.state().note(|faults| faults.disk = true);
+            self.state.lock().note(|faults| faults.disk = true);
         }
         result
     }
@@ -253,7 +249,7 @@ impl Sink for StoreSink {
     }
 
     fn begin(&self, end: u64) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match *state {
             StoreState::Unchanged(faults) => {
                 self.begin_change()?;

@@ -6,9 +6,10 @@
 //! account are of one client.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use data::store::root::{FileChange, FileIdentity};
+use parking_lot::{Mutex, MutexGuard};
 use proto::path::VPath;
 
 use super::{Inode, Uploader};
@@ -165,15 +166,15 @@ impl StoredContents {
         self.contents().by_place.get(place).and_then(Weak::upgrade)
     }
 
-    /// The maps are consistent after every statement, so a poisoned lock is still usable.
+    /// The maps are consistent after every statement, so that a panic of the holder leaves them usable.
     fn contents(&self) -> MutexGuard<'_, KnownContents> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
 impl SharedContent {
     fn state(&self) -> MutexGuard<'_, ContentState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -264,6 +265,6 @@ impl LastUpload {
     }
 
     fn upload(&self) -> MutexGuard<'_, Option<UploadedContent>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

@@ -10,10 +10,9 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use data::job::TransferControl;
@@ -21,7 +20,9 @@ use data::os::tcp_info::tcp_info;
 use data::os::wake::has_hung_up;
 use data::store::root::FileIdentity;
 use data::store::write_lock::WriteLockKind;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use proto::server::{FileError, FileErrorKind};
+use tune::admission::ClientKey;
 
 use super::checksum::aborted_error;
 
@@ -52,8 +53,8 @@ pub(super) type Inode = (u64, u64);
 pub enum Uploader {
     /// A user who logged in by name.
     User(String),
-    /// The anonymous sessions of one client: one IPv4 address, or one /64 network of IPv6.
-    Anonymous(IpAddr),
+    /// The anonymous sessions of one client.
+    Anonymous(ClientKey),
 }
 
 /// A second handle on the socket of a control connection, to check whether its client is still
@@ -249,7 +250,7 @@ impl UploadRegistry {
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<Inode, Vec<Arc<ActiveUpload>>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }
 
@@ -402,8 +403,7 @@ impl<'a> OwnerWait<'a> {
             }
             self.judge(&owners, Instant::now())?;
             // Ends of uploads wake the wait; the timeout is for owners that must be watched.
-            let wait = self.uploads.freed.wait_timeout(open, CHECK_INTERVAL);
-            open = wait.unwrap_or_else(PoisonError::into_inner).0;
+            self.uploads.freed.wait_for(&mut open, CHECK_INTERVAL);
         }
     }
 

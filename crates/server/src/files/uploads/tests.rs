@@ -19,7 +19,7 @@ fn user(name: &str) -> (UploadClient, UnixStream) {
 }
 
 fn anonymous(from: [u8; 4]) -> (UploadClient, UnixStream) {
-    storer(Uploader::Anonymous(from.into()))
+    storer(Uploader::Anonymous(std::net::IpAddr::from(from).into()))
 }
 
 /// The newcomer's verdicts about an owner after each of `times`.

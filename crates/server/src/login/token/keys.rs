@@ -1,8 +1,9 @@
 //! The key sets of issuers, kept between logins.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use security::token::KeySet;
 
 use super::fetch::{FetchedKeys, KeyFetcher};
@@ -126,7 +127,7 @@ impl IssuerKeys {
     pub(super) async fn get(self: &Arc<Self>) -> Result<Arc<KeySet>, String> {
         let now = Instant::now();
         let (fresh, begin_soon) = {
-            let state = self.state();
+            let state = self.state.lock();
             let fresh = state.fresh(now).map(|known| Arc::clone(&known.keys));
             (fresh, state.may_fetch(FetchReason::Soon, now))
         };
@@ -141,7 +142,7 @@ impl IssuerKeys {
             None => self.wait_for_fetch(FetchReason::Needed).await,
         }
         let now = Instant::now();
-        let state = self.state();
+        let state = self.state.lock();
         if let Some(known) = state.fresh(now) {
             return Ok(Arc::clone(&known.keys));
         }
@@ -163,7 +164,8 @@ impl IssuerKeys {
     /// See [`Self::get`].
     pub(super) async fn get_with_new_keys(self: &Arc<Self>) -> Result<Arc<KeySet>, String> {
         if self
-            .state()
+            .state
+            .lock()
             .may_fetch(FetchReason::UnknownKey, Instant::now())
         {
             self.wait_for_fetch(FetchReason::UnknownKey).await;
@@ -183,7 +185,7 @@ impl IssuerKeys {
             let _alone = this.fetching.lock().await;
             {
                 let now = Instant::now();
-                let mut state = this.state();
+                let mut state = this.state.lock();
                 // Another login may have fetched them while this one waited.
                 if !state.may_fetch(reason, now) {
                     return;
@@ -205,12 +207,8 @@ impl IssuerKeys {
                     tracing::warn!(issuer = %this.issuer, reason, "keys of an issuer cannot be fetched");
                 }
             }
-            this.state().record(result, Instant::now());
+            this.state.lock().record(result, Instant::now());
         })
-    }
-
-    fn state(&self) -> MutexGuard<'_, KeyState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,13 +2,13 @@ mod https;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, PoisonError};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as B64;
 use data::store::root::Root;
 use openssl::pkey::{PKey, Private};
 use openssl::sign::Signer;
+use parking_lot::Mutex;
 use proto::server::{FileErrorKind, FileRequest};
 use security::token::KeySet;
 use serde_json::{Value, json};
@@ -85,7 +85,7 @@ impl TestIssuer {
     }
 
     fn answer(&self, answer: Result<Vec<u8>, String>) {
-        *self.answer.lock().unwrap() = answer;
+        *self.answer.lock() = answer;
     }
 
     fn fetches(&self) -> usize {
@@ -98,10 +98,10 @@ impl KeyFetcher for TestIssuer {
         assert_eq!(issuer, ISSUER);
         self.fetches.fetch_add(1, Ordering::SeqCst);
         if let Some(gate) = &self.gate {
-            let permits = gate.lock().unwrap_or_else(PoisonError::into_inner);
+            let permits = gate.lock();
             permits.recv_timeout(PATIENCE).map_err(|e| e.to_string())?;
         }
-        let answer = self.answer.lock().unwrap().clone()?;
+        let answer = self.answer.lock().clone()?;
         let keys = KeySet::parse(&answer).map_err(|error| error.to_string())?;
         Ok(FetchedKeys {
             keys,

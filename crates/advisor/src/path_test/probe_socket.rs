@@ -1,18 +1,20 @@
-//! Messages of the sockets that test a path: who answered which request, and when. The answers of routers come from the
+//! Sockets that test a path, and their messages: who answered which request, and when. The answers of routers come from the
 //! error queue (`IP_RECVERR`, ip(7)), times from the kernel (`SO_TIMESTAMPNS`).
 
-use std::io::{self, IoSliceMut};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::io;
+use std::io::IoSliceMut;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::sys::socket::{
-    ControlMessageOwned, MsgFlags, SockaddrLike as _, SockaddrStorage, recvmsg, setsockopt, sockopt,
+    ControlMessageOwned, MsgFlags, SockaddrLike as _, SockaddrStorage, TimestampingFlag, recvmsg,
+    setsockopt, sockopt,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use socket2::Socket;
+use socket2::{Domain, Protocol, Socket, Type};
 
-use super::icmp::IcmpVersion;
+use super::icmp::{EchoMessage, IcmpVersion, after_ipv4_header};
 
 /// Bytes read of a message: an IPv4 header with options, the ICMP header and the token. The rest is discarded.
 const READ: usize = 128;
@@ -53,7 +55,7 @@ pub(super) struct ProbeAnswer {
 
 /// An ICMP error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct IcmpError {
+struct IcmpError {
     /// Type of the message.
     pub(super) kind: u8,
     /// Its code.
@@ -64,7 +66,7 @@ pub(super) struct IcmpError {
 
 impl IcmpError {
     /// Who answered with it.
-    pub(super) fn answerer(self, version: IcmpVersion) -> Answerer {
+    fn answerer(self, version: IcmpVersion) -> Answerer {
         match self.router {
             Some(router) if version.is_time_exceeded(self.kind) => Answerer::Router(router),
             router => Answerer::Unreachable(router),
@@ -74,7 +76,7 @@ impl IcmpError {
 
 /// The outcome of one system call that reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reading {
+enum Reading {
     /// There is no message.
     Nothing,
     /// A message that is no answer to this socket.
@@ -85,7 +87,7 @@ pub(super) enum Reading {
 
 /// A message of the socket or of its error queue.
 #[derive(Debug)]
-pub(super) struct SocketMessage {
+struct SocketMessage {
     bytes: [u8; READ],
     length: usize,
     /// Arrival, as the kernel noted it.
@@ -200,7 +202,7 @@ fn port_of(address: SockaddrStorage) -> Option<u16> {
 ///
 /// # Errors
 /// The kernel refuses.
-pub(super) fn listen_for_answers(socket: &Socket, version: IcmpVersion) -> io::Result<()> {
+fn listen_for_answers(socket: &Socket, version: IcmpVersion) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     setsockopt(socket, sockopt::ReceiveTimestampns, &true)?;
     match version {
@@ -232,7 +234,7 @@ pub(super) fn set_hop_limit(socket: &Socket, version: IcmpVersion, hops: u8) -> 
 ///
 /// # Errors
 /// The socket fails.
-pub(super) fn receive_answers(
+fn receive_answers(
     socket: &Socket,
     deadline: Instant,
     answers: &mut Vec<ProbeAnswer>,
@@ -261,7 +263,7 @@ pub(super) fn receive_answers(
 ///
 /// # Errors
 /// The kernel refuses, or there is no room in time.
-pub(super) fn send_until(
+fn send_until(
     socket: &Socket,
     deadline: Instant,
     send: impl Fn() -> io::Result<usize>,
@@ -362,9 +364,254 @@ fn is_answer_of_router(error: &io::Error) -> bool {
     )
 }
 
+/// Receive buffer, bytes: replies that arrive while the thread waits for a processor. Without privilege the kernel gives
+/// what `net.core.rmem_max` allows.
+const RECEIVE_BUFFER: usize = 8 << 20;
+
+/// A socket for echo requests to one client: unprivileged where the system allows it (`SOCK_DGRAM`, icmp(7)), raw
+/// otherwise. Answers to other programs are not seen.
+#[derive(Debug)]
+pub(super) struct EchoSocket {
+    socket: Socket,
+    client: IpAddr,
+    version: IcmpVersion,
+    is_raw: bool,
+    identifier: u16,
+    token: u64,
+}
+
+impl EchoSocket {
+    /// A socket for requests to `client`.
+    ///
+    /// # Errors
+    /// Neither kind of socket is permitted, or there is no route.
+    pub(super) fn open(client: IpAddr) -> io::Result<Self> {
+        let version = IcmpVersion::of(client);
+        let (domain, protocol) = match version {
+            IcmpVersion::V4 => (Domain::IPV4, Protocol::ICMPV4),
+            IcmpVersion::V6 => (Domain::IPV6, Protocol::ICMPV6),
+        };
+        let (socket, is_raw) = match Socket::new(domain, Type::DGRAM, Some(protocol)) {
+            Ok(socket) => (socket, false),
+            Err(refused) => match Socket::new(domain, Type::RAW, Some(protocol)) {
+                Ok(socket) => (socket, true),
+                // The error of the unprivileged socket says what to allow.
+                Err(_) => return Err(refused),
+            },
+        };
+        enlarge_receive_buffer(&socket);
+        listen_for_answers(&socket, version)?;
+        // Only the client's messages are received, and the route's errors.
+        socket.connect(&SocketAddr::new(client, 0).into())?;
+        Ok(Self {
+            socket,
+            client,
+            version,
+            is_raw,
+            identifier: rand::random(),
+            token: rand::random(),
+        })
+    }
+
+    /// Has the kernel note when each request leaves, where the network driver can: for the first requests of a
+    /// socket, in the order of their numbers from 0.
+    pub(super) fn note_departures(&self) {
+        let wanted = TimestampingFlag::SOF_TIMESTAMPING_TX_SOFTWARE
+            | TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE
+            | TimestampingFlag::SOF_TIMESTAMPING_OPT_ID
+            | TimestampingFlag::SOF_TIMESTAMPING_OPT_TSONLY;
+        // Without it, the time of the system call counts.
+        let _ = setsockopt(&self.socket, sockopt::Timestamping, &wanted);
+    }
+
+    /// Limits the number of hops of the requests that follow.
+    pub(super) fn set_hop_limit(&self, hops: u8) -> io::Result<()> {
+        set_hop_limit(&self.socket, self.version, hops)
+    }
+
+    /// The request with this number, as a packet of `bytes` with its IP header, for [`send`](Self::send).
+    pub(super) fn request(&self, sequence: u16, bytes: usize) -> Vec<u8> {
+        let message = EchoMessage {
+            identifier: self.identifier,
+            sequence,
+            token: self.token,
+        };
+        let ip_header = self.version.headers() - super::icmp::ICMP_HEADER;
+        message.request(self.version, bytes.saturating_sub(ip_header))
+    }
+
+    /// Sends a request; returns when it was handed to the kernel. Waits at most until `deadline` for room.
+    ///
+    /// # Errors
+    /// The kernel refuses, or there is no room in time.
+    pub(super) fn send(&self, request: &[u8], deadline: Instant) -> io::Result<Instant> {
+        send_until(&self.socket, deadline, || self.socket.send(request))
+    }
+
+    /// Waits for answers until `deadline` and adds those that are there to `answers`. Returns early as soon as there
+    /// are any.
+    ///
+    /// # Errors
+    /// The socket fails.
+    pub(super) fn receive(
+        &self,
+        deadline: Instant,
+        answers: &mut Vec<ProbeAnswer>,
+    ) -> io::Result<()> {
+        receive_answers(&self.socket, deadline, answers, |flags| self.read(flags))
+    }
+
+    fn read(&self, flags: MsgFlags) -> io::Result<Reading> {
+        SocketMessage::read(&self.socket, flags, |message| {
+            if let Some((number, at)) = message.departure() {
+                return Some(ProbeAnswer {
+                    sequence: u16::try_from(number).ok()?,
+                    from: Answerer::OwnDevice,
+                    at: at?,
+                    hop_limit: None,
+                });
+            }
+            let from = match message.error {
+                None => Answerer::Client,
+                Some(error) => error.answerer(self.version),
+            };
+            Some(ProbeAnswer {
+                sequence: self.sequence(message.bytes(), from)?,
+                from,
+                at: message.at,
+                hop_limit: message.hop_limit,
+            })
+        })
+    }
+
+    /// The number of the request that a message answers; `None` if it answers none of ours.
+    fn sequence(&self, bytes: &[u8], from: Answerer) -> Option<u16> {
+        let echo = match from {
+            Answerer::Client if self.is_raw && self.version == IcmpVersion::V4 => {
+                EchoMessage::of_reply(self.version, after_ipv4_header(bytes)?)?
+            }
+            Answerer::Client => EchoMessage::of_reply(self.version, bytes)?,
+            _ => EchoMessage::of_quoted_request(self.version, bytes)?,
+        };
+        // The kernel matches identifiers for unprivileged sockets only, and changes them there.
+        let is_identified = !self.is_raw || echo.identifier == self.identifier;
+        let is_quoted_without = from != Answerer::Client && echo.token == 0;
+        let is_ours = echo.token == self.token || is_quoted_without;
+        (is_identified && is_ours).then_some(echo.sequence)
+    }
+
+    /// The client.
+    pub(super) fn client(&self) -> IpAddr {
+        self.client
+    }
+}
+
+fn enlarge_receive_buffer(socket: &Socket) {
+    // Privileged first; without it the kernel gives what it allows, and a smaller buffer only loses answers.
+    if setsockopt(socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
+        let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
+    }
+}
+
+/// First destination port, as traceroute.
+const FIRST_PORT: u16 = 33_434;
+
+/// A socket for UDP datagrams to unused ports of one client. Routers answer those whose hop limit is used up, and the
+/// client says that the port is unreachable, as traceroute(1) expects. Each datagram has a port of its own, because
+/// routers need not quote more of it than its header (RFC 792).
+#[derive(Debug)]
+pub(super) struct UdpSocket {
+    socket: Socket,
+    client: IpAddr,
+    version: IcmpVersion,
+}
+
+impl UdpSocket {
+    /// A socket for datagrams to `client`.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(super) fn open(client: IpAddr) -> io::Result<Self> {
+        let version = IcmpVersion::of(client);
+        let (domain, any) = match version {
+            IcmpVersion::V4 => (Domain::IPV4, IpAddr::from(Ipv4Addr::UNSPECIFIED)),
+            IcmpVersion::V6 => (Domain::IPV6, IpAddr::from(Ipv6Addr::UNSPECIFIED)),
+        };
+        let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+        listen_for_answers(&socket, version)?;
+        socket.bind(&SocketAddr::new(any, 0).into())?;
+        Ok(Self {
+            socket,
+            client,
+            version,
+        })
+    }
+
+    /// Limits the number of hops of the datagrams that follow.
+    pub(super) fn set_hop_limit(&self, hops: u8) -> io::Result<()> {
+        set_hop_limit(&self.socket, self.version, hops)
+    }
+
+    /// Sends the datagram with this number, a packet of `bytes` with its IP header; returns when it was handed to
+    /// the kernel.
+    ///
+    /// # Errors
+    /// The number has no port, the kernel refuses, or there is no room until `deadline`.
+    pub(super) fn send(
+        &self,
+        sequence: u16,
+        bytes: usize,
+        deadline: Instant,
+    ) -> io::Result<Instant> {
+        let port = FIRST_PORT
+            .checked_add(sequence)
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        // The header of UDP is as long as that of ICMP.
+        let payload = vec![0; bytes.saturating_sub(self.version.headers())];
+        let address = SocketAddr::new(self.client, port).into();
+        send_until(&self.socket, deadline, || {
+            self.socket.send_to(&payload, &address)
+        })
+    }
+
+    /// Waits for answers until `deadline` and adds them to `answers`. Returns early as soon as there are any.
+    ///
+    /// # Errors
+    /// The socket fails.
+    pub(super) fn receive(
+        &self,
+        deadline: Instant,
+        answers: &mut Vec<ProbeAnswer>,
+    ) -> io::Result<()> {
+        receive_answers(&self.socket, deadline, answers, |flags| self.read(flags))
+    }
+
+    fn read(&self, flags: MsgFlags) -> io::Result<Reading> {
+        SocketMessage::read(&self.socket, flags, |message| {
+            let error = message.error?;
+            let from = match self.version.is_port_unreachable(error.kind, error.code) {
+                true if error.router == Some(self.client) => Answerer::Client,
+                _ => error.answerer(self.version),
+            };
+            Some(ProbeAnswer {
+                sequence: message.destination_port?.checked_sub(FIRST_PORT)?,
+                from,
+                at: message.at,
+                hop_limit: message.hop_limit,
+            })
+        })
+    }
+
+    /// The client.
+    pub(super) fn client(&self) -> IpAddr {
+        self.client
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn a_clock_that_was_set_does_not_move_an_arrival() {
@@ -378,5 +625,60 @@ mod tests {
         assert_eq!(clocks.moment_of(Duration::from_secs(2000)), None);
         assert_eq!(clocks.moment_of(Duration::from_secs(10)), None);
         assert_eq!(clocks.moment_of(Duration::MAX), None);
+    }
+
+    /// A reply from this machine; `None` if echo sockets are not permitted here.
+    fn answer_of(client: IpAddr) -> Option<(Instant, ProbeAnswer)> {
+        let socket = match EchoSocket::open(client) {
+            Ok(socket) => socket,
+            Err(error) => {
+                eprintln!("SKIPPED: {client}: {error}");
+                return None;
+            }
+        };
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let sent = socket.send(&socket.request(77, 1500), deadline).unwrap();
+        let mut answers = Vec::new();
+        socket.receive(deadline, &mut answers).unwrap();
+        Some((sent, answers[0]))
+    }
+
+    #[test]
+    fn this_machine_answers_an_echo_request() {
+        for client in ["127.0.0.1", "::1"] {
+            let Some((sent, answer)) = answer_of(client.parse().unwrap()) else {
+                continue;
+            };
+            assert_eq!((answer.sequence, answer.from), (77, Answerer::Client));
+            assert!(answer.at >= sent && answer.at <= Instant::now());
+            assert_eq!(answer.hop_limit, Some(64));
+        }
+    }
+
+    #[test]
+    fn this_machine_says_that_the_port_is_unreachable() {
+        for client in ["127.0.0.1", "::1"] {
+            let client: IpAddr = client.parse().unwrap();
+            let socket = UdpSocket::open(client).unwrap();
+            let deadline = Instant::now() + Duration::from_secs(30);
+            let sent = match socket.send(7, 64, deadline) {
+                Ok(sent) => sent,
+                Err(error) => {
+                    eprintln!("SKIPPED: {client}: {error}");
+                    continue;
+                }
+            };
+            let mut answers = Vec::new();
+            socket.receive(deadline, &mut answers).unwrap();
+            let answer = answers[0];
+            assert_eq!((answer.sequence, answer.from), (7, Answerer::Client));
+            assert!(answer.at >= sent && answer.at <= Instant::now());
+        }
+    }
+
+    #[test]
+    fn a_number_without_a_port_is_refused() {
+        let socket = UdpSocket::open(IpAddr::from([127, 0, 0, 1])).unwrap();
+        assert!(socket.send(u16::MAX, 64, Instant::now()).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! The interface under /api/v1: questions.
+//! The JSON interface under /api/v1: questions, and changes, which need the token.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,21 +6,70 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Extension, Path, Query, State};
+use axum::extract::{Extension, Path, Query, Request, State};
+use axum::http::HeaderValue;
+use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::response::{IntoResponse, Response};
 use enable::advice::{Advice, QosAdvice, Question};
 use jiff::Timestamp;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tune::path::{QosNeed, TrafficPurpose};
 
+use super::answers::{AdviceSchema, QosSchema, QuestionParameters};
 use super::answers::{
-    ErrorAnswer, HistoryAnswer, HistoryQuestion, HostAnswer, HostList, ListPart, PathAnswer,
-    PathDetails, PathList, PointAnswer, QosQuestion,
+    ChangeAnswer, ErrorAnswer, HistoryAnswer, HistoryQuestion, HostAnswer, HostList, ListPart,
+    NewHost, PathAnswer, PathDetails, PathList, PointAnswer, QosQuestion,
 };
-use super::json::{Answer, query};
-use super::operations::CallRefused;
-use super::schema::{AdviceSchema, QosSchema, QuestionParameters};
+use super::connections::read_body;
+use super::operations::{CallRefused, ReportedMeasurement};
 use super::shared::{Caller, Shared};
+use super::token::TokenRefused;
 use crate::measurement::Quantity;
+
+/// Answer of a request: JSON either way.
+pub(super) type Answer<T> = Result<Json<T>, CallRefused>;
+
+impl IntoResponse for CallRefused {
+    fn into_response(self) -> Response {
+        let body = Json(ErrorAnswer {
+            error: self.to_string(),
+        });
+        let mut response = (self.status(), body).into_response();
+        match self {
+            // `Basic` would make browsers keep the token and send it along later.
+            Self::Forbidden(TokenRefused::Missing | TokenRefused::Wrong) => {
+                let bearer = HeaderValue::from_static("Bearer realm=\"longhaul advisor\"");
+                response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
+            }
+            Self::Busy(_) | Self::History => {
+                let seconds = HeaderValue::from_static("5");
+                response.headers_mut().insert(RETRY_AFTER, seconds);
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+/// The parameters of a query.
+pub(super) fn query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, CallRefused> {
+    match query {
+        Ok(Query(query)) => Ok(query),
+        Err(rejection) => Err(CallRefused::Arguments(rejection.body_text())),
+    }
+}
+
+/// The object in a body.
+pub(super) fn object<T: DeserializeOwned>(body: &[u8]) -> Result<T, CallRefused> {
+    serde_json::from_slice(body).map_err(|error| {
+        if error.is_data() {
+            CallRefused::Arguments(error.to_string())
+        } else {
+            CallRefused::Malformed(error.to_string())
+        }
+    })
+}
 
 /// Entries of a list, by default and at most.
 const ENTRIES: (usize, usize) = (100, 1000);
@@ -227,4 +276,99 @@ fn list_part(shared: &Shared, asked: &ListPart) -> (usize, Vec<IpAddr>) {
     let most = asked.limit.unwrap_or(ENTRIES.0).min(ENTRIES.1);
     let part = clients.iter().skip(asked.offset).take(most);
     (clients.len(), part.copied().collect())
+}
+
+fn changed(client: Option<String>, changed: bool) -> Json<ChangeAnswer> {
+    Json(ChangeAnswer { changed, client })
+}
+
+/// Checks the token before the body is read.
+async fn permitted_object<T: DeserializeOwned>(
+    shared: &Shared,
+    request: Request,
+) -> Result<T, CallRefused> {
+    shared.may_write(request.headers())?;
+    let body = read_body(request.into_body(), shared.limits.body_time).await?;
+    object(&body)
+}
+
+/// Monitors the path to a client.
+#[utoipa::path(
+    post, path = "/api/v1/hosts", tag = "hosts", request_body = NewHost, security(("token" = [])),
+    responses((status = 200, body = ChangeAnswer), (status = "4XX", body = ErrorAnswer)),
+)]
+pub(super) async fn add_host(
+    State(shared): State<Arc<Shared>>,
+    request: Request,
+) -> Answer<ChangeAnswer> {
+    let new: NewHost = permitted_object(&shared, request).await?;
+    let (client, is_new) = shared.add_host(&new.client).await?;
+    Ok(changed(Some(client.to_string()), is_new))
+}
+
+/// Stops monitoring a client and forgets its measurements.
+#[utoipa::path(
+    delete, path = "/api/v1/hosts/{client}", tag = "hosts", security(("token" = [])),
+    params(("client" = String, Path, description = "Address or name.")),
+    responses((status = 200, body = ChangeAnswer), (status = "4XX", body = ErrorAnswer)),
+)]
+pub(super) async fn remove_host(
+    State(shared): State<Arc<Shared>>,
+    Path(client): Path<String>,
+    request: Request,
+) -> Answer<ChangeAnswer> {
+    shared.may_write(request.headers())?;
+    Ok(changed(None, shared.remove_host(&client).await?))
+}
+
+/// Chooses the periodic tests of a client: name to interval (`"10min"`), true or false. Tests that are not named do
+/// not run. An empty object leaves them to the settings.
+#[utoipa::path(
+    put, path = "/api/v1/hosts/{client}/tests", tag = "tests", security(("token" = [])),
+    params(("client" = String, Path, description = "Address or name.")),
+    request_body(content = Object, description = "Name of a test to its interval (`10min`), or to true or false."),
+    responses((status = 200, body = ChangeAnswer), (status = "4XX", body = ErrorAnswer)),
+)]
+pub(super) async fn set_tests(
+    State(shared): State<Arc<Shared>>,
+    Path(client): Path<String>,
+    request: Request,
+) -> Answer<ChangeAnswer> {
+    let chosen = permitted_object(&shared, request).await?;
+    shared.set_tests(&client, &chosen).await?;
+    Ok(changed(None, true))
+}
+
+/// Runs a test as soon as the budget allows.
+#[utoipa::path(
+    post, path = "/api/v1/hosts/{client}/tests/{test}", tag = "tests", security(("token" = [])),
+    params(
+        ("client" = String, Path, description = "Address or name."),
+        ("test" = String, Path, description = "Name of the test."),
+    ),
+    responses((status = 200, body = ChangeAnswer), (status = "4XX", body = ErrorAnswer)),
+)]
+pub(super) async fn run_test(
+    State(shared): State<Arc<Shared>>,
+    Path((client, test)): Path<(String, String)>,
+    request: Request,
+) -> Answer<ChangeAnswer> {
+    shared.may_write(request.headers())?;
+    shared.run_test(&client, &test).await?;
+    Ok(changed(None, true))
+}
+
+/// Takes in what a transfer or a tool measured of a path.
+#[utoipa::path(
+    post, path = "/api/v1/report", tag = "tests", request_body = ReportedMeasurement, security(("token" = [])),
+    responses((status = 200, body = ChangeAnswer), (status = "4XX", body = ErrorAnswer)),
+)]
+pub(super) async fn report(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Answer<ChangeAnswer> {
+    let reported = permitted_object(&shared, request).await?;
+    shared.report(reported, caller).await?;
+    Ok(changed(None, true))
 }

@@ -1,11 +1,9 @@
 //! Files that grow, rotate, vanish and contain junk.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io::Write as _;
 
-use crate::log_reader::follower::*;
-use crate::log_reader::position::{LogPosition, PositionFile};
+use super::*;
 
 struct Log {
     _directory: tempfile::TempDir,

@@ -30,6 +30,11 @@ impl MessageRateLimiter {
         }
         available
     }
+
+    /// Whether the bucket is full at `now`: a new one would allow the same.
+    pub fn is_full(&self, now: Duration) -> bool {
+        self.full_at <= now
+    }
 }
 
 #[cfg(test)]

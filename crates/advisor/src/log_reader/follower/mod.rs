@@ -1,12 +1,16 @@
 //! Follows a file that grows and is rotated. The caller's timer says when to look.
 
+use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
+use std::hash::Hasher as _;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use super::position::{LogPosition, tail_fingerprint};
-use super::rotated::{file_of_position, next_rotated, open_regular};
+use fnv::FnvHasher;
+use serde::{Deserialize, Serialize};
+use smallfile::regular_file;
 
 /// Where a follower without a position begins, in a file that exists at its first turn. Files that appear later
 /// are read from their beginning.
@@ -377,3 +381,183 @@ fn take_lines(
     }
     used
 }
+
+/// Bytes before the offset that identify the content. A log line with its time is about as long.
+const TAIL_BYTES: u64 = 128;
+
+/// The end of the last line that was handed out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogPosition {
+    /// Device of the file.
+    pub device: u64,
+    /// Inode of the file.
+    pub inode: u64,
+    /// Bytes before the next line.
+    pub offset: u64,
+    /// The next bytes belong to a line that is too long and is left out.
+    pub skipping: bool,
+    /// Fingerprint of the bytes before `offset`: an inode number may be used again, and a truncated file may grow
+    /// beyond the offset.
+    pub tail: u64,
+}
+
+/// Fingerprint of the last bytes before the offset; `None` if the file has not so many.
+fn tail_fingerprint(file: &File, offset: u64) -> io::Result<Option<u64>> {
+    let length = offset.min(TAIL_BYTES);
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
+    match file.read_exact_at(&mut bytes, offset - length) {
+        Ok(()) => {
+            // Positions are kept on disk: the hash is the same in every version. Nobody gains by a collision.
+            let mut hasher = FnvHasher::default();
+            hasher.write(&bytes);
+            Ok(Some(hasher.finish()))
+        }
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The largest file of positions that is read.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// A file with the positions of all followed logs, by path.
+#[derive(Debug, Clone)]
+pub struct PositionFile {
+    path: PathBuf,
+}
+
+impl PositionFile {
+    /// The file of this name. It need not exist.
+    pub fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+        }
+    }
+
+    /// The positions; none if there is no file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not what [`Self::save`] wrote.
+    pub fn load(&self) -> io::Result<BTreeMap<PathBuf, LogPosition>> {
+        let text = match regular_file::read_to_string(&self.path, MAX_FILE_BYTES) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+            Err(error) => return Err(error),
+        };
+        serde_json::from_str(&text)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    }
+
+    /// Replaces the file, so that a crash leaves the old or the new one. Save after the lines are recorded: lines
+    /// since the last save are read again after a crash.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn save(&self, positions: &BTreeMap<PathBuf, LogPosition>) -> io::Result<()> {
+        let text = serde_json::to_vec(positions).map_err(io::Error::other)?;
+        smallfile::replace(&self.path, &text)
+    }
+}
+
+/// Entries of the log's directory that are looked at.
+const MAX_ENTRIES: usize = 10_000;
+
+/// Opens a log: only a regular file, so that a FIFO or a device cannot block or feed the reader. `None`: there is no
+/// file.
+fn open_regular(path: &Path) -> io::Result<Option<File>> {
+    let refused = || {
+        let message = format!("{} is not a regular file", path.display());
+        Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+    };
+    match path.metadata() {
+        Ok(meta) if !meta.is_file() => return refused(),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let mut options = File::options();
+    options.read(true);
+    // Without O_NONBLOCK, a FIFO that took the file's place after the check would block.
+    options.custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY);
+    let file = match options.open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if !file.metadata()?.is_file() {
+        return refused();
+    }
+    Ok(Some(file))
+}
+
+/// The file that the position is in, under the names that logrotate(8) gives (`LOG.1`, `LOG-20261123`): the same
+/// inode, or a copy with the same bytes before the offset.
+fn file_of_position(log: &Path, position: &LogPosition) -> Option<File> {
+    let same_inode =
+        |meta: &Metadata| (meta.dev(), meta.ino()) == (position.device, position.inode);
+    let mut siblings = siblings(log);
+    siblings.sort_by_key(|(_, meta)| !same_inode(meta));
+    siblings.into_iter().find_map(|(path, meta)| {
+        // A copy of a log of which nothing was read cannot be told from other files.
+        if meta.len() < position.offset || (position.offset == 0 && !same_inode(&meta)) {
+            return None;
+        }
+        let file = open_regular(&path).ok()??;
+        let tail = tail_fingerprint(&file, position.offset).ok()??;
+        (tail == position.tail).then_some(file)
+    })
+}
+
+/// The oldest rotated file that was last written after this one: more than one rotation may come between two turns.
+fn next_rotated(log: &Path, after: &Metadata) -> Option<File> {
+    let written = |meta: &Metadata| (meta.mtime(), meta.mtime_nsec());
+    let current = log.metadata().ok()?;
+    let mut newer: Vec<(PathBuf, Metadata)> = siblings(log)
+        .into_iter()
+        .filter(|(_, meta)| {
+            written(meta) > written(after)
+                && written(meta) <= written(&current)
+                && (meta.dev(), meta.ino()) != (current.dev(), current.ino())
+                && (meta.dev(), meta.ino()) != (after.dev(), after.ino())
+        })
+        .collect();
+    newer.sort_by_key(|(_, meta)| written(meta));
+    newer
+        .into_iter()
+        .find_map(|(path, _)| open_regular(&path).ok()?)
+}
+
+/// Uncompressed regular files beside the log whose names begin with its own.
+fn siblings(log: &Path) -> Vec<(PathBuf, Metadata)> {
+    let (Some(directory), Some(name)) = (log.parent(), log.file_name()) else {
+        return Vec::new();
+    };
+    let directory = if directory.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        directory
+    };
+    let Ok(entries) = directory.read_dir() else {
+        return Vec::new();
+    };
+    let rotated = |entry: &std::fs::DirEntry| {
+        let other = entry.file_name();
+        let suffix = other.as_bytes().strip_prefix(name.as_bytes());
+        // LOG.1 and LOG-20261123, but not LOG_of_another.
+        suffix.is_some_and(|suffix| {
+            matches!(suffix, [b'.' | b'-', rest @ ..] if rest.iter().all(|b| b.is_ascii_digit() || b"-._".contains(b)))
+        })
+    };
+    entries
+        .take(MAX_ENTRIES)
+        .flatten()
+        .filter(rotated)
+        .filter_map(|entry| {
+            let meta = entry.metadata().ok()?;
+            meta.is_file().then(|| (entry.path(), meta))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

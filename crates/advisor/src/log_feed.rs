@@ -7,15 +7,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::config::{AdvisorConfig, LogSource, ServerLogFormat, StoreUrl, state_directory};
+use crate::config::{AdvisorConfig, LogSource, StoreUrl, state_directory};
 use crate::hosts::HostSource;
+use crate::log_reader::LogReader;
 use crate::log_reader::entry::LogEntry;
-use crate::log_reader::follower::{FollowFrom, FollowLimits, LogFollower};
-use crate::log_reader::format::TransferLogFormat;
-use crate::log_reader::log_time::host_zone;
-use crate::log_reader::position::PositionFile;
-use crate::log_reader::reader::LogReader;
-use crate::log_reader::transfer_measurement::measurement;
+use crate::log_reader::follower::{FollowFrom, FollowLimits, LogFollower, PositionFile};
+use crate::log_reader::format::host_zone;
 use crate::service::Advisor;
 
 /// Time between two looks at a log.
@@ -87,7 +84,7 @@ impl FollowedLogs {
                 }
                 None => LogFollower::new(&log.path, FollowFrom::Beginning, FollowLimits::default()),
             };
-            LogReader::new(follower, Some(reader_format(log.format)), zone.clone())
+            LogReader::new(follower, Some(log.format), zone.clone())
         };
         Self {
             advisor,
@@ -140,7 +137,7 @@ impl FollowedLogs {
             tracing::debug!(%refused, "a client of a log is not monitored");
             return;
         }
-        if let Some(measured) = measurement(entry)
+        if let Some(measured) = entry.measurement()
             && let Err(invalid) = self.advisor.report(HostSource::Log, measured)
         {
             tracing::debug!(%invalid, "a transfer of a log is left out");
@@ -163,14 +160,5 @@ fn positions_path(config: &AdvisorConfig) -> PathBuf {
     match &config.store {
         StoreUrl::Sqlite(path) => path.with_extension("logs.json"),
         StoreUrl::Postgres(_) => state_directory().join("advisor.logs.json"),
-    }
-}
-
-fn reader_format(format: ServerLogFormat) -> TransferLogFormat {
-    match format {
-        ServerLogFormat::Longhaul => TransferLogFormat::Longhaul,
-        ServerLogFormat::Gridftp => TransferLogFormat::FtpInfo,
-        ServerLogFormat::Xferlog => TransferLogFormat::Xferlog,
-        ServerLogFormat::Combined => TransferLogFormat::Web,
     }
 }

@@ -1,36 +1,49 @@
-//! Runs a program of a test: without a shell, with a time limit, and with bounded output. Its process group ends with
-//! the test.
+//! Runs a program of a test or of the mail: without a shell, with a time limit, and with bounded output. Its process
+//! group ends with the call.
 
 use std::ffi::OsString;
-use std::net::IpAddr;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 
-use super::TestFailure;
-
 /// Longest error output that is kept, bytes. More of it is discarded.
-const MOST_ERRORS: usize = 4096;
+const MAX_ERRORS: usize = 4096;
 
 /// A program to run.
 #[derive(Debug, Clone)]
-pub(super) struct ProgramCall<'a> {
-    /// Name of the test.
-    pub(super) test: &'a str,
-    /// The client under test.
-    pub(super) client: IpAddr,
+pub(crate) struct ProgramCall<'a> {
     /// Its file.
-    pub(super) program: &'a Path,
+    pub(crate) program: &'a Path,
     /// Its arguments.
-    pub(super) arguments: Vec<OsString>,
+    pub(crate) arguments: Vec<OsString>,
+    /// Its standard input. It need not read it.
+    pub(crate) input: &'a [u8],
     /// Time after which it is killed.
-    pub(super) time_limit: Duration,
+    pub(crate) time_limit: Duration,
     /// Standard output above which it is killed, bytes.
-    pub(super) most_output: usize,
+    pub(crate) max_output: usize,
+}
+
+/// The reason why a program did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProgramError {
+    /// The system does not start it.
+    #[error("cannot be started: {0}")]
+    Start(io::Error),
+    /// Its pipes or its status cannot be read.
+    #[error("cannot be read from: {0}")]
+    Output(io::Error),
+    /// It was killed because of its output.
+    #[error("prints more than {0} bytes")]
+    TooMuchOutput(usize),
+    /// It was killed at its time limit.
+    #[error("takes longer than {0:?}")]
+    TimeLimit(Duration),
 }
 
 /// The output of a program.
@@ -46,7 +59,7 @@ pub struct ProgramOutput {
 
 impl ProgramOutput {
     /// How the program ended, and its messages.
-    pub(super) fn complaint(&self) -> String {
+    pub(crate) fn complaint(&self) -> String {
         format!("{}: {}", self.status, self.errors)
     }
 }
@@ -73,33 +86,36 @@ impl ProgramCall<'_> {
     ///
     /// # Errors
     /// It cannot be started, takes too long, or prints too much.
-    pub(super) async fn run(self) -> Result<ProgramOutput, TestFailure> {
-        let failed =
-            |action| move |source| TestFailure::system(self.test, self.client, action, source);
+    pub(crate) async fn run(self) -> Result<ProgramOutput, ProgramError> {
         let mut command = Command::new(self.program);
         command
             .args(&self.arguments)
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true);
-        let mut child = command.spawn().map_err(failed("start its program"))?;
-        let pipes = child.stdout.take().zip(child.stderr.take());
+        let mut child = command.spawn().map_err(ProgramError::Start)?;
+        let (input, output, errors) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let leader = child
             .id()
             .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let mut group = ProcessGroup { child, leader };
-        let Some((output, errors)) = pipes else {
-            let reason = "its program has no output";
-            return Err(TestFailure::unusable(self.test, self.client, reason));
-        };
         let work = async {
-            let output = read_up_to(output, self.most_output);
-            let errors = read_beginning(errors);
-            let (output, errors) = tokio::join!(output, errors);
+            let write = async {
+                if let Some(mut pipe) = input {
+                    // A program that ends or closes it early needs no more, and its status tells the rest.
+                    let _ = pipe.write_all(self.input).await;
+                }
+            };
+            let ((), output, errors) = tokio::join!(
+                write,
+                read_up_to(output, self.max_output),
+                read_beginning(errors)
+            );
             let output = output?;
-            if output.len() > self.most_output {
+            if output.len() > self.max_output {
                 return Ok(None);
             }
             let status = group.child.wait().await?;
@@ -111,41 +127,40 @@ impl ProgramCall<'_> {
                 output,
                 errors: String::from_utf8_lossy(&errors).trim().to_owned(),
             }),
-            Ok(Ok(None)) => {
-                let reason = format!("its program prints more than {} bytes", self.most_output);
-                Err(TestFailure::unusable(self.test, self.client, reason))
-            }
-            Ok(Err(source)) => Err(failed("read its program's output")(source)),
-            Err(_) => {
-                let reason = format!("its program takes longer than {:?}", self.time_limit);
-                Err(TestFailure::unusable(self.test, self.client, reason))
-            }
+            Ok(Ok(None)) => Err(ProgramError::TooMuchOutput(self.max_output)),
+            Ok(Err(source)) => Err(ProgramError::Output(source)),
+            Err(_) => Err(ProgramError::TimeLimit(self.time_limit)),
         }
     }
 }
 
 /// Reads to the end, or one byte more than `most`.
-async fn read_up_to(pipe: impl AsyncRead + Unpin, most: usize) -> std::io::Result<Vec<u8>> {
+async fn read_up_to(pipe: Option<impl AsyncRead + Unpin>, most: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let most = u64::try_from(most).unwrap_or(u64::MAX);
-    let mut pipe = pipe.take(most.saturating_add(1));
-    pipe.read_to_end(&mut bytes).await?;
+    if let Some(pipe) = pipe {
+        let most = u64::try_from(most).unwrap_or(u64::MAX);
+        let mut pipe = pipe.take(most.saturating_add(1));
+        pipe.read_to_end(&mut bytes).await?;
+    }
     Ok(bytes)
 }
 
 /// Reads to the end and keeps the beginning, so that a program that complains much is not blocked.
-async fn read_beginning(mut pipe: impl AsyncRead + Unpin) -> Vec<u8> {
+async fn read_beginning(pipe: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     let mut kept = Vec::new();
+    let Some(mut pipe) = pipe else {
+        return kept;
+    };
     let mut part = [0; 1024];
     while let Ok(length @ 1..) = pipe.read(&mut part).await {
-        let room = MOST_ERRORS.saturating_sub(kept.len());
+        let room = MAX_ERRORS.saturating_sub(kept.len());
         kept.extend(part.iter().take(length.min(room)));
     }
     kept
 }
 
 /// The file of a program in the directories of `PATH`, and of `/usr/sbin`; an absolute path is itself.
-pub(super) fn find_program(name: &str) -> Option<PathBuf> {
+pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     use std::os::unix::fs::PermissionsExt as _;
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -163,12 +178,11 @@ mod tests {
 
     fn shell<'a>(script: &str, time_limit: Duration) -> ProgramCall<'a> {
         ProgramCall {
-            test: "script",
-            client: IpAddr::from([192, 0, 2, 1]),
             program: Path::new("/bin/sh"),
             arguments: vec!["-c".into(), script.into()],
+            input: b"",
             time_limit,
-            most_output: 1000,
+            max_output: 1000,
         }
     }
 
@@ -182,6 +196,14 @@ mod tests {
             .unwrap();
         assert_eq!((&ran.output[..], &*ran.errors), (&b"one\n"[..], "two"));
         assert_eq!(ran.status.code(), Some(3));
+    }
+
+    #[tokio::test]
+    async fn a_program_that_leaves_its_input_unread_is_not_waited_for() {
+        let input = vec![b'x'; 1 << 20];
+        let mut call = shell("head -c 3", LONG);
+        call.input = &input;
+        assert_eq!(call.run().await.unwrap().output, b"xxx");
     }
 
     #[tokio::test]

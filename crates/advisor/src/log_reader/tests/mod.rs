@@ -1,2 +1,0 @@
-mod following;
-mod formats;
