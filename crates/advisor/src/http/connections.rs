@@ -346,11 +346,7 @@ impl PeerShares {
 
     /// Takes a place for a connection; `None`: there is none for this peer. If all are taken, the one that has waited for its
     /// client for the longest time goes, if that is slow; the flag says so.
-    fn connect(
-        self: &Arc<Self>,
-        peer: IpAddr,
-        now: Instant,
-    ) -> Option<(ConnectionPlace, bool)> {
+    fn connect(self: &Arc<Self>, peer: IpAddr, now: Instant) -> Option<(ConnectionPlace, bool)> {
         let peer = ClientKey::from(peer);
         let most = match peer.is_loopback() {
             true => self.limits.connections_per_loopback,
