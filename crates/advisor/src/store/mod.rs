@@ -464,7 +464,7 @@ fn point(row: &sqlx::any::AnyRow) -> Result<Option<HistoryPoint>, sqlx::Error> {
 /// Longest time of a lease. One that ends later was written by a wrong clock and does not count.
 pub const LONGEST_LEASE: Duration = Duration::from_secs(10 * 60);
 
-/// A lease that is held.
+/// A lease that is held: the right to test what several servers share, for a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
     name: String,
@@ -607,7 +607,7 @@ const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 
 impl Store {
-    /// Averages and deletes by age at `now`. Doing it again changes nothing.
+    /// Thins the history out by age at `now`: measurements become averages of hours, then of days, then go. Doing it again changes nothing.
     ///
     /// # Errors
     /// The database fails; the history is then as before.
@@ -658,9 +658,7 @@ impl Store {
             .await?;
         Ok(())
     }
-}
 
-impl Store {
     /// Writes all entries, or none. Writing them again changes nothing.
     ///
     /// # Errors
