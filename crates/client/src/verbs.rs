@@ -17,7 +17,7 @@ use crate::storage::StorageAccess;
 use crate::storage::collected::CollectedEntries;
 use crate::storage::contract::Storage;
 use crate::tree::join_path;
-use crate::{CopyFailure, Exit, RemoteEntry, RemoteOptions};
+use crate::{CopyFailure, FailureKind, RemoteEntry, RemoteOptions};
 
 /// A URL's server and path. Local paths are refused: the system's own tools handle those.
 fn parse_remote_url(url: &str, options: &RemoteOptions) -> Result<(Server, Vec<u8>), CopyFailure> {
@@ -27,7 +27,7 @@ fn parse_remote_url(url: &str, options: &RemoteOptions) -> Result<(Server, Vec<u
             Ok((server, path))
         }
         other => Err(CopyFailure::new(
-            Exit::Usage,
+            FailureKind::Usage,
             format!(
                 "{} is not remote: give an ftp:, ftps:, gsiftp:, http: or https: URL, or a remote of the \
                  configuration",
@@ -238,7 +238,7 @@ pub(crate) async fn remove_each(
     let result = async {
         for path in removed_paths(&mut *storage, &at).await? {
             let removed = remove_path(&mut *storage, &path, recursive).await;
-            if removed.as_ref().is_err_and(|failure| failure.transient) {
+            if removed.as_ref().is_err_and(CopyFailure::may_retry) {
                 // The session is lost.
                 return removed;
             }
@@ -262,8 +262,7 @@ async fn removed_paths(
     };
     // Not even the names of those that match are beyond doubt.
     if let Some(failure) = matched.incomplete {
-        let message = format!("nothing was deleted: {}", failure.message);
-        return Err(CopyFailure { message, ..failure });
+        return Err(failure.within("nothing was deleted"));
     }
     let names = matched.entries.iter().map(|entry| &entry.name);
     Ok(names.map(|name| join_path(&matched.parent, name)).collect())
@@ -284,7 +283,7 @@ pub(crate) async fn preview_removal(
         for path in removed_paths(&mut *storage, &at).await? {
             let top = (path.as_slice(), recursive);
             match removal_preview::preview_removal(&mut *storage, top, visit).await {
-                Err(failure) if failure.transient => return Err(failure),
+                Err(failure) if failure.may_retry() => return Err(failure),
                 Err(failure) => first_failure = first_failure.or(Some(failure)),
                 Ok(()) => {}
             }
@@ -299,7 +298,7 @@ pub(crate) async fn preview_removal(
 /// The path of a removal: anything but the root. `.` and `..` as the last name are refused as by rm(1): `rm -r d/..` would
 /// remove what is around `d`, up to the root.
 fn removable_path(path: &[u8]) -> Result<&[u8], CopyFailure> {
-    let usage = |message: String| Err(CopyFailure::new(Exit::Usage, message));
+    let usage = |message: String| Err(CopyFailure::new(FailureKind::Usage, message));
     let path = without_trailing_slash(path);
     match path.rsplit(|byte| *byte == b'/').next().unwrap_or_default() {
         b"" => usage("the root is not removed".to_owned()),
@@ -320,7 +319,7 @@ async fn remove_file(storage: &mut dyn Storage, path: &[u8]) -> Result<(), CopyF
     let is_absent = result
         .as_ref()
         .err()
-        .is_none_or(|f| f.exit == Exit::NotFound);
+        .is_none_or(|f| f.kind() == FailureKind::NotFound);
     let Some(partial) = hashed_partial_path(path).filter(|_| is_absent) else {
         return result;
     };
@@ -337,7 +336,7 @@ async fn remove_existing(storage: &mut dyn Storage, path: &[u8]) -> Result<(), C
     let Err(failure) = storage.remove(path).await else {
         return Ok(());
     };
-    if failure.transient || failure.exit == Exit::NotFound {
+    if failure.may_retry() || failure.kind() == FailureKind::NotFound {
         return Err(failure);
     }
     match storage.stat(path).await {
@@ -367,7 +366,7 @@ pub(crate) async fn make_dir(
                     "{} exists already (`longhaul mkdir -p` takes that for done)",
                     directory.display()
                 );
-                Err(CopyFailure::new(Exit::Protocol, message))
+                Err(CopyFailure::new(FailureKind::Protocol, message))
             }
             Err(failure) => Err(failure),
         }
@@ -386,7 +385,7 @@ pub(crate) async fn rename(
     // RNFR and RNTO work within one session; the login may differ in spelling.
     if (&server.host, server.port) != (&other.host, other.port) {
         return Err(CopyFailure::new(
-            Exit::Usage,
+            FailureKind::Usage,
             "both names must be on one server: copy with cp and remove with rm instead",
         ));
     }
@@ -412,7 +411,7 @@ pub(crate) async fn checksum(
 ) -> Result<String, CopyFailure> {
     match Location::parse_secured(url, &options.security)? {
         Location::StandardStreams => Err(CopyFailure::new(
-            Exit::Usage,
+            FailureKind::Usage,
             "standard input cannot be checksummed: name a file",
         )),
         at @ Location::Local(_) => {
@@ -429,7 +428,7 @@ pub(crate) async fn checksum(
                 .await;
             if result
                 .as_ref()
-                .is_err_and(|f| f.exit == Exit::Protocol && !f.transient)
+                .is_err_and(|f| f.kind() == FailureKind::Protocol && !f.may_retry())
                 && let Err(missing) = storage.stat(without_trailing_slash(&path)).await
             {
                 // A server without this checksum may not have the file either.

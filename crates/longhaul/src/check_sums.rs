@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-use client::{CheckTotals, CheckedFile, CheckedSum, CopyFailure, Exit, RemoteOptions};
+use client::{CheckTotals, CheckedFile, CheckedSum, CopyFailure, FailureKind, RemoteOptions};
 
 use crate::args::CksumArgs;
 use crate::output::{print_listing_line, print_to_stderr};
@@ -20,7 +20,7 @@ pub(crate) async fn check_sums(
         [base] => base,
         _ => {
             let message = "--check takes one directory or URL";
-            return Err(CopyFailure::new(Exit::Usage, message));
+            return Err(CopyFailure::new(FailureKind::Usage, message));
         }
     };
     let mut lines = open(sums)?;
@@ -28,7 +28,7 @@ pub(crate) async fn check_sums(
     let mut first_unreadable = None;
     let mut visit = |file: CheckedFile| {
         if let CheckedSum::Unreadable(failure) = &file.result {
-            print_to_stderr(&format!("longhaul: {}", failure.message));
+            print_to_stderr(&format!("longhaul: {failure}"));
             first_unreadable.get_or_insert_with(|| failure.clone());
         }
         if printed.is_ok()
@@ -49,7 +49,7 @@ pub(crate) async fn check_sums(
         && error.kind() != io::ErrorKind::BrokenPipe
     {
         return Err(CopyFailure::new(
-            Exit::Local,
+            FailureKind::Local,
             format!("standard output: {error}"),
         ));
     }
@@ -68,11 +68,8 @@ fn open(sums: &Path) -> Result<Box<dyn BufRead + Send>, CopyFailure> {
         return Ok(Box::new(BufReader::new(io::stdin())));
     }
     let file = File::open(sums).map_err(|error| {
-        let exit = match error.kind() {
-            io::ErrorKind::NotFound => Exit::NotFound,
-            _ => Exit::Local,
-        };
-        CopyFailure::new(exit, format!("{}: {error}", sums.display()))
+        let kind = FailureKind::of_named_file(&error);
+        CopyFailure::new(kind, format!("{}: {error}", sums.display()))
     })?;
     Ok(Box::new(BufReader::new(file)))
 }
@@ -104,19 +101,19 @@ fn verdict(
     let all = totals.files();
     if totals.differing > 0 {
         let message = format!("{} of {all} files have another checksum", totals.differing);
-        return Err(CopyFailure::new(Exit::Integrity, message));
+        return Err(CopyFailure::new(FailureKind::Integrity, message));
     }
     if totals.missing > 0 && !args.ignore_missing {
         let message = format!("{} of {all} files are missing", totals.missing);
-        return Err(CopyFailure::new(Exit::NotFound, message));
+        return Err(CopyFailure::new(FailureKind::NotFound, message));
     }
     if let Some(failure) = first_unreadable {
         let message = format!("{} of {all} files cannot be read", totals.unreadable);
-        return Err(CopyFailure { message, ..failure });
+        return Err(CopyFailure::new(failure.kind(), message));
     }
     match totals.matching {
         0 => Err(CopyFailure::new(
-            Exit::NotFound,
+            FailureKind::NotFound,
             "no file was checked: all are missing",
         )),
         _ => Ok(()),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use client::protection::{
     NewProxy, ProxyFacts, default_proxy_path, describe_proxy, destroy_proxy, make_proxy,
 };
-use client::{CopyFailure, Exit};
+use client::{CopyFailure, Exit, FailureKind};
 use serde_json::json;
 use zeroize::Zeroizing;
 
@@ -36,8 +36,8 @@ pub(crate) fn run(args: &ProxyArgs) -> Exit {
         ProxyVerb::Destroy { file } => destroy(&path_or_default(file.as_ref())),
     };
     result.unwrap_or_else(|failure| {
-        print_to_stderr(&format!("longhaul: {}", failure.message));
-        failure.exit
+        print_to_stderr(&format!("longhaul: {failure}"));
+        failure.exit()
     })
 }
 
@@ -74,11 +74,13 @@ fn info(path: &Path, as_json: bool) -> Result<Exit, CopyFailure> {
             .iter()
             .try_for_each(|line| print_line(line)),
     };
-    printed.map_err(|error| CopyFailure::new(Exit::Local, format!("standard output: {error}")))?;
+    printed.map_err(|error| {
+        CopyFailure::new(FailureKind::Local, format!("standard output: {error}"))
+    })?;
     if left.is_zero() {
         let advice = "make a new one with `longhaul proxy init`";
         return Err(CopyFailure::new(
-            Exit::Refused,
+            FailureKind::Refused,
             format!("the proxy {} has expired: {advice}", path.display()),
         ));
     }

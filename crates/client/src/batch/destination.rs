@@ -19,7 +19,7 @@ use crate::storage::capabilities::AvailableChecksums;
 use crate::storage::contract::Storage;
 use crate::storage::open_source::OpenSource;
 use crate::verify::Verification;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// The destination of a copy.
 pub(super) enum CopyDestination<'a> {
@@ -182,7 +182,7 @@ impl<'a> CopyDestination<'a> {
             Self::Local(download) => {
                 let unreadable = || {
                     let message = "what was written cannot be read again";
-                    CopyFailure::new(Exit::Local, message)
+                    CopyFailure::new(FailureKind::Local, message)
                 };
                 let checksum = download.checksum(algorithm).await?;
                 Ok(checksum.ok_or_else(unreadable))

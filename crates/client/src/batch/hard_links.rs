@@ -14,7 +14,7 @@ use crate::local_name::{LocalName, is_file};
 use crate::location::Location;
 use crate::partial::local_failure;
 use crate::replacement::temporary_name;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// Destinations at which a copy has not put its file: what is there is older, and gets no further name.
 #[derive(Default)]
@@ -100,7 +100,7 @@ pub(super) async fn make(
     let (Location::Local(first), Location::Local(path)) = (&link.first, &link.file.destination)
     else {
         return Err(CopyFailure::new(
-            Exit::Local,
+            FailureKind::Local,
             "hard links are for local files",
         ));
     };

@@ -10,7 +10,7 @@ use super::pairs::PairSource;
 use super::plan::{NamePattern, is_same_file, last_component};
 use crate::location::Location;
 use crate::tree::check_name;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// The places of a command that copies.
 #[derive(Debug, Clone, Copy)]
@@ -43,7 +43,7 @@ pub fn check_log_file(log: &Path, places: CopiedPlaces<'_>) -> Result<(), CopyFa
     };
     match is_in_way {
         true => Err(CopyFailure::new(
-            Exit::Usage,
+            FailureKind::Usage,
             format!(
                 "--log would write into what is copied: name a file elsewhere than {}",
                 log.display()

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use percent_encoding::percent_decode_str;
 
 use super::{FindCredential, Location, Scheme, Server};
-use crate::{ConnectionSecurity, CopyFailure, Credential, Exit};
+use crate::{ConnectionSecurity, CopyFailure, Credential, FailureKind};
 
 /// Splits `scheme:rest` if the text before the first colon is a scheme (RFC 3986 §3.1).
 pub(super) fn split_scheme(text: &str) -> Option<(&str, &str)> {
@@ -255,5 +255,5 @@ pub(super) fn redact(text: &str) -> String {
 }
 
 pub(super) fn usage_error(message: impl Into<String>) -> CopyFailure {
-    CopyFailure::new(Exit::Usage, message)
+    CopyFailure::new(FailureKind::Usage, message)
 }

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use security::x509::{CertifiedKey, CredentialError};
 
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// Advice to a user without a usable credential.
 pub(super) const ADVICE: &str =
@@ -122,7 +122,7 @@ impl CredentialPlaces {
 
     fn missing(&self) -> CopyFailure {
         CopyFailure::new(
-            Exit::Refused,
+            FailureKind::Refused,
             format!(
                 "no certificate for gsiftp: was found (X509_USER_PROXY, {}, X509_USER_CERT and \
                  X509_USER_KEY, ~/.globus/usercert.pem): {ADVICE}",
@@ -153,7 +153,7 @@ pub(super) fn check_validity(credential: &CertifiedKey, name: &str) -> Result<()
     match SystemTime::now().duration_since(expires) {
         Err(_) => Ok(()),
         Ok(_) => Err(CopyFailure::new(
-            Exit::Refused,
+            FailureKind::Refused,
             format!("{name} expired at {}: {ADVICE}", show_time(expires)),
         )),
     }
@@ -169,7 +169,7 @@ pub fn show_time(time: SystemTime) -> String {
 
 pub(super) fn unusable(error: &CredentialError) -> CopyFailure {
     CopyFailure::new(
-        Exit::Refused,
+        FailureKind::Refused,
         format!("cannot use your certificate: {error}; {ADVICE}"),
     )
 }
@@ -185,7 +185,7 @@ pub(super) fn new_data_credential() -> Result<CertifiedKey, CopyFailure> {
 /// The failure when there is no throw-away credential.
 pub(super) fn no_data_credential(reason: &str) -> CopyFailure {
     CopyFailure::new(
-        Exit::Local,
+        FailureKind::Local,
         format!("cannot make a credential for data connections: {reason}; use --delegate limited"),
     )
 }
@@ -236,8 +236,11 @@ mod tests {
         assert!(found(&places).ends_with("CN=default pair"));
         places.default_pair = None;
         let failure = places.find().unwrap_err();
-        assert_eq!(failure.exit, Exit::Refused);
-        assert!(failure.message.contains("longhaul proxy init"), "{failure}");
+        assert_eq!(failure.kind(), FailureKind::Refused);
+        assert!(
+            failure.to_string().contains("longhaul proxy init"),
+            "{failure}"
+        );
     }
 
     #[test]
@@ -246,8 +249,8 @@ mod tests {
         let mut places = all_places(dir.path());
         places.named_proxy = Some(dir.path().join("gone"));
         let failure = places.find().unwrap_err();
-        assert_eq!(failure.exit, Exit::Refused);
-        assert!(failure.message.contains("gone"), "{failure}");
+        assert_eq!(failure.kind(), FailureKind::Refused);
+        assert!(failure.to_string().contains("gone"), "{failure}");
     }
 
     #[test]
@@ -267,9 +270,10 @@ mod tests {
         places.named_pair = None;
         places.default_pair = None;
         let failure = places.find().unwrap_err();
-        assert_eq!(failure.exit, Exit::Refused);
+        assert_eq!(failure.kind(), FailureKind::Refused);
         assert!(
-            failure.message.contains("expired at") && failure.message.contains("proxy init"),
+            failure.to_string().contains("expired at")
+                && failure.to_string().contains("proxy init"),
             "{failure}"
         );
     }

@@ -9,17 +9,17 @@ use security::tls::TlsError;
 use security::x509::TrustError;
 
 use crate::session::replies::display_reply;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// Alerts by which a server refuses this client's certificate, or its absence (RFC 8446 §6.2).
 const CERTIFICATE_ALERTS: [&str; 4] = ["certificate", "unknown ca", "access denied", "identity"];
 
 fn refused(message: String) -> CopyFailure {
-    CopyFailure::new(Exit::Refused, message)
+    CopyFailure::new(FailureKind::Refused, message)
 }
 
 fn protocol(message: String) -> CopyFailure {
-    CopyFailure::new(Exit::Protocol, message)
+    CopyFailure::new(FailureKind::Protocol, message)
 }
 
 /// Whether a certificate is refused because nobody vouches for it, which `--ca` can change.
@@ -183,42 +183,46 @@ mod tests {
         };
         let stranger = chain("its issuer /CN=a is not among the trusted authorities (/ca)");
         let table = [
-            (stranger, Exit::Refused, "with --ca"),
-            (chain("expired at 2020"), Exit::Refused, "administrator"),
+            (stranger, FailureKind::Refused, "with --ca"),
+            (
+                chain("expired at 2020"),
+                FailureKind::Refused,
+                "administrator",
+            ),
             (
                 TlsError::Peer(TrustError::Name("it names other.example".to_owned())),
-                Exit::Refused,
+                FailureKind::Refused,
                 "other.example",
             ),
             (
                 TlsError::Peer(TrustError::NoCertificate),
-                Exit::Refused,
+                FailureKind::Refused,
                 "no certificate",
             ),
             (
                 TlsError::Alert("tlsv13 alert certificate required".to_owned()),
-                Exit::Refused,
+                FailureKind::Refused,
                 "--cert",
             ),
             (
                 TlsError::Alert("protocol version".to_owned()),
-                Exit::Protocol,
+                FailureKind::Protocol,
                 "TLS 1.2",
             ),
             (
                 TlsError::Protocol("wrong version number".to_owned()),
-                Exit::Protocol,
+                FailureKind::Protocol,
                 "check host and port",
             ),
         ];
-        for (error, exit, word) in table {
+        for (error, kind, word) in table {
             let failure = tls_failure("h:21", &error);
-            assert_eq!(failure.exit, exit, "{failure}");
+            assert_eq!(failure.kind(), kind, "{failure}");
             assert!(
-                failure.message.contains(word) && failure.message.contains("h:21"),
+                failure.to_string().contains(word) && failure.to_string().contains("h:21"),
                 "{failure}"
             );
-            assert!(!failure.transient);
+            assert!(!failure.may_retry());
         }
     }
 
@@ -235,10 +239,10 @@ mod tests {
             lines: lines.iter().map(|line| line.as_bytes().to_vec()).collect(),
         };
         let failure = exchange_refused_failure("h:2811", &reply);
-        assert_eq!(failure.exit, Exit::Refused);
+        assert_eq!(failure.kind(), FailureKind::Refused);
         assert!(
             failure
-                .message
+                .to_string()
                 .contains("530 globus_xio: Authentication Error certificate has expired;"),
             "{failure}"
         );

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use proto::timestamp::Timestamp;
 
 use crate::answers::SourceFacts;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 mod pattern;
 
@@ -74,7 +74,7 @@ impl Selection {
                 (Some(("- ", pattern)), _) => self.add(false, pattern),
                 _ => Err(usage("a rule begins with '+ ' or '- '".to_owned())),
             };
-            added.map_err(|failure| usage(format!("line {}: {}", number + 1, failure.message)))?;
+            added.map_err(|failure| failure.within(format_args!("line {}", number + 1)))?;
         }
         Ok(())
     }
@@ -182,7 +182,7 @@ fn is_within<T: PartialOrd + Copy>(
 }
 
 fn usage(message: String) -> CopyFailure {
-    CopyFailure::new(Exit::Usage, message)
+    CopyFailure::new(FailureKind::Usage, message)
 }
 
 #[cfg(test)]
@@ -286,14 +286,14 @@ mod tests {
             ["b.bin", "d/e/cache/x", "cache", "cache2/y"]
         );
         let failure = selection.add_rules("+ a\nb").unwrap_err();
-        assert!(failure.message.starts_with("line 2:"), "{failure}");
+        assert!(failure.to_string().starts_with("line 2:"), "{failure}");
     }
 
     #[test]
     fn what_is_no_pattern_is_refused() {
         for pattern in ["", "[a", "{a", "a***"] {
             let failure = Selection::default().exclude(pattern).unwrap_err();
-            assert_eq!(failure.exit, Exit::Usage, "{pattern}");
+            assert_eq!(failure.kind(), FailureKind::Usage, "{pattern}");
         }
     }
 

@@ -5,7 +5,8 @@ use proto::command::{Command, OptsCommand};
 use proto::reply::Reply;
 
 use super::{ClientSession, display_path, replies};
-use crate::{CopyFailure, Exit};
+use crate::failure::{Operation, Sentence};
+use crate::{CopyFailure, FailureKind};
 
 /// Requests a 113 marker every 5 s, which is less than any sensible reply timeout.
 const REQUEST_MARKERS: Command = Command::Opts(OptsCommand::ChecksumMarkers(5));
@@ -192,25 +193,25 @@ impl ClientSession {
         reply: &Reply,
     ) -> CopyFailure {
         if !reply.is_success() {
-            let operation = format!("compute {} of {}", algorithm.name(), display_path(path));
+            let operation = Operation::on_path(format!("compute {} of", algorithm.name()), path);
             return replies::refusal_failure(self.name(), &operation, reply);
         }
         self.planner.on_checksum_missing(algorithm);
-        CopyFailure::new(
-            Exit::Protocol,
-            format!(
-                "{} sent no {} checksum of {}: {}; choose another algorithm (--verify)",
-                self.name(),
-                algorithm.name(),
-                display_path(path),
-                replies::display_reply(reply)
-            ),
-        )
+        let reason = Sentence::from(format!(
+            "{} sent no {} checksum of ",
+            self.name(),
+            algorithm.name()
+        ))
+        .name(display_path(path))
+        .words(": ")
+        .reply(reply);
+        CopyFailure::new(FailureKind::Protocol, reason)
+            .advise("choose another algorithm (--verify)")
     }
 
     fn unsupported_checksum_failure(&self, algorithm: ChecksumAlgorithm) -> CopyFailure {
         CopyFailure::new(
-            Exit::Protocol,
+            FailureKind::Protocol,
             format!(
                 "{} cannot compute {} of this; choose an algorithm that it supports (cksum -a, cp --verify), \
                  or use cp --verify none",

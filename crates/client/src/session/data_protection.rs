@@ -20,7 +20,7 @@ use super::replies::{display_reply, is_unsupported};
 use super::secure::ClientSessionSecurity;
 use crate::protection::{DataProtectionChoice, config_failure};
 use crate::storage::capabilities::ThirdPartyProtocol;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// Protection of data connections that both ends have agreed on.
 #[derive(Debug, Clone)]
@@ -213,7 +213,7 @@ impl ClientSession {
         };
         if self.listing_use == ListingUse::Deleting {
             return Err(CopyFailure::new(
-                Exit::Refused,
+                FailureKind::Refused,
                 format!(
                     "{name} cannot protect its listings ({reason}), and somebody on the path could have changed what they say, so \
                      nothing is deleted by them: {advice}use --data-protection clear to trust them"
@@ -315,7 +315,7 @@ impl ClientSession {
     ) -> Result<AgreedDataProtection, CopyFailure> {
         let invalid = |error: &dyn std::fmt::Display| {
             let message = format!("cannot encode the credential for data connections: {error}");
-            CopyFailure::new(Exit::Local, message)
+            CopyFailure::new(FailureKind::Local, message)
         };
         let pem = credential.to_pem().map_err(|error| invalid(&error))?;
         self.planner
@@ -336,7 +336,7 @@ impl ClientSession {
                 "no protection of data connections is agreed with {}; report this",
                 self.name()
             );
-            return Err(CopyFailure::new(Exit::Protocol, message));
+            return Err(CopyFailure::new(FailureKind::Protocol, message));
         };
         let end = agreed.local_end.as_ref();
         Ok(end.map(|end| {
@@ -398,7 +398,7 @@ impl ClientSession {
     fn no_protection_failure(&self) -> CopyFailure {
         let asked = self.server.security.options().data_protection.name();
         CopyFailure::new(
-            Exit::Refused,
+            FailureKind::Refused,
             format!(
                 "{} cannot have --data-protection {asked}: it announces no DCSC; add --delegate limited, \
                  or leave --data-protection out",
@@ -437,7 +437,7 @@ impl ClientSession {
             _ => return None,
         };
         Some(CopyFailure::new(
-            Exit::Refused,
+            FailureKind::Refused,
             format!(
                 "{} refuses {what}: {}; {advice}",
                 self.name(),

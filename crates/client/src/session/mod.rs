@@ -16,7 +16,7 @@ use proto::feature::ServerFeatures;
 use proto::printable::printable;
 
 use crate::location::Server;
-use crate::{CopyFailure, Credential, Exit};
+use crate::{CopyFailure, Credential, FailureKind};
 
 mod ahead;
 pub(crate) mod checksum;
@@ -32,7 +32,7 @@ mod list;
 mod login;
 mod metadata;
 pub(crate) mod passive;
-mod path_names;
+pub(crate) mod path_names;
 pub(crate) mod replies;
 mod right_sizing;
 #[cfg(test)]
@@ -467,7 +467,7 @@ pub(crate) fn display_path(path: &[u8]) -> String {
 }
 
 fn usage_error(message: String) -> CopyFailure {
-    CopyFailure::new(Exit::Usage, message)
+    CopyFailure::new(FailureKind::Usage, message)
 }
 
 #[cfg(test)]

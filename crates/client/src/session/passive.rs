@@ -15,7 +15,8 @@ use proto::sizing::SocketBuffers;
 use proto::stripes::StripeAddresses;
 
 use super::{ClientSession, replies};
-use crate::{CopyFailure, Exit};
+use crate::failure::Operation;
+use crate::{CopyFailure, FailureKind};
 
 /// Warning about a data address that is ignored.
 const FOREIGN_ADDRESS_IGNORED: &str = "sent a data address of another host; its own address is used instead \
@@ -97,7 +98,7 @@ impl ClientSession {
         if !reply.is_success() {
             return Err(replies::refusal_failure(
                 self.name(),
-                "open a port for the data connection (PASV, EPSV)",
+                &Operation::from("open a port for the data connection (PASV, EPSV)"),
                 reply,
             ));
         }
@@ -118,7 +119,7 @@ impl ClientSession {
                     "{} sent no usable data address ({error}): {shown}; report this to its administrator",
                     self.name(),
                 );
-                CopyFailure::new(Exit::Protocol, message)
+                CopyFailure::new(FailureKind::Protocol, message)
             })
     }
 
@@ -261,7 +262,7 @@ impl ClientSession {
     ) -> Result<StripeAddresses, CopyFailure> {
         let failure = |reason: String| {
             CopyFailure::new(
-                Exit::Local,
+                FailureKind::Local,
                 format!(
                     "cannot listen for data connections: {reason}; check --data-ports, or use --mode s"
                 ),
@@ -305,7 +306,7 @@ impl ClientSession {
         if reply.is_success() {
             return Ok(());
         }
-        let operation = format!("connect to {} (PORT, EPRT)", addresses.first());
+        let operation = Operation::from(format!("connect to {} (PORT, EPRT)", addresses.first()));
         Err(replies::refusal_failure(self.name(), &operation, &reply))
     }
 }

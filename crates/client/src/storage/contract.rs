@@ -24,7 +24,7 @@ use crate::partial::WriteTarget;
 use crate::session::ServerHabits;
 use crate::transfer::series::files::{FileSeries, SeriesReport};
 use crate::transfer::{TransferAttempt, TransferSpec};
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// A query that will be sent to a storage when the bytes of a transfer have arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -368,7 +368,7 @@ pub(crate) trait Storage: Send + Debug + Any {
         _progress: &(dyn Fn(u64) + Send + Sync),
     ) -> Result<TransferAttempt, CopyFailure> {
         Err(CopyFailure::new(
-            Exit::Protocol,
+            FailureKind::Protocol,
             format!(
                 "{} cannot transfer files to {} directly",
                 self.name(),
@@ -491,5 +491,5 @@ pub(crate) trait Storage: Send + Debug + Any {
 
 fn no_bundles(storage: &str) -> CopyFailure {
     let message = format!("{storage} moves no bundles of files");
-    CopyFailure::new(Exit::Protocol, message)
+    CopyFailure::new(FailureKind::Protocol, message)
 }

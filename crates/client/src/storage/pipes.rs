@@ -22,7 +22,7 @@ use super::open_source::OpenSource;
 use crate::answers::{ListingVisitor, RenameFailure, SymlinkCheckScope};
 use crate::partial::{WriteTarget, local_failure};
 use crate::transfer::{TransferAttempt, TransferSpec};
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// Standard input and output.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct StandardStreams;
 impl StandardStreams {
     fn no_files<T>() -> Result<T, CopyFailure> {
         Err(CopyFailure::new(
-            Exit::Usage,
+            FailureKind::Usage,
             "standard input and output hold no files",
         ))
     }

@@ -12,7 +12,7 @@ use proto::ranges::RangeSet;
 
 use crate::storage::contract::Storage;
 use crate::transfer::{RestartProof, TransferSpec};
-use crate::{CopyFailure, Exit, ModeChoice};
+use crate::{CopyFailure, FailureKind, ModeChoice};
 
 /// Reads a file and computes its checksum.
 ///
@@ -54,7 +54,7 @@ pub(super) async fn read_checksum(
     let attempt = storage.fetch(path, sink, &spec, &control).await?;
     attempt.report.checksum.ok_or_else(|| {
         let message = format!("{}: its bytes have no checksum", storage.name());
-        CopyFailure::new(Exit::Local, message)
+        CopyFailure::new(FailureKind::Local, message)
     })
 }
 
@@ -113,6 +113,6 @@ mod tests {
             }
         }
         let missing = read_checksum(&mut *storage, ChecksumAlgorithm::Md5, b"/none", timeout).await;
-        assert_eq!(missing.unwrap_err().exit, Exit::NotFound);
+        assert_eq!(missing.unwrap_err().kind(), FailureKind::NotFound);
     }
 }

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use super::control_messages::add_stored_ranges;
 use super::{HostRemark, TransferConfirmation};
 use crate::CopyFailure;
+use crate::failure::Operation;
 use crate::session::ClientSession;
 use crate::session::control::MarkerRateLimit;
 use crate::session::replies::{RefusalCause, display_reply, refusal_cause, refusal_failure};
@@ -97,9 +98,9 @@ impl<'a> MarkerProgress<'a> {
 /// The two servers of a third-party transfer.
 pub(super) struct ServerPair<'a> {
     pub(super) source: &'a mut ClientSession,
-    pub(super) sending: &'a str,
+    pub(super) sending: &'a Operation,
     pub(super) destination: &'a mut ClientSession,
-    pub(super) receiving: &'a str,
+    pub(super) receiving: &'a Operation,
     pub(super) stall_timeout: Duration,
     /// Records refusals.
     pub(super) confirmation: &'a TransferConfirmation,
@@ -298,22 +299,21 @@ async fn sleep_until_deadline(deadline: Option<Instant>) {
 /// The failure of one of the two servers, with the reply of the other.
 fn failure_of_server(
     server: &str,
-    operation: &str,
+    operation: &Operation,
     reply: Result<Reply, CopyFailure>,
     other: Option<(&str, &Reply)>,
 ) -> CopyFailure {
-    let mut failure = match reply {
+    let failure = match reply {
         Ok(reply) => refusal_failure(server, operation, &reply),
         Err(lost) => lost,
     };
-    if let Some((name, reply)) = other {
-        failure.message = format!(
-            "{}; then {name} replied: {}",
-            failure.message,
+    match other {
+        Some((name, reply)) => failure.remark(format_args!(
+            "then {name} replied: {}",
             display_reply(reply)
-        );
+        )),
+        None => failure,
     }
-    failure
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use client::protection::WarningSink;
-use client::{CopyFailure, Exit};
+use client::{CopyFailure, FailureKind};
 use data::rate::RateLimit;
 use jiff::Zoned;
 use smallfile::regular_file;
@@ -83,9 +83,9 @@ impl RateSetting {
     /// # Errors
     /// `Usage`: the file cannot be read, or holds something else.
     pub(crate) fn begin(&self, warn: WarningSink) -> Result<Option<RateLimit>, CopyFailure> {
-        let day = self
-            .read()
-            .map_err(|reason| CopyFailure::new(Exit::Usage, format!("--limit-rate: {reason}")))?;
+        let day = self.read().map_err(|reason| {
+            CopyFailure::new(FailureKind::Usage, format!("--limit-rate: {reason}"))
+        })?;
         let rate = day.at(minute_of_day());
         if let Self::Day(day) = self
             && day.is_constant()
@@ -100,7 +100,7 @@ impl RateSetting {
             Ok(_) => Ok(Some(limit)),
             Err(error) => {
                 let message = format!("--limit-rate: no thread to follow it: {error}");
-                Err(CopyFailure::new(Exit::Local, message))
+                Err(CopyFailure::new(FailureKind::Local, message))
             }
         }
     }
@@ -219,7 +219,7 @@ mod tests {
         });
         for unusable in [setting.clone(), RateSetting::File("/dev/zero".into())] {
             let failure = unusable.begin(Arc::clone(&warn)).unwrap_err();
-            assert_eq!(failure.exit, Exit::Usage, "{failure}");
+            assert_eq!(failure.kind(), FailureKind::Usage, "{failure}");
         }
         fs::write(&file, "8M\n").unwrap();
         let limit = setting.begin(warn).unwrap().unwrap();

@@ -212,8 +212,8 @@ impl CopyOutput {
         else {
             return true;
         };
-        let (source, message) = (source.as_str(), failure.message.as_str());
-        self.lock().failures.is_new((source, message), cause)
+        let message = failure.to_string();
+        self.lock().failures.is_new((source, &message), cause)
     }
 
     /// Whether the user knows of a retry: another file waits for the same reason, or for a server that is away.

@@ -17,7 +17,7 @@ pub(crate) use summary_text::Continuation;
 
 use std::io::{IsTerminal, Write};
 
-use client::{CopyFailure, Exit};
+use client::{CopyFailure, FailureKind};
 use proto::printable::{printable, printable_json};
 
 /// `1 file`, `2 files`.
@@ -34,7 +34,7 @@ pub(crate) fn print_to_stderr(message: &str) {
 
 /// Prints a failure on standard error, in one line: a line break in it is that of a name.
 pub(crate) fn print_failure(failure: &CopyFailure) {
-    print_to_stderr(&format!("longhaul: {}", printable(&failure.message)));
+    print_to_stderr(&format!("longhaul: {}", printable(&failure.to_string())));
 }
 
 /// Escapes control characters in each line of a message.
@@ -72,7 +72,7 @@ fn escape_if_terminal(line: &[u8], is_terminal: bool) -> Vec<u8> {
 pub(crate) fn ignore_broken_pipe(printed: std::io::Result<()>) -> Result<(), CopyFailure> {
     match printed {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(CopyFailure::new(
-            Exit::Local,
+            FailureKind::Local,
             format!("standard output: {error}"),
         )),
         _ => Ok(()),

@@ -211,12 +211,12 @@ pub(super) fn verification_text(how: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use client::{CopyFailure, SafeBytes};
+    use client::{CopyFailure, FailureKind, SafeBytes};
 
     use super::*;
 
     fn summary(files: u64, bytes: u64) -> CopySummary {
-        let done = CopyFailure::new(Exit::Done, "");
+        let failure = CopyFailure::new(FailureKind::Local, "");
         CopySummary {
             files,
             bytes,
@@ -226,7 +226,7 @@ mod tests {
             verified: "crc32c".to_owned(),
             exit: Exit::Done,
             first_failure: None,
-            ..CopySummary::of_failure(&done)
+            ..CopySummary::of_failure(&failure)
         }
     }
 

@@ -14,7 +14,7 @@ use data::store::durability::SyncPolicy;
 use crate::journal::boot_id;
 use crate::local_name::LocalName;
 use crate::lock_file::{LockedOpen, open_locked, remove_if_same};
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 mod done;
 mod records;
@@ -71,7 +71,7 @@ impl BatchJournal {
     /// it begins anew. `durable`: what the run reports as done is on disk. Such a run believes only marks of runs that were so, too.
     ///
     /// # Errors
-    /// Busy ([`CopyFailure::is_destination_busy`]): the same copy runs already. `Usage`: the file is no journal of this copy.
+    /// `DestinationBusy`: the same copy runs already. `Usage`: the file is no journal of this copy.
     /// `Local`: it cannot be read or written.
     pub(crate) fn open(
         path: &Path,
@@ -80,7 +80,7 @@ impl BatchJournal {
     ) -> Result<Self, CopyFailure> {
         let failed = |error: &io::Error| {
             let message = format!("{}: {error}", path.display());
-            CopyFailure::new(Exit::Local, message)
+            CopyFailure::new(FailureKind::Local, message)
         };
         let name = LocalName::at(path).map_err(|error| failed(&error))?;
         let file = match open_locked(&name).map_err(|error| failed(&error))? {
@@ -131,7 +131,7 @@ impl BatchJournal {
         match record {
             Some(PlanRecord::Command(found)) if found == command => Ok(true),
             Some(PlanRecord::Command(_)) => Err(CopyFailure::new(
-                Exit::Usage,
+                FailureKind::Usage,
                 format!(
                     "{} is the journal of another copy: name another file",
                     path.display()
@@ -140,7 +140,7 @@ impl BatchJournal {
             // A power cut can take back the first bytes of a journal; nothing else is overwritten.
             _ if self.store.is_zero() => Ok(false),
             _ => Err(CopyFailure::new(
-                Exit::Usage,
+                FailureKind::Usage,
                 format!(
                     "{} is not a batch journal: name another file",
                     path.display()
@@ -399,7 +399,7 @@ fn too_large() -> io::Error {
 
 fn busy_failure(path: &Path) -> CopyFailure {
     CopyFailure::destination_busy(format!(
-        "the same copy runs already (its journal is {}); wait for it to end, or use --wait",
+        "the same copy runs already (its journal is {})",
         path.display()
     ))
 }

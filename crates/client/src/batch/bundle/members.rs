@@ -5,7 +5,7 @@ use data::store::bundle::BundleMember;
 use super::super::plan::PlannedFile;
 use super::super::preserve;
 use crate::location::{Location, StorageId};
-use crate::{CopyFailure, CopyOptions, Exit};
+use crate::{CopyFailure, CopyOptions, FailureKind};
 
 /// Which end of a bundle the server is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,5 +59,5 @@ pub(super) fn modes(options: &CopyOptions, files: &[PlannedFile]) -> Vec<Option<
 }
 
 pub(super) fn local_failure(message: &str) -> CopyFailure {
-    CopyFailure::new(Exit::Local, message)
+    CopyFailure::new(FailureKind::Local, message)
 }

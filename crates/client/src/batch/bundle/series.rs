@@ -27,7 +27,7 @@ use crate::storage::contract::Storage;
 use crate::transfer::TransferSpec;
 use crate::transfer::series::files::{FileSeries, SeriesEnd, SeriesFile, SeriesReport};
 use crate::verify::{ChecksumAbility, Verification, choose_verification};
-use crate::{CopyFailure, Exit, ModeChoice};
+use crate::{CopyFailure, ModeChoice};
 
 /// A series over all its attempts.
 struct SeriesCopy<'a> {
@@ -62,7 +62,7 @@ pub(in crate::batch) async fn copy_series(
     let lost = match result {
         Ok(()) => None,
         Err(failure) if !copy.moved.contains(&true) => return Err((moved_bytes, failure)),
-        Err(failure) => Some(failure).filter(|f| f.transient && f.exit == Exit::Unreachable),
+        Err(failure) => Some(failure).filter(CopyFailure::is_lost),
     };
     copy.finish(moved_bytes, lost)
         .await
@@ -116,7 +116,7 @@ impl<'a> SeriesCopy<'a> {
             };
             let goes_on = self.left().len() < before;
             // Another session does better, or the next one is more careful.
-            if failure.transient && (goes_on || self.ctx.pool.series_lead(&self.id) < lead) {
+            if failure.may_retry() && (goes_on || self.ctx.pool.series_lead(&self.id) < lead) {
                 retries = RetryBudget::new(&self.ctx.options, self.ctx.seed);
                 tracing::debug!(%failure, "a series goes on over another session");
                 continue;

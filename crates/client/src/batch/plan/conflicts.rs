@@ -15,10 +15,11 @@ use super::copy_plan::CopyPlan;
 use super::entries::{PlannedEntry, PlannedFile};
 use super::paths::{normalized_components, trim_trailing_slashes};
 use super::reader::{NextEntry, PlanReader};
+use crate::failure::Sentence;
 use crate::local_trees::LocalTrees;
 use crate::location::{Location, Server};
 use crate::partial::{companion_names, is_unfinished};
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// Refuses a plan with a conflict. The message names both files. The plan is complete; it is read from its journal several
 /// times, and only a hash of each name stands in memory.
@@ -46,7 +47,7 @@ fn for_each_name(
     let mut reader = PlanReader::of_all(plan);
     loop {
         let next = reader.next(plan).map_err(|error| {
-            CopyFailure::new(Exit::Local, format!("the batch journal: {error}"))
+            CopyFailure::new(FailureKind::Local, format!("the batch journal: {error}"))
         })?;
         match next {
             NextEntry::Entry(PlannedEntry::Directory { at, .. }) => {
@@ -298,14 +299,17 @@ impl StreamedNames {
 }
 
 fn taken_failure(source: &str, destination: &Location) -> CopyFailure {
-    usage_failure(format!(
-        "an earlier file of this copy has or becomes {}, which {source} would become: it was not copied",
-        destination.display()
-    ))
+    usage_failure(
+        Sentence::from("an earlier file of this copy has or becomes ")
+            .name(destination.display())
+            .words(", which ")
+            .name(source)
+            .words(" would become: it was not copied"),
+    )
 }
 
-fn usage_failure(message: String) -> CopyFailure {
-    CopyFailure::new(Exit::Usage, message)
+fn usage_failure(message: impl Into<Sentence>) -> CopyFailure {
+    CopyFailure::new(FailureKind::Usage, message)
 }
 
 fn same_destination_failure(first: &PlannedFile, second: &PlannedFile) -> CopyFailure {

@@ -6,7 +6,7 @@ use proto::pattern::{GlobPattern, has_wildcard};
 
 use super::paths::last_component;
 use crate::location::Location;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// A pattern of names: one of the alternatives that its braces stand for.
 #[derive(Debug)]
@@ -35,7 +35,10 @@ impl NamePattern {
             return Ok(None);
         }
         let texts = expand_braces(&text).map_err(|error| {
-            CopyFailure::new(Exit::Usage, format!("{}: {error}", location.display()))
+            CopyFailure::new(
+                FailureKind::Usage,
+                format!("{}: {error}", location.display()),
+            )
         })?;
         let alternatives = texts.into_iter().map(|text| PatternAlternative {
             pattern: GlobPattern::new(&text),

@@ -6,7 +6,7 @@ use crate::batch::BatchContext;
 use crate::location::{Location, StorageId};
 use crate::partial::is_unfinished;
 use crate::tree::{check_name, check_sendable};
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// Reason for skipping a partial file or journal.
 pub(super) const UNFINISHED: &str = "unfinished file of an earlier copy, or its journal";
@@ -177,7 +177,7 @@ impl PlannedDestination {
         if is_inside(source, &top) {
             let (from, to) = (source.display(), top.display());
             let message = format!("cannot copy {from} into itself ({to})");
-            return Err(CopyFailure::new(Exit::Usage, message));
+            return Err(CopyFailure::new(FailureKind::Usage, message));
         }
         Ok(top)
     }
@@ -190,7 +190,7 @@ fn require_directory(destination: &PlannedDestination) -> Result<(), CopyFailure
         PlannedDestination::File { at, .. } => at.display(),
     };
     Err(CopyFailure::new(
-        Exit::Usage,
+        FailureKind::Usage,
         format!(
             "{at} is not a directory, which several sources require; end it with / to create one"
         ),
@@ -212,7 +212,7 @@ async fn inspect_destination(
     }
     let path = trim_trailing_slashes(path);
     Ok(match ctx.stat(&id, path).await {
-        Err(failure) if failure.transient => return Err(failure),
+        Err(failure) if failure.may_retry() => return Err(failure),
         Ok(entry) if expand::is_directory(&entry) => {
             PlannedDestination::Directory { at, make: false }
         }
@@ -236,7 +236,7 @@ fn file_destination(
         PlannedDestination::Directory { at, .. } => {
             let name = last_component(source).ok_or_else(|| {
                 let message = "standard input has no name: name the destination file";
-                CopyFailure::new(Exit::Usage, message)
+                CopyFailure::new(FailureKind::Usage, message)
             })?;
             join_checked_name(at, &name)
         }
@@ -250,11 +250,11 @@ fn tree_destination(
 ) -> Result<Location, CopyFailure> {
     match destination {
         PlannedDestination::StandardOutput => Err(CopyFailure::new(
-            Exit::Usage,
+            FailureKind::Usage,
             "a directory cannot go to standard output",
         )),
         PlannedDestination::File { at, exists: true } => Err(CopyFailure::new(
-            Exit::Usage,
+            FailureKind::Usage,
             format!("{} is a file: a directory cannot replace it", at.display()),
         )),
         PlannedDestination::File { at, .. } => Ok(at.clone()),

@@ -8,7 +8,7 @@ use super::paths::{entry_path, join_location};
 use super::places::RecordedPlaces;
 use crate::batch::batch_journal::{GroupPosition, PlanRecord};
 use crate::location::Location;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// The answer of a reader.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ impl PlanReader {
         loop {
             let next = self.next(plan).map_err(|error| {
                 let message = format!("the plan of the copy cannot be read: {error}");
-                CopyFailure::new(Exit::Local, message)
+                CopyFailure::new(FailureKind::Local, message)
             })?;
             match next {
                 NextEntry::Entry(PlannedEntry::File(item)) => return Ok(Some(item)),

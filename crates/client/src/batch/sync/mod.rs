@@ -7,7 +7,6 @@ use std::time::Instant;
 use proto::checksum::ChecksumAlgorithm;
 
 use super::batch_journal::BatchJournal;
-use super::failure_cause::FailedPlace;
 use super::plan::{
     CopyPlan, PlanFiller, PlanReader, check_conflicts, is_directory, trim_trailing_slashes,
     walk_tree,
@@ -20,7 +19,7 @@ use crate::session::ListingUse;
 use crate::storage::capabilities::AvailableChecksums;
 use crate::tree::TreeVisitor;
 use crate::{
-    CopyFailure, CopyObserver, CopySummary, Exit, PreservedTimes, SymlinkPolicy, SyncOptions,
+    CopyFailure, CopyObserver, CopySummary, FailureKind, PreservedTimes, SymlinkPolicy, SyncOptions,
 };
 
 mod comparison;
@@ -92,7 +91,7 @@ async fn compare_and_copy(
         tokio::try_join!(directory_facts(ctx, from), directory_facts(ctx, to))?;
     let Some(source) = source else {
         let message = format!("{}: no such directory", from.display());
-        return Err(CopyFailure::new(Exit::NotFound, message));
+        return Err(CopyFailure::new(FailureKind::NotFound, message));
     };
     let plan = Arc::new(temporary_plan(&[from, to]));
     let filler = Arc::new(PlanFiller::new(ctx, &plan, totals, false));
@@ -117,9 +116,9 @@ async fn compare_and_copy(
     let destination_is_whole = unlisted.is_empty();
     for (at, failure) in unlisted {
         match options.delete {
-            true => filler.report(FailedPlace::at(&at), failure),
+            true => filler.report(at.display(), failure),
             // Its files are copied, whatever is there.
-            false => ctx.warn(failure.message),
+            false => ctx.warn(failure.to_string()),
         }
     }
     let keeps_times =
@@ -188,7 +187,7 @@ async fn directory_facts(
 ) -> Result<Option<SourceFacts>, CopyFailure> {
     let (id, path) = (at.storage_id(), trim_trailing_slashes(at.path()));
     match ctx.stat(&id, path).await {
-        Err(failure) if failure.exit == Exit::NotFound => Ok(None),
+        Err(failure) if failure.kind() == FailureKind::NotFound => Ok(None),
         Err(failure) => Err(failure),
         Ok(entry) if is_directory(&entry) => Ok(Some(SourceFacts::from_entry(&entry))),
         Ok(_) => Err(usage(format!(
@@ -286,7 +285,7 @@ async fn common_algorithm(
             from.display(),
             to.display()
         );
-        CopyFailure::new(Exit::Protocol, message)
+        CopyFailure::new(FailureKind::Protocol, message)
     })
 }
 
@@ -306,5 +305,5 @@ async fn available_checksums(
 }
 
 fn usage(message: String) -> CopyFailure {
-    CopyFailure::new(Exit::Usage, message)
+    CopyFailure::new(FailureKind::Usage, message)
 }

@@ -17,7 +17,7 @@ use crate::batch::{BatchContext, lock};
 use crate::location::{Location, Scheme, Server, StorageId};
 use crate::replacement::random_token;
 use crate::tree::{TreeEntry, join_path};
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// Entries of one tree by which a directory of the other is suspected to be its top.
 const SAMPLED_ENTRIES: usize = 32;
@@ -269,11 +269,10 @@ impl SameTreeWatch {
         let at = self.marker_in(directory);
         let removed = remove_directory(ctx, &at).await;
         removed.map_err(|failure| {
-            let message = format!(
-                "{failure}; remove the empty directory {}, which was made to tell both trees apart",
+            failure.remark(format_args!(
+                "remove the empty directory {}, which was made to tell both trees apart",
                 at.display()
-            );
-            CopyFailure { message, ..failure }
+            ))
         })
     }
 
@@ -285,7 +284,7 @@ impl SameTreeWatch {
         let at = join_location(&self.from, &join_path(directory, &self.marker));
         match ctx.stat(&at.storage_id(), at.path()).await {
             Ok(_) => Ok(true),
-            Err(failure) if failure.exit == Exit::NotFound => Ok(false),
+            Err(failure) if failure.kind() == FailureKind::NotFound => Ok(false),
             Err(failure) => Err(failure),
         }
     }

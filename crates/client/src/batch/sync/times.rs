@@ -14,7 +14,7 @@ use crate::batch::stream_plan::{CopyRange, StreamPlan, new_transfer_spec};
 use crate::location::Location;
 use crate::replacement::temporary_name;
 use crate::storage::contract::Storage;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// Times of servers and file systems are rounded by less than this, seconds: FAT keeps two seconds, some servers minutes.
 const COARSEST: i64 = 60;
@@ -162,15 +162,18 @@ async fn kept_of(
     loop {
         let mut session = request.session().await?;
         let mut kept = store_and_read(ctx, &mut *session, &path, time).await;
-        if kept.as_ref().err().is_none_or(|failure| !failure.transient)
+        if kept
+            .as_ref()
+            .err()
+            .is_none_or(|failure| !failure.may_retry())
             && let Err(failure) = session.remove(&path).await
-            && failure.transient
+            && failure.may_retry()
         {
             kept = Err(failure);
         }
         match request.end(session, kept).await {
             Ok(None) => {}
-            Err(failure) if failure.transient => return Err(failure),
+            Err(failure) if failure.may_retry() => return Err(failure),
             kept => return Ok(kept.unwrap_or_default()),
         }
     }
@@ -195,7 +198,7 @@ async fn store_and_read(
     let found = storage.stat(path).await?;
     found.modified.ok_or_else(|| {
         let message = format!("{} tells no times", storage.name());
-        CopyFailure::new(Exit::Protocol, message)
+        CopyFailure::new(FailureKind::Protocol, message)
     })
 }
 

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::location::Server;
 use crate::reach::{self, ReachedServer};
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 pub(crate) mod dialogue;
 mod echo;
@@ -397,7 +397,7 @@ impl ClientControlConnection {
         result.map_err(|error| {
             self.unusable = true;
             CopyFailure::new(
-                Exit::Protocol,
+                FailureKind::Protocol,
                 format!(
                     "{} does not speak FTP: {}; check host and port",
                     self.name,
@@ -459,7 +459,7 @@ impl ClientControlConnection {
     fn too_many_replies_failure(&mut self, limit: usize) -> CopyFailure {
         self.unusable = true;
         CopyFailure::new(
-            Exit::Protocol,
+            FailureKind::Protocol,
             format!(
                 "{} sent more than {limit} preliminary replies and no final one; report this to its \
                  administrator",

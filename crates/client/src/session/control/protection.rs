@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::protected_lines::ProtectedLines;
 use super::{ClientControlConnection, IAC};
 use crate::protection::{gsi_failure, handshake_failure, tls_failure};
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// Longest wait for an alert on a connection that is broken already.
 const ALERT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -139,7 +139,7 @@ impl ClientControlConnection {
             match error {
                 ProtectedReplyError::Invalid(error) => gsi_failure(&self.name, &error),
                 ProtectedReplyError::Clear => CopyFailure::new(
-                    Exit::Protocol,
+                    FailureKind::Protocol,
                     format!(
                         "{} sent a reply without protection in a GSI session: somebody on the path \
                          may have injected it; try again",
@@ -155,7 +155,7 @@ impl ClientControlConnection {
     pub(crate) fn exchange_failure(&mut self, reply: &Reply, problem: &str) -> CopyFailure {
         self.unusable = true;
         CopyFailure::new(
-            Exit::Protocol,
+            FailureKind::Protocol,
             format!(
                 "{} broke the security exchange: {problem} ({}); report this to its administrator",
                 self.name,

@@ -4,6 +4,7 @@
 use proto::command::Command;
 
 use crate::CopyFailure;
+use crate::failure::Operation;
 use crate::session::ClientSession;
 
 /// A listing as far as it has arrived.
@@ -47,7 +48,7 @@ impl ClientSession {
         &self,
         listing: ListingExtent,
         command: &Command,
-        operation: &str,
+        operation: &Operation,
     ) -> Result<(), CopyFailure> {
         let Some(cut) = listing.cut(command, self.listings_end_unproved()) else {
             return Ok(());

@@ -19,13 +19,14 @@ use super::completeness::ListingExtent;
 use super::entries::{EntrySink, ListingLimits, ListingText};
 use super::limit_remark::limit_remark;
 use crate::answers::EntryVisitor;
-use crate::session::replies::{self, RefusalCause, refusal_cause};
+use crate::failure::Operation;
+use crate::session::replies::{self, Meaning, RefusalCause, refusal_cause, says};
 use crate::session::{ClientSession, display_path};
 use crate::transfer::control_messages::ReplySinks;
 use crate::transfer::exchange::{CompletedExchange, LocalTransfer, TransferExchange};
 use crate::transfer::outcome::FailedTransfer;
 use crate::transfer::prepare::{LocalDataEnd, PreparationResult};
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// Batches of entries queued between the data connection and the visitor.
 const QUEUED_BATCHES: usize = 4;
@@ -74,7 +75,7 @@ impl ClientSession {
             let option = Command::Opts(OptsCommand::MlsrOptions { deflate });
             requirements.announcements.push(option);
         }
-        let operation = format!("list {}", display_path(request.path));
+        let operation = Operation::on_path("list", request.path);
         let mut warnings = Vec::new();
         let preparation = self
             .prepare_transfer(
@@ -136,7 +137,7 @@ impl ClientSession {
             }
             Err(failed) => match (sink.exceeded_limit(), failed.refusal) {
                 (Some(excess), _) => Err(CopyFailure::new(
-                    Exit::Protocol,
+                    FailureKind::Protocol,
                     format!(
                         "{}: its listing of {} has {excess}",
                         self.name(),
@@ -220,7 +221,7 @@ impl ClientSession {
 /// A server has confirmed a compressed text whose end is missing.
 fn cut_listing() -> FailedTransfer {
     let message = "a listing ended in the middle, although the server says that it is complete";
-    CopyFailure::new(Exit::Protocol, message).into()
+    CopyFailure::new(FailureKind::Protocol, message).into()
 }
 
 /// Listings use MODE S whatever the session's transfers use, since every server supports it.
@@ -249,7 +250,7 @@ fn is_empty_directory_reply(verb: &Command, reply: &Reply) -> bool {
     reply.code == 550
         && matches!(verb, Command::Nlst(_))
         && refusal_cause(reply) != RefusalCause::Denied
-        && reply.text().to_lowercase().contains("no files")
+        && says(reply, Meaning::NoFiles)
 }
 
 fn listing_settings(reply_timeout: Duration) -> TransferSettings {

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use super::super::exchange::LocalTransfer;
 use super::super::outcome::{self, FailedTransfer};
 use crate::CopyFailure;
+use crate::failure::Operation;
 use crate::session::ClientSession;
 use crate::session::control::MarkerRateLimit;
 
@@ -87,7 +88,7 @@ impl AheadSender {
         &mut self,
         session: &mut ClientSession,
         started: &AtomicBool,
-        operation: &str,
+        operation: &Operation,
     ) -> Result<TransferReport, FailedTransfer> {
         let mut sent = None;
         let mut markers = MarkerRateLimit::new();
@@ -133,7 +134,7 @@ impl AheadSender {
         &mut self,
         result: Option<Result<TransferReport, DataError>>,
         server: &str,
-        operation: &str,
+        operation: &Operation,
     ) -> Result<TransferReport, FailedTransfer> {
         self.unconfirmed.0.pop_front();
         match result {
