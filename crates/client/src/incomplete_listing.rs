@@ -2,8 +2,8 @@
 
 use proto::printable::printable;
 
+use crate::CopyFailure;
 use crate::failure::Sentence;
-use crate::{CopyFailure, FailureKind};
 
 /// A reason to expect more entries in a directory than its listing showed. What was shown can be used; that something was
 /// not shown proves nothing.
@@ -58,8 +58,7 @@ impl IncompleteListing {
         let reason = listing.words(format_args!(
             " at {storage} is not known to be complete: {self}"
         ));
-        CopyFailure::new(FailureKind::Protocol, reason)
-            .advise("name files that it lacks one by one")
+        CopyFailure::protocol(reason).advise("name files that it lacks one by one")
     }
 }
 

@@ -149,7 +149,7 @@ pub(crate) async fn visit_tree(
             if entry.kind == EntryKind::Dir && !entry.is_symlink() {
                 if depth >= MAX_DEPTH {
                     let why = format!("more than {MAX_DEPTH} directories deep: a loop of links?");
-                    return Err(CopyFailure::new(FailureKind::Protocol, why));
+                    return Err(CopyFailure::protocol(why));
                 }
                 below.push((path.clone(), depth + 1));
             }

@@ -105,7 +105,7 @@ async fn reach_through(
             "the proxy {proxy} is reached over TLS, which only http: and https: URLs can do: give an http: or socks5: \
              proxy with --proxy, or --proxy none"
         );
-        return Err(CopyFailure::new(FailureKind::Usage, message));
+        return Err(CopyFailure::usage(message));
     }
     let name = server.host_and_port();
     let targets = targets(server, proxy, reply_timeout).await?;
@@ -157,12 +157,8 @@ async fn targets(
     reply_timeout: Duration,
 ) -> Result<Vec<TunnelTarget>, CopyFailure> {
     let named = TunnelTarget::new(&server.host, server.port);
-    let named = named.map_err(|problem| {
-        CopyFailure::new(
-            FailureKind::Usage,
-            format!("{problem} ({})", server.host_and_port()),
-        )
-    })?;
+    let named = named
+        .map_err(|problem| CopyFailure::usage(format!("{problem} ({})", server.host_and_port())))?;
     if named.ip().is_some() || !proxy.resolves_here() {
         return Ok(vec![named]);
     }

@@ -18,7 +18,7 @@ pub(crate) async fn remove_tree(
     let entry = match session.stat(top).await {
         Ok(entry) => entry,
         // Many servers do not show a dangling link, but DELE removes it.
-        Err(missing) if missing.kind() == FailureKind::NotFound => {
+        Err(missing) if missing.is_missing() => {
             return match session.unlink(top).await? {
                 UnlinkResult::Removed => Ok(()),
                 _ => Err(missing),
@@ -175,7 +175,7 @@ async fn collect_content(
             }
             if depth >= MAX_DEPTH {
                 let why = format!("more than {MAX_DEPTH} directories deep: a loop of links?");
-                return Err(CopyFailure::new(FailureKind::Protocol, why));
+                return Err(CopyFailure::protocol(why));
             }
             if !checked.is_certain {
                 match session.unlink(&path).await? {

@@ -26,14 +26,11 @@ fn parse_remote_url(url: &str, options: &RemoteOptions) -> Result<(Server, Vec<u
             options.security.check_use(&[&server])?;
             Ok((server, path))
         }
-        other => Err(CopyFailure::new(
-            FailureKind::Usage,
-            format!(
-                "{} is not remote: give an ftp:, ftps:, gsiftp:, http: or https: URL, or a remote of the \
+        other => Err(CopyFailure::usage(format!(
+            "{} is not remote: give an ftp:, ftps:, gsiftp:, http: or https: URL, or a remote of the \
                  configuration",
-                other.display()
-            ),
-        )),
+            other.display()
+        ))),
     }
 }
 
@@ -298,7 +295,7 @@ pub(crate) async fn preview_removal(
 /// The path of a removal: anything but the root. `.` and `..` as the last name are refused as by rm(1): `rm -r d/..` would
 /// remove what is around `d`, up to the root.
 fn removable_path(path: &[u8]) -> Result<&[u8], CopyFailure> {
-    let usage = |message: String| Err(CopyFailure::new(FailureKind::Usage, message));
+    let usage = |message: String| Err(CopyFailure::usage(message));
     let path = without_trailing_slash(path);
     match path.rsplit(|byte| *byte == b'/').next().unwrap_or_default() {
         b"" => usage("the root is not removed".to_owned()),
@@ -316,10 +313,7 @@ async fn remove_file(storage: &mut dyn Storage, path: &[u8]) -> Result<(), CopyF
     let result = remove_existing(storage, path).await;
     // Also when the file itself is missing: an upload that never finished leaves only its partial
     // file.
-    let is_absent = result
-        .as_ref()
-        .err()
-        .is_none_or(|f| f.kind() == FailureKind::NotFound);
+    let is_absent = result.as_ref().err().is_none_or(CopyFailure::is_missing);
     let Some(partial) = hashed_partial_path(path).filter(|_| is_absent) else {
         return result;
     };
@@ -336,7 +330,7 @@ async fn remove_existing(storage: &mut dyn Storage, path: &[u8]) -> Result<(), C
     let Err(failure) = storage.remove(path).await else {
         return Ok(());
     };
-    if failure.may_retry() || failure.kind() == FailureKind::NotFound {
+    if failure.may_retry() || failure.is_missing() {
         return Err(failure);
     }
     match storage.stat(path).await {
@@ -366,7 +360,7 @@ pub(crate) async fn make_dir(
                     "{} exists already (`longhaul mkdir -p` takes that for done)",
                     directory.display()
                 );
-                Err(CopyFailure::new(FailureKind::Protocol, message))
+                Err(CopyFailure::protocol(message))
             }
             Err(failure) => Err(failure),
         }
@@ -384,8 +378,7 @@ pub(crate) async fn rename(
     let (other, to) = parse_remote_url(to, options)?;
     // RNFR and RNTO work within one session; the login may differ in spelling.
     if (&server.host, server.port) != (&other.host, other.port) {
-        return Err(CopyFailure::new(
-            FailureKind::Usage,
+        return Err(CopyFailure::usage(
             "both names must be on one server: copy with cp and remove with rm instead",
         ));
     }
@@ -410,8 +403,7 @@ pub(crate) async fn checksum(
     options: &RemoteOptions,
 ) -> Result<String, CopyFailure> {
     match Location::parse_secured(url, &options.security)? {
-        Location::StandardStreams => Err(CopyFailure::new(
-            FailureKind::Usage,
+        Location::StandardStreams => Err(CopyFailure::usage(
             "standard input cannot be checksummed: name a file",
         )),
         at @ Location::Local(_) => {

@@ -100,13 +100,10 @@ pub(crate) fn choose_verification(
             algorithm,
             required: true,
         }),
-        VerifyMode::With(algorithm) => Err(CopyFailure::new(
-            FailureKind::Protocol,
-            format!(
-                "the server cannot compute {}; use --verify auto to use what it supports",
-                algorithm.name()
-            ),
-        )),
+        VerifyMode::With(algorithm) => Err(CopyFailure::protocol(format!(
+            "the server cannot compute {}; use --verify auto to use what it supports",
+            algorithm.name()
+        ))),
         VerifyMode::Auto => Ok(ChecksumAlgorithm::CHEAPEST_FIRST
             .into_iter()
             .find(|a| all_have(*a))
@@ -234,8 +231,8 @@ pub(crate) async fn checksum_local(
     let operation = Operation::on("compute the checksum of", name);
     match checksum.await {
         Ok(Ok(digest)) => Ok(digest),
-        Ok(Err(e)) => Err(CopyFailure::cannot(FailureKind::Local, &operation, e)),
-        Err(e) => Err(CopyFailure::cannot(FailureKind::Local, &operation, e)),
+        Ok(Err(e)) => Err(operation.failed(FailureKind::Local, e)),
+        Err(e) => Err(operation.failed(FailureKind::Local, e)),
     }
 }
 
@@ -315,7 +312,7 @@ mod tests {
 
     #[test]
     fn sizes_replace_a_missing_checksum_only_for_confirmed_optional_checks() {
-        let reason = || Err(CopyFailure::new(FailureKind::Protocol, "no CKSM"));
+        let reason = || Err(CopyFailure::protocol("no CKSM"));
         let Ok(ComparisonResult::SizeOnly(warning)) = compared(false, false, reason()) else {
             panic!("the sizes are compared instead");
         };

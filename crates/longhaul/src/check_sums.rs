@@ -20,7 +20,7 @@ pub(crate) async fn check_sums(
         [base] => base,
         _ => {
             let message = "--check takes one directory or URL";
-            return Err(CopyFailure::new(FailureKind::Usage, message));
+            return Err(CopyFailure::usage(message));
         }
     };
     let mut lines = open(sums)?;
@@ -48,10 +48,7 @@ pub(crate) async fn check_sums(
     if let Err(error) = printed
         && error.kind() != io::ErrorKind::BrokenPipe
     {
-        return Err(CopyFailure::new(
-            FailureKind::Local,
-            format!("standard output: {error}"),
-        ));
+        return Err(CopyFailure::local(format!("standard output: {error}")));
     }
     if totals.malformed > 0 {
         print_to_stderr(&format!(

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use client::protection::{
     NewProxy, ProxyFacts, default_proxy_path, describe_proxy, destroy_proxy, make_proxy,
 };
-use client::{CopyFailure, Exit, FailureKind};
+use client::{CopyFailure, Exit};
 use serde_json::json;
 use zeroize::Zeroizing;
 
@@ -74,15 +74,13 @@ fn info(path: &Path, as_json: bool) -> Result<Exit, CopyFailure> {
             .iter()
             .try_for_each(|line| print_line(line)),
     };
-    printed.map_err(|error| {
-        CopyFailure::new(FailureKind::Local, format!("standard output: {error}"))
-    })?;
+    printed.map_err(|error| CopyFailure::local(format!("standard output: {error}")))?;
     if left.is_zero() {
         let advice = "make a new one with `longhaul proxy init`";
-        return Err(CopyFailure::new(
-            FailureKind::Refused,
-            format!("the proxy {} has expired: {advice}", path.display()),
-        ));
+        return Err(CopyFailure::refused(format!(
+            "the proxy {} has expired: {advice}",
+            path.display()
+        )));
     }
     Ok(Exit::Done)
 }

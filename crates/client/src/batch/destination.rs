@@ -13,13 +13,13 @@ use super::download::LocalDestination;
 use super::stream_plan::CopyRange;
 use super::upload::{StorageDestination, UploadFinish};
 use super::{BatchContext, PlannedFile};
+use crate::CopyFailure;
 use crate::answers::{KeptMetadata, SourceFacts};
 use crate::journal::{CopyIdentity, Journal, StoredRanges};
 use crate::storage::capabilities::AvailableChecksums;
 use crate::storage::contract::Storage;
 use crate::storage::open_source::OpenSource;
 use crate::verify::Verification;
-use crate::{CopyFailure, FailureKind};
 
 /// The destination of a copy.
 pub(super) enum CopyDestination<'a> {
@@ -182,7 +182,7 @@ impl<'a> CopyDestination<'a> {
             Self::Local(download) => {
                 let unreadable = || {
                     let message = "what was written cannot be read again";
-                    CopyFailure::new(FailureKind::Local, message)
+                    CopyFailure::local(message)
                 };
                 let checksum = download.checksum(algorithm).await?;
                 Ok(checksum.ok_or_else(unreadable))

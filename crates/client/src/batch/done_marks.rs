@@ -23,7 +23,7 @@ use crate::local_trees::LocalTrees;
 use crate::location::{Location, StorageId};
 use crate::session::path_names::directory_and_name;
 use crate::storage::contract::Storage;
-use crate::{CopyFailure, FailureKind, PreservedTimes};
+use crate::{CopyFailure, PreservedTimes};
 
 /// Marks of one directory that are compared together.
 const MARKS_AT_A_TIME: usize = 64 << 10;
@@ -117,7 +117,7 @@ pub(super) async fn check(
     }
     drop(sender);
     while let Some(looked) = lookers.join_next().await {
-        looked.map_err(|error| CopyFailure::new(FailureKind::Local, error.to_string()))??;
+        looked.map_err(|error| CopyFailure::local(error.to_string()))??;
     }
     if reader.is_broken {
         // Where the marks belong is unknown.

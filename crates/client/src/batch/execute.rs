@@ -19,7 +19,7 @@ use super::{
     progress, sums, workers,
 };
 use crate::answers::SourceFacts;
-use crate::{CopyEvent, CopyFailure, FailureKind};
+use crate::{CopyEvent, CopyFailure};
 
 /// How often a dry run looks for more entries.
 const DRY_RUN_POLL: Duration = Duration::from_millis(50);
@@ -60,7 +60,7 @@ pub(super) async fn execute(
         };
         for message in workers::run(ctx, &queue, sessions, totals, worker).await {
             // A panic in one copy must not be mistaken for success.
-            batch.fail(String::new(), CopyFailure::new(FailureKind::Local, message));
+            batch.fail(String::new(), CopyFailure::local(message));
         }
     };
     progress::report_while(ctx, plan, workers, totals).await;
@@ -105,7 +105,7 @@ async fn show(ctx: &BatchContext, plan: &CopyPlan, totals: &Mutex<BatchTotals>) 
             Ok(NextEntry::End) => return,
             Err(error) => {
                 let message = format!("the plan of the copy cannot be read: {error}");
-                let failure = CopyFailure::new(FailureKind::Local, message);
+                let failure = CopyFailure::local(message);
                 return report_failure(&ctx.observer, totals, String::new(), failure);
             }
         }
@@ -192,7 +192,7 @@ impl RunningBatch {
         }
         let unreadable = |error| {
             let message = format!("the plan of the copy cannot be read: {error}");
-            self.fail(String::new(), CopyFailure::new(FailureKind::Local, message));
+            self.fail(String::new(), CopyFailure::local(message));
         };
         if let Err(error) = lock(&self.not_copied).add_rest_of(&self.plan) {
             return unreadable(error);

@@ -104,7 +104,7 @@ async fn keep_existing(
             // is written to it.
             _ => id.is_server().then(SourceFacts::default),
         },
-        Err(failure) if failure.kind() == FailureKind::NotFound => None,
+        Err(failure) if failure.is_missing() => None,
         // A file that may exist is not replaced.
         Err(failure) => return Err(failure),
     };

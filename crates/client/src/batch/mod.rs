@@ -17,7 +17,7 @@ use crate::partial::PartialFile;
 use crate::session::ListingUse;
 use crate::storage::StorageAccess;
 use crate::trace::TraceFile;
-use crate::{CopyEvent, CopyFailure, CopyObserver, CopyOptions, CopySummary, FailureKind};
+use crate::{CopyEvent, CopyFailure, CopyObserver, CopyOptions, CopySummary};
 
 mod abandoned;
 mod attempt_watch;
@@ -289,8 +289,7 @@ async fn plan_and_execute(
     totals: &Arc<Mutex<BatchTotals>>,
 ) -> Result<(), CopyFailure> {
     if sources.is_empty() {
-        return Err(CopyFailure::new(
-            FailureKind::Usage,
+        return Err(CopyFailure::usage(
             "there is nothing to copy: name a source",
         ));
     }
@@ -321,7 +320,7 @@ async fn copy_arguments(
     if ctx.sums.is_some() && earlier.as_ref().is_some_and(|plan| plan.has_done_files()) {
         let message = "--write-sums needs a complete run, and an earlier one has copied some of the files: leave out \
                        --resume, or repeat the command without --write-sums and use longhaul cksum";
-        return Err(CopyFailure::new(FailureKind::Usage, message));
+        return Err(CopyFailure::usage(message));
     }
     let noted = earlier.as_ref().and_then(|plan| plan.noted_destination());
     if let Some(plan) = earlier.as_ref().filter(|plan| plan.has_complete_listing()) {
@@ -340,10 +339,7 @@ async fn copy_arguments(
     let outline = plan::PlanOutline::examine(ctx, sources, destination, noted).await?;
     let is_part = ctx.options.offset.is_some() || ctx.options.length.is_some();
     if is_part && outline.is_many() {
-        return Err(CopyFailure::new(
-            FailureKind::Usage,
-            "--offset and --length are for one file",
-        ));
+        return Err(CopyFailure::usage("--offset and --length are for one file"));
     }
     let plan = match earlier {
         Some(plan) => plan,

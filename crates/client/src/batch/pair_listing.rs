@@ -126,8 +126,7 @@ fn locate(ctx: &BatchContext, pair: &UrlPair) -> LocatedPair {
         let servers: Vec<_> = at.server().into_iter().collect();
         options.security.check_use(&servers)?;
         match at {
-            Location::StandardStreams => Err(CopyFailure::new(
-                FailureKind::Usage,
+            Location::StandardStreams => Err(CopyFailure::usage(
                 "standard input and output cannot be in a list of pairs",
             )),
             at => Ok(at),
@@ -199,7 +198,7 @@ async fn list_pairs(ctx: &Arc<BatchContext>, filler: &Arc<PlanFiller>, pairs: &P
 /// A panic must not be mistaken for the end of the list.
 fn unexpected_end(error: &JoinError) -> CopyFailure {
     let message = format!("the list of pairs ended unexpectedly: {error}");
-    CopyFailure::new(FailureKind::Local, message)
+    CopyFailure::local(message)
 }
 
 /// A pair, and its source if that exists.
@@ -314,7 +313,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_while_pairs_are_examined_is_a_failure_and_the_other_pairs_are_kept() {
-        let usage = |text: &str| Err(CopyFailure::new(FailureKind::Usage, text));
+        let usage = |text: &str| Err(CopyFailure::usage(text));
         let batch = vec![usage("a"), usage("panics"), usage("b")];
         let look = |pair: LocatedPair| async move {
             let failure = pair.unwrap_err();

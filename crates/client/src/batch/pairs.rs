@@ -119,7 +119,7 @@ fn server_part(argument: &str) -> Option<String> {
 
 pub(super) fn open_failure(path: &Path, error: &io::Error) -> CopyFailure {
     let operation = Operation::on("read", path.display());
-    CopyFailure::cannot(FailureKind::of_named_file(error), &operation, error)
+    operation.failed(FailureKind::of_named_file(error), error)
 }
 
 /// The two words of a line.
@@ -152,12 +152,12 @@ impl PairReader {
                 Ok(_) => {}
                 Err(error) => {
                     let message = format!("cannot read {}: {error}", self.name);
-                    return Some(Err(CopyFailure::new(FailureKind::Local, message)));
+                    return Some(Err(CopyFailure::local(message)));
                 }
             }
             if line.len() as u64 == MAX_LINE {
                 let message = format!("{}: line {} is too long", self.name, self.line);
-                return Some(Err(CopyFailure::new(FailureKind::Local, message)));
+                return Some(Err(CopyFailure::local(message)));
             }
             let line = match self.line {
                 1 => without_byte_order_mark(&line),
@@ -168,7 +168,7 @@ impl PairReader {
                 Ok(Some(pair)) => return Some(Ok(pair)),
                 Err(reason) => {
                     let message = format!("{}: line {}: {reason}", self.name, self.line);
-                    return Some(Err(CopyFailure::new(FailureKind::Usage, message)));
+                    return Some(Err(CopyFailure::usage(message)));
                 }
             }
         }

@@ -64,7 +64,7 @@ impl RepeatedRequest<'_> {
     ) -> Result<Option<()>, CopyFailure> {
         let is_repeated = self.retries.is_retry();
         self.end(session, removed).await.or_else(|failure| {
-            let is_gone = is_repeated && failure.kind() == FailureKind::NotFound;
+            let is_gone = is_repeated && failure.is_missing();
             is_gone.then_some(Some(())).ok_or(failure)
         })
     }

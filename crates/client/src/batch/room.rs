@@ -158,7 +158,7 @@ mod tests {
         let places = FullPlaces::default();
         let here = Location::Local("/tmp/f".into());
         let there = Location::parse("ftp://h/f").unwrap();
-        places.failed(&here, &CopyFailure::new(FailureKind::Local, "another"));
+        places.failed(&here, &CopyFailure::local("another"));
         for _ in 0..MAX_IN_A_ROW {
             assert_eq!(reason(&places, &here), None);
             places.failed(&here, &full());
@@ -171,7 +171,7 @@ mod tests {
     fn files_below_a_directory_without_room_are_not_begun() {
         let places = FullPlaces::default();
         let missing = Location::Local("/no/such/directory/f".into());
-        places.directory_failed(&CopyFailure::new(FailureKind::Local, "another"));
+        places.directory_failed(&CopyFailure::local("another"));
         assert_eq!(reason(&places, &missing), None);
         places.directory_failed(&full());
         assert_eq!(reason(&places, &missing), Some(full().to_string()));

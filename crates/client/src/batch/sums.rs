@@ -15,7 +15,7 @@ use super::{BatchContext, lock};
 use crate::location::{Location, StorageId};
 use crate::sums::writer::{SumsWriter, read_earlier};
 use crate::tree::parents;
-use crate::{CopyFailure, CopyOptions, FailureKind};
+use crate::{CopyFailure, CopyOptions};
 
 /// The checksum file of a batch.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl BatchSums {
         };
         if *top == Location::StandardStreams {
             let message = "--write-sums needs a destination with a name, not standard output";
-            return Err(CopyFailure::new(FailureKind::Usage, message));
+            return Err(CopyFailure::usage(message));
         }
         Ok(Some(Self {
             writer: SumsWriter::create(&wanted.path, wanted.algorithm)?,
@@ -84,7 +84,7 @@ pub(super) async fn add(ctx: &BatchContext, file: &PlannedFile) -> Result<(), Co
             "{} is a file of this copy: write the checksums to another file",
             sums.path.display()
         );
-        return Err(CopyFailure::new(FailureKind::Usage, message));
+        return Err(CopyFailure::usage(message));
     }
     let (offset, length) = (ctx.options.offset.unwrap_or(0), ctx.options.length);
     let is_local = |at: &Location| at.storage_id() == StorageId::LocalFiles;
@@ -154,7 +154,7 @@ pub(super) fn add_left(
     loop {
         let next = reader.next(plan).map_err(|error| {
             let message = format!("the plan of the copy cannot be read: {error}");
-            CopyFailure::new(FailureKind::Local, message)
+            CopyFailure::local(message)
         })?;
         let destination = match next {
             NextEntry::Entry(PlannedEntry::File(item)) => item.destination,

@@ -13,8 +13,8 @@ use super::BatchContext;
 use super::bundle::{self, BatchWork, SmallFileServer};
 use super::plan::{self, CopyPlan, NextEntry, PlanReader, PlannedEntry, PlannedFile};
 use super::session_plan::{KnownSessionLimits, plan_sessions};
+use crate::CopyFailure;
 use crate::location::{Location, StorageId};
-use crate::{CopyFailure, FailureKind};
 
 /// Files of the plan that are in memory at a time. Within a window, large ones come first.
 const WINDOW: usize = 4096;
@@ -191,7 +191,7 @@ impl WorkQueue {
             Ok(window) => window,
             Err(error) => {
                 let message = format!("the plan of the copy cannot be read: {error}");
-                (self.report)(String::new(), CopyFailure::new(FailureKind::Local, message));
+                (self.report)(String::new(), CopyFailure::local(message));
                 PlanWindow {
                     is_last: true,
                     ..PlanWindow::default()

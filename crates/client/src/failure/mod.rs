@@ -147,14 +147,29 @@ impl CopyFailure {
         }))
     }
 
+    /// An invalid request.
+    pub fn usage(reason: impl Into<Sentence>) -> Self {
+        Self::new(FailureKind::Usage, reason)
+    }
+
+    /// A refused login or permission.
+    pub fn refused(reason: impl Into<Sentence>) -> Self {
+        Self::new(FailureKind::Refused, reason)
+    }
+
+    /// An error of this machine.
+    pub fn local(reason: impl Into<Sentence>) -> Self {
+        Self::new(FailureKind::Local, reason)
+    }
+
+    /// A peer that broke the protocol, or refused for a reason that has no kind.
+    pub fn protocol(reason: impl Into<Sentence>) -> Self {
+        Self::new(FailureKind::Protocol, reason)
+    }
+
     /// A transient failure: another attempt may succeed.
     pub fn transient(kind: FailureKind, reason: impl Into<Sentence>) -> Self {
         Self::new(kind, reason).retried(true)
-    }
-
-    /// A permanent failure to do something.
-    pub(crate) fn cannot(kind: FailureKind, operation: &Operation, reason: impl Display) -> Self {
-        Self::new(kind, Sentence::cannot(operation).words(": ").words(reason))
     }
 
     /// A permanent failure of a file or directory.
@@ -218,6 +233,11 @@ impl CopyFailure {
     /// The kind of the failure, by which decisions are made.
     pub fn kind(&self) -> FailureKind {
         self.0.kind
+    }
+
+    /// Whether there is no such file.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.0.kind == FailureKind::NotFound
     }
 
     /// The class of a process that ends with this failure.

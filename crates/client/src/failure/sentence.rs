@@ -8,6 +8,7 @@ use proto::printable::printable;
 use proto::reply::Reply;
 
 use crate::session::replies::display_reply;
+use crate::{CopyFailure, FailureKind};
 
 /// The text that stands in a cause for a name.
 const ELLIPSIS: &str = "...";
@@ -27,6 +28,11 @@ impl Operation {
             verb: verb.into(),
             place: place.to_string(),
         }
+    }
+
+    /// Its permanent failure.
+    pub(crate) fn failed(&self, kind: FailureKind, reason: impl Display) -> CopyFailure {
+        CopyFailure::new(kind, Sentence::cannot(self).words(": ").words(reason))
     }
 
     /// The same operation, as a command does it.
@@ -156,7 +162,6 @@ impl Display for Sentence {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CopyFailure, FailureKind};
 
     #[test]
     fn failures_of_files_that_fail_alike_have_one_cause() {

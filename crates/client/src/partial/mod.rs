@@ -183,8 +183,7 @@ impl WriteTarget {
             let sink = Arc::new(FileSink::sequential(file, "standard output"));
             Ok(Self::Direct { sink })
         };
-        open_stdout()
-            .map_err(|e| CopyFailure::new(FailureKind::Local, format!("standard output: {e}")))
+        open_stdout().map_err(|e| CopyFailure::local(format!("standard output: {e}")))
     }
 
     /// The way to write `destination`. A symbolic link that stands for a file is followed, so that the renaming replaces the

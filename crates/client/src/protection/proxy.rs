@@ -99,7 +99,7 @@ pub fn make_proxy(
     };
     let refused = |error: &dyn std::fmt::Display| {
         let message = format!("cannot make a proxy of your certificate: {error}");
-        CopyFailure::new(FailureKind::Refused, message)
+        CopyFailure::refused(message)
     };
     let proxy = issuer.new_proxy(&options).map_err(|e| refused(&e))?;
     let pem = proxy.to_pem().map_err(|e| refused(&e))?;
@@ -108,7 +108,7 @@ pub fn make_proxy(
             "cannot write the proxy {}: {error}; name another file with --file",
             new.file.display()
         );
-        CopyFailure::new(FailureKind::Local, message)
+        CopyFailure::local(message)
     })?;
     Ok(ProxyFacts::of(&proxy))
 }
@@ -123,7 +123,7 @@ fn load_issuer(
         (None, _) => default_certificate_paths().ok_or_else(|| {
             let message =
                 "there is no home directory to look for a certificate in: use --cert and --key";
-            CopyFailure::new(FailureKind::Refused, message)
+            CopyFailure::refused(message)
         })?,
     };
     let passphrase = match is_encrypted(&key) {
@@ -132,7 +132,7 @@ fn load_issuer(
                 "cannot ask for the passphrase of {}: {error}; run this in a terminal",
                 key.display()
             );
-            CopyFailure::new(FailureKind::Refused, message)
+            CopyFailure::refused(message)
         })?),
         false => None,
     };
@@ -141,7 +141,7 @@ fn load_issuer(
         let message = format!(
             "cannot use your certificate: {error}; name a certificate and its key with --cert and --key"
         );
-        CopyFailure::new(FailureKind::Refused, message)
+        CopyFailure::refused(message)
     })
 }
 
@@ -187,7 +187,7 @@ fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
 pub fn describe_proxy(path: &Path) -> Result<ProxyFacts, CopyFailure> {
     if !path.exists() {
         let message = format!("there is no proxy {}: {ADVICE}", path.display());
-        return Err(CopyFailure::new(FailureKind::Refused, message));
+        return Err(CopyFailure::refused(message));
     }
     let proxy = CertifiedKey::from_proxy_file(path).map_err(|error| unusable(&error))?;
     Ok(ProxyFacts::of(&proxy))

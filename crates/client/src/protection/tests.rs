@@ -3,6 +3,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use super::*;
+use crate::FailureKind;
 use crate::location::Location;
 
 fn security(options: SecurityOptions) -> (Arc<ConnectionSecurity>, Arc<Mutex<Vec<String>>>) {

@@ -5,9 +5,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use proto::command::Secret;
 
+use crate::CopyFailure;
 use crate::credentials::{self, Credential, MissingPassword, VariableHolder};
 use crate::location::{encoded_rest, percent_encode};
-use crate::{CopyFailure, FailureKind};
 
 mod password_source;
 
@@ -48,7 +48,7 @@ impl RemoteServer {
         user: Option<&str>,
         login: RemoteLogin,
     ) -> Result<Self, CopyFailure> {
-        let usage = |problem: &str| Err(CopyFailure::new(FailureKind::Usage, problem));
+        let usage = |problem: &str| Err(CopyFailure::usage(problem));
         if !is_remote_name(name) {
             return usage(
                 "a name has letters, digits, `-`, `_` and `.`, begins with a letter, and is no URL scheme",
@@ -140,10 +140,7 @@ impl RemoteServer {
             RemoteLogin::OfUrls => Ok(credentials::find_login(host, user, variable)),
             RemoteLogin::Password(PasswordSource::Netrc(file)) => {
                 credentials::find_in_netrc(file, host, user).map_err(|problem| {
-                    CopyFailure::new(
-                        FailureKind::Refused,
-                        format!("remote {}: {problem}", self.name),
-                    )
+                    CopyFailure::refused(format!("remote {}: {problem}", self.name))
                 })
             }
             RemoteLogin::Password(source) => {
@@ -267,6 +264,7 @@ impl Remotes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FailureKind;
 
     fn remotes(url: &str, user: Option<&str>, login: RemoteLogin) -> Result<Remotes, CopyFailure> {
         RemoteServer::new("cern", url, user, login).map(|remote| Remotes::new(vec![remote]))

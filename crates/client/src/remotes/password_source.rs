@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use proto::command::Secret;
 use zeroize::Zeroizing;
 
-use crate::{CopyFailure, FailureKind, private_file};
+use crate::{CopyFailure, private_file};
 
 /// Longest password file, and longest output of a command, bytes.
 const MAX_PASSWORD: u64 = 64 << 10;
@@ -33,7 +33,7 @@ impl PasswordSource {
     /// # Errors
     /// `Refused`: the source cannot be used.
     pub(super) fn read(&self) -> Result<Secret, CopyFailure> {
-        let refused = |problem: String| Err(CopyFailure::new(FailureKind::Refused, problem));
+        let refused = |problem: String| Err(CopyFailure::refused(problem));
         let (bytes, source) = match self {
             Self::Text(password) => return Ok(password.clone()),
             Self::Variable(name) => match std::env::var(name) {
@@ -60,7 +60,7 @@ impl PasswordSource {
 
 /// The standard output of a program. It may ask its user: it has the standard input and error of this one.
 fn run(words: &[OsString]) -> Result<Zeroizing<Vec<u8>>, CopyFailure> {
-    let refused = |problem: String| CopyFailure::new(FailureKind::Refused, problem);
+    let refused = |problem: String| CopyFailure::refused(problem);
     let Some((program, arguments)) = words.split_first() else {
         return Err(refused("the password command is empty".to_owned()));
     };
@@ -103,6 +103,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::FailureKind;
 
     #[test]
     fn the_first_line_of_a_file_or_a_command_is_the_password() {

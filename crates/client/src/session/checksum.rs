@@ -5,8 +5,8 @@ use proto::command::{Command, OptsCommand};
 use proto::reply::Reply;
 
 use super::{ClientSession, display_path, replies};
+use crate::CopyFailure;
 use crate::failure::{Operation, Sentence};
-use crate::{CopyFailure, FailureKind};
 
 /// Requests a 113 marker every 5 s, which is less than any sensible reply timeout.
 const REQUEST_MARKERS: Command = Command::Opts(OptsCommand::ChecksumMarkers(5));
@@ -205,20 +205,16 @@ impl ClientSession {
         .name(display_path(path))
         .words(": ")
         .reply(reply);
-        CopyFailure::new(FailureKind::Protocol, reason)
-            .advise("choose another algorithm (--verify)")
+        CopyFailure::protocol(reason).advise("choose another algorithm (--verify)")
     }
 
     fn unsupported_checksum_failure(&self, algorithm: ChecksumAlgorithm) -> CopyFailure {
-        CopyFailure::new(
-            FailureKind::Protocol,
-            format!(
-                "{} cannot compute {} of this; choose an algorithm that it supports (cksum -a, cp --verify), \
+        CopyFailure::protocol(format!(
+            "{} cannot compute {} of this; choose an algorithm that it supports (cksum -a, cp --verify), \
                  or use cp --verify none",
-                self.name(),
-                algorithm.name()
-            ),
-        )
+            self.name(),
+            algorithm.name()
+        ))
     }
 }
 

@@ -59,7 +59,7 @@ impl ClientSession {
             return unexplained;
         }
         match self.stat(path).await {
-            Err(missing) if missing.kind() == FailureKind::NotFound => {
+            Err(missing) if missing.is_missing() => {
                 replies::not_found_failure(self.name(), &display_path(path), reply)
             }
             Ok(entry) if entry.kind == EntryKind::File => self.permission_failure(operation, reply),

@@ -11,9 +11,9 @@ use super::directories::NO_SUCH_NAME;
 use super::path_names::split_path;
 use super::replies::{self, RefusalCause, refusal_cause};
 use super::{ClientSession, display_path};
+use crate::CopyFailure;
 use crate::answers::{RefusedRenameStep, RenameFailure};
 use crate::failure::Operation;
-use crate::{CopyFailure, FailureKind};
 
 impl ClientSession {
     /// Makes a directory (MKD); `Ok(false)` when it exists.
@@ -34,15 +34,12 @@ impl ClientSession {
         let operation = Operation::on_path("make directory", path);
         // An existing file of this name is another common cause without a text.
         if replies::gives_no_reason(&reply) && self.stat(path).await.is_ok() {
-            return Err(CopyFailure::new(
-                FailureKind::Protocol,
-                format!(
-                    "{} refused to {operation}: {}; a file of that name exists already: choose another \
+            return Err(CopyFailure::protocol(format!(
+                "{} refused to {operation}: {}; a file of that name exists already: choose another \
                      name, or remove it first",
-                    self.name(),
-                    replies::display_reply(&reply)
-                ),
-            ));
+                self.name(),
+                replies::display_reply(&reply)
+            )));
         }
         Err(self.explain_create_refusal(path, &operation, &reply).await)
     }

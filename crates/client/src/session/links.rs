@@ -10,9 +10,9 @@ use proto::reply::Reply;
 use super::list::{IN_MEMORY_LIMITS, STREAMING_LIMITS};
 use super::replies::{self, RefusalCause, refusal_cause};
 use super::{ClientSession, display_path};
+use crate::CopyFailure;
 use crate::answers::{ListingVisitor, SymlinkCheckScope, SymlinkCheckedEntry};
 use crate::failure::{Operation, Sentence};
-use crate::{CopyFailure, FailureKind};
 
 /// Result of an attempt to delete a path as a file.
 #[derive(Debug, PartialEq, Eq)]
@@ -191,7 +191,7 @@ impl ClientSession {
                 link_target: Some(target),
                 ..target_facts
             }),
-            Err(failure) if failure.kind() != FailureKind::NotFound => Err(failure),
+            Err(failure) if !failure.is_missing() => Err(failure),
             Ok(_) | Err(_) => Ok(link),
         }
     }
@@ -205,8 +205,7 @@ pub(crate) fn ambiguous_link_failure(server: &str, path: &[u8]) -> CopyFailure {
             " is a directory or a link to one elsewhere, and refuses to delete it as a link: nothing in it was \
              deleted",
         );
-    CopyFailure::new(FailureKind::Refused, reason)
-        .advise("check it on the server and remove it there")
+    CopyFailure::refused(reason).advise("check it on the server and remove it there")
 }
 
 /// Entries of MLSD, with links as LIST shows them; with `check_all`, also entries that only LIST

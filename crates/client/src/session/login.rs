@@ -132,13 +132,10 @@ pub(super) async fn choose_credential(
         is_verified && ServerFeatures::from_reply(&control.call(&Command::Feat).await?).bearer;
     match (takes_tokens, &server.credential) {
         (true, _) => Ok(Credential::Token(token)),
-        (false, Credential::Token(_)) => Err(CopyFailure::new(
-            FailureKind::Refused,
-            format!(
-                "{} takes no tokens (FEAT announces no BEARER): leave out --token, or use another server",
-                control.name()
-            ),
-        )),
+        (false, Credential::Token(_)) => Err(CopyFailure::refused(format!(
+            "{} takes no tokens (FEAT announces no BEARER): leave out --token, or use another server",
+            control.name()
+        ))),
         (false, _) => Ok(server.credential.clone()),
     }
 }
@@ -284,7 +281,7 @@ pub(super) async fn authenticate(
 fn login_failure(name: &str, user: &str, is_without_password: bool, reply: &Reply) -> CopyFailure {
     let refused = |sentence: String, advice: &'static str| {
         let reason = Sentence::from(sentence).words(": ").reply(reply);
-        CopyFailure::new(FailureKind::Refused, reason).advise(advice)
+        CopyFailure::refused(reason).advise(advice)
     };
     if reply.code == 421 {
         return refused(
@@ -298,7 +295,7 @@ fn login_failure(name: &str, user: &str, is_without_password: bool, reply: &Repl
         // The account of ACCT (RFC 959 §4.1.1) is rare and has no place in a URL.
         let reason =
             format!("{name} asks user {user} for an account name (ACCT), which is not supported");
-        return CopyFailure::new(FailureKind::Refused, reason).advise("use another login");
+        return CopyFailure::refused(reason).advise("use another login");
     }
     if says(reply, Meaning::NeedsGsi) {
         return refused(

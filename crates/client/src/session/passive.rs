@@ -15,8 +15,8 @@ use proto::sizing::SocketBuffers;
 use proto::stripes::StripeAddresses;
 
 use super::{ClientSession, replies};
+use crate::CopyFailure;
 use crate::failure::Operation;
-use crate::{CopyFailure, FailureKind};
 
 /// Warning about a data address that is ignored.
 const FOREIGN_ADDRESS_IGNORED: &str = "sent a data address of another host; its own address is used instead \
@@ -119,7 +119,7 @@ impl ClientSession {
                     "{} sent no usable data address ({error}): {shown}; report this to its administrator",
                     self.name(),
                 );
-                CopyFailure::new(FailureKind::Protocol, message)
+                CopyFailure::protocol(message)
             })
     }
 
@@ -261,12 +261,9 @@ impl ClientSession {
         buffers: SocketBuffers,
     ) -> Result<StripeAddresses, CopyFailure> {
         let failure = |reason: String| {
-            CopyFailure::new(
-                FailureKind::Local,
-                format!(
-                    "cannot listen for data connections: {reason}; check --data-ports, or use --mode s"
-                ),
-            )
+            CopyFailure::local(format!(
+                "cannot listen for data connections: {reason}; check --data-ports, or use --mode s"
+            ))
         };
         let options = ListenOptions {
             ip: self.control.local_addr().ip().to_canonical(),

@@ -70,7 +70,7 @@ impl ClientSession {
         match self.stat(path).await {
             Err(failure)
                 if !failure.may_retry()
-                    && failure.kind() != FailureKind::NotFound
+                    && !failure.is_missing()
                     && !self.planner.takes_commands_ahead() =>
             {
                 Ok(listed_entry(path, EntryKind::File, None, None))
@@ -171,9 +171,7 @@ impl ClientSession {
         match self.find_in_parent(path).await {
             // Without a listing it is unknown, not missing.
             Err(failure)
-                if gives_no_reason(&refused)
-                    && !failure.may_retry()
-                    && failure.kind() != FailureKind::NotFound =>
+                if gives_no_reason(&refused) && !failure.may_retry() && !failure.is_missing() =>
             {
                 Err(self.facts_refused_failure(path, &refused))
             }
@@ -221,9 +219,7 @@ impl ClientSession {
         if self.asks_for_listed_names {
             let reason = Sentence::from(format!("{} tells nothing about ", self.name()));
             let reason = reason.name(display_path(path));
-            return Err(
-                CopyFailure::new(FailureKind::Protocol, reason).advise("name the files one by one")
-            );
+            return Err(CopyFailure::protocol(reason).advise("name the files one by one"));
         }
         let name = file_name(path);
         let (parent, _) = split_path(path);

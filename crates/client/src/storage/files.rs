@@ -102,7 +102,7 @@ async fn run_blocking<T: Send + 'static>(
 ) -> Result<T, CopyFailure> {
     tokio::task::spawn_blocking(work)
         .await
-        .unwrap_or_else(|e| Err(CopyFailure::new(FailureKind::Local, e.to_string())))
+        .unwrap_or_else(|e| Err(CopyFailure::local(e.to_string())))
 }
 
 fn failed(name: &LocalName, errno: Errno) -> CopyFailure {

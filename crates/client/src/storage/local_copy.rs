@@ -9,10 +9,10 @@ use data::pull::{self, FileOrigin, PullPlan};
 use data::store::{Sink, Source};
 use proto::ranges::RangeSet;
 
+use crate::CopyFailure;
 use crate::failure::Operation;
 use crate::transfer::outcome::pull_failure;
 use crate::transfer::{TransferAttempt, TransferSpec};
-use crate::{CopyFailure, FailureKind};
 
 /// Bytes that one thread copies before it takes the next range.
 const BYTES_PER_STEP: u64 = 8 << 20;
@@ -53,7 +53,7 @@ pub(crate) async fn copy_local(
     });
     let result = result
         .await
-        .map_err(|e| CopyFailure::new(FailureKind::Local, e.to_string()))?;
+        .map_err(|e| CopyFailure::local(e.to_string()))?;
     let report = result
         .map_err(|error| pull_failure("this machine", &action, &error, &spec.confirmation))?;
     Ok(TransferAttempt {
@@ -102,6 +102,7 @@ mod tests {
     use data::store::file::{FileSink, FileSource};
 
     use super::*;
+    use crate::FailureKind;
     use crate::storage::conformance::spec;
 
     #[tokio::test]

@@ -298,7 +298,7 @@ impl Storage for MemoryStorage {
         let stored = self.stored(path)?;
         let state = self.store.state();
         if state.hides_facts {
-            return Err(CopyFailure::new(FailureKind::Protocol, "nothing is told"));
+            return Err(CopyFailure::protocol("nothing is told"));
         }
         Ok(ListedEntry {
             modified_fraction: state.fraction,
@@ -322,7 +322,7 @@ impl Storage for MemoryStorage {
         visit: &mut ListingVisitor<'_>,
     ) -> Result<(), CopyFailure> {
         if self.stat(path).await?.kind != EntryKind::Dir {
-            return Err(CopyFailure::new(FailureKind::Protocol, "not a directory"));
+            return Err(CopyFailure::protocol("not a directory"));
         }
         let state = self.store.state();
         let files = state.files.iter().filter(|(at, _)| parent(at) == path);
@@ -354,7 +354,7 @@ impl Storage for MemoryStorage {
     ) -> Result<String, CopyFailure> {
         let source = MemorySource::new(self.stored(path)?.bytes, "stored");
         checksum_source(algorithm, &source, offset, length, &mut |_| true)
-            .map_err(|e| CopyFailure::new(FailureKind::Protocol, e.to_string()))
+            .map_err(|e| CopyFailure::protocol(e.to_string()))
     }
 
     async fn fetch(
@@ -447,7 +447,7 @@ impl Storage for MemoryStorage {
         let mut state = self.store.state();
         if state.minimal {
             return Err(RenameFailure {
-                failure: CopyFailure::new(FailureKind::Protocol, "nothing is renamed here"),
+                failure: CopyFailure::protocol("nothing is renamed here"),
                 refused_step: RefusedRenameStep::Unsupported,
             });
         }

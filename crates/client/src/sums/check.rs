@@ -87,10 +87,10 @@ pub(crate) async fn check(
         storage.close().await;
     }
     match lines.totals.files() {
-        0 => Err(CopyFailure::new(
-            FailureKind::Usage,
-            format!("{}: no line has a checksum and a name", name.display()),
-        )),
+        0 => Err(CopyFailure::usage(format!(
+            "{}: no line has a checksum and a name",
+            name.display()
+        ))),
         _ => Ok(lines.totals),
     }
 }
@@ -107,7 +107,7 @@ fn compare(line: &SumLine, sum: Result<String, CopyFailure>) -> CheckedSum {
     match sum {
         Ok(sum) if sum.eq_ignore_ascii_case(&line.checksum) => CheckedSum::Matches,
         Ok(_) => CheckedSum::Differs,
-        Err(failure) if failure.kind() == FailureKind::NotFound => CheckedSum::Missing,
+        Err(failure) if failure.is_missing() => CheckedSum::Missing,
         Err(failure) => CheckedSum::Unreadable(failure),
     }
 }
@@ -177,7 +177,7 @@ impl SumLines<'_> {
             line.pop();
         } else if read as u64 == MAX_LINE {
             let message = format!("{}: a line is too long", self.name.display());
-            return Err(CopyFailure::new(FailureKind::Usage, message));
+            return Err(CopyFailure::usage(message));
         }
         Ok((read > 0).then_some(line))
     }

@@ -12,7 +12,7 @@ use proto::ranges::RangeSet;
 
 use crate::storage::contract::Storage;
 use crate::transfer::{RestartProof, TransferSpec};
-use crate::{CopyFailure, FailureKind, ModeChoice};
+use crate::{CopyFailure, ModeChoice};
 
 /// Reads a file and computes its checksum.
 ///
@@ -54,7 +54,7 @@ pub(super) async fn read_checksum(
     let attempt = storage.fetch(path, sink, &spec, &control).await?;
     attempt.report.checksum.ok_or_else(|| {
         let message = format!("{}: its bytes have no checksum", storage.name());
-        CopyFailure::new(FailureKind::Local, message)
+        CopyFailure::local(message)
     })
 }
 
@@ -85,6 +85,7 @@ mod tests {
     use data::store::durability::SyncPolicy;
 
     use super::*;
+    use crate::FailureKind;
     use crate::location::StorageId;
     use crate::session::{ListingUse, SessionOpening};
     use crate::storage::StorageAccess;

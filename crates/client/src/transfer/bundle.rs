@@ -24,9 +24,9 @@ use super::outcome::FailedTransfer;
 use super::prepare::{LocalDataEnd, PreparationResult};
 use super::third_party::{self, TransferSubject};
 use super::{TransferAttempt, TransferSpec};
+use crate::CopyFailure;
 use crate::failure::Operation;
 use crate::session::{COMPRESSED_FROM, ClientSession, replies};
-use crate::{CopyFailure, FailureKind};
 
 /// Agreement with the server before a bundle.
 struct BundleAgreement {
@@ -103,7 +103,7 @@ async fn try_get(
     let mut outcome = end(session, None, entries.len()).await?;
     let Some(arrived) = completed.report.checksum.clone() else {
         let message = "the bytes of a bundle have no checksum";
-        return Err(CopyFailure::new(FailureKind::Local, message).into());
+        return Err(CopyFailure::local(message).into());
     };
     let sent = outcome.checksum.as_ref().map(|(_, hex)| hex);
     if sent != Some(&arrived) {
@@ -169,7 +169,7 @@ pub(crate) async fn put_bundle(
     let completed = session.exchange(exchange).await?;
     let Some(proof) = proof_of(&completed.report) else {
         let message = "the bytes of a bundle have no checksum";
-        return Err(CopyFailure::new(FailureKind::Local, message));
+        return Err(CopyFailure::local(message));
     };
     let outcome = end(session, Some(proof.clone()), entries.len()).await?;
     let attempt = attempt_of(session, &agreement, spec, completed, warnings);

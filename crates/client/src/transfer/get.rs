@@ -20,10 +20,10 @@ use super::negotiation;
 use super::outcome::FailedTransfer;
 use super::prepare::{LocalDataEnd, PreparationResult};
 use super::{RestartProof, TransferAttempt, TransferSpec, restart};
+use crate::CopyFailure;
 use crate::failure::{Operation, Sentence};
 use crate::session::ClientSession;
 use crate::session::replies::{RefusalCause, refusal_cause};
-use crate::{CopyFailure, FailureKind};
 
 /// Agreement with the server before the transfer.
 struct GetAgreement {
@@ -62,7 +62,7 @@ pub(super) async fn get(
             failure,
             refusal: Some(reply),
             ..
-        }) if failure.kind() == FailureKind::NotFound => {
+        }) if failure.is_missing() => {
             let operation = Operation::on_path("read", path);
             Err(session
                 .explain_access_refusal(path, &operation, &reply)
@@ -258,7 +258,7 @@ fn no_partial_failure(
     error: &PartialRetrievalUnsupported,
 ) -> CopyFailure {
     let reason = Sentence::cannot(operation).words(format_args!(" in part at {server}: {error}"));
-    CopyFailure::new(FailureKind::Protocol, reason).advise("copy the whole file")
+    CopyFailure::protocol(reason).advise("copy the whole file")
 }
 
 /// Checks that every announced byte is here. The server's 226 and the end of the stream do not

@@ -46,8 +46,7 @@ impl FailedTransfer {
     }
 
     pub(crate) fn data_thread_lost(server: &str, operation: &Operation) -> Self {
-        Self::from(CopyFailure::new(
-            FailureKind::Local,
+        Self::from(CopyFailure::local(
             Sentence::from("the thread for the transfer (")
                 .operation(operation)
                 .words(format_args!(

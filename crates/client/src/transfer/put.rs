@@ -112,7 +112,7 @@ fn destination_size(
 ) -> Result<Option<u64>, CopyFailure> {
     let length = source.len().map_err(|error| {
         let operation = Operation::on("read the size of", source.name());
-        CopyFailure::cannot(FailureKind::Local, &operation, error)
+        operation.failed(FailureKind::Local, error)
     })?;
     let offset = spec.part.map_or(0, |(offset, _)| offset);
     let remaining = length.map(|n| n.saturating_sub(offset));

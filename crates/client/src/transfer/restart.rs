@@ -37,7 +37,7 @@ pub(super) async fn prove(
         let reason = Sentence::from(format!("{} shows no size of ", session.name()))
             .name(display_path(path))
             .words(", so nothing proves that it sends a part of it (REST)");
-        return Err(CopyFailure::new(FailureKind::Protocol, reason).advise("copy the whole file"));
+        return Err(CopyFailure::protocol(reason).advise("copy the whole file"));
     };
     if last == 0 {
         return Ok(());

@@ -5,9 +5,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use super::parents;
+use crate::CopyFailure;
 use crate::failure::Sentence;
 use crate::session::display_path;
-use crate::{CopyFailure, FailureKind};
 
 /// Reason for skipping a link by default.
 pub(super) const LINK_SKIPPED: &str =
@@ -85,7 +85,7 @@ impl ListedLinks {
         }
         let listed = Sentence::from("the server lists ").name(display_path(path));
         let reason = listed.words(" below a symbolic link; it was left out");
-        Err(CopyFailure::new(FailureKind::Protocol, reason))
+        Err(CopyFailure::protocol(reason))
     }
 }
 
@@ -131,6 +131,7 @@ fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FailureKind;
 
     fn target(directory: &str, target: &str) -> Option<String> {
         target_within_tree(b"/src/t", directory.as_bytes(), target.as_bytes())

@@ -60,7 +60,7 @@ pub(crate) fn check_name(name: &[u8]) -> Result<(), CopyFailure> {
         let name = format!("{:?}", String::from_utf8_lossy(name));
         let refused = Sentence::from("refused the name ").name(name);
         let reason = refused.words(format_args!(": {reason}"));
-        Err(CopyFailure::new(FailureKind::Protocol, reason))
+        Err(CopyFailure::protocol(reason))
     };
     match name {
         b"" => refuse("it is empty"),

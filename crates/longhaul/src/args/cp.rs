@@ -8,7 +8,7 @@ use clap::Args;
 use client::protection::WarningSink;
 use client::{
     AdviceOptions, AdvisorChoice, BatchJournalLocation, CopyFailure, CopyInterrupt, CopyOptions,
-    FailureKind, ModeChoice, Parallelism, SymlinkPolicy,
+    ModeChoice, Parallelism, SymlinkPolicy,
 };
 use data::options::{CongestionChoice, IoMethod, TransferOptions};
 use enable::client::EnableClient;
@@ -262,17 +262,15 @@ impl CopyFlags {
     fn advice(&self) -> Result<AdviceOptions, CopyFailure> {
         let choice = match (&self.advisor, std::env::var(ADVISOR)) {
             (Some(choice), _) => choice.clone(),
-            (None, Ok(text)) => parse_advisor(&text).map_err(|error| {
-                CopyFailure::new(FailureKind::Usage, format!("{ADVISOR}: {error}"))
-            })?,
+            (None, Ok(text)) => parse_advisor(&text)
+                .map_err(|error| CopyFailure::usage(format!("{ADVISOR}: {error}")))?,
             (None, Err(_)) => AdvisorChoice::Announced,
         };
         let token_file = std::env::var_os(crate::advisor::TOKEN_FILE).map(PathBuf::from);
         let is_named = matches!(choice, AdvisorChoice::Server(_));
         let token = match token_file.filter(|_| is_named) {
             Some(path) => Some(
-                read_token_file(&path)
-                    .map_err(|error| CopyFailure::new(FailureKind::Refused, error.to_string()))?,
+                read_token_file(&path).map_err(|error| CopyFailure::refused(error.to_string()))?,
             ),
             None => None,
         };

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
+use client::CopyFailure;
 use client::protection::WarningSink;
-use client::{CopyFailure, FailureKind};
 use data::rate::RateLimit;
 use jiff::Zoned;
 use smallfile::regular_file;
@@ -83,9 +83,9 @@ impl RateSetting {
     /// # Errors
     /// `Usage`: the file cannot be read, or holds something else.
     pub(crate) fn begin(&self, warn: WarningSink) -> Result<Option<RateLimit>, CopyFailure> {
-        let day = self.read().map_err(|reason| {
-            CopyFailure::new(FailureKind::Usage, format!("--limit-rate: {reason}"))
-        })?;
+        let day = self
+            .read()
+            .map_err(|reason| CopyFailure::usage(format!("--limit-rate: {reason}")))?;
         let rate = day.at(minute_of_day());
         if let Self::Day(day) = self
             && day.is_constant()
@@ -100,7 +100,7 @@ impl RateSetting {
             Ok(_) => Ok(Some(limit)),
             Err(error) => {
                 let message = format!("--limit-rate: no thread to follow it: {error}");
-                Err(CopyFailure::new(FailureKind::Local, message))
+                Err(CopyFailure::local(message))
             }
         }
     }
@@ -180,6 +180,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
+    use client::FailureKind;
 
     #[test]
     fn a_timetable_counts_around_midnight() {

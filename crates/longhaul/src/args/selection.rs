@@ -92,7 +92,7 @@ impl SelectionArgs {
             if parts.contains(&&b".."[..]) {
                 let line = String::from_utf8_lossy(line);
                 let message = format!("{}: {line:?} leads out of the source", file.display());
-                return Err(CopyFailure::new(FailureKind::Usage, message));
+                return Err(CopyFailure::usage(message));
             }
             if !parts.is_empty() {
                 paths.push(parts.join(&b'/'));

@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn control_characters_in_events_are_escaped() {
         let message = format!("h:21 refused to read {HOSTILE}: 550 {HOSTILE}");
-        let failure = client::CopyFailure::new(client::FailureKind::Protocol, message);
+        let failure = client::CopyFailure::protocol(message);
         let source = format!("ftp://h/{HOSTILE}");
         let events = [
             CopyEvent::Failed {

@@ -17,7 +17,7 @@ pub(crate) use summary_text::Continuation;
 
 use std::io::{IsTerminal, Write};
 
-use client::{CopyFailure, FailureKind};
+use client::CopyFailure;
 use proto::printable::{printable, printable_json};
 
 /// `1 file`, `2 files`.
@@ -71,10 +71,9 @@ fn escape_if_terminal(line: &[u8], is_terminal: bool) -> Vec<u8> {
 /// `Local`.
 pub(crate) fn ignore_broken_pipe(printed: std::io::Result<()>) -> Result<(), CopyFailure> {
     match printed {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(CopyFailure::new(
-            FailureKind::Local,
-            format!("standard output: {error}"),
-        )),
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(CopyFailure::local(format!("standard output: {error}")))
+        }
         _ => Ok(()),
     }
 }

@@ -211,12 +211,12 @@ pub(super) fn verification_text(how: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use client::{CopyFailure, FailureKind, SafeBytes};
+    use client::{CopyFailure, SafeBytes};
 
     use super::*;
 
     fn summary(files: u64, bytes: u64) -> CopySummary {
-        let failure = CopyFailure::new(FailureKind::Local, "");
+        let failure = CopyFailure::local("");
         CopySummary {
             files,
             bytes,

@@ -59,7 +59,7 @@ fn read(path: &Path) -> Result<Option<ConfigurationFile>, CopyFailure> {
     let name = path.display();
     let unreadable = |error: std::io::Error| {
         let message = format!("cannot read the configuration {name}: {error}");
-        CopyFailure::new(FailureKind::Local, message)
+        CopyFailure::local(message)
     };
     let opened = match regular_file::open(path) {
         Ok(opened) => opened,
@@ -74,12 +74,12 @@ fn read(path: &Path) -> Result<Option<ConfigurationFile>, CopyFailure> {
     let mut bytes = Zeroizing::new(Vec::new());
     regular_file::read(opened, MAX_FILE, &mut bytes).map_err(unreadable)?;
     let text = std::str::from_utf8(&bytes)
-        .map_err(|_| CopyFailure::new(FailureKind::Usage, format!("{name} is not UTF-8 text")))?;
+        .map_err(|_| CopyFailure::usage(format!("{name} is not UTF-8 text")))?;
     let file = ConfigurationFile::parse(path, text)
-        .map_err(|mistakes| CopyFailure::new(FailureKind::Usage, mistakes.join("\nlonghaul: ")))?;
+        .map_err(|mistakes| CopyFailure::usage(mistakes.join("\nlonghaul: ")))?;
     let refused = |line: usize, content: &str, reason: String| {
         let message = format!("{name}:{line} has a {content}, and {reason}");
-        Err(CopyFailure::new(FailureKind::Refused, message))
+        Err(CopyFailure::refused(message))
     };
     if let (Some(exposure), Some(line)) = (exposure, file.secret_line()) {
         return refused(line, "password", exposure);

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use client::{CopyFailure, FailureKind, PasswordSource, RemoteLogin, RemoteServer, Remotes};
+use client::{CopyFailure, PasswordSource, RemoteLogin, RemoteServer, Remotes};
 
 use super::file::{ConfigurationFile, FileSetting, RemoteSection};
 use super::value::{SettingValue, expand_home};
@@ -19,7 +19,7 @@ pub(super) fn remotes(files: &[ConfigurationFile]) -> Result<Remotes, CopyFailur
         server(section).map_err(|(line, problem)| {
             let place = format!("{}:{line}", file.path.display());
             let message = format!("{place}: {}: {problem}", section.head());
-            CopyFailure::new(FailureKind::Usage, message)
+            CopyFailure::usage(message)
         })
     });
     servers.collect::<Result<_, _>>().map(Remotes::new)

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use anyhow::Result;
 use clap::error::ErrorKind;
-use client::{CopyFailure, Exit, FailureKind};
+use client::{CopyFailure, Exit};
 use proto::printable::printable_json;
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<Exit> {
         Some(ConfigVerb::Show { command, json }) => show(command, config, args.json || *json),
         Some(ConfigVerb::Check) if args.json => {
             let message = "--json is for the settings of a command: longhaul config show --json";
-            Err(CopyFailure::new(FailureKind::Usage, message))
+            Err(CopyFailure::usage(message))
         }
         Some(ConfigVerb::Check) => check(config),
     };
@@ -220,7 +220,7 @@ fn command_line(
     command: &[OsString],
     config: Option<&std::ffi::OsStr>,
 ) -> Result<CommandLine, CopyFailure> {
-    let usage = |text: String| CopyFailure::new(FailureKind::Usage, text);
+    let usage = |text: String| CopyFailure::usage(text);
     let (verb, rest) = match command.split_first() {
         Some((verb, rest)) => (verb.clone(), rest),
         None => (OsString::from("cp"), command),
@@ -317,10 +317,7 @@ fn check(config: Option<&std::ffi::OsStr>) -> Result<Vec<String>, CopyFailure> {
     match mistakes.is_empty() {
         true if lines.is_empty() => Ok(vec!["there is no configuration file".to_owned()]),
         true => Ok(lines),
-        false => Err(CopyFailure::new(
-            FailureKind::Usage,
-            mistakes.join("\nlonghaul: "),
-        )),
+        false => Err(CopyFailure::usage(mistakes.join("\nlonghaul: "))),
     }
 }
 

@@ -11,10 +11,10 @@ use std::path::Path;
 
 use data::store::durability::SyncPolicy;
 
+use crate::CopyFailure;
 use crate::journal::boot_id;
 use crate::local_name::LocalName;
 use crate::lock_file::{LockedOpen, open_locked, remove_if_same};
-use crate::{CopyFailure, FailureKind};
 
 mod done;
 mod records;
@@ -80,7 +80,7 @@ impl BatchJournal {
     ) -> Result<Self, CopyFailure> {
         let failed = |error: &io::Error| {
             let message = format!("{}: {error}", path.display());
-            CopyFailure::new(FailureKind::Local, message)
+            CopyFailure::local(message)
         };
         let name = LocalName::at(path).map_err(|error| failed(&error))?;
         let file = match open_locked(&name).map_err(|error| failed(&error))? {
@@ -130,22 +130,16 @@ impl BatchJournal {
         let record = first.and_then(|(records, _)| PlanRecord::decode(&mut records.as_slice()));
         match record {
             Some(PlanRecord::Command(found)) if found == command => Ok(true),
-            Some(PlanRecord::Command(_)) => Err(CopyFailure::new(
-                FailureKind::Usage,
-                format!(
-                    "{} is the journal of another copy: name another file",
-                    path.display()
-                ),
-            )),
+            Some(PlanRecord::Command(_)) => Err(CopyFailure::usage(format!(
+                "{} is the journal of another copy: name another file",
+                path.display()
+            ))),
             // A power cut can take back the first bytes of a journal; nothing else is overwritten.
             _ if self.store.is_zero() => Ok(false),
-            _ => Err(CopyFailure::new(
-                FailureKind::Usage,
-                format!(
-                    "{} is not a batch journal: name another file",
-                    path.display()
-                ),
-            )),
+            _ => Err(CopyFailure::usage(format!(
+                "{} is not a batch journal: name another file",
+                path.display()
+            ))),
         }
     }
 

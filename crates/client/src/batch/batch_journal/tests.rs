@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use proto::timestamp::Timestamp;
 
 use super::*;
+use crate::FailureKind;
 use crate::answers::SourceFacts;
 
 const COMMAND: &[u8] = b"cp a b";

@@ -10,9 +10,9 @@ use super::super::BatchContext;
 use super::super::meter::{FileMeter, SafeByteCount};
 use super::super::plan::PlannedFile;
 use super::compare::{proof_without, still_wrong, wrong_files};
+use crate::CopyFailure;
 use crate::storage::contract::Storage;
 use crate::transfer::{TransferAttempt, TransferSpec};
-use crate::{CopyFailure, FailureKind};
 
 /// Moves the files, which the servers name as in `entries`: first the source, then the destination. What the source could
 /// not send gets no name at the destination. Returns the files that were not moved.
@@ -32,7 +32,7 @@ pub(super) async fn pass(
             source.name(),
             destination.name()
         );
-        return Err(CopyFailure::new(FailureKind::Protocol, message));
+        return Err(CopyFailure::protocol(message));
     }
     let started = Instant::now();
     let control = Arc::new(TransferControl::new());
@@ -44,7 +44,7 @@ pub(super) async fn pass(
     let elapsed = started.elapsed();
     let Some((algorithm, checksum)) = sent.checksum else {
         let message = format!("{} sent a bundle without a checksum", source.name());
-        return Err(CopyFailure::new(FailureKind::Protocol, message));
+        return Err(CopyFailure::protocol(message));
     };
     let proof = BundleProof {
         algorithm,

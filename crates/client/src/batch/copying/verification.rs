@@ -181,7 +181,7 @@ impl FileCopy<'_> {
         // Without facts the source is a pipe.
         if opened.facts.is_none() {
             let message = "the source cannot be read again";
-            return Ok(Err(CopyFailure::new(FailureKind::Local, message)));
+            return Ok(Err(CopyFailure::local(message)));
         }
         let (source, origin) = (Arc::clone(&opened.source), state.range.origin());
         checksum_local(algorithm, source, origin, state.range.size)

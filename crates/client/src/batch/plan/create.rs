@@ -86,7 +86,7 @@ pub(crate) async fn make_with_parents(
         match storage.make_dir(&path[..slash]).await {
             Err(failure) if failure.may_retry() => return Err(failure),
             // A missing directory above is expected here; any other refusal explains the failure.
-            Err(failure) if failure.kind() != FailureKind::NotFound => reason = failure,
+            Err(failure) if !failure.is_missing() => reason = failure,
             _ => {}
         }
     }

@@ -197,7 +197,7 @@ async fn add_match(
         EntryKind::SymLink => match storage.stat(location.path()).await {
             Ok(target) => target,
             Err(failure) if failure.may_retry() => return Err(failure),
-            Err(failure) if failure.kind() == FailureKind::NotFound => entry.clone(),
+            Err(failure) if failure.is_missing() => entry.clone(),
             Err(failure) => {
                 expanded.failed.push((location, failure));
                 return Ok(());

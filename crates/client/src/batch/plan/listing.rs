@@ -188,7 +188,7 @@ fn check_file(source: &Location, destination: &Location) -> Result<(), CopyFailu
             .words(" and ")
             .name(destination.display());
         let reason = both.words(" are the same file");
-        return Err(CopyFailure::new(FailureKind::Usage, reason));
+        return Err(CopyFailure::usage(reason));
     }
     if let Location::Remote { path, .. } = destination {
         check_sendable(path)?;
@@ -269,7 +269,7 @@ pub(crate) async fn list_source(
     if !ctx.options.recursive {
         let reason = Sentence::about(found.location.display())
             .words(" is a directory: use -r to copy it with its content");
-        return Err(CopyFailure::new(FailureKind::Usage, reason));
+        return Err(CopyFailure::usage(reason));
     }
     let top = plan.add_top(&found.location, &destination.of_tree(&found.location)?);
     ctx.name_tree(&top.source, &top.destination);

@@ -123,10 +123,7 @@ impl SelectedEntries {
             "{}{others}: left out, because the server does not tell sizes or times as exactly as the selection needs",
             display_path(first)
         );
-        Some((
-            first.clone(),
-            CopyFailure::new(FailureKind::Protocol, message),
-        ))
+        Some((first.clone(), CopyFailure::protocol(message)))
     }
 
     /// Whether `--files-from` lists a path, or a directory above it.
@@ -210,7 +207,7 @@ mod tests {
             (path.as_slice(), failure.kind()),
             (&b"none"[..], FailureKind::NotFound)
         );
-        let unlisted = CopyFailure::new(FailureKind::Protocol, "not known to be complete");
+        let unlisted = CopyFailure::protocol("not known to be complete");
         selected.admit(b"", b"", &TreeEntry::Unlisted(unlisted));
         assert_eq!(selected.missing()[0].1.kind(), FailureKind::Protocol);
     }

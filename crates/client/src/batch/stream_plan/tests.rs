@@ -1,4 +1,5 @@
 use super::*;
+use crate::FailureKind;
 use crate::batch::tests::options;
 
 /// A path of 50 ms to a longhaul server.

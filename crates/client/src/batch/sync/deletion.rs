@@ -18,7 +18,7 @@ use crate::batch::{BatchContext, lock};
 use crate::location::{Location, StorageId};
 use crate::storage::collected::CollectedEntries;
 use crate::tree::{directory_of, join_path};
-use crate::{CopyEvent, CopyFailure, FailureKind};
+use crate::{CopyEvent, CopyFailure};
 
 /// Deletes what the source does not have, unless `guard` says why not. `plan`: what was copied.
 pub(super) async fn delete_extras(
@@ -33,7 +33,7 @@ pub(super) async fn delete_extras(
     while let Some(Extra { at, is_directory }) = extras.next()? {
         if let Some(reason) = guard {
             let message = format!("nothing was deleted at {}: {reason}", to.display());
-            return Err(CopyFailure::new(FailureKind::Refused, message));
+            return Err(CopyFailure::refused(message));
         }
         let path = at.display();
         if ctx.options.dry_run {
@@ -110,7 +110,7 @@ impl CopiedNames {
         loop {
             let next = reader.next(plan).map_err(|error| {
                 let message = format!("the plan of the copy cannot be read: {error}");
-                CopyFailure::new(FailureKind::Local, message)
+                CopyFailure::local(message)
             })?;
             match next {
                 NextEntry::Entry(PlannedEntry::Directory { at, .. }) => names.add(at.path()),
@@ -169,7 +169,7 @@ impl CopiedNames {
                     "nothing was deleted in {at}: {lacking} of the entries that were copied there are not listed under their \
                      names, so others may be their copies; compare both directories"
                 );
-                Err(CopyFailure::new(FailureKind::Protocol, message))
+                Err(CopyFailure::protocol(message))
             }
         }
     }

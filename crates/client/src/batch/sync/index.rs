@@ -346,7 +346,7 @@ impl DestinationIndex {
 /// The failure of a list of extra files that cannot be read.
 pub(super) fn unreadable(error: &std::io::Error) -> CopyFailure {
     let message = format!("the list of extra files cannot be read: {error}");
-    CopyFailure::new(FailureKind::Local, message)
+    CopyFailure::local(message)
 }
 
 impl TreeVisitor for DestinationIndex {

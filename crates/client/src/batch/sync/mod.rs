@@ -62,7 +62,7 @@ async fn sync_trees(
     let sources = [source.to_owned()];
     let (sources, to) = secured_locations(&sources, destination, &options.copy)?;
     let [from] = sources.as_slice() else {
-        return Err(usage("sync takes one source".to_owned()));
+        return Err(CopyFailure::usage("sync takes one source".to_owned()));
     };
     request::check_sync((from, &to), &options.copy)?;
     let listing_use = match options.delete {
@@ -187,10 +187,10 @@ async fn directory_facts(
 ) -> Result<Option<SourceFacts>, CopyFailure> {
     let (id, path) = (at.storage_id(), trim_trailing_slashes(at.path()));
     match ctx.stat(&id, path).await {
-        Err(failure) if failure.kind() == FailureKind::NotFound => Ok(None),
+        Err(failure) if failure.is_missing() => Ok(None),
         Err(failure) => Err(failure),
         Ok(entry) if is_directory(&entry) => Ok(Some(SourceFacts::from_entry(&entry))),
-        Ok(_) => Err(usage(format!(
+        Ok(_) => Err(CopyFailure::usage(format!(
             "{} is not a directory: sync takes two directories, cp copies files",
             at.display()
         ))),
@@ -285,7 +285,7 @@ async fn common_algorithm(
             from.display(),
             to.display()
         );
-        CopyFailure::new(FailureKind::Protocol, message)
+        CopyFailure::protocol(message)
     })
 }
 
@@ -302,8 +302,4 @@ async fn available_checksums(
             return Ok(available);
         }
     }
-}
-
-fn usage(message: String) -> CopyFailure {
-    CopyFailure::new(FailureKind::Usage, message)
 }

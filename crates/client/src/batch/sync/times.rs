@@ -8,13 +8,13 @@ use proto::ranges::RangeSet;
 use proto::timestamp::Timestamp;
 
 use super::index::{FileThere, TimeThere};
+use crate::CopyFailure;
 use crate::answers::SourceFacts;
 use crate::batch::BatchContext;
 use crate::batch::stream_plan::{CopyRange, StreamPlan, new_transfer_spec};
 use crate::location::Location;
 use crate::replacement::temporary_name;
 use crate::storage::contract::Storage;
-use crate::{CopyFailure, FailureKind};
 
 /// Times of servers and file systems are rounded by less than this, seconds: FAT keeps two seconds, some servers minutes.
 const COARSEST: i64 = 60;
@@ -198,7 +198,7 @@ async fn store_and_read(
     let found = storage.stat(path).await?;
     found.modified.ok_or_else(|| {
         let message = format!("{} tells no times", storage.name());
-        CopyFailure::new(FailureKind::Protocol, message)
+        CopyFailure::protocol(message)
     })
 }
 

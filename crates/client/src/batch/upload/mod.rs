@@ -158,9 +158,7 @@ impl<'a> StorageDestination<'a> {
         }
         match session.available_checksums(&self.store_path()).await {
             // The file does not exist yet.
-            Err(missing) if missing.kind() == FailureKind::NotFound => {
-                Ok(AvailableChecksums::default())
-            }
+            Err(missing) if missing.is_missing() => Ok(AvailableChecksums::default()),
             checksums => checksums,
         }
     }
@@ -269,7 +267,7 @@ impl<'a> StorageDestination<'a> {
         match &self.partial_path {
             Some(aside) => match session.stat(aside).await {
                 Err(failure) if failure.may_retry() => Err(failure),
-                Err(failure) if failure.kind() == FailureKind::NotFound => Ok(Some(existing)),
+                Err(failure) if failure.is_missing() => Ok(Some(existing)),
                 // There is one, or there may be.
                 _ => Ok(None),
             },
@@ -314,7 +312,7 @@ impl<'a> StorageDestination<'a> {
         expected: u64,
     ) -> Result<bool, CopyFailure> {
         let entry = match session.stat(&self.store_path()).await {
-            Err(failure) if failure.may_retry() || failure.kind() == FailureKind::NotFound => {
+            Err(failure) if failure.may_retry() || failure.is_missing() => {
                 return Err(failure);
             }
             // A drop box shows nothing of what it has stored.

@@ -124,7 +124,7 @@ impl StorageDestination<'_> {
         match session.stat(self.path).await {
             Ok(entry) => Ok(OldFile::Exists(entry.kind)),
             Err(failure) if failure.may_retry() => Err(failure),
-            Err(failure) if failure.kind() == FailureKind::NotFound => Ok(OldFile::Missing),
+            Err(failure) if failure.is_missing() => Ok(OldFile::Missing),
             Err(_) => Ok(OldFile::Unknown),
         }
     }
@@ -151,7 +151,7 @@ impl StorageDestination<'_> {
         let reason = Sentence::about(&self.display_name).words(format_args!(
             " exists and would be lost if the copy were interrupted, because {refusal}"
         ));
-        CopyFailure::new(FailureKind::Refused, reason).advise("--in-place replaces it all the same")
+        CopyFailure::refused(reason).advise("--in-place replaces it all the same")
     }
 }
 

@@ -61,8 +61,8 @@ impl StorageDestination<'_> {
         }
         // Somebody else removed the partial file or holds the final name. Storing the file again
         // would not help.
-        let partial_is_gone = refused_step == RefusedRenameStep::RnfrRefused
-            && failure.kind() == FailureKind::NotFound;
+        let partial_is_gone =
+            refused_step == RefusedRenameStep::RnfrRefused && failure.is_missing();
         let may_be_taken = matches!(
             refused_step,
             RefusedRenameStep::NewNameMayExist | RefusedRenameStep::NewNameIsTaken
@@ -145,7 +145,7 @@ impl StorageDestination<'_> {
         }
         match session.stat(self.path).await {
             Ok(entry) if entry.kind == EntryKind::File => {}
-            Err(failure) if failure.kind() == FailureKind::NotFound => {
+            Err(failure) if failure.is_missing() => {
                 // No existing file explains the refusal.
                 return Err(RenameFailure {
                     refused_step: RefusedRenameStep::RntoRefused,
@@ -158,7 +158,7 @@ impl StorageDestination<'_> {
         // Derived from the partial name, so it is as recognisable and short enough.
         let old_path = [stored, b".old"].concat();
         match session.stat(&old_path).await {
-            Err(failure) if failure.kind() == FailureKind::NotFound => {}
+            Err(failure) if failure.is_missing() => {}
             Ok(_) => {
                 // The file may be the only copy of its data.
                 return Err(old_copy_in_the_way(refusal, &old_path));

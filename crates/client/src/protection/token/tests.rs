@@ -1,6 +1,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
+use crate::FailureKind;
 
 fn read(text: &str, mode: u32) -> Result<Secret, CopyFailure> {
     let dir = tempfile::tempdir().unwrap();

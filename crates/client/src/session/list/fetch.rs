@@ -18,6 +18,7 @@ use tune::Prior;
 use super::completeness::ListingExtent;
 use super::entries::{EntrySink, ListingLimits, ListingText};
 use super::limit_remark::limit_remark;
+use crate::CopyFailure;
 use crate::answers::EntryVisitor;
 use crate::failure::Operation;
 use crate::session::replies::{self, Meaning, RefusalCause, refusal_cause, says};
@@ -26,7 +27,6 @@ use crate::transfer::control_messages::ReplySinks;
 use crate::transfer::exchange::{CompletedExchange, LocalTransfer, TransferExchange};
 use crate::transfer::outcome::FailedTransfer;
 use crate::transfer::prepare::{LocalDataEnd, PreparationResult};
-use crate::{CopyFailure, FailureKind};
 
 /// Batches of entries queued between the data connection and the visitor.
 const QUEUED_BATCHES: usize = 4;
@@ -136,14 +136,11 @@ impl ClientSession {
                 })
             }
             Err(failed) => match (sink.exceeded_limit(), failed.refusal) {
-                (Some(excess), _) => Err(CopyFailure::new(
-                    FailureKind::Protocol,
-                    format!(
-                        "{}: its listing of {} has {excess}",
-                        self.name(),
-                        display_path(request.path)
-                    ),
-                )),
+                (Some(excess), _) => Err(CopyFailure::protocol(format!(
+                    "{}: its listing of {} has {excess}",
+                    self.name(),
+                    display_path(request.path)
+                ))),
                 (_, Some(reply)) if replies::is_unsupported(&reply) => Ok(ListingEnd::Unsupported),
                 (_, Some(reply)) if is_empty_directory_reply(&requirements.command, &reply) => {
                     Ok(ListingEnd::Empty)
@@ -221,7 +218,7 @@ impl ClientSession {
 /// A server has confirmed a compressed text whose end is missing.
 fn cut_listing() -> FailedTransfer {
     let message = "a listing ended in the middle, although the server says that it is complete";
-    CopyFailure::new(FailureKind::Protocol, message).into()
+    CopyFailure::protocol(message).into()
 }
 
 /// Listings use MODE S whatever the session's transfers use, since every server supports it.

@@ -12,10 +12,10 @@ use proto::listing::{EntryKind, ListedEntry, ListingFormat};
 use super::path_names::split_path;
 use super::replies;
 use super::{COMPRESSED_FROM, ClientSession, ListingUse};
+use crate::CopyFailure;
 use crate::answers::{EntryVisitor, ListingVisitor, SymlinkCheckedEntry};
 use crate::failure::Operation;
 use crate::incomplete_listing::IncompleteListing;
-use crate::{CopyFailure, FailureKind};
 
 mod completeness;
 mod entries;
@@ -162,7 +162,7 @@ impl<'l, 'v> DirectoryListing<'l, 'v> {
                 "{server} sends no directory listing in a supported form (MLSD, LIST, NLST); name the files one by \
                  one"
             );
-            CopyFailure::new(FailureKind::Protocol, message)
+            CopyFailure::protocol(message)
         })
     }
 }

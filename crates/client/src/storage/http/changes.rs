@@ -168,12 +168,12 @@ fn remove_empty_collection(
     let itself = listing.itself.and_then(|itself| itself.kind);
     let is_empty = listing.members.is_empty() && listing.unknown.is_empty();
     if itself != Some(EntryKind::Dir) || !is_empty {
-        return Err(CopyFailure::cannot(
-            FailureKind::Refused,
-            action,
-            "the server does not say that it is an empty directory",
-        )
-        .into());
+        return Err(action
+            .failed(
+                FailureKind::Refused,
+                "the server does not say that it is an empty directory",
+            )
+            .into());
     }
     command(client, ("DELETE", &at.collection), &[], action)
 }
@@ -211,10 +211,7 @@ pub(super) fn rename(
     // Where the server does not tell, it is taken for a file.
     let is_tree = !is_own_file
         && match prove(client, from, &action) {
-            Err(refused)
-                if refused.failure.kind() == FailureKind::NotFound
-                    || refused.failure.may_retry() =>
-            {
+            Err(refused) if refused.failure.is_missing() || refused.failure.may_retry() => {
                 return Err(refused.failure.into());
             }
             proved => proved.is_ok_and(|proved| proved.is_collection),
@@ -230,16 +227,13 @@ pub(super) fn rename(
     let moved = match old {
         None => move_it(client, "F", Vec::new()),
         Some(_) if is_tree => {
-            return Err(new_name_is_taken(CopyFailure::cannot(
-                FailureKind::Usage,
-                &action,
-                "a file is there; remove it first",
-            )));
+            return Err(new_name_is_taken(
+                action.failed(FailureKind::Usage, "a file is there; remove it first"),
+            ));
         }
         Some(_) if has_delimiters(to) => {
-            return Err(new_name_refused(CopyFailure::cannot(
+            return Err(new_name_refused(action.failed(
                 FailureKind::Protocol,
-                &action,
                 "a file is there, and a server may take the new name for another one",
             )));
         }
@@ -279,7 +273,7 @@ fn file_to_replace(
         Ok(proved) => return Ok(Some(proved)),
         Err(unknown) => unknown,
     };
-    if unknown.failure.kind() == FailureKind::NotFound {
+    if unknown.failure.is_missing() {
         return Ok(None);
     }
     // HEAD cannot tell files from collections, but says whether anything is there.
@@ -290,7 +284,7 @@ fn file_to_replace(
         _ => Err(unknown.failure.clone()),
     };
     match found {
-        Err(missing) if missing.kind() == FailureKind::NotFound => Ok(None),
+        Err(missing) if missing.is_missing() => Ok(None),
         Err(lost) if lost.may_retry() => Err(lost.into()),
         _ => {
             let failure = unknown
@@ -317,14 +311,11 @@ fn check_new_name(
         return Ok(());
     }
     match prove(client, to, action) {
-        Err(missing) if missing.failure.kind() == FailureKind::NotFound => {
-            Err(new_name_refused(CopyFailure::cannot(
-                FailureKind::Protocol,
-                action,
-                "the server has given it another name; look for one that ends before a character of \
+        Err(missing) if missing.failure.is_missing() => Err(new_name_refused(action.failed(
+            FailureKind::Protocol,
+            "the server has given it another name; look for one that ends before a character of \
                  the new name, and remove it",
-            )))
-        }
+        ))),
         _ => Ok(()),
     }
 }
@@ -384,9 +375,8 @@ fn refused_move(
     let RefusedRequest { status, failure } = refused;
     let does_not_move = || {
         let status = status.unwrap_or_default();
-        CopyFailure::cannot(
+        action.failed(
             FailureKind::Protocol,
-            action,
             format_args!("the server does not do that (HTTP {status})"),
         )
     };
@@ -408,7 +398,7 @@ fn refused_move(
 }
 
 fn is_missing(client: &mut HttpClient, at: &PathUrls, action: &Operation) -> bool {
-    matches!(prove(client, at, action), Err(missing) if missing.failure.kind() == FailureKind::NotFound)
+    matches!(prove(client, at, action), Err(missing) if missing.failure.is_missing())
 }
 
 fn unsupported(failure: CopyFailure) -> RenameFailure {
@@ -433,9 +423,8 @@ fn new_name_refused(failure: CopyFailure) -> RenameFailure {
 }
 
 fn is_collection(action: &Operation, advice: &str) -> CopyFailure {
-    CopyFailure::cannot(
+    action.failed(
         FailureKind::Usage,
-        action,
         format_args!("a directory is there; {advice}"),
     )
 }

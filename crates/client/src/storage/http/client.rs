@@ -76,7 +76,7 @@ impl HttpOrigin {
             }
             Some(Err(_)) => {
                 let message = "the login has characters that HTTP cannot carry";
-                return Err(CopyFailure::new(FailureKind::Usage, message));
+                return Err(CopyFailure::usage(message));
             }
         };
         Ok(Self {
@@ -116,7 +116,7 @@ impl HttpClient {
         settings: &TransferSettings,
     ) -> Result<Self, CopyFailure> {
         let dialer = Dialer::new(settings);
-        let dialer = dialer.map_err(|e| CopyFailure::new(FailureKind::Local, e.to_string()))?;
+        let dialer = dialer.map_err(|e| CopyFailure::local(e.to_string()))?;
         Ok(Self {
             origin: origin.clone(),
             dialer,
@@ -161,7 +161,7 @@ impl HttpClient {
             };
             let next_url = reply.url.resolve_redirect(location).map_err(|error| {
                 let reason = format_args!("the server redirects the request, but {error}");
-                CopyFailure::cannot(FailureKind::Protocol, request.action, reason)
+                request.action.failed(FailureKind::Protocol, reason)
             })?;
             if !request.follows(status) {
                 return Err(errors::redirected(request.action, &next_url));
@@ -170,11 +170,7 @@ impl HttpClient {
             target = next_url;
         }
         let reason = "too many redirects";
-        Err(CopyFailure::cannot(
-            FailureKind::Protocol,
-            request.action,
-            reason,
-        ))
+        Err(request.action.failed(FailureKind::Protocol, reason))
     }
 
     fn send_once(
@@ -196,7 +192,7 @@ impl HttpClient {
         dialogue::log_request(request, to, login.is_some());
         let message = message.body(body).map_err(|_| {
             let reason = "HTTP cannot express this request";
-            CopyFailure::cannot(FailureKind::Usage, request.action, reason)
+            request.action.failed(FailureKind::Usage, reason)
         })?;
         let agent = self.agent(to)?;
         let result = agent.run(message);

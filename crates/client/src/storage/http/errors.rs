@@ -31,9 +31,8 @@ impl From<CopyFailure> for RefusedRequest {
 
 /// The failure of a request that a server redirects to `target`, which it must not follow: what is there is unknown.
 pub(super) fn redirected(action: &Operation, target: &HttpUrl) -> CopyFailure {
-    CopyFailure::cannot(
+    action.failed(
         FailureKind::Protocol,
-        action,
         format_args!(
             "the server redirects the request to {target}; if that is meant, name it instead"
         ),
@@ -42,18 +41,16 @@ pub(super) fn redirected(action: &Operation, target: &HttpUrl) -> CopyFailure {
 
 /// The failure of a request about a path of which the server does not say what it is.
 pub(super) fn unknown_kind(action: &Operation) -> CopyFailure {
-    CopyFailure::cannot(
+    action.failed(
         FailureKind::Protocol,
-        action,
         "the server does not say whether that is a file or a directory",
     )
 }
 
 /// The failure of a transfer of a file that has another version now.
 pub(super) fn changed(action: &Operation) -> CopyFailure {
-    CopyFailure::cannot(
+    action.failed(
         FailureKind::Integrity,
-        action,
         "the file changed while it was copied; start over",
     )
 }
@@ -125,7 +122,7 @@ pub(super) fn status_failure(action: &Operation, response: &HttpResponse) -> Cop
         format!(", which says Retry-After: {after}")
     });
     let reason = format_args!("{reason} (HTTP {status}{after})");
-    CopyFailure::cannot(kind, action, reason).retried(may_retry)
+    action.failed(kind, reason).retried(may_retry)
 }
 
 /// Whether text from a peer is fit to be shown.
@@ -146,35 +143,30 @@ pub(super) fn request_failure(
         return tls_failure(action, tls_error);
     }
     match error {
-        Error::Other(inner) if inner.is::<UnknownProxy>() => CopyFailure::cannot(
+        Error::Other(inner) if inner.is::<UnknownProxy>() => action.failed(
             FailureKind::Unreachable,
-            action,
             format_args!("{inner}; check its name"),
         ),
-        Error::Io(inner) => CopyFailure::cannot(
+        Error::Io(inner) => action
+            .failed(
+                FailureKind::Unreachable,
+                format_args!("the connection was lost: {inner}"),
+            )
+            .retried(true),
+        Error::HostNotFound => action.failed(
             FailureKind::Unreachable,
-            action,
-            format_args!("the connection was lost: {inner}"),
-        )
-        .retried(true),
-        Error::HostNotFound => CopyFailure::cannot(
-            FailureKind::Unreachable,
-            action,
             "the server's name is unknown; check the spelling",
         ),
-        Error::ConnectProxyFailed(_) => CopyFailure::cannot(
+        Error::ConnectProxyFailed(_) => action.failed(
             FailureKind::Unreachable,
-            action,
             "the proxy refuses the connection; check --proxy, https_proxy and no_proxy",
         ),
-        Error::Protocol(_) | Error::LargeResponseHeader(..) | Error::Http(_) => {
-            CopyFailure::cannot(
-                FailureKind::Protocol,
-                action,
-                "the server's response is not valid HTTP/1.1",
-            )
-        }
-        _ => CopyFailure::cannot(FailureKind::Unreachable, action, "the connection was lost")
+        Error::Protocol(_) | Error::LargeResponseHeader(..) | Error::Http(_) => action.failed(
+            FailureKind::Protocol,
+            "the server's response is not valid HTTP/1.1",
+        ),
+        _ => action
+            .failed(FailureKind::Unreachable, "the connection was lost")
             .retried(true),
     }
 }
@@ -203,30 +195,30 @@ fn tls_failure(action: &Operation, error: &TlsError) -> CopyFailure {
     };
     // The names in a certificate may have line ends; a message is one line.
     let reason = reason.replace(['\r', '\n'], " ");
-    CopyFailure::cannot(FailureKind::Unreachable, action, reason + hint)
+    action.failed(FailureKind::Unreachable, reason + hint)
 }
 
 fn data_failure(action: &Operation, error: &DataError) -> CopyFailure {
     match error {
         DataError::Aborted => CopyFailure::new(FailureKind::Interrupted, "interrupted"),
-        DataError::Stalled { seconds } => CopyFailure::cannot(FailureKind::Unreachable, action, format_args!("received nothing from the server for {seconds} s; try again, with a longer --timeout if it is slow")).retried(true),
+        DataError::Stalled { seconds } => action.failed(FailureKind::Unreachable, format_args!("received nothing from the server for {seconds} s; try again, with a longer --timeout if it is slow")).retried(true),
         DataError::Connect { to, source } => {
             let reason = format_args!("cannot connect to {to}: {source}");
-            CopyFailure::cannot(FailureKind::Away, action, reason)
+            action.failed(FailureKind::Away, reason)
                 .retried(true)
                 .advise("check host and port, and that the server runs")
         }
         DataError::Tunnel { source, .. } => {
             let (kind, may_retry, advice) = proxy_advice(source);
-            CopyFailure::cannot(kind, action, error)
+            action.failed(kind, error)
                 .retried(may_retry)
                 .advise(advice)
         }
         DataError::Setup { .. } => {
-            CopyFailure::cannot(FailureKind::Local, action, error)
+            action.failed(FailureKind::Local, error)
         }
-        DataError::Wire { source, .. } => CopyFailure::cannot(FailureKind::Unreachable, action, format_args!("the connection was lost: {source}")).retried(true),
-        other => CopyFailure::cannot(FailureKind::Unreachable, action, other).retried(true),
+        DataError::Wire { source, .. } => action.failed(FailureKind::Unreachable, format_args!("the connection was lost: {source}")).retried(true),
+        other => action.failed(FailureKind::Unreachable, other).retried(true),
     }
 }
 

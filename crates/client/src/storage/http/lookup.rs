@@ -101,9 +101,7 @@ fn described(
 /// The failure for a path of which a server with WebDAV does not say what it is. HEAD says at least whether anything is there.
 fn unknown_kind(client: &mut HttpClient, urls: &FileUrls, action: &Operation) -> CopyFailure {
     match urls.head(client) {
-        Err(refused)
-            if refused.failure.kind() == FailureKind::NotFound || refused.failure.may_retry() =>
-        {
+        Err(refused) if refused.failure.is_missing() || refused.failure.may_retry() => {
             refused.failure
         }
         _ => errors::unknown_kind(action),
@@ -232,9 +230,8 @@ pub(super) fn propfind(
     let status = response.status();
     if status != 207 {
         let failure = match status {
-            _ if lacks_webdav(status) => CopyFailure::cannot(
+            _ if lacks_webdav(status) => action.failed(
                 FailureKind::Protocol,
-                action,
                 format_args!("the server is not a WebDAV server (HTTP {status})"),
             ),
             _ => errors::status_failure(action, &response),
@@ -257,9 +254,8 @@ pub(super) fn propfind(
         })?;
     let resources = multistatus::parse(&body).map_err(|error| RefusedRequest {
         status: Some(status),
-        failure: CopyFailure::cannot(
+        failure: action.failed(
             FailureKind::Protocol,
-            action,
             format_args!("in the server's response, {error}"),
         ),
     })?;

@@ -35,13 +35,13 @@ use proto::timestamp::Timestamp;
 
 use super::capabilities::{AvailableChecksums, Capabilities};
 use super::contract::Storage;
+use crate::CopyFailure;
 use crate::answers::{
     ListingVisitor, RenameFailure, SourceVersion, SymlinkCheckScope, SymlinkCheckedEntry,
 };
 use crate::failure::Operation;
 use crate::incomplete_listing::IncompleteListing;
 use crate::transfer::{TransferAttempt, TransferSpec};
-use crate::{CopyFailure, FailureKind};
 use changes::Removable;
 use lookup::propfind;
 use ranges::{HttpFile, receive_file};
@@ -230,15 +230,12 @@ impl Storage for HttpStorage {
             .find(|(known, _)| *known == algorithm);
         match entry.filter(|_| is_whole) {
             Some((_, checksum)) => Ok(checksum.clone()),
-            None => Err(CopyFailure::new(
-                FailureKind::Protocol,
-                format!(
-                    "{} does not provide {} for this file; name an algorithm that it provides (cksum -a, cp --verify), or \
+            None => Err(CopyFailure::protocol(format!(
+                "{} does not provide {} for this file; name an algorithm that it provides (cksum -a, cp --verify), or \
                      use cp --verify none",
-                    self.name,
-                    algorithm.name()
-                ),
-            )),
+                self.name,
+                algorithm.name()
+            ))),
         }
     }
 
@@ -281,7 +278,7 @@ impl Storage for HttpStorage {
         });
         let (file, result) = result
             .await
-            .map_err(|e| CopyFailure::new(FailureKind::Local, e.to_string()))?;
+            .map_err(|e| CopyFailure::local(e.to_string()))?;
         guard.0 = None;
         let idle_clients = file.idle_clients.into_inner();
         self.idle_clients = idle_clients.unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -327,7 +327,7 @@ impl HttpRangeReader<'_> {
         end: Option<u64>,
     ) -> Result<(), CopyFailure> {
         let file = self.file;
-        let failed = |kind, reason: &str| Err(CopyFailure::cannot(kind, &file.action, reason));
+        let failed = |kind, reason: &str| Err(file.action.failed(kind, reason));
         let now = HttpFileFacts::from_response(&response);
         if !file.facts.may_be_same(&now) {
             return Err(errors::changed(&file.action));
@@ -349,7 +349,7 @@ impl HttpRangeReader<'_> {
             let reason = format!(
                 "the server sends it in the content coding {coding}, which was not asked for"
             );
-            let failure = CopyFailure::cannot(FailureKind::Protocol, &file.action, reason);
+            let failure = file.action.failed(FailureKind::Protocol, reason);
             return Err(
                 failure.advise("fetch it with a program that decodes it (curl --compressed)")
             );
@@ -394,11 +394,7 @@ impl HttpRangeReader<'_> {
         if (start > 0 || is_partial) && !file.single_reader {
             file.ignores_ranges.store(true, Ordering::Relaxed);
             let reason = "the server does not send ranges of it";
-            return Err(CopyFailure::cannot(
-                FailureKind::Protocol,
-                &file.action,
-                reason,
-            ));
+            return Err(file.action.failed(FailureKind::Protocol, reason));
         }
         let mut body = response.into_body();
         let skipped = io::copy(&mut (&mut body).take(start), &mut io::sink());
@@ -419,7 +415,7 @@ impl HttpRangeReader<'_> {
             && body.read(&mut [0; 1]).map_err(|e| self.wrap_error(e))? > 0
         {
             let reason = "the server sends more than announced";
-            let failure = CopyFailure::cannot(FailureKind::Protocol, &self.file.action, reason);
+            let failure = self.file.action.failed(FailureKind::Protocol, reason);
             return Err(io::Error::other(failure));
         }
         Ok(())
@@ -445,7 +441,9 @@ impl HttpRangeReader<'_> {
             ),
             None => {
                 let reason = format_args!("the connection was lost: {error}");
-                CopyFailure::cannot(FailureKind::Unreachable, &self.file.action, reason)
+                self.file
+                    .action
+                    .failed(FailureKind::Unreachable, reason)
                     .retried(true)
             }
         }

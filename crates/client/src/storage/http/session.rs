@@ -125,7 +125,7 @@ impl HttpStorage {
         });
         let (client, result) = result
             .await
-            .map_err(|e| CopyFailure::new(FailureKind::Local, e.to_string()))?;
+            .map_err(|e| CopyFailure::local(e.to_string()))?;
         guard.0 = None;
         self.rtt = client.dialer.rtt().unwrap_or(self.rtt);
         self.path_ends = client.dialer.path_ends().or(self.path_ends);
@@ -179,7 +179,7 @@ impl HttpStorage {
             false => Ok(facts),
             true => {
                 let message = format!("{} is a directory", self.url_for(path));
-                Err(CopyFailure::new(FailureKind::Usage, message))
+                Err(CopyFailure::usage(message))
             }
         }
     }

@@ -50,9 +50,8 @@ pub(super) fn put(
     let action = Operation::on("write", target);
     if spec.destination_offset.is_some_and(|offset| offset > 0) || !spec.completed_ranges.is_empty()
     {
-        return Err(CopyFailure::cannot(
+        return Err(action.failed(
             FailureKind::Protocol,
-            &action,
             "HTTP servers accept whole files only",
         ));
     }
@@ -113,7 +112,7 @@ fn refused_name(
     target: &HttpUrl,
     (status, failure): (u16, CopyFailure),
 ) -> CopyFailure {
-    if failure.kind() == FailureKind::NotFound {
+    if failure.is_missing() {
         let directory = target.parent();
         let urls = FileUrls {
             requested: directory,
@@ -125,9 +124,5 @@ fn refused_name(
         }
     }
     let reason = format_args!("the server does not accept this name (HTTP {status})");
-    CopyFailure::cannot(
-        FailureKind::Refused,
-        &Operation::on("write", target),
-        reason,
-    )
+    Operation::on("write", target).failed(FailureKind::Refused, reason)
 }

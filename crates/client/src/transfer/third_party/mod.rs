@@ -27,9 +27,9 @@ use self::settings::{
 pub(super) use self::subject::TransferSubject;
 use super::server_pair::{ExpectedBytes, MarkerProgress, ServerPair};
 use super::{TransferAttempt, TransferSpec, negotiation, put, restart};
+use crate::CopyFailure;
 use crate::failure::{Operation, Sentence};
 use crate::session::{ClientSession, DataPurpose};
-use crate::{CopyFailure, FailureKind};
 
 /// Settings agreed with both servers.
 struct ThirdPartyAgreement {
@@ -225,8 +225,7 @@ impl ThirdPartyServers<'_> {
         let reason = Sentence::cannot(&Operation::on_path("copy a part of", path)).words(
             format_args!(" from {from} to another server: {PartialRetrievalUnsupported}"),
         );
-        CopyFailure::new(FailureKind::Protocol, reason)
-            .advise("copy the whole file, or copy through this machine")
+        CopyFailure::protocol(reason).advise("copy the whole file, or copy through this machine")
     }
 
     /// Sends the settings, the addresses and the two transfer commands.

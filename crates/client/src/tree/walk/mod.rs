@@ -15,7 +15,7 @@ use crate::answers::{SourceFacts, SymlinkCheckScope, SymlinkCheckedEntry};
 use crate::session::display_path;
 use crate::session::path_names::directory_and_name;
 use crate::storage::contract::Storage;
-use crate::{CopyFailure, FailureKind, SymlinkPolicy};
+use crate::{CopyFailure, SymlinkPolicy};
 
 mod times;
 
@@ -288,7 +288,7 @@ impl TreeWalk {
         // Only loops that identities cannot reveal get this deep.
         if directory.depth >= MAX_DEPTH {
             let reason = format!("more than {MAX_DEPTH} directories deep: a loop of links?");
-            let failure = CopyFailure::new(FailureKind::Protocol, reason);
+            let failure = CopyFailure::protocol(reason);
             return self.visit(&directory.path, &entry.name, TreeEntry::Unlisted(failure));
         }
         found.push(PendingDirectory {
@@ -342,9 +342,7 @@ impl TreeWalk {
             };
             let target = match target {
                 Ok(target) => target,
-                Err(failure) if failure.kind() == FailureKind::NotFound => {
-                    ListedEntry::new(b"", EntryKind::SymLink)
-                }
+                Err(failure) if failure.is_missing() => ListedEntry::new(b"", EntryKind::SymLink),
                 // Something may be there, and what it is is unknown.
                 Err(failure) => {
                     self.visit_path(&relative, TreeEntry::Failed(failure))?;
@@ -379,7 +377,7 @@ impl TreeWalk {
             None if directory.ancestors.followed_unknown_link => {
                 let reason = "symbolic link below a symbolic link, and the server does not report whether \
                            that is a loop: copy it under its own name";
-                TreeEntry::Failed(CopyFailure::new(FailureKind::Protocol, reason))
+                TreeEntry::Failed(CopyFailure::protocol(reason))
             }
             _ => {
                 let ancestors = directory.ancestors.child(target.unique.clone(), true);
@@ -474,12 +472,9 @@ impl TreeWalk {
         }
         if self.entries.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {
             let top = display_path(&self.top);
-            return Err(CopyFailure::new(
-                FailureKind::Protocol,
-                format!(
-                    "{top} has more than {MAX_ENTRIES} entries below it: name its directories one by one"
-                ),
-            ));
+            return Err(CopyFailure::protocol(format!(
+                "{top} has more than {MAX_ENTRIES} entries below it: name its directories one by one"
+            )));
         }
         self.visitor.visit(directory, name, entry)
     }

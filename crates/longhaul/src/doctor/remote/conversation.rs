@@ -106,7 +106,7 @@ impl Conversation {
         self.replies.extend(replies);
         fed.map_err(|error| {
             let text = format!("{} is no FTP server: {error}; check the port", self.name);
-            CopyFailure::new(FailureKind::Protocol, text)
+            CopyFailure::protocol(text)
         })
     }
 

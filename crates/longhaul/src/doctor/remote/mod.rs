@@ -59,13 +59,11 @@ impl RemoteTarget {
         let login = args.login || names_user;
         if login {
             let asked = ask_before([url], &security);
-            let asked =
-                asked.map_err(|error| CopyFailure::new(FailureKind::Local, error.to_string()))?;
+            let asked = asked.map_err(|error| CopyFailure::local(error.to_string()))?;
             asked.ok_or_else(|| CopyFailure::new(FailureKind::Interrupted, "interrupted"))?;
         }
         let Location::Remote { server, .. } = Location::parse_secured(url, &security)? else {
-            return Err(CopyFailure::new(
-                FailureKind::Usage,
+            return Err(CopyFailure::usage(
                 "the argument is no server: give a URL such as ftps://host/",
             ));
         };

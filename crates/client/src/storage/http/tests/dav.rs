@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::*;
+use crate::FailureKind;
 use crate::answers::RefusedRenameStep;
 use crate::storage::webdav::WebDavServer;
 

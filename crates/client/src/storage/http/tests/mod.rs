@@ -13,6 +13,7 @@ use super::scripted::{
     ReceivedRequest, ScriptedHttpServer, file_response, head_response, response,
 };
 use super::*;
+use crate::FailureKind;
 use crate::credentials::Credential;
 use crate::location::Location;
 

@@ -1,6 +1,7 @@
 //! A file is fetched in one version, or not at all.
 
 use super::*;
+use crate::FailureKind;
 use crate::answers::SourceVersion;
 
 const LENGTH: usize = 3_000_000;
