@@ -7,7 +7,7 @@ use data::checksum::checksum_source;
 use data::store::Source;
 use proto::checksum::ChecksumAlgorithm;
 
-use crate::failure::Operation;
+use crate::failure::{Operation, Sentence};
 use crate::storage::capabilities::AvailableChecksums;
 use crate::{CopyFailure, FailureKind, VerifyMode};
 
@@ -159,25 +159,22 @@ impl ChecksumComparison<'_> {
                 });
             }
             (Err(failure), _) | (_, Err(failure)) if failure.may_retry() => return Err(failure),
-            (Err(failure), _) | (_, Err(failure)) => failure.to_string(),
+            (Err(failure), _) | (_, Err(failure)) => failure.whole(),
         };
         if self.unconfirmed {
-            let unproved = format_args!(
-                "the server did not confirm the transfer, and no checksum can prove the copy: {reason}; copy it again"
-            );
-            return Err(CopyFailure::about(
-                FailureKind::Protocol,
-                display_name,
-                unproved,
-            ));
+            let unproved =
+                ": the server did not confirm the transfer, and no checksum can prove the copy: ";
+            let reason = Sentence::about(display_name)
+                .words(unproved)
+                .sentence(&reason);
+            return Err(CopyFailure::protocol(reason).advise("copy it again"));
         }
         if self.check.is_required() {
-            let unverified = format_args!("cannot be verified as requested: {reason}");
-            return Err(CopyFailure::about(
-                FailureKind::Integrity,
-                display_name,
-                unverified,
-            ));
+            let unverified = ": cannot be verified as requested: ";
+            let reason = Sentence::about(display_name)
+                .words(unverified)
+                .sentence(&reason);
+            return Err(CopyFailure::new(FailureKind::Integrity, reason));
         }
         Ok(ComparisonResult::SizeOnly(format!(
             "{display_name}: verified by size only: {reason}"

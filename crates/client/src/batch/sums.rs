@@ -12,6 +12,7 @@ use super::plan::{
     trim_trailing_slashes,
 };
 use super::{BatchContext, lock};
+use crate::failure::Sentence;
 use crate::location::{Location, StorageId};
 use crate::sums::writer::{SumsWriter, read_earlier};
 use crate::tree::parents;
@@ -98,10 +99,8 @@ pub(super) async fn add(ctx: &BatchContext, file: &PlannedFile) -> Result<(), Co
     let result = ctx.checksum((&id, at.path()), algorithm, part).await;
     let checksum = result.map_err(|failure| {
         lock(&sums.unknown).insert(sums.name_of(&file.destination));
-        let copied = file.destination.display();
-        failure.within(format_args!(
-            "{copied} was copied, but its checksum is unknown"
-        ))
+        let copied = Sentence::about(file.destination.display());
+        failure.within(copied.words(" was copied, but its checksum is unknown"))
     })?;
     sums.writer.add(&checksum, &sums.name_of(&file.destination))
 }

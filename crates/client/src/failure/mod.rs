@@ -132,7 +132,8 @@ struct FailureFacts {
     may_retry: bool,
     reason: Sentence,
     advice: Cow<'static, str>,
-    remarks: String,
+    /// Remarks after the advice, with the punctuation before them.
+    remarks: Sentence,
 }
 
 impl CopyFailure {
@@ -143,7 +144,7 @@ impl CopyFailure {
             may_retry: false,
             reason: reason.into(),
             advice: Cow::Borrowed(""),
-            remarks: String::new(),
+            remarks: Sentence::from(""),
         }))
     }
 
@@ -211,22 +212,23 @@ impl CopyFailure {
 
     /// The same failure, met in `context`: its text begins with it.
     #[must_use]
-    pub fn within(mut self, context: impl Display) -> Self {
-        self.0.reason.begin_with(&format!("{context}: "));
+    pub fn within(mut self, context: impl Into<Sentence>) -> Self {
+        self.0.reason = context.into().words(": ").sentence(&self.0.reason);
         self
     }
 
     /// The same failure with a further remark.
     #[must_use]
-    pub(crate) fn remark(mut self, remark: impl Display) -> Self {
-        self.0.remarks += &format!("; {remark}");
+    pub(crate) fn remark(mut self, remark: impl Into<Sentence>) -> Self {
+        self.0.remarks = self.0.remarks.words("; ").sentence(&remark.into());
         self
     }
 
     /// The same failure with a remark in parentheses.
     #[must_use]
-    pub(crate) fn aside(mut self, remark: impl Display) -> Self {
-        self.0.remarks += &format!(" ({remark})");
+    pub(crate) fn aside(mut self, remark: impl Into<Sentence>) -> Self {
+        let opened = self.0.remarks.words(" (");
+        self.0.remarks = opened.sentence(&remark.into()).words(")");
         self
     }
 
@@ -263,20 +265,20 @@ impl CopyFailure {
 
     /// The text without the names of the files that it is about: equal for files that fail alike.
     pub(crate) fn cause(&self) -> String {
-        self.0.text(self.0.reason.without_names())
+        self.whole().without_names()
     }
-}
 
-impl FailureFacts {
-    fn text(&self, reason: impl Display) -> String {
-        let joint = if self.advice.is_empty() { "" } else { "; " };
-        format!("{reason}{joint}{}{}", self.advice, self.remarks)
+    /// The failure with what to do about it, as one sentence.
+    pub(crate) fn whole(&self) -> Sentence {
+        let joint = if self.0.advice.is_empty() { "" } else { "; " };
+        let advised = self.0.reason.clone().words(joint).words(&self.0.advice);
+        advised.sentence(&self.0.remarks)
     }
 }
 
 impl Display for CopyFailure {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.text(&self.0.reason))
+        self.whole().fmt(f)
     }
 }
 

@@ -125,9 +125,10 @@ impl Sentence {
         self
     }
 
-    /// Puts words before the first one.
-    pub(super) fn begin_with(&mut self, words: &str) {
-        self.0.insert(0, SentencePart::Words(words.to_owned()));
+    /// The sentence, followed by another one.
+    pub(crate) fn sentence(mut self, other: &Self) -> Self {
+        self.0.extend_from_slice(&other.0);
+        self
     }
 
     /// The sentence with [`ELLIPSIS`] in place of each name.
@@ -187,6 +188,26 @@ mod tests {
                 "h:21 refused to write ...: 550 STOR ...: ... denied; ask"
             );
         }
+    }
+
+    #[test]
+    fn names_in_contexts_and_remarks_are_none_of_the_cause() {
+        let failure = CopyFailure::about(FailureKind::Integrity, "/d/a", "differs")
+            .advise("copy it again")
+            .within(Sentence::about("/e/a").words(" was copied"))
+            .remark(Sentence::from("it is kept as ").name("/e/.a"));
+        assert_eq!(
+            failure.to_string(),
+            "/e/a was copied: /d/a: differs; copy it again; it is kept as /e/.a"
+        );
+        assert_eq!(
+            failure.cause(),
+            "... was copied: ...: differs; copy it again; it is kept as ..."
+        );
+        assert_eq!(
+            failure.reason().to_string(),
+            "/e/a was copied: /d/a: differs"
+        );
     }
 
     #[test]

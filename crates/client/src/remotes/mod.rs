@@ -134,7 +134,7 @@ impl RemoteServer {
     ) -> Result<(Credential, bool), CopyFailure> {
         let secret = |read: &dyn Fn() -> Result<Secret, CopyFailure>| {
             let found = self.found.get_or_init(read).clone();
-            found.map_err(|failure| failure.within(format_args!("remote {}", self.name)))
+            found.map_err(|failure| failure.within(format!("remote {}", self.name)))
         };
         match &self.login {
             RemoteLogin::OfUrls => Ok(credentials::find_login(host, user, variable)),

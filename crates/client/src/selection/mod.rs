@@ -76,7 +76,7 @@ impl Selection {
                     "a rule begins with '+ ' or '- '".to_owned(),
                 )),
             };
-            added.map_err(|failure| failure.within(format_args!("line {}", number + 1)))?;
+            added.map_err(|failure| failure.within(format!("line {}", number + 1)))?;
         }
         Ok(())
     }

@@ -78,7 +78,7 @@ impl<'a> ClientLogin<'a> {
         let host = &self.server.host;
         let is_anonymous = self.server.credential == Credential::Anonymous;
         if is_anonymous && self.exchange.is_some() && self.server.security.withholds_token(host) {
-            return failure.aside(format_args!(
+            return failure.aside(format!(
                 "the token of the environment was not sent: its audience is not {host}; --token-host {host} sends it"
             ));
         }

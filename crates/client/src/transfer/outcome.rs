@@ -11,7 +11,7 @@ use proto::reply::Reply;
 use super::TransferConfirmation;
 use crate::failure::{Operation, Sentence};
 use crate::network_proxy::proxy_advice;
-use crate::session::replies::{RefusalCause, display_reply, refusal_cause, refusal_failure};
+use crate::session::replies::{RefusalCause, refusal_cause, refusal_failure};
 use crate::{CopyFailure, FailureKind};
 
 /// A transfer that failed.
@@ -130,7 +130,7 @@ pub(crate) fn combine_results(
                 return Err(refused_by_server(server, operation, reply));
             }
             let mut failed = data_side_error(server, operation, &error);
-            let said = format!("{server}: {}", display_reply(&reply));
+            let said = Sentence::from(format!("{server}: ")).reply(&reply);
             failed.failure = failed.failure.aside(said);
             return Err(failed);
         }

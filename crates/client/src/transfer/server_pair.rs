@@ -12,10 +12,10 @@ use tokio::time::{Instant, sleep_until};
 use super::control_messages::add_stored_ranges;
 use super::{HostRemark, TransferConfirmation};
 use crate::CopyFailure;
-use crate::failure::Operation;
+use crate::failure::{Operation, Sentence};
 use crate::session::ClientSession;
 use crate::session::control::MarkerRateLimit;
-use crate::session::replies::{RefusalCause, display_reply, refusal_cause, refusal_failure};
+use crate::session::replies::{RefusalCause, refusal_cause, refusal_failure};
 
 /// How long the second server may take to notice that the first one failed.
 const SECOND_FAILURE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -308,10 +308,9 @@ fn failure_of_server(
         Err(lost) => lost,
     };
     match other {
-        Some((name, reply)) => failure.remark(format_args!(
-            "then {name} replied: {}",
-            display_reply(reply)
-        )),
+        Some((name, reply)) => {
+            failure.remark(Sentence::from(format!("then {name} replied: ")).reply(reply))
+        }
         None => failure,
     }
 }

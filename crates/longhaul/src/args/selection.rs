@@ -66,7 +66,7 @@ impl SelectionArgs {
             let text = String::from_utf8_lossy(&read_list(file)?).into_owned();
             selection
                 .add_rules(&text)
-                .map_err(|failure| failure.within(file.display()))?;
+                .map_err(|failure| failure.within(file.display().to_string()))?;
         }
         Ok(selection)
     }

@@ -157,7 +157,7 @@ impl FileCopy<'_> {
 }
 
 fn repaired_too_often(mismatch: CopyFailure) -> CopyFailure {
-    mismatch.retried(false).remark(format_args!(
+    mismatch.retried(false).remark(format!(
         "bytes that differed were sent again {MAX_REPAIRS} times, so the path, a disk or the memory of an end is bad"
     ))
 }

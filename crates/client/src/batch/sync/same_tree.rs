@@ -268,7 +268,7 @@ impl SameTreeWatch {
         let at = self.marker_in(directory);
         let removed = remove_directory(ctx, &at).await;
         removed.map_err(|failure| {
-            failure.remark(format_args!(
+            failure.remark(format!(
                 "remove the empty directory {}, which was made to tell both trees apart",
                 at.display()
             ))

@@ -148,9 +148,9 @@ impl StorageDestination<'_> {
 
     /// The failure of a copy that would destroy the old file before the new one is complete.
     fn old_file_failure(&self, refusal: &CopyFailure) -> CopyFailure {
-        let reason = Sentence::about(&self.display_name).words(format_args!(
-            " exists and would be lost if the copy were interrupted, because {refusal}"
-        ));
+        let reason = Sentence::about(&self.display_name)
+            .words(" exists and would be lost if the copy were interrupted, because ")
+            .sentence(&refusal.whole());
         CopyFailure::refused(reason).advise("--in-place replaces it all the same")
     }
 }

@@ -11,6 +11,7 @@ use super::super::BatchContext;
 use super::naming::{OldFile, RefusedName};
 use super::{StorageDestination, UploadFinish};
 use crate::answers::{RefusedRenameStep, RenameFailure};
+use crate::failure::Sentence;
 use crate::storage::contract::Storage;
 use crate::{CopyFailure, FailureKind};
 
@@ -91,14 +92,13 @@ impl StorageDestination<'_> {
             return failure;
         }
         if let Some(verified_partial) = &self.verified_partial {
-            let verified_partial = printable(verified_partial);
-            failure = failure.remark(format_args!(
-                "the file is complete and verified: it is kept on the server as {verified_partial}, rename it manually"
-            ));
+            let kept = "the file is complete and verified: it is kept on the server as ";
+            let kept = Sentence::from(kept).name(printable(verified_partial));
+            failure = failure.remark(kept.words(", rename it manually"));
         }
         if let Some(old_path) = &self.moved_aside {
-            let old_path = printable(old_path);
-            failure = failure.remark(format_args!("the previous file is kept as {old_path}"));
+            let kept = Sentence::from("the previous file is kept as ").name(printable(old_path));
+            failure = failure.remark(kept);
         }
         failure
     }
@@ -203,9 +203,8 @@ impl StorageDestination<'_> {
 /// Adds to a refusal that `old_path`, left by an earlier copy, prevents moving the existing file out of
 /// the way.
 fn old_copy_in_the_way(refusal: RenameFailure, old_path: &[u8]) -> RenameFailure {
-    let old_path = printable(old_path);
-    let failure = refusal.failure.remark(format_args!(
-        "{old_path}, which an earlier copy moved out of the way, still exists: examine it, then remove or rename it"
+    let failure = refusal.failure.remark(Sentence::about(printable(old_path)).words(
+        ", which an earlier copy moved out of the way, still exists: examine it, then remove or rename it",
     ));
     RenameFailure { failure, ..refusal }
 }
