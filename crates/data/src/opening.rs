@@ -261,10 +261,9 @@ mod tests {
         let serving = std::thread::spawn(move || {
             let (mut peer, _) = listener.accept().unwrap();
             peer.set_nodelay(true).unwrap();
-            for byte in replies {
-                peer.write_all(&[*byte]).unwrap();
-            }
-            peer.shutdown(std::net::Shutdown::Write).unwrap();
+            // At a refusal the client closes before the last byte.
+            let sent = replies.iter().try_for_each(|byte| peer.write_all(&[*byte]));
+            let _ = sent.and_then(|()| peer.shutdown(std::net::Shutdown::Write));
             // A close with unread input would be a reset, which may overtake the replies.
             let _ = peer.read_to_end(&mut Vec::new());
         });

@@ -7,9 +7,9 @@
 )]
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,7 +17,11 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Limit for what follows the end of a process.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-struct StartedDemo(Child);
+/// A demo, and its output: without a reader, the demo would fail at its next line.
+struct StartedDemo(
+    Child,
+    #[expect(dead_code, reason = "kept open")] Lines<BufReader<ChildStdout>>,
+);
 
 impl Drop for StartedDemo {
     fn drop(&mut self) {
@@ -43,7 +47,7 @@ fn demo(place: &Path) -> StartedDemo {
     let is_running = |line: &String| line.starts_with("server A on ");
     let found = lines.find(|line| is_running(line.as_ref().unwrap()));
     assert!(found.is_some(), "the demo ended");
-    StartedDemo(child)
+    StartedDemo(child, lines)
 }
 
 /// Command lines of processes that name a path.

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 pub(crate) const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
 
 /// Maximum number of invalid runs of a check.
-const ATTEMPTS: usize = 3;
+const ATTEMPTS: usize = 6;
 /// Pause between them.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Exit code of an invalid run.

@@ -284,7 +284,9 @@ async fn a_busy_server_is_asked_again_after_the_time_that_it_names() {
     let copying = async |from: String, to: String| {
         let waits = Arc::new(RecordedWaits::default());
         let observer = Arc::clone(&waits) as Arc<dyn CopyObserver>;
-        let summary = crate::copy(&[from], &to, &options_with_retries(), observer).await;
+        // With several connections, the others would fetch what the refused one asked for.
+        let options = with_streams(1, options_with_retries());
+        let summary = crate::copy(&[from], &to, &options, observer).await;
         let waits = waits.0.lock().unwrap().clone();
         (summary.exit, waits)
     };
