@@ -101,11 +101,10 @@ async fn reach_through(
     reply_timeout: Duration,
 ) -> Result<ReachedServer, CopyFailure> {
     if proxy.scheme == ProxyScheme::Https {
-        let message = format!(
+        return Err(CopyFailure::usage(format!(
             "the proxy {proxy} is reached over TLS, which only http: and https: URLs can do: give an http: or socks5: \
              proxy with --proxy, or --proxy none"
-        );
-        return Err(CopyFailure::usage(message));
+        )));
     }
     let name = server.host_and_port();
     let targets = targets(server, proxy, reply_timeout).await?;

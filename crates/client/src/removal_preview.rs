@@ -94,11 +94,10 @@ async fn find_in_parent(storage: &mut dyn Storage, path: &[u8]) -> Option<Symlin
 
 /// The refusal to remove a directory as a file.
 pub(crate) fn directory_failure(storage: &str, path: &[u8]) -> CopyFailure {
-    let message = format!(
+    CopyFailure::usage(format!(
         "{} is a directory on {storage}: `longhaul rm -r` removes it with all that is in it",
         crate::session::display_path(path),
-    );
-    CopyFailure::usage(message)
+    ))
 }
 
 /// Whether an entry is a directory whose content would be removed. Only a removal, which tries DELE first, can tell a

@@ -356,11 +356,10 @@ pub(crate) async fn make_dir(
                     server: server.clone(),
                     path: path.clone(),
                 };
-                let message = format!(
+                Err(CopyFailure::protocol(format!(
                     "{} exists already (`longhaul mkdir -p` takes that for done)",
                     directory.display()
-                );
-                Err(CopyFailure::protocol(message))
+                )))
             }
             Err(failure) => Err(failure),
         }

@@ -19,8 +19,7 @@ pub(crate) async fn check_sums(
         [] => ".",
         [base] => base,
         _ => {
-            let message = "--check takes one directory or URL";
-            return Err(CopyFailure::usage(message));
+            return Err(CopyFailure::usage("--check takes one directory or URL"));
         }
     };
     let mut lines = open(sums)?;

@@ -180,10 +180,7 @@ impl<'a> CopyDestination<'a> {
     ) -> Result<Result<String, CopyFailure>, CopyFailure> {
         match self {
             Self::Local(download) => {
-                let unreadable = || {
-                    let message = "what was written cannot be read again";
-                    CopyFailure::local(message)
-                };
+                let unreadable = || CopyFailure::local("what was written cannot be read again");
                 let checksum = download.checksum(algorithm).await?;
                 Ok(checksum.ok_or_else(unreadable))
             }

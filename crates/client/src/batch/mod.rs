@@ -318,9 +318,10 @@ async fn copy_arguments(
     // A complete listing of an earlier run needs neither arguments nor listings to be looked at.
     let earlier = opening.open_earlier(ctx).await?.map(Arc::new);
     if ctx.sums.is_some() && earlier.as_ref().is_some_and(|plan| plan.has_done_files()) {
-        let message = "--write-sums needs a complete run, and an earlier one has copied some of the files: leave out \
-                       --resume, or repeat the command without --write-sums and use longhaul cksum";
-        return Err(CopyFailure::usage(message));
+        return Err(CopyFailure::usage(
+            "--write-sums needs a complete run, and an earlier one has copied some of the files: leave out \
+                       --resume, or repeat the command without --write-sums and use longhaul cksum",
+        ));
     }
     let noted = earlier.as_ref().and_then(|plan| plan.noted_destination());
     if let Some(plan) = earlier.as_ref().filter(|plan| plan.has_complete_listing()) {

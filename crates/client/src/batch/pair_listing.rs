@@ -197,8 +197,7 @@ async fn list_pairs(ctx: &Arc<BatchContext>, filler: &Arc<PlanFiller>, pairs: &P
 
 /// A panic must not be mistaken for the end of the list.
 fn unexpected_end(error: &JoinError) -> CopyFailure {
-    let message = format!("the list of pairs ended unexpectedly: {error}");
-    CopyFailure::local(message)
+    CopyFailure::local(format!("the list of pairs ended unexpectedly: {error}"))
 }
 
 /// A pair, and its source if that exists.

@@ -81,11 +81,10 @@ pub(super) async fn add(ctx: &BatchContext, file: &PlannedFile) -> Result<(), Co
     };
     if is_same_file(&file.destination, &sums.path) || is_same_file(&file.source, &sums.path) {
         sums.is_taken.store(true, Ordering::Relaxed);
-        let message = format!(
+        return Err(CopyFailure::usage(format!(
             "{} is a file of this copy: write the checksums to another file",
             sums.path.display()
-        );
-        return Err(CopyFailure::usage(message));
+        )));
     }
     let (offset, length) = (ctx.options.offset.unwrap_or(0), ctx.options.length);
     let is_local = |at: &Location| at.storage_id() == StorageId::LocalFiles;
@@ -152,8 +151,7 @@ pub(super) fn add_left(
     let mut reader = PlanReader::of(plan);
     loop {
         let next = reader.next(plan).map_err(|error| {
-            let message = format!("the plan of the copy cannot be read: {error}");
-            CopyFailure::local(message)
+            CopyFailure::local(format!("the plan of the copy cannot be read: {error}"))
         })?;
         let destination = match next {
             NextEntry::Entry(PlannedEntry::File(item)) => item.destination,

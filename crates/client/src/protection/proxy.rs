@@ -98,17 +98,15 @@ pub fn make_proxy(
         key_bits: new.key_bits,
     };
     let refused = |error: &dyn std::fmt::Display| {
-        let message = format!("cannot make a proxy of your certificate: {error}");
-        CopyFailure::refused(message)
+        CopyFailure::refused(format!("cannot make a proxy of your certificate: {error}"))
     };
     let proxy = issuer.new_proxy(&options).map_err(|e| refused(&e))?;
     let pem = proxy.to_pem().map_err(|e| refused(&e))?;
     write_atomically(&new.file, &pem).map_err(|error| {
-        let message = format!(
+        CopyFailure::local(format!(
             "cannot write the proxy {}: {error}; name another file with --file",
             new.file.display()
-        );
-        CopyFailure::local(message)
+        ))
     })?;
     Ok(ProxyFacts::of(&proxy))
 }
@@ -128,20 +126,18 @@ fn load_issuer(
     };
     let passphrase = match is_encrypted(&key) {
         true => Some(ask(&key).map_err(|error| {
-            let message = format!(
+            CopyFailure::refused(format!(
                 "cannot ask for the passphrase of {}: {error}; run this in a terminal",
                 key.display()
-            );
-            CopyFailure::refused(message)
+            ))
         })?),
         false => None,
     };
     let passphrase = passphrase.as_ref().map(|text| text.as_bytes());
     CertifiedKey::from_files(&certificate, &key, passphrase).map_err(|error| {
-        let message = format!(
+        CopyFailure::refused(format!(
             "cannot use your certificate: {error}; name a certificate and its key with --cert and --key"
-        );
-        CopyFailure::refused(message)
+        ))
     })
 }
 
@@ -186,8 +182,10 @@ fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// `Refused`: there is none, or it cannot be used. An expired one is no error.
 pub fn describe_proxy(path: &Path) -> Result<ProxyFacts, CopyFailure> {
     if !path.exists() {
-        let message = format!("there is no proxy {}: {ADVICE}", path.display());
-        return Err(CopyFailure::refused(message));
+        return Err(CopyFailure::refused(format!(
+            "there is no proxy {}: {ADVICE}",
+            path.display()
+        )));
     }
     let proxy = CertifiedKey::from_proxy_file(path).map_err(|error| unusable(&error))?;
     Ok(ProxyFacts::of(&proxy))

@@ -329,11 +329,10 @@ impl ClientSession {
     /// `Protocol`: nothing is agreed, so no transfer may begin.
     pub(crate) fn local_data_security(&self) -> Result<Option<Arc<DataSecurity>>, CopyFailure> {
         let Some(agreed) = self.data_protection.last() else {
-            let message = format!(
+            return Err(CopyFailure::protocol(format!(
                 "no protection of data connections is agreed with {}; report this",
                 self.name()
-            );
-            return Err(CopyFailure::protocol(message));
+            )));
         };
         let end = agreed.local_end.as_ref();
         Ok(end.map(|end| {

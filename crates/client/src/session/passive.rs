@@ -115,11 +115,10 @@ impl ClientSession {
             .map(|address| StripeAddresses::single(self.complete_passive_address(address)))
             .map_err(|error| {
                 let shown = replies::display_reply(reply);
-                let message = format!(
+                CopyFailure::protocol(format!(
                     "{} sent no usable data address ({error}): {shown}; report this to its administrator",
                     self.name(),
-                );
-                CopyFailure::protocol(message)
+                ))
             })
     }
 

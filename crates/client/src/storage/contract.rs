@@ -487,6 +487,5 @@ pub(crate) trait Storage: Send + Debug + Any {
 }
 
 fn no_bundles(storage: &str) -> CopyFailure {
-    let message = format!("{storage} moves no bundles of files");
-    CopyFailure::protocol(message)
+    CopyFailure::protocol(format!("{storage} moves no bundles of files"))
 }

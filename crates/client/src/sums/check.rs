@@ -176,8 +176,10 @@ impl SumLines<'_> {
         if line.last() == Some(&b'\n') {
             line.pop();
         } else if read as u64 == MAX_LINE {
-            let message = format!("{}: a line is too long", self.name.display());
-            return Err(CopyFailure::usage(message));
+            return Err(CopyFailure::usage(format!(
+                "{}: a line is too long",
+                self.name.display()
+            )));
         }
         Ok((read > 0).then_some(line))
     }

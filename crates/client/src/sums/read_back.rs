@@ -53,8 +53,7 @@ pub(super) async fn read_checksum(
     let control = Arc::new(TransferControl::new());
     let attempt = storage.fetch(path, sink, &spec, &control).await?;
     attempt.report.checksum.ok_or_else(|| {
-        let message = format!("{}: its bytes have no checksum", storage.name());
-        CopyFailure::local(message)
+        CopyFailure::local(format!("{}: its bytes have no checksum", storage.name()))
     })
 }
 

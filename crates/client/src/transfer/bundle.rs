@@ -102,8 +102,7 @@ async fn try_get(
     }
     let mut outcome = end(session, None, entries.len()).await?;
     let Some(arrived) = completed.report.checksum.clone() else {
-        let message = "the bytes of a bundle have no checksum";
-        return Err(CopyFailure::local(message).into());
+        return Err(CopyFailure::local("the bytes of a bundle have no checksum").into());
     };
     let sent = outcome.checksum.as_ref().map(|(_, hex)| hex);
     if sent != Some(&arrived) {
@@ -168,8 +167,7 @@ pub(crate) async fn put_bundle(
     };
     let completed = session.exchange(exchange).await?;
     let Some(proof) = proof_of(&completed.report) else {
-        let message = "the bytes of a bundle have no checksum";
-        return Err(CopyFailure::local(message));
+        return Err(CopyFailure::local("the bytes of a bundle have no checksum"));
     };
     let outcome = end(session, Some(proof.clone()), entries.len()).await?;
     let attempt = attempt_of(session, &agreement, spec, completed, warnings);

@@ -258,13 +258,12 @@ impl ClientSession {
         };
         let Ok(first) = first else {
             self.control.abandon();
-            let message = format!(
+            return Err(CopyFailure::unreachable(format!(
                 "{} did not start to {operation} within {} s: most likely it cannot connect to this \
                  machine (a firewall or address translation is between); use --mode s",
                 self.name(),
                 reply_timeout.as_secs()
-            );
-            return Err(CopyFailure::unreachable(message).into());
+            )).into());
         };
         match first {
             Ok(reply) if reply.is_preliminary() => {

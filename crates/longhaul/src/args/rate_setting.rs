@@ -98,10 +98,9 @@ impl RateSetting {
         let started = thread::Builder::new().name("rate".to_owned()).spawn(follow);
         match started {
             Ok(_) => Ok(Some(limit)),
-            Err(error) => {
-                let message = format!("--limit-rate: no thread to follow it: {error}");
-                Err(CopyFailure::local(message))
-            }
+            Err(error) => Err(CopyFailure::local(format!(
+                "--limit-rate: no thread to follow it: {error}"
+            ))),
         }
     }
 

@@ -58,8 +58,7 @@ pub(super) fn usual_places() -> Vec<PathBuf> {
 fn read(path: &Path) -> Result<Option<ConfigurationFile>, CopyFailure> {
     let name = path.display();
     let unreadable = |error: std::io::Error| {
-        let message = format!("cannot read the configuration {name}: {error}");
-        CopyFailure::local(message)
+        CopyFailure::local(format!("cannot read the configuration {name}: {error}"))
     };
     let opened = match regular_file::open(path) {
         Ok(opened) => opened,
@@ -78,8 +77,9 @@ fn read(path: &Path) -> Result<Option<ConfigurationFile>, CopyFailure> {
     let file = ConfigurationFile::parse(path, text)
         .map_err(|mistakes| CopyFailure::usage(mistakes.join("\nlonghaul: ")))?;
     let refused = |line: usize, content: &str, reason: String| {
-        let message = format!("{name}:{line} has a {content}, and {reason}");
-        Err(CopyFailure::refused(message))
+        Err(CopyFailure::refused(format!(
+            "{name}:{line} has a {content}, and {reason}"
+        )))
     };
     if let (Some(exposure), Some(line)) = (exposure, file.secret_line()) {
         return refused(line, "password", exposure);

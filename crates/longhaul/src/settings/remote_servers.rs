@@ -18,8 +18,7 @@ pub(super) fn remotes(files: &[ConfigurationFile]) -> Result<Remotes, CopyFailur
     let servers = sections.map(|(file, section)| {
         server(section).map_err(|(line, problem)| {
             let place = format!("{}:{line}", file.path.display());
-            let message = format!("{place}: {}: {problem}", section.head());
-            CopyFailure::usage(message)
+            CopyFailure::usage(format!("{place}: {}: {problem}", section.head()))
         })
     });
     servers.collect::<Result<_, _>>().map(Remotes::new)

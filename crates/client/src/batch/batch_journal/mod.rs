@@ -78,10 +78,7 @@ impl BatchJournal {
         command: &[u8],
         (resume, durable): (bool, bool),
     ) -> Result<Self, CopyFailure> {
-        let failed = |error: &io::Error| {
-            let message = format!("{}: {error}", path.display());
-            CopyFailure::local(message)
-        };
+        let failed = |error: &io::Error| CopyFailure::local(format!("{}: {error}", path.display()));
         let name = LocalName::at(path).map_err(|error| failed(&error))?;
         let file = match open_locked(&name).map_err(|error| failed(&error))? {
             LockedOpen::Locked(file) | LockedOpen::Unlocked(file) => file,

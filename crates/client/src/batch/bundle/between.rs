@@ -27,12 +27,11 @@ pub(super) async fn pass(
 ) -> Result<((TransferAttempt, Duration), Vec<BundleFailure>), CopyFailure> {
     let protocol = source.capabilities().third_party;
     if protocol.is_none() || protocol != destination.capabilities().third_party {
-        let message = format!(
+        return Err(CopyFailure::protocol(format!(
             "{} and {} move no bundles between them",
             source.name(),
             destination.name()
-        );
-        return Err(CopyFailure::protocol(message));
+        )));
     }
     let started = Instant::now();
     let control = Arc::new(TransferControl::new());

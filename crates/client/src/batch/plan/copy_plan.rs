@@ -164,8 +164,9 @@ impl CopyPlan {
         }
         let mut state = self.lock();
         if state.journal.entry_count() == u32::MAX {
-            let message = "the copy has too many entries: split it";
-            return Err(CopyFailure::usage(message));
+            return Err(CopyFailure::usage(
+                "the copy has too many entries: split it",
+            ));
         }
         let noticed = state.add(top, (directory, name), entry);
         drop(state);

@@ -176,8 +176,9 @@ impl PlannedDestination {
         // The walk would list the copies that it creates.
         if is_inside(source, &top) {
             let (from, to) = (source.display(), top.display());
-            let message = format!("cannot copy {from} into itself ({to})");
-            return Err(CopyFailure::usage(message));
+            return Err(CopyFailure::usage(format!(
+                "cannot copy {from} into itself ({to})"
+            )));
         }
         Ok(top)
     }
@@ -232,8 +233,7 @@ fn file_destination(
         PlannedDestination::File { at, .. } => Ok(at.clone()),
         PlannedDestination::Directory { at, .. } => {
             let name = last_component(source).ok_or_else(|| {
-                let message = "standard input has no name: name the destination file";
-                CopyFailure::usage(message)
+                CopyFailure::usage("standard input has no name: name the destination file")
             })?;
             join_checked_name(at, &name)
         }

@@ -113,8 +113,7 @@ impl PlanReader {
     ) -> Result<Option<PlannedFile>, CopyFailure> {
         loop {
             let next = self.next(plan).map_err(|error| {
-                let message = format!("the plan of the copy cannot be read: {error}");
-                CopyFailure::local(message)
+                CopyFailure::local(format!("the plan of the copy cannot be read: {error}"))
             })?;
             match next {
                 NextEntry::Entry(PlannedEntry::File(item)) => return Ok(Some(item)),

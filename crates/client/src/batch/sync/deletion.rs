@@ -109,8 +109,7 @@ impl CopiedNames {
         let mut reader = PlanReader::of_all(plan);
         loop {
             let next = reader.next(plan).map_err(|error| {
-                let message = format!("the plan of the copy cannot be read: {error}");
-                CopyFailure::local(message)
+                CopyFailure::local(format!("the plan of the copy cannot be read: {error}"))
             })?;
             match next {
                 NextEntry::Entry(PlannedEntry::Directory { at, .. }) => names.add(at.path()),
@@ -165,11 +164,10 @@ impl CopiedNames {
             0 => Ok(true),
             lacking => {
                 let at = at.display();
-                let message = format!(
+                Err(CopyFailure::protocol(format!(
                     "nothing was deleted in {at}: {lacking} of the entries that were copied there are not listed under their \
                      names, so others may be their copies; compare both directories"
-                );
-                Err(CopyFailure::protocol(message))
+                )))
             }
         }
     }

@@ -345,8 +345,7 @@ impl DestinationIndex {
 
 /// The failure of a list of extra files that cannot be read.
 pub(super) fn unreadable(error: &std::io::Error) -> CopyFailure {
-    let message = format!("the list of extra files cannot be read: {error}");
-    CopyFailure::local(message)
+    CopyFailure::local(format!("the list of extra files cannot be read: {error}"))
 }
 
 impl TreeVisitor for DestinationIndex {

@@ -280,12 +280,11 @@ async fn common_algorithm(
             .all(|end| end.ranges.contains(algorithm) || end.whole_files.contains(algorithm))
     });
     common.next().ok_or_else(|| {
-        let message = format!(
+        CopyFailure::protocol(format!(
             "{} and {} have no checksum in common: leave out --checksum to compare sizes and times",
             from.display(),
             to.display()
-        );
-        CopyFailure::protocol(message)
+        ))
     })
 }
 

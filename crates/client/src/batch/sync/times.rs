@@ -196,10 +196,9 @@ async fn store_and_read(
     storage.store(source, path, &spec, &control).await?;
     storage.set_modified(path, time).await?;
     let found = storage.stat(path).await?;
-    found.modified.ok_or_else(|| {
-        let message = format!("{} tells no times", storage.name());
-        CopyFailure::protocol(message)
-    })
+    found
+        .modified
+        .ok_or_else(|| CopyFailure::protocol(format!("{} tells no times", storage.name())))
 }
 
 #[cfg(test)]

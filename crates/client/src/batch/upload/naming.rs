@@ -74,7 +74,11 @@ impl StorageDestination<'_> {
         refusal: CopyFailure,
     ) -> Result<bool, CopyFailure> {
         // Another reason, such as a full disk, is none against the name.
-        if refusal.kind() != FailureKind::Refused || session.capabilities().takes_any_name {
+        let may_be_for_the_name = matches!(
+            refusal.kind(),
+            FailureKind::Refused | FailureKind::NameTooLong
+        );
+        if !may_be_for_the_name || session.capabilities().takes_any_name {
             return Ok(false);
         }
         if let Some(first) = self.refused_name.take() {

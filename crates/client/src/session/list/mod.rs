@@ -158,11 +158,10 @@ impl<'l, 'v> DirectoryListing<'l, 'v> {
             return doubt.failure(server, self.path);
         }
         self.refusal.unwrap_or_else(|| {
-            let message = format!(
+            CopyFailure::protocol(format!(
                 "{server} sends no directory listing in a supported form (MLSD, LIST, NLST); name the files one by \
                  one"
-            );
-            CopyFailure::protocol(message)
+            ))
         })
     }
 }

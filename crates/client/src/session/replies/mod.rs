@@ -124,16 +124,16 @@ pub(crate) fn refusal_failure(server: &str, operation: &Operation, reply: &Reply
             DestinationBusy,
             "wait until the other copy ends, or use --wait",
         ),
-        RefusalCause::NameTooLong => (NameTooLong, SEE_LOG),
-        RefusalCause::Unsupported | RefusalCause::Other => (Protocol, SEE_LOG),
+        RefusalCause::NameTooLong => (NameTooLong, "choose a shorter name"),
+        RefusalCause::Unsupported | RefusalCause::Other => {
+            (Protocol, "see the server's own log for the reason")
+        }
     };
     let may_retry = matches!(kind, Unreachable | DestinationBusy);
     refused(kind, (server, operation), reply)
         .retried(may_retry)
         .advise(advice)
 }
-
-const SEE_LOG: &str = "see the server's own log for the reason";
 
 /// A permanent failure of a refused operation, without advice.
 pub(crate) fn refused(

@@ -146,6 +146,14 @@ fn words_beside_the_code_of_an_unknown_command_say_nothing_about_the_file() {
 }
 
 #[test]
+fn a_name_that_is_too_long_is_a_reason() {
+    for code in [550, 553] {
+        assert!(!gives_no_reason(&reply(code, &["/x: File name too long"])));
+        assert!(gives_no_reason(&reply(code, &["Could not create file."])));
+    }
+}
+
+#[test]
 fn only_an_explicit_text_means_directory() {
     let cause = |text| refusal_cause(&reply(550, &[text]));
     assert_eq!(cause("/d: Is a directory"), RefusalCause::Directory);

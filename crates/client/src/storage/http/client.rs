@@ -75,8 +75,9 @@ impl HttpOrigin {
                 Some(value)
             }
             Some(Err(_)) => {
-                let message = "the login has characters that HTTP cannot carry";
-                return Err(CopyFailure::usage(message));
+                return Err(CopyFailure::usage(
+                    "the login has characters that HTTP cannot carry",
+                ));
             }
         };
         Ok(Self {

@@ -177,10 +177,10 @@ impl HttpStorage {
         self.note_target(path, facts.url.clone());
         match is_directory {
             false => Ok(facts),
-            true => {
-                let message = format!("{} is a directory", self.url_for(path));
-                Err(CopyFailure::usage(message))
-            }
+            true => Err(CopyFailure::usage(format!(
+                "{} is a directory",
+                self.url_for(path)
+            ))),
         }
     }
 

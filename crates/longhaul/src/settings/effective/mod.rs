@@ -167,8 +167,7 @@ impl EffectiveSettings {
             };
             let refused = |reason: String| {
                 let value = keys::masked(&key.name, &value);
-                let message = format!("{origin}: {} = {value}: {reason}", key.name);
-                CopyFailure::usage(message)
+                CopyFailure::usage(format!("{origin}: {} = {value}: {reason}", key.name))
             };
             let words = value.command_words(&key.flag).map_err(refused)?;
             key.check(&words).map_err(refused)?;
