@@ -1,54 +1,13 @@
-//! The WAN lab: a network emulator, experiments and their report.
+//! The WAN lab: experiments in emulated networks, their report, and the simulator's answers.
 //!
-//! A [`topology`] describes a network. [`net`] builds it from network namespaces, TUN devices and a
-//! user-space emulator, and runs a command in it. [`experiment`] runs programs over such networks as a
-//! user would and saves the results. [`report`] turns them into tables and figures. [`simulate`] answers
-//! the same questions without programs: it runs the simulator of the crate `sim`.
+//! [`experiment`] runs programs over networks of the crate `emulator` as a user would and saves the
+//! results. [`report`] turns them into tables and figures. [`simulate`] answers the same questions
+//! without programs: it runs the simulator of the crate `sim`.
 
 #![forbid(unsafe_code)]
 
 pub mod experiment;
-pub mod net;
-pub mod quoting;
 pub mod report;
 pub mod simulate;
-pub mod topology;
 
-/// Errors of the lab. Each message is one line that names the problem and, if possible, the remedy.
-#[derive(Debug, thiserror::Error)]
-pub enum LabError {
-    /// The request is invalid: a rate of 0, an unknown key, a trace whose time goes backwards.
-    #[error("{0}")]
-    Usage(String),
-    /// The system does not allow this user to build a network. The message names the missing privilege
-    /// or device, and how to get it.
-    #[error("{0}")]
-    Refused(String),
-    /// A file or program does not exist.
-    #[error("{0}")]
-    NotFound(String),
-    /// Another lab is running. Two labs on one machine would disturb each other's timing.
-    #[error("{0}")]
-    Busy(String),
-    /// A system call failed.
-    #[error("{doing}: {source}")]
-    System {
-        /// The operation that failed, and its object.
-        doing: String,
-        /// The error of the system call.
-        source: std::io::Error,
-    },
-    /// A program under test or its server failed.
-    #[error("{0}")]
-    Program(String),
-}
-
-impl LabError {
-    /// Makes the error of a failed system call; `doing` names the operation and its object.
-    pub fn system(doing: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
-        Self::System {
-            doing: doing.into(),
-            source: source.into(),
-        }
-    }
-}
+pub use emulator::LabError;

@@ -11,12 +11,12 @@ use client::protection::WarningSink;
 use client::{
     CopiedPlaces, CopyEvent, CopyFailure, CopyObserver, CopyOptions, CopySummary, Exit, FailureKind,
 };
+use command_line::log::{LogFormat, log_to_stderr};
 use data::rate::RateLimit;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::args::{CopyFlags, CpArgs, LogFormat, SyncArgs};
-use crate::log_to_stderr;
+use crate::args::{CopyFlags, CpArgs, SyncArgs};
 use crate::output::Continuation;
 use crate::output::console::Console;
 use crate::output::copy_output::{CopyOutput, CopyReporting, OutputStyle};

@@ -2,15 +2,13 @@
 
 #![forbid(unsafe_code)]
 
-mod advisor;
 mod args;
-mod argument_memory;
+mod beside_server;
 mod check_sums;
 mod copy;
 mod demo;
 mod doctor;
 mod help;
-mod lab;
 mod listing;
 mod long_listing;
 mod output;
@@ -22,6 +20,7 @@ mod service;
 mod settings;
 mod user;
 
+use std::ffi::OsString;
 use std::future::Future;
 use std::path::Path;
 use std::process::ExitCode;
@@ -30,85 +29,54 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use client::{CopyFailure, Exit};
+use command_line::log::{LogFormat, log_filter, log_to_stderr};
+use command_line::programs;
 
-use advisor::beside_server::{AdvisorInput, AdvisorProcess};
-use args::{KeyHolderArgs, LogFormat, PamArgs, ServeArgs, Verb};
-use data::os::{core_dumps, signals};
+use args::{KeyHolderArgs, PamArgs, ServeArgs, Verb};
+use beside_server::{AdvisorInput, AdvisorProcess};
+use data::os::core_dumps;
 use history::PathHistory;
 use output::journal;
-use output::log::{LogEscaping, LogWriter};
 use output::{print_failure, print_to_stderr};
 use server::config::{MessageFormat, ServerConfig};
 use server::key_holder::KeyHolder;
 use server::pam::PamChecker;
 use server::sandbox::{self, FileAccess};
 use service::Service;
-use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
-    survive_user_signals();
     let arguments: Vec<_> = std::env::args_os().collect();
-    if let Err(error) = argument_memory::hide_passwords(&arguments) {
-        print_to_stderr(&format!(
-            "longhaul: other users of this machine can see the password in the URL ({error}): keep it in ~/.netrc"
-        ));
-    }
+    programs::prepare_process(&arguments);
     // clap exits with 2 on a usage error, which equals `Exit::Usage`.
-    let cli = match settings::parse_arguments(arguments) {
+    let cli = match settings::parse_arguments(arguments.clone()) {
         Ok(cli) => cli,
         Err(failure) => {
             print_to_stderr(&format!("longhaul: {failure}"));
             return ExitCode::from(failure.exit() as u8);
         }
     };
-    let code = run(cli.verb).unwrap_or_else(|error| {
-        print_to_stderr(&format!("longhaul: {}", error_in_one_line(&error)));
+    let code = run(cli.verb, &arguments).unwrap_or_else(|error| {
+        print_to_stderr(&format!(
+            "longhaul: {}",
+            programs::error_in_one_line(&error)
+        ));
         Exit::Local as u8
     });
     ExitCode::from(code)
 }
 
-/// SIGUSR1 and SIGUSR2 ask `cp` and `sync` for something. By default they end a process, so scripts that send them must not
-/// have to know which verb runs.
-fn survive_user_signals() {
-    use tokio::signal::unix::SignalKind;
-    for signal in [SignalKind::user_defined1(), SignalKind::user_defined2()] {
-        if let Err(error) = signals::survive(signal.as_raw_value()) {
-            print_to_stderr(&format!("longhaul: cannot handle signals: {error}"));
-        }
-    }
-}
-
-/// An error and its causes in one line. Causes that an outer text already contains are left out.
-fn error_in_one_line(error: &anyhow::Error) -> String {
-    let mut line = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        // Some errors contain the text of their cause already.
-        if line.contains(&cause) {
-            continue;
-        }
-        if !line.is_empty() {
-            line.push_str(": ");
-        }
-        line.push_str(&cause);
-    }
-    line
-}
-
-/// Runs a verb; returns the exit code.
-fn run(verb: Verb) -> Result<u8> {
+/// Runs a verb of the command line `words`; returns the exit code.
+fn run(verb: Verb, words: &[OsString]) -> Result<u8> {
     if holds_secrets(&verb)
         && let Err(error) = core_dumps::forbid_core_dumps()
     {
         print_to_stderr(&format!("longhaul: cannot forbid core dumps: {error}"));
     }
     let exit = match verb {
-        // The lab returns the exit codes of the programs that it runs.
-        Verb::Lab(args) => return Ok(lab::run(args.verb)),
-        // So does `advisor exec`.
-        Verb::Advisor(args) => return advisor::run(*args),
+        Verb::Lab(_) => become_program_of("lab", words),
+        Verb::Advisor(_) => become_program_of("advisor", words),
         Verb::Cp(args) => copy::cp(&args),
         Verb::Sync(args) => copy::sync(&args),
         Verb::Serve(args) => serve(*args),
@@ -118,6 +86,8 @@ fn run(verb: Verb) -> Result<u8> {
         Verb::KeyHolder(args) => hold_key(&args),
         Verb::PamChecker(args) => check_by_pam(&args),
         Verb::PamAttempt(args) => attempt_by_pam(&args),
+        Verb::NetworkInit { arguments } => return Ok(demo::init(&arguments)),
+        Verb::OnHost { host, command } => return Ok(demo::on_host(&host, &command)),
         Verb::User(args) => user::run(args),
         Verb::Proxy(args) => Ok(proxy::run(&args)),
         Verb::Help(args) => help::help(&args.verb).map(|()| Exit::Done),
@@ -134,7 +104,7 @@ fn run(verb: Verb) -> Result<u8> {
 }
 
 /// Whether the process of a verb holds passwords, tokens or keys. `serve` and the processes that it starts forbid core
-/// dumps themselves; the programs that `demo` and `lab` run are such verbs.
+/// dumps themselves, and so does the program of `advisor`; what `demo` runs are such verbs.
 fn holds_secrets(verb: &Verb) -> bool {
     matches!(
         verb,
@@ -150,8 +120,18 @@ fn holds_secrets(verb: &Verb) -> bool {
             | Verb::User(_)
             | Verb::Proxy(_)
             | Verb::Doctor(_)
-            | Verb::Advisor(_)
     )
+}
+
+/// Goes on as the program of a verb, which parses the same words again.
+fn become_program_of(verb: &str, words: &[OsString]) -> Result<Exit> {
+    match programs::become_program_of(verb, words.iter().skip(2)) {
+        Ok(never) => match never {},
+        Err(error) => {
+            print_to_stderr(&format!("longhaul: {error}"));
+            Ok(Exit::NotFound)
+        }
+    }
 }
 
 /// Says on standard error what people need to check a server for a try-out, and where its other ports are.
@@ -338,50 +318,4 @@ fn begin_server_log(form: MessageFormat) -> LogFormat {
     };
     log_to_stderr(format, "info");
     format
-}
-
-/// The messages that are logged: from `level` on, unless `RUST_LOG` says otherwise.
-fn log_filter(level: &str) -> Targets {
-    std::env::var("RUST_LOG")
-        .ok()
-        .and_then(|value| value.parse::<Targets>().ok())
-        .or_else(|| level.parse().ok())
-        .unwrap_or_default()
-}
-
-/// Writes log messages to standard error; `RUST_LOG` overrides the level.
-fn log_to_stderr(format: LogFormat, level: &str) {
-    let filter = log_filter(level);
-    let escaping = match format {
-        LogFormat::Text => LogEscaping::Text,
-        LogFormat::Json => LogEscaping::Json,
-    };
-    let builder = tracing_subscriber::fmt()
-        .with_max_level(LevelFilter::TRACE)
-        .with_target(false)
-        // Colours are escape sequences, which the log writer would escape.
-        .with_ansi(false)
-        .with_writer(move || LogWriter::new(escaping, std::io::stderr()));
-    // It fails only if a subscriber is set already, and each process calls this once.
-    let _ = match format {
-        LogFormat::Text => builder.finish().with(filter).try_init(),
-        LogFormat::Json => builder.json().finish().with(filter).try_init(),
-    };
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cause_in_the_outer_text_is_not_repeated() {
-        let missing = || std::io::Error::from(std::io::ErrorKind::NotFound);
-        let named = anyhow::Error::new(missing()).context(format!("cannot read u: {}", missing()));
-        assert_eq!(error_in_one_line(&named), "cannot read u: entity not found");
-        let unnamed = anyhow::Error::new(missing()).context("cannot read u");
-        assert_eq!(
-            error_in_one_line(&unnamed),
-            "cannot read u: entity not found"
-        );
-    }
 }

@@ -1,7 +1,10 @@
 //! `longhaul serve --check`: whether the server could start.
 
-use advisor::config::AdvisorConfig;
+use std::path::Path;
+use std::process::Command;
+
 use client::Exit;
+use command_line::programs::find_program_of;
 use server::config::ServerConfig;
 
 use crate::output::{print_line, print_to_stderr};
@@ -23,10 +26,22 @@ pub(crate) fn check(config: &ServerConfig) -> Exit {
 
 fn problem(config: &ServerConfig) -> Result<(), String> {
     if let Some(path) = &config.advisor {
-        AdvisorConfig::load(path).map_err(|error| error.to_string())?;
+        check_advisor(path)?;
     }
     for warning in server::check(config).map_err(|error| error.to_string())? {
         print_to_stderr(&format!("longhaul serve: warning: {warning}"));
     }
     Ok(())
+}
+
+/// Has the advice service check its settings file.
+fn check_advisor(settings: &Path) -> Result<(), String> {
+    let program = find_program_of("advisor")?;
+    let checked = Command::new(&program).arg("check").arg(settings).output();
+    let checked =
+        checked.map_err(|error| format!("cannot execute {}: {error}", program.display()))?;
+    match checked.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&checked.stderr).trim().to_owned()),
+    }
 }

@@ -9,11 +9,11 @@ use crate::config::{Anonymous, ServerConfig, TlsPolicy};
 use crate::congestion;
 use crate::login::TokenLogin;
 use crate::pam;
-use crate::privilege;
 use crate::secure::SecurityMaterial;
 use crate::site::SiteTerms;
 use crate::startup::ServeError;
 use crate::users::Users;
+use data::os::privilege;
 
 /// Something with which a server starts, and which is hardly meant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

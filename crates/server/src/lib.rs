@@ -27,7 +27,6 @@ mod login;
 mod metrics;
 mod monitoring;
 mod passed_listeners;
-mod privilege;
 mod proxy_header;
 mod reload;
 mod roots;
@@ -46,9 +45,9 @@ mod work;
 
 pub use check::{SettingsWarning, check};
 pub use congestion::CongestionError;
+pub use data::os::privilege::PrivilegeError;
 pub use login::{CheckedIssuer, TokenSetupError, check_token_issuers};
 pub use passed_listeners::{PassedListeners, PassedListenersError};
-pub use privilege::{PrivilegeError, become_account, make_directory_of};
 pub use reload::ReloadRequests;
 pub use secure::SecurityMaterialError;
 pub use serve::{ServerAnnouncement, serve, serve_with_reloads};

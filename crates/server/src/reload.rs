@@ -10,12 +10,12 @@ use tokio::sync::mpsc;
 use crate::config::ServerConfig;
 use crate::congestion;
 use crate::login::TokenLogin;
-use crate::privilege;
 use crate::secure::SecurityMaterial;
 use crate::shared::ServerState;
 use crate::site::SiteTerms;
 use crate::startup::{self, ServeError};
 use crate::users::Users;
+use data::os::privilege;
 
 /// New settings that arrive while [`crate::serve_with_reloads`] serves.
 #[derive(Debug)]

@@ -15,12 +15,12 @@ use crate::listen;
 use crate::login::{Authenticator, TokenLogin, TokenSetupError};
 use crate::lost_process::LostProcess;
 use crate::pam::PamSetupError;
-use crate::privilege::{self, PrivilegeError};
 use crate::secure::{SecurityMaterial, SecurityMaterialError};
 use crate::shared::ServerState;
 use crate::site::{SiteError, SiteTerms};
 use crate::transfer_log::TransferLog;
 use crate::users::{Users, UsersError};
+use data::os::privilege::{self, PrivilegeError};
 
 /// The reason why a server could not start, or cannot go on.
 #[derive(Debug, thiserror::Error)]

@@ -10,7 +10,7 @@
 
 use std::time::{Duration, Instant};
 
-use sim::link::{Conditions, Queue};
+use link::{Conditions, Queue};
 use sim::tcp::{CongestionAlgorithm, TcpConfig};
 use sim::world::{AccessLink, FlowSpec, Scenario, Simulation};
 use units::Rate;

@@ -10,8 +10,8 @@ mod network;
 
 use std::time::Duration;
 
+use link::Queue;
 use network::{MSS, flow, link, mbit, ms, seconds};
-use sim::link::Queue;
 use sim::tcp::CongestionAlgorithm;
 use sim::world::{FlowSpec, FlowStats, Scenario, Simulation};
 use tune::limiter::Role;

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use auto_transfer::{AutoTransfer, run, stream_limits};
+use link::trace::{PathTrace, TracePoint};
+use link::{Conditions, Loss, Queue};
 use network::{flow, link, mbit, ms, seconds};
-use sim::link::{Conditions, Loss, Queue};
 use sim::tcp::CongestionAlgorithm;
-use sim::trace::{PathTrace, TracePoint};
 use sim::world::{Scenario, Simulation};
 use tune::Prior;
 

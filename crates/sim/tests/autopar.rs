@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
+use link::{Conditions, Queue};
 use sim::chunked::{ChunkedOutcome, ChunkedSpec};
-use sim::link::{Conditions, Queue};
 use sim::tcp::{CongestionAlgorithm, TcpConfig};
 use sim::world::{AccessLink, FlowSpec, Scenario};
 use tune::streams::chunked::{

@@ -13,8 +13,8 @@ mod network;
 
 use std::fmt::Write;
 
+use link::Loss;
 use network::{fairness, flow, megabits, ms, seconds, stats_between, ten_megabit};
-use sim::link::Loss;
 use sim::tcp::CongestionAlgorithm;
 use sim::world::{FlowSpec, Simulation};
 

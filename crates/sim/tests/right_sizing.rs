@@ -19,10 +19,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drs_transfer::{DrsPolicy, DrsRun, DrsSetup, DrsTransfer, run};
+use link::trace::{PathTrace, TracePoint, built_in_trace};
+use link::{Conditions, Queue};
 use network::{fairness, flow, link, mbit, megabits, ms, seconds};
-use sim::link::{Conditions, Queue};
 use sim::tcp::CongestionAlgorithm;
-use sim::trace::{PathTrace, TracePoint, built_in_trace};
 use sim::world::{FlowSpec, FlowStats, Scenario, Simulation};
 use tune::sizing::drs::DrsInterval;
 use units::Rate;

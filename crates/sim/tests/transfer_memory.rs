@@ -9,8 +9,8 @@ mod network;
 use std::time::Duration;
 
 use auto_transfer::{AutoTransfer, run, stream_limits};
+use link::{Conditions, Loss, Queue};
 use network::{flow, link, mbit, ms};
-use sim::link::{Conditions, Loss, Queue};
 use sim::tcp::CongestionAlgorithm;
 use sim::world::{Scenario, Simulation};
 use tune::limiter::Role;

@@ -7,11 +7,11 @@ mod network;
 use std::sync::Arc;
 use std::time::Duration;
 
+use link::trace::{PathTrace, TracePoint};
+use link::{Conditions, Loss, Queue, Reorder};
 use network::{MSS, fairness, flow, link, mbit, megabits, ms, seconds, stats_between, ten_megabit};
 use proptest::prelude::*;
-use sim::link::{Conditions, Loss, Queue, Reorder};
 use sim::tcp::{CongestionAlgorithm, TcpConfig};
-use sim::trace::{PathTrace, TracePoint};
 use sim::world::{
     AccessLink, CrossTraffic, FlowSpec, FlowStats, Scenario, Simulation, TrafficSource,
 };

@@ -9,6 +9,7 @@ pub mod congestion;
 pub mod core_dumps;
 pub mod ktls;
 pub mod pam;
+pub mod privilege;
 pub mod readable;
 pub mod remote_key;
 pub mod signals;

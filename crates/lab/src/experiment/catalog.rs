@@ -191,8 +191,73 @@ fn read(path: &Path) -> Result<String, LabError> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use serde::de::DeserializeOwned;
+
     use super::*;
     use crate::experiment::Mode;
+    use crate::experiment::definition::{
+        AxisDefinition, BestDefinition, MeasureDefinition, RatioDefinition, VariantDefinition,
+    };
+    use crate::experiment::program::{ClientDefinition, ServerDefinition};
+    use crate::experiment::reading::{OutputReading, SeriesDefinition};
+    use crate::experiment::tree::TreeDefinition;
+
+    /// The keys of a table: the message about an unknown one lists those that it knows.
+    fn keys<T: DeserializeOwned>() -> Vec<String> {
+        let message = toml::from_str::<T>("unknown-key = 1").err().unwrap();
+        let quoted = message.message().split('`').skip(1).step_by(2);
+        quoted
+            .filter(|key| *key != "unknown-key")
+            .map(str::to_owned)
+            .collect()
+    }
+
+    fn collect_keys(value: &toml::Value, into: &mut BTreeSet<String>) {
+        match value {
+            toml::Value::Table(table) => table.iter().for_each(|(key, value)| {
+                into.insert(key.clone());
+                collect_keys(value, into);
+            }),
+            toml::Value::Array(values) => values.iter().for_each(|value| collect_keys(value, into)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_key_of_the_language_is_used_by_a_shipped_file() {
+        let used = |shipped: &[ShippedFile]| {
+            let mut used = BTreeSet::new();
+            for (_, text) in shipped {
+                collect_keys(&toml::from_str(text).unwrap(), &mut used);
+            }
+            used
+        };
+        let of_experiments = [
+            keys::<ExperimentDefinition>(),
+            keys::<AxisDefinition>(),
+            keys::<MeasureDefinition>(),
+            keys::<RatioDefinition>(),
+            keys::<VariantDefinition>(),
+            keys::<BestDefinition>(),
+            keys::<SeriesDefinition>(),
+            keys::<TreeDefinition>(),
+        ];
+        let of_programs = [
+            keys::<ProgramDefinition>(),
+            keys::<ServerDefinition>(),
+            keys::<ClientDefinition>(),
+            keys::<OutputReading>(),
+        ];
+        for (shipped, known) in [(EXPERIMENTS, &of_experiments[..]), (PROGRAMS, &of_programs)] {
+            let used = used(shipped);
+            let known = known.concat();
+            assert!(known.len() > 20, "{known:?}");
+            let unused: Vec<_> = known.iter().filter(|key| !used.contains(*key)).collect();
+            assert!(unused.is_empty(), "{unused:?}");
+        }
+    }
 
     #[test]
     fn every_shipped_file_is_valid() {

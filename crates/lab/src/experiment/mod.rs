@@ -19,6 +19,7 @@ mod best;
 mod by_mode;
 mod catalog;
 mod cell;
+pub(crate) mod csv_file;
 mod definition;
 mod hash;
 mod leftovers;
@@ -74,6 +75,8 @@ impl Mode {
 pub struct RunRequest {
     /// A name from [`catalog()`], or the path of an experiment file (it ends in `.toml`).
     pub name: String,
+    /// The `longhaul` under test.
+    pub longhaul: PathBuf,
     /// How much of the experiment is run.
     pub mode: Mode,
     /// The directory for the results; it is created if it does not exist.
@@ -99,10 +102,11 @@ pub struct RunRequest {
 }
 
 impl RunRequest {
-    /// A request for all points and installed programs of an experiment, with its results in `out`.
+    /// A request for all points and installed programs of an experiment, with the `longhaul` of `PATH` and results in `out`.
     pub fn new(name: &str, mode: Mode, out: &Path) -> Self {
         Self {
             name: name.to_owned(),
+            longhaul: "longhaul".into(),
             mode,
             out: out.to_owned(),
             repetitions: None,

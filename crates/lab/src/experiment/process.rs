@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 
 use crate::LabError;
-use crate::net::signals::terminating_signals;
+use emulator::signals::terminating_signals;
 
 /// How the wait for a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

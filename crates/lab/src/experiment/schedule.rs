@@ -1,6 +1,7 @@
 //! The schedule of an experiment: the runs that are still to be made, and an estimate of their duration.
 
 use std::collections::BTreeSet;
+use std::env;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -21,8 +22,8 @@ use crate::LabError;
 pub(crate) struct Schedule {
     pub(crate) definition: ExperimentDefinition,
     pub(crate) participants: Vec<Participant>,
-    /// The `longhaul` under test.
-    pub(crate) longhaul: PathBuf,
+    /// This program.
+    pub(crate) lab_program: PathBuf,
     /// Results that have everything but cells.
     pub(crate) empty_results: ExperimentResults,
     /// The points at which runs are missing, in the order in which they are visited.
@@ -113,8 +114,7 @@ impl Schedule {
     pub(crate) fn new(request: &RunRequest) -> Result<Self, LabError> {
         let known = catalog::load_experiment(&request.name)?;
         let visited = plan::visited_values(&known.definition, request.mode, &request.only)?;
-        let longhaul = plan::find_longhaul()?;
-        let participants = plan::find_participants(request, &known.definition, &longhaul)?;
+        let participants = plan::find_participants(request, &known.definition)?;
         let empty_results = empty_results(&known, request, &visited, &participants)?;
         let file = store::results_file(&request.out, &empty_results);
         let kept = if request.resume {
@@ -128,7 +128,8 @@ impl Schedule {
         let mut schedule = Self {
             definition: known.definition,
             participants: participants.all,
-            longhaul,
+            lab_program: env::current_exe()
+                .map_err(|e| LabError::system("cannot find this program's own file", e))?,
             empty_results,
             visits: Vec::new(),
             finished_cells: 0,

@@ -12,8 +12,8 @@ use super::results::{RunRecord, SweepPoint};
 use super::template::{self, Variables};
 use super::{reading, template::TemplateError};
 use crate::LabError;
-use crate::quoting::shell_word;
 use crate::simulate::{self, SimMeasure, SimReport, SimRequest};
+use proto::printable::shell_word;
 
 /// Simulates one point for a participant. `None`: the user wants to stop.
 ///

@@ -6,11 +6,11 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use super::csv_file::csv_text;
 use super::definition::ExperimentDefinition;
 use super::results::{ComparedProgram, ExperimentResults, ResultCell, RunRecord, SweepAxis};
 use super::{SavedResults, best};
 use crate::LabError;
-use crate::quoting::{csv_line, csv_text};
 
 /// The beginning of the note in the results of a command that ended early.
 pub(crate) const ENDED_EARLY: &str = "Ended early: ";
@@ -108,7 +108,7 @@ pub(crate) fn save(
     let csv = json.with_extension("csv");
     let text = serde_json::to_string_pretty(&results).map(|text| text + "\n");
     replace(out, &json, text.map_err(io::Error::from))?;
-    replace(out, &csv, Ok(self::csv(&results)))?;
+    replace(out, &csv, Ok(self::csv(&results)?))?;
     Ok(SavedResults { results, json, csv })
 }
 
@@ -127,7 +127,7 @@ fn replace(out: &Path, path: &Path, content: io::Result<String>) -> Result<(), L
 }
 
 /// Writes the CSV text (RFC 4180): a heading, then one line per run.
-fn csv(results: &ExperimentResults) -> String {
+fn csv(results: &ExperimentResults) -> Result<String, LabError> {
     let axes = || results.down.iter().chain([&results.across]);
     let before = ["experiment", "mode", "program"].map(str::to_owned);
     let after = [
@@ -153,16 +153,16 @@ fn csv(results: &ExperimentResults) -> String {
         .chain(keys)
         .chain(after.map(str::to_owned))
         .chain(also);
-    let mut text = csv_line(heading.map(|name| csv_text(&name)));
     // The cell of a best repeats the runs of another cell, which already has their lines.
-    for cell in results.cells.iter().filter(|cell| cell.chosen.is_none()) {
-        for (index, run) in cell.samples.iter().enumerate() {
+    let own = results.cells.iter().filter(|cell| cell.chosen.is_none());
+    let lines = own.flat_map(|cell| {
+        let runs = cell.samples.iter().enumerate();
+        runs.map(move |(index, run)| {
             let at = axes().map(|axis| cell.at.get(&axis.key).cloned().unwrap_or_default());
-            let fields = fields(results, cell, at, index, run);
-            text += &csv_line(fields.iter().map(|field| csv_text(field)));
-        }
-    }
-    text
+            fields(results, cell, at, index, run)
+        })
+    });
+    csv_text(std::iter::once(heading.collect()).chain(lines))
 }
 
 /// Lists the fields of one CSV line: those of run `index` (from 0) of a cell at the values `at`.

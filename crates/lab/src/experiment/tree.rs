@@ -13,8 +13,9 @@ use super::Mode;
 use super::by_mode::ByMode;
 use super::process::Interrupts;
 
-/// The most files of a tree, and the most bytes of one file: what a mistake in a file can cost.
-const MOST: (u32, u64) = (1_000_000, 1 << 30);
+/// The largest number of files of a tree, and the largest size of one: what a mistake in a file can cost.
+const MAX_FILES: u32 = 1_000_000;
+const MAX_BYTES: u64 = 1 << 30;
 
 /// A tree of files.
 #[derive(Debug, Clone, Deserialize)]
@@ -63,8 +64,8 @@ impl TreeDefinition {
     pub(crate) fn check(&self) -> Result<(), String> {
         let must = |ok: bool, what: String| if ok { Ok(()) } else { Err(what) };
         for mode in [Mode::Full, Mode::Quick] {
-            let fits = (1..=MOST.0).contains(self.files.for_mode(mode));
-            must(fits, format!("'files' must be from 1 to {}", MOST.0))?;
+            let fits = (1..=MAX_FILES).contains(self.files.for_mode(mode));
+            must(fits, format!("'files' must be from 1 to {}", MAX_FILES))?;
         }
         must(self.folder > 0, "'folder' must be more than 0".to_owned())?;
         let texts = match &self.size {
@@ -77,7 +78,7 @@ impl TreeDefinition {
         };
         for text in texts {
             let size = units::size(text).map_err(|e| e.to_string())?;
-            must(size <= MOST.1, format!("'{text}' is more than 1 GiB"))?;
+            must(size <= MAX_BYTES, format!("'{text}' is more than 1 GiB"))?;
         }
         Ok(())
     }
@@ -131,7 +132,7 @@ impl TreeDefinition {
     fn sizes(&self, mode: Mode, seed: u64) -> impl Iterator<Item = u64> {
         let read = |text: &String| units::size(text).unwrap_or_default();
         let (median, spread, least, most) = match &self.size {
-            FileSizes::Same(size) => (read(size), 0.0, 0, MOST.1),
+            FileSizes::Same(size) => (read(size), 0.0, 0, MAX_BYTES),
             FileSizes::LogNormal(sizes) => {
                 let (least, most) = (read(&sizes.least), read(&sizes.most));
                 (read(&sizes.median), sizes.spread, least, most.max(least))

@@ -111,25 +111,55 @@ const OWN: &str = "longhaul's own experiments";
 /// First words of the last part of a source if that part is a place in the paper.
 const PLACES: [&str; 4] = ["table", "figure", "section", "network"];
 
-/// A paper, and for each of its tables and figures the name and the index of the results.
-pub(super) type CitedPaper = (String, Vec<(String, usize)>);
+/// A paper and the results that reproduce it.
+#[derive(Debug, PartialEq)]
+pub(super) struct CitedPaper {
+    pub(super) title: String,
+    /// Name of its page.
+    pub(super) page: String,
+    /// For each of its tables and figures the name and the index of the results.
+    pub(super) entries: Vec<(String, usize)>,
+}
 
 /// Groups results by paper, in the order in which the papers first occur, with longhaul's own experiments
 /// last. The results of a paper are in the order of the numbers of their tables or figures.
-pub(super) fn by_paper<'a>(results: impl Iterator<Item = &'a LoadedResults>) -> Vec<CitedPaper> {
+pub(super) fn by_paper(results: &[LoadedResults]) -> Vec<CitedPaper> {
     let mut papers: Vec<CitedPaper> = Vec::new();
-    for (index, one) in results.enumerate() {
-        let (name, figure) = one.citation();
-        match papers.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, entries)) => entries.push((figure, index)),
-            None => papers.push((name, vec![(figure, index)])),
+    let mut pages = BTreeSet::from(["index".to_owned()]);
+    for (index, one) in results.iter().enumerate() {
+        let (title, figure) = one.citation();
+        match papers.iter_mut().find(|paper| paper.title == title) {
+            Some(paper) => paper.entries.push((figure, index)),
+            None => papers.push(CitedPaper {
+                page: unique(&page_name(&title), &mut pages) + ".html",
+                title,
+                entries: vec![(figure, index)],
+            }),
         }
     }
-    papers.sort_by_key(|(name, _)| name == OWN);
-    for (_, entries) in papers.iter_mut().filter(|(name, _)| name != OWN) {
-        entries.sort_by(|(one, _), (other, _)| figure_number(one).total_cmp(&figure_number(other)));
+    papers.sort_by_key(|paper| paper.title == OWN);
+    for paper in papers.iter_mut().filter(|paper| paper.title != OWN) {
+        let number = |(figure, _): &(String, usize)| figure_number(figure);
+        paper
+            .entries
+            .sort_by(|one, other| number(one).total_cmp(&number(other)));
     }
     papers
+}
+
+/// The words of a paper's title as the name of its page, at most 60 characters: `bbc-whp-178-2010`.
+fn page_name(title: &str) -> String {
+    let plain = title.to_lowercase().replace('\'', "");
+    let words = plain
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty());
+    let name: String = words
+        .collect::<Vec<_>>()
+        .join("-")
+        .chars()
+        .take(60)
+        .collect();
+    file_name(name.trim_end_matches('-'))
 }
 
 /// The first number in the name of a table or figure: 5.1 in `table 5.1 (quick)`; infinity without one.
@@ -175,8 +205,7 @@ pub(super) fn read_all(
     )))
 }
 
-/// The `*.json` files of a directory, with numbers in their names in numeric order: `bbc-5.2` comes before
-/// `bbc-5.10`.
+/// The `*.json` files of a directory in the order of their names.
 fn candidates(directory: &Path) -> Result<Vec<PathBuf>, LabError> {
     let shown = directory.display();
     let cannot = |error: std::io::Error| match error.kind() {
@@ -196,7 +225,7 @@ fn candidates(directory: &Path) -> Result<Vec<PathBuf>, LabError> {
             paths.push(path);
         }
     }
-    paths.sort_by_cached_key(|path| sort_key(&path.to_string_lossy()));
+    paths.sort();
     Ok(paths)
 }
 
@@ -252,38 +281,19 @@ fn unique(name: &str, taken: &mut BTreeSet<String>) -> String {
     free.unwrap_or_default()
 }
 
-/// Sort key of a name in which numbers are padded with zeros, so that they sort by their value.
-fn sort_key(name: &str) -> String {
-    let (mut key, mut digits) = (String::new(), String::new());
-    for character in name.chars().chain(['\0']) {
-        if character.is_ascii_digit() {
-            digits.push(character);
-            continue;
-        }
-        if !digits.is_empty() {
-            key += &format!("{digits:0>20}");
-            digits.clear();
-        }
-        key.push(character);
-    }
-    key
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::samples;
     use super::*;
 
     #[test]
-    fn names_are_safe_unique_and_sorted_by_their_numbers() {
+    fn names_are_safe_and_unique() {
         assert_eq!(file_name("bbc-5.1-quick"), "bbc-5.1-quick");
         assert_eq!(file_name("../x \"y\""), "r.._x__y_");
         assert_eq!(file_name(""), "r");
         let mut taken = BTreeSet::new();
         let names = [(); 3].map(|()| unique("a", &mut taken));
         assert_eq!(names, ["a", "a-2", "a-3"]);
-        assert!(sort_key("bbc-5.2-full") < sort_key("bbc-5.10-full"));
-        assert!(sort_key("bbc-5.2") < sort_key("drs"));
     }
 
     #[test]
@@ -364,11 +374,20 @@ mod tests {
             entry("ns2-static (quick)", 5),
         ];
         let expected = [
-            ("BBC WHP 178 (2010)".to_owned(), bbc),
-            ("A, B: Title (2004)".to_owned(), drs),
-            ("Some memo, 1999".to_owned(), vec![entry("odd (quick)", 6)]),
-            (OWN.to_owned(), own),
+            ("BBC WHP 178 (2010)", "bbc-whp-178-2010.html", bbc),
+            ("A, B: Title (2004)", "a-b-title-2004.html", drs),
+            (
+                "Some memo, 1999",
+                "some-memo-1999.html",
+                vec![entry("odd (quick)", 6)],
+            ),
+            (OWN, "longhauls-own-experiments.html", own),
         ];
-        assert_eq!(by_paper(all.iter()), expected);
+        let papers = by_paper(&all);
+        let papers = papers
+            .iter()
+            .map(|paper| (&*paper.title, &*paper.page, paper.entries.clone()));
+        assert_eq!(papers.collect::<Vec<_>>(), expected);
+        assert_eq!(by_paper(&[of("i", "i", "Index")])[0].page, "index-2.html");
     }
 }

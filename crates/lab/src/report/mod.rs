@@ -1,26 +1,24 @@
-//! The report: one self-contained HTML page of tables and figures, with an SVG file for each figure and a
+//! The report: HTML pages of tables and figures, one for each paper, with an SVG file for each figure and a
 //! CSV file for each table.
 //!
-//! `load` reads the results files, `grid` finds a cell by program, row and column. `figure` and `timeline`
-//! decide which lines a chart has, `chart` draws them with the axes of `scale` and the paths of `shapes`,
-//! and `poster` writes a figure's charts to an SVG file. `table` writes the numbers, `summary` compares
-//! programs, and `page` assembles the page. All markup is written by maud, which escapes every string of
-//! a results file.
+//! `load` reads the results files, `grid` finds a cell by program, row and column, and `lines` are what tables and
+//! figures show. `figure` and `timeline` decide which lines a chart has, on the axes of `axis` and with the looks of
+//! `palette`; `chart` draws them with plotters. `table` writes the numbers, `summary` compares programs, and `page` assembles the pages with maud,
+//! which escapes every string of a results file.
 
+mod axis;
 mod chart;
 mod figure;
 mod grid;
+mod lines;
 mod load;
 mod page;
-mod poster;
+mod palette;
 #[cfg(test)]
 mod samples;
-mod scale;
-mod shapes;
 mod summary;
 mod table;
 mod text;
-mod theme;
 mod timeline;
 
 use std::fmt;
@@ -31,16 +29,15 @@ use crate::experiment::results::ExperimentResults;
 use figure::Figure;
 use grid::ResultGrid;
 use load::LoadedResults;
-use theme::Palette;
 
 /// The files that were written, and those that could not be read.
 #[derive(Debug)]
 pub struct WrittenReport {
     /// `OUT/index.html`.
     pub page: PathBuf,
-    /// The SVG file of each figure and the CSV file of each table.
+    /// The page of each paper, the SVG file of each figure and the CSV file of each table.
     pub files: Vec<PathBuf>,
-    /// `*.json` files without results; the page lists them too.
+    /// `*.json` files without results; the index lists them too.
     pub skipped: Vec<SkippedFile>,
 }
 
@@ -66,7 +63,7 @@ struct ExperimentSection<'a> {
     /// The experiment's main measure, then its further ones.
     measures: Vec<MeasureSection<'a>>,
     /// Charts over time.
-    timelines: Vec<Figure>,
+    timelines: Vec<DrawnFigure>,
 }
 
 /// The figures and the table of one measure of an experiment.
@@ -76,77 +73,111 @@ struct MeasureSection<'a> {
     /// The measure's label; empty for the main measure, which is below the experiment's title.
     heading: String,
     grid: ResultGrid<'a>,
-    figures: Vec<Figure>,
+    figures: Vec<DrawnFigure>,
     /// Name of its CSV file.
     csv: String,
+}
+
+/// A figure as an SVG document.
+struct DrawnFigure {
+    /// Name of its file.
+    file: String,
+    svg: String,
 }
 
 /// Writes the report of every results file (`*.json`) in `results` to the directory `out`, which is
 /// created if it does not exist.
 ///
-/// `NAME.json` becomes a section of `index.html`, the figure `NAME.svg`, possibly a second one
-/// `NAME-programs.svg`, and `NAME-table.csv`. The files of a further measure are called
-/// `NAME-MEASURE...`. Other `*.json` files are listed in [`WrittenReport::skipped`].
+/// `index.html` links a page for each paper. `NAME.json` becomes a section of one, the figure `NAME.svg`, possibly a
+/// second one `NAME-programs.svg`, figures over time `NAME-time-NUMBER.svg`, and `NAME-table.csv`. The files of a
+/// further measure are called `NAME-MEASURE...`. Other `*.json` files are listed in [`WrittenReport::skipped`].
 ///
 /// # Errors
 /// [`LabError::NotFound`]: `results` does not exist or holds no results. [`LabError::System`]: `out`
 /// cannot be written.
 pub fn write(results: &Path, out: &Path) -> Result<WrittenReport, LabError> {
     let (loaded, skipped) = load::read_all(results)?;
-    let palette = Palette::of(&loaded);
-    let sections = sections(&loaded, &palette);
+    let sections: Vec<_> = loaded.iter().map(section).collect::<Result<_, _>>()?;
     std::fs::create_dir_all(out)
         .map_err(|error| LabError::system(format!("cannot create {}", out.display()), error))?;
     let mut files = Vec::new();
-    for measure in sections.iter().flat_map(|section| &section.measures) {
-        for figure in &measure.figures {
-            let svg = poster::svg(measure.grid.results, figure);
-            files.push(save(out, &figure.file, &svg)?);
+    for section in &sections {
+        let measured = section.measures.iter().flat_map(|measure| &measure.figures);
+        for figure in measured.chain(&section.timelines) {
+            let text = format!(
+                "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n",
+                figure.svg
+            );
+            files.push(save(out, &figure.file, &text)?);
         }
-        files.push(save(out, &measure.csv, &table::csv(&measure.grid))?);
+        for measure in &section.measures {
+            files.push(save(out, &measure.csv, &table::csv(&measure.grid)?)?);
+        }
     }
-    // The page is written last, so that its links never point to missing files.
-    let page = page::write(&sections, &palette, &skipped);
+    // Pages are written after the files that they link, and the index last.
+    let papers = load::by_paper(&loaded);
+    for paper in &papers {
+        files.push(save(out, &paper.page, &page::paper(paper, &sections))?);
+    }
+    let index = page::index(&papers, &sections, &skipped);
     Ok(WrittenReport {
-        page: save(out, "index.html", &page)?,
+        page: save(out, "index.html", &index)?,
         files,
         skipped,
     })
 }
 
-fn sections<'a>(loaded: &'a [LoadedResults], palette: &Palette) -> Vec<ExperimentSection<'a>> {
-    let section = |one: &'a LoadedResults| {
-        let first = measure(&one.results, one.name.clone(), String::new(), palette);
-        let timelines = timeline::timelines(&first.grid, palette, &one.name);
-        let named = one.results.also.iter().zip(&one.also);
-        let further = named.map(|(also, results)| {
-            let name = format!("{}-{}", one.name, load::file_name(&also.key));
-            measure(results, name, also.label.clone(), palette)
-        });
-        ExperimentSection {
-            loaded: one,
-            measures: std::iter::once(first).chain(further).collect(),
-            timelines,
-        }
-    };
-    loaded.iter().map(section).collect()
+fn section(loaded: &LoadedResults) -> Result<ExperimentSection<'_>, LabError> {
+    let (results, name) = (&loaded.results, &loaded.name);
+    let main = measure(results, name.clone(), String::new())?;
+    let timelines = drawn(results, "", timeline::timelines(&main.grid, name))?;
+    let mut measures = vec![main];
+    for (also, results) in results.also.iter().zip(&loaded.also) {
+        let name = format!("{name}-{}", load::file_name(&also.key));
+        measures.push(measure(results, name, also.label.clone())?);
+    }
+    Ok(ExperimentSection {
+        loaded,
+        measures,
+        timelines,
+    })
 }
 
-fn measure<'a>(
-    results: &'a ExperimentResults,
+fn measure(
+    results: &ExperimentResults,
     name: String,
     heading: String,
-    palette: &Palette,
-) -> MeasureSection<'a> {
+) -> Result<MeasureSection<'_>, LabError> {
     let grid = ResultGrid::of(results);
-    MeasureSection {
-        figures: figure::sweeps(&grid, palette, &name),
+    Ok(MeasureSection {
+        figures: drawn(results, &heading, figure::sweeps(&grid, &name))?,
         // An experiment writes its runs to NAME.csv, which must not be overwritten.
         csv: format!("{name}-table.csv"),
         heading,
         grid,
         name,
-    }
+    })
+}
+
+/// Draws the figures of a measure, whose label is empty for the main one.
+fn drawn(
+    results: &ExperimentResults,
+    measure: &str,
+    figures: Vec<Figure<'_>>,
+) -> Result<Vec<DrawnFigure>, LabError> {
+    let origin = text::describe_origin(results);
+    let draw = |figure: Figure<'_>| {
+        let subject = text::joined(&[measure, &figure.heading], " ");
+        let heading = text::joined(&[&text::capitalize(&subject), &results.title], ": ");
+        let origin = text::joined(&[&results.source, &origin], "; ");
+        let svg = chart::svg(&heading, &origin, &figure)
+            .map_err(|error| LabError::system(format!("cannot draw {}", figure.file), error))?;
+        Ok(DrawnFigure {
+            file: figure.file,
+            svg,
+        })
+    };
+    figures.into_iter().map(draw).collect()
 }
 
 fn save(out: &Path, name: &str, text: &str) -> Result<PathBuf, LabError> {
@@ -175,15 +206,21 @@ mod tests {
         let (folder, written) = written(&samples::with_more());
         let name = |file: &PathBuf| file.file_name().unwrap().to_string_lossy().into_owned();
         let names: Vec<String> = written.files.iter().map(name).collect();
-        let of = |begin: &str| {
-            [".svg", "-programs.svg", "-table.csv"].map(|end| format!("{begin}{end}"))
-        };
-        let expected = [of("bbc-5.1-quick"), of("bbc-5.1-quick-seconds")].concat();
+        let expected = [
+            "bbc-5.1-quick.svg",
+            "bbc-5.1-quick-programs.svg",
+            "bbc-5.1-quick-seconds.svg",
+            "bbc-5.1-quick-seconds-programs.svg",
+            "bbc-5.1-quick-time-0.svg",
+            "bbc-5.1-quick-table.csv",
+            "bbc-5.1-quick-seconds-table.csv",
+            "bbc-whp-178.html",
+        ];
         assert_eq!(names, expected);
         let skipped: Vec<String> = written.skipped.iter().map(ToString::to_string).collect();
         assert_eq!(skipped.len(), 1);
         assert!(skipped[0].starts_with("net.json: not results"));
-        let csv = std::fs::read_to_string(&written.files[5]).unwrap();
+        let csv = std::fs::read_to_string(&written.files[6]).unwrap();
         assert!(csv.contains("median (s)"), "{csv}");
         let runs = std::fs::read_to_string(folder.path().join("bbc-5.1-quick.csv")).unwrap();
         assert_eq!(runs, "runs", "an experiment's own file stays as it was");

@@ -1,22 +1,18 @@
-//! The page: summary, contents, and a section for each experiment. It loads no other file.
+//! The pages: an index with the summary, and a page for each paper with a section for each experiment. A page loads no
+//! other file, and has no script.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::figure::{Figure, FigureKind};
-use super::summary::{self, SummaryStatement};
-use super::theme::{self, Palette};
-use super::{ExperimentSection, MeasureSection, SkippedFile, chart, load, shapes, table, text};
+use super::load::CitedPaper;
+use super::summary::{self, RatioSpread, SummaryStatement};
+use super::{DrawnFigure, ExperimentSection, MeasureSection, SkippedFile, table, text};
 use crate::experiment::results::{ExperimentResults, PUBLISHED};
 
 /// Style sheet of everything except charts.
 const STYLE: &str = include_str!("style.css");
 
-/// Script for tooltips, legend buttons and the theme button. The page is complete without it.
-const SCRIPT: &str = include_str!("script.js");
-
-/// Content security policy: the page may load nothing.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
-                      img-src data:; base-uri 'none'; form-action 'none'";
+/// Content security policy: a page may load and run nothing.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
 
 /// Explanation of the summary for readers.
 const STRIPS: &str = "At each point of a sweep, a ratio of two medians is computed; the number shown is the \
@@ -24,94 +20,41 @@ const STRIPS: &str = "At each point of a sweep, a ratio of two medians is comput
     covers all points, the thick line the middle half of them, the dot is the median. Runs that the lab \
     marked as invalid are not counted.";
 
-/// Writes the HTML of the page.
-pub(super) fn write(
+/// The HTML of the index: the papers with the summary of each of their experiments.
+pub(super) fn index(
+    papers: &[CitedPaper],
     sections: &[ExperimentSection<'_>],
-    palette: &Palette,
     skipped: &[SkippedFile],
 ) -> String {
-    let page = html! {
-        (DOCTYPE) "\n"
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                link rel="icon" href="data:,";
-                title { "longhaul lab: tables and figures" }
-                style { (PreEscaped(theme::page_style())) (PreEscaped(STYLE)) }
-            }
-            "\n"
-            body {
-                a class="skip" href="#summary" { "Skip to the summary" }
-                header class="top" {
-                    h1 { "longhaul lab" }
-                    p {
-                        (text::format_count(sections.len(), "experiment"))
-                        ", compared with published values where there are any"
-                    }
-                }
-                div class="columns" {
-                    (contents(sections))
-                    main {
-                        (overview(sections, skipped))
-                        @for section in sections { "\n" (experiment(section, palette)) }
-                    }
-                }
-                script { (PreEscaped(SCRIPT)) }
-            }
-        }
-        "\n"
-    };
-    page.into_string()
-}
-
-/// The contents by paper and figure; longhaul's own experiments have a heading of their own.
-fn contents(sections: &[ExperimentSection<'_>]) -> Markup {
-    html! {
-        nav aria-label="Contents" {
-            p { a href="#summary" { "Summary" } }
-            @for (paper, figures) in load::by_paper(sections.iter().map(|section| section.loaded)) {
-                h2 { (paper) }
-                ol {
-                    @for (figure, index) in figures {
-                        @let loaded = sections[index].loaded;
-                        li {
-                            a href={ "#" (loaded.name) } {
-                                b { (figure) }
-                                span { (loaded.results.title) }
-                            }
-                        }
+    let about = text::format_count(sections.len(), "experiment");
+    let content = html! {
+        p class="quiet" { (about) ", compared with published values where there are any. " (STRIPS) }
+        @for paper in papers {
+            section {
+                h2 { a href=(paper.page) { (paper.title) } }
+                ol class="summary" {
+                    @for (figure, index) in &paper.entries {
+                        (summary_line(&paper.page, figure, &sections[*index]))
                     }
                 }
             }
         }
-    }
-}
-
-fn overview(sections: &[ExperimentSection<'_>], skipped: &[SkippedFile]) -> Markup {
-    html! {
-        section id="summary" {
-            h2 { "Summary" }
-            p class="quiet" { (STRIPS) }
-            ol class="summary" {
-                @for section in sections { (summary_line(section)) }
-            }
-            @if !skipped.is_empty() {
+        @if !skipped.is_empty() {
+            section {
                 p { "Files that are not in this report:" }
                 ul { @for one in skipped { li { (one.to_string()) } } }
             }
         }
-    }
+    };
+    page("longhaul lab", &content)
 }
 
-fn summary_line(section: &ExperimentSection<'_>) -> Markup {
+fn summary_line(page: &str, figure: &str, section: &ExperimentSection<'_>) -> Markup {
     let grid = &section.measures[0].grid;
     html! {
         li {
             div class="which" {
-                a href={ "#" (section.loaded.name) } { (section.loaded.label()) }
+                a href={ (page) "#" (section.loaded.name) } { (figure) }
                 span { (section.loaded.results.title) }
                 small { (summary::coverage(grid)) }
             }
@@ -129,7 +72,7 @@ fn statements(statements: &[SummaryStatement], none: &str) -> Markup {
                 p {
                     b { (statement.median) }
                     span { (statement.name) }
-                    @if statement.spread.points > 1 { (shapes::strip(&statement.spread)) }
+                    @if statement.spread.points > 1 { (strip(&statement.spread)) }
                     small { (statement.detail) }
                 }
             }
@@ -137,22 +80,78 @@ fn statements(statements: &[SummaryStatement], none: &str) -> Markup {
     }
 }
 
-fn experiment(section: &ExperimentSection<'_>, palette: &Palette) -> Markup {
+/// A strip with a logarithmic scale from ×0.1 to ×10 that shows the spread of ratios: a thin line for all, a
+/// thick one for the middle half, a dot for the median. Ratios beyond the scale are at its ends. The text beside it has
+/// the numbers, so it is hidden from screen readers.
+fn strip(spread: &RatioSpread) -> Markup {
+    let place = |ratio: f64| 50.0 + 50.0 * ratio.max(0.1).log10().min(1.0);
+    let part = |from: f64, to: f64| {
+        let (from, to) = (place(from), place(to));
+        format!("left:{from:.1}%;width:{:.1}%", to - from)
+    };
+    html! {
+        span class="strip" aria-hidden="true" {
+            i class="all" style=(part(spread.low, spread.high)) {}
+            i class="half" style=(part(spread.first_quartile, spread.third_quartile)) {}
+            i class="median" style=(part(spread.median, spread.median)) {}
+        }
+    }
+}
+
+/// The HTML of a paper's page.
+pub(super) fn paper(paper: &CitedPaper, sections: &[ExperimentSection<'_>]) -> String {
+    let content = html! {
+        nav aria-label="Contents" {
+            a href="index.html" { "All papers" }
+            ol {
+                @for (figure, index) in &paper.entries {
+                    @let loaded = sections[*index].loaded;
+                    li { a href={ "#" (loaded.name) } { (figure) } " " (loaded.results.title) }
+                }
+            }
+        }
+        @for (_, index) in &paper.entries { "\n" (experiment(&sections[*index])) }
+    };
+    page(&paper.title, &content)
+}
+
+fn page(title: &str, content: &Markup) -> String {
+    let page = html! {
+        (DOCTYPE) "\n"
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                link rel="icon" href="data:,";
+                title { (title) ": tables and figures" }
+                style { (PreEscaped(STYLE)) }
+            }
+            "\n"
+            body { main { h1 { (title) } (content) } }
+        }
+        "\n"
+    };
+    page.into_string()
+}
+
+fn experiment(section: &ExperimentSection<'_>) -> Markup {
     let results = &section.loaded.results;
     let published = match results.reference.as_str() {
         PUBLISHED => format!("Published values: {}", results.source),
         other => format!("Reference values ('{other}'): {}", results.source),
     };
     html! {
-        section id=(section.loaded.name) class="experiment" {
-            h2 { (results.title) " " span { (section.loaded.label()) } }
-            @if !results.source.is_empty() { p class="source" { (published) } }
+        section id=(section.loaded.name) {
+            h2 { (results.title) " " small { (section.loaded.label()) } }
+            @if !results.source.is_empty() { p { (published) } }
             p class="quiet" { (text::describe_origin(results)) "; took " (text::format_duration(results.seconds)) }
-            p class="rerun" { span { "Command to run it again: " } code { (text::rerun_command(results)) } }
+            p { "Command to run it again: " code { (text::rerun_command(results)) } }
             @for measure in &section.measures { (measure_section(measure)) }
-            @for figure in &section.timelines { (view(figure)) }
+            @for figure in &section.timelines { (figure_on_page(figure)) }
             (notes(section))
-            (machine(results, palette))
+            (machine(results))
         }
     }
 }
@@ -163,23 +162,17 @@ fn measure_section(measure: &MeasureSection<'_>) -> Markup {
         @if !measure.heading.is_empty() {
             h3 id=(measure.name) { (text::capitalize(&measure.heading)) }
         }
-        div class="views" { @for figure in &measure.figures { (view(figure)) } }
+        @for figure in &measure.figures { (figure_on_page(figure)) }
         @if measure.figures.is_empty() { p class="quiet" { "There are no values to draw." } }
         (table::html(&measure.grid, &format!("{}-table", measure.name)))
-        p class="files" { a href=(measure.csv) { "This table as CSV" } }
+        p class="file" { a href=(measure.csv) { "This table as CSV" } }
     }
 }
 
-fn view(figure: &Figure) -> Markup {
-    let over_time = figure.kind == FigureKind::Time;
-    let split = (!over_time).then(|| figure.kind.name());
+fn figure_on_page(figure: &DrawnFigure) -> Markup {
     html! {
-        figure class=(if over_time { "view over-time" } else { "view" }) data-split=[split] {
-            @if !figure.heading.is_empty() { figcaption { (text::capitalize(&figure.heading)) } }
-            (chart::legend(&figure.legend))
-            (chart::panels(figure))
-            @if !over_time { p class="files" { a href=(figure.file) { "This figure as SVG" } } }
-        }
+        figure class="scroll" tabindex="0" { (PreEscaped(&figure.svg)) }
+        p class="file" { a href=(figure.file) { "This figure as SVG" } }
     }
 }
 
@@ -201,23 +194,16 @@ fn notes(section: &ExperimentSection<'_>) -> Markup {
     }
 }
 
-fn machine(results: &ExperimentResults, palette: &Palette) -> Markup {
+fn machine(results: &ExperimentResults) -> Markup {
     let machine = &results.environment;
-    let is_other = |key: &str| !results.programs.iter().any(|program| program.key == key);
+    let label = |key: &String| {
+        let named = results.programs.iter().find(|program| program.key == *key);
+        named.map_or(key, |program| &program.label).clone()
+    };
     html! {
         details {
             summary { "Program versions and kernel settings" }
-            dl {
-                @for program in &results.programs {
-                    @let version = machine.versions.get(&program.key);
-                    dt class=(palette.colour(&program.key)) { (program.label) }
-                    dd { (version.map_or("version unknown", String::as_str)) }
-                }
-                @for (key, version) in machine.versions.iter().filter(|(key, _)| is_other(key)) {
-                    dt { (key) }
-                    dd { (version) }
-                }
-            }
+            dl { @for (key, version) in &machine.versions { dt { (label(key)) } dd { (version) } } }
             @if !machine.sysctls.is_empty() {
                 pre tabindex="0" { @for (key, value) in &machine.sysctls { (key) " = " (value) "\n" } }
             }
@@ -229,40 +215,62 @@ fn machine(results: &ExperimentResults, palette: &Palette) -> Markup {
 mod tests {
     use std::path::PathBuf;
 
-    use super::super::load::LoadedResults;
-    use super::super::{samples, sections};
+    use super::super::load::{self, LoadedResults};
+    use super::super::{samples, section};
     use super::*;
 
-    fn page(results: ExperimentResults) -> String {
+    /// The index and the only paper's page.
+    fn pages(results: ExperimentResults) -> [String; 2] {
         let loaded = [LoadedResults::new("one".to_owned(), results)];
-        let palette = Palette::of(&loaded);
+        let sections = [section(&loaded[0]).unwrap()];
+        let papers = load::by_paper(&loaded);
         let skipped = [SkippedFile {
             file: PathBuf::from("x<y>.json"),
             why: "no results".to_owned(),
         }];
-        write(&sections(&loaded, &palette), &palette, &skipped)
+        [
+            index(&papers, &sections, &skipped),
+            paper(&papers[0], &sections),
+        ]
     }
 
     #[test]
-    fn the_page_has_all_sections_and_loads_nothing() {
-        let page = page(samples::with_more());
+    fn the_index_links_the_papers_and_summarizes_their_experiments() {
+        let [index, _] = pages(samples::with_more());
         for text in [
+            "<h2><a href=\"bbc-whp-178.html\">BBC WHP 178</a></h2>",
+            "<a href=\"bbc-whp-178.html#one\">table 5.1 (quick)</a>",
+            "globus-url-copy / published",
+            "x&lt;y&gt;.json: no results",
+        ] {
+            assert!(index.contains(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_paper_has_all_sections_and_loads_nothing() {
+        let [_, page] = pages(samples::with_more());
+        for text in [
+            "href=\"index.html\"",
+            "<a href=\"#one\">table 5.1 (quick)</a>",
             "Parallel streams against latency",
             "Published values: BBC WHP 178, table 5.1",
             "longhaul lab run bbc-5.1 --quick --seed 7",
             "took 12 min 4 s",
-            "globus-url-copy / published",
             "href=\"one.svg\"",
+            "href=\"one-time-0.svg\"",
             "href=\"one-table.csv\"",
-            "x&lt;y&gt;.json: no results",
             "<h3 id=\"one-seconds\">Time</h3>",
             "href=\"one-seconds-table.csv\"",
             "Window and flight size over time",
         ] {
             assert!(page.contains(text), "{text}");
         }
-        assert!(!page.contains("http://") && !page.contains("https://"));
-        assert_eq!(page.matches("class=\"chart\"").count(), 9);
+        let page = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
+        assert!(
+            !page.contains("http://") && !page.contains("https://") && !page.contains("<script")
+        );
+        assert_eq!(page.matches("<svg").count(), 5);
         let mut ids: Vec<&str> = page.split(" id=\"").skip(1).collect();
         ids.iter_mut()
             .for_each(|id| *id = id.split('"').next().unwrap());
@@ -303,9 +311,24 @@ mod tests {
             .insert(evil.to_owned(), evil.to_owned());
         results.cells[0].samples[0].invalid.push(evil.to_owned());
         results.cells[0].samples[0].limited_by = Some(evil.to_owned());
-        let page = page(results);
-        assert!(page.matches("&lt;/script&gt;").count() > 20);
-        assert!(!page.contains("<img"));
-        assert_eq!(page.matches("</script>").count(), 1);
+        let pages = pages(results);
+        let text = pages.concat();
+        assert!(text.matches("&lt;/script&gt;").count() > 20);
+        for page in pages {
+            assert!(!page.contains("<img") && !page.contains("</script>"));
+        }
+    }
+
+    #[test]
+    fn a_strip_is_logarithmic_and_extremes_are_at_its_ends() {
+        let strip = strip(&RatioSpread::of(vec![0.01, 1.0, 500.0]).unwrap()).into_string();
+        assert!(
+            strip.contains("class=\"all\" style=\"left:0.0%;width:100.0%\""),
+            "{strip}"
+        );
+        assert!(
+            strip.contains("class=\"median\" style=\"left:50.0%;width:0.0%\""),
+            "{strip}"
+        );
     }
 }

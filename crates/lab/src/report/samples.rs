@@ -2,16 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::figure::ChartPanel;
+use super::figure::Panel;
 use crate::experiment::results::ExperimentResults;
 
 /// Labels of a panel's lines, in their order.
-pub(super) fn labels(panel: &ChartPanel) -> Vec<&str> {
-    panel
-        .lines
-        .iter()
-        .map(|line| line.entry.label.as_str())
-        .collect()
+pub(super) fn labels<'a>(panel: &'a Panel<'_>) -> Vec<&'a str> {
+    panel.lines.iter().map(|line| line.label.as_str()).collect()
 }
 
 /// Results of two programs, two stream counts and two latencies, with three runs for each cell. Cells

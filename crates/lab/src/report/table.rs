@@ -2,63 +2,32 @@
 
 use maud::{Markup, html};
 
+use super::axis::SweptAxis;
 use super::grid::{self, ResultGrid, RunCounts, ratio};
+use super::lines::{Line, Point, lines_of_row};
 use super::text;
+use crate::LabError;
+use crate::experiment::csv_file::csv_text;
 use crate::experiment::results::{PUBLISHED, ResultCell};
-use crate::quoting::{csv_line, csv_text};
 
-/// Kind of a table: the subject of each of its lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TableRows {
-    /// A program. Lines are grouped by the value of the axis down.
-    Groups,
-    /// A program, without an axis down.
-    Programs,
-    /// A value of the axis down, with only one program.
-    Values,
-    /// A value of the axis across, which has too many values for columns, without an axis down.
-    Points,
-}
-
-/// Largest number of values of the axis across that become columns if there is no axis down.
+/// Largest number of values of the axis across that become columns if there is no axis down. More become lines.
 const MAX_COLUMNS: usize = 12;
-
-struct ResultTable<'a> {
-    grid: &'a ResultGrid<'a>,
-    rows: TableRows,
-    /// Whether the published values have a line or column of their own. Otherwise each is in the cell of
-    /// its program.
-    has_published_line: bool,
-}
 
 /// The table in a box that scrolls separately from the page. `id` must be unique on the page.
 pub(super) fn html(grid: &ResultGrid<'_>, id: &str) -> Markup {
-    let rows = match (&grid.results.down, grid.results.programs.len()) {
-        (Some(_), 1) => TableRows::Values,
-        (Some(_), _) => TableRows::Groups,
-        (None, _) if grid.columns() > MAX_COLUMNS => TableRows::Points,
-        (None, _) => TableRows::Programs,
-    };
-    let table = ResultTable {
-        grid,
-        rows,
-        has_published_line: rows != TableRows::Values
-            && grid.has_shared_publication
-            && grid.has_paper(),
-    };
-    let caption = format!("{id}-caption");
+    let numbers = SweptAxis::of(&grid.results.across).numbers;
+    let rows = (0..grid.rows()).map(|row| lines_of_row(grid, &numbers, row, false));
+    let rows: Vec<Vec<Line<'_>>> = rows.collect();
+    let caption_id = format!("{id}-caption");
     html! {
-        div class="scroll" role="region" tabindex="0" aria-labelledby=(caption) {
-            table class=(if rows == TableRows::Points { "points" } else { "" }) {
-                caption id=(caption) { span { (table.caption()) } }
-                (table.head())
-                @match rows {
-                    TableRows::Groups => {
-                        @for row in 0..grid.rows() { (table.group(row)) }
+        div class="scroll" role="region" tabindex="0" aria-labelledby=(caption_id) {
+            table {
+                caption id=(caption_id) { (caption(grid)) }
+                @match rows.as_slice() {
+                    [only] if grid.results.down.is_none() && grid.columns() > MAX_COLUMNS => {
+                        (values_as_lines(grid, only))
                     }
-                    TableRows::Programs => { tbody { (table.programs(0)) } }
-                    TableRows::Values => { tbody { (table.values()) } }
-                    TableRows::Points => { tbody { (table.points()) } }
+                    rows => (programs_as_lines(grid, rows)),
                 }
             }
         }
@@ -66,170 +35,92 @@ pub(super) fn html(grid: &ResultGrid<'_>, id: &str) -> Markup {
     }
 }
 
-impl ResultTable<'_> {
-    fn caption(&self) -> String {
-        let results = self.grid.results;
-        let unit = match results.unit.as_str() {
-            "" => String::new(),
-            unit => format!("{unit}: "),
-        };
-        let mut text = format!("{unit}median of the runs");
-        if results.cells.iter().any(|cell| cell.half_width.is_some()) {
-            text += " \u{b1} half-width of the 95\u{a0}% confidence interval of the mean";
-        }
-        if self.grid.has_paper() {
-            let place = if self.rows == TableRows::Points {
-                "on the right"
-            } else {
-                "below"
-            };
-            let value = match results.reference.as_str() {
-                PUBLISHED => "the published value".to_owned(),
-                other => format!("the reference value ('{other}')"),
-            };
-            text += &match self.has_published_line {
-                true => format!("; {place}: the ratio to {value}"),
-                false => format!("; {place}: {value} and the ratio to it"),
-            };
-        }
-        if let ([program], TableRows::Values) = (results.programs.as_slice(), self.rows) {
-            text += &format!("; {}", program.label);
-        }
-        text
+fn caption(grid: &ResultGrid<'_>) -> String {
+    let results = grid.results;
+    let mut text = text::joined(&[&results.unit, "median of the runs"], ": ");
+    if results.cells.iter().any(|cell| cell.half_width.is_some()) {
+        text += " \u{b1} half-width of the 95\u{a0}% confidence interval of the mean";
     }
-
-    fn head(&self) -> Markup {
-        let results = self.grid.results;
-        let across = grid::axis_name(&results.across);
-        let values = || results.across.values.iter().map(String::as_str).collect();
-        let (corner, over, columns): (String, String, Vec<&str>) = match (&results.down, self.rows)
-        {
-            (_, TableRows::Points) => {
-                let published = self
-                    .has_published_line
-                    .then_some(results.reference.as_str());
-                let labels = self
-                    .grid
-                    .programs()
-                    .map(|(_, program)| program.label.as_str());
-                (
-                    across,
-                    "program".to_owned(),
-                    published.into_iter().chain(labels).collect(),
-                )
-            }
-            (Some(down), TableRows::Values) => (grid::axis_name(down), across, values()),
-            _ => ("program".to_owned(), across, values()),
+    if grid.has_paper() {
+        text += &match results.reference.as_str() {
+            PUBLISHED => "; the ratio to the published value".to_owned(),
+            other => format!("; the ratio to the reference value ('{other}')"),
         };
-        html! {
-            thead {
-                tr {
-                    th scope="col" rowspan="2" { (corner) }
-                    th scope="colgroup" colspan=(columns.len().max(1)) class="axis" { span { (over) } }
-                }
-                tr { @for column in columns { th scope="col" { (column) } } }
-            }
-        }
     }
+    text
+}
 
-    fn group(&self, row: usize) -> Markup {
-        let down = self.grid.results.down.as_ref();
-        let name = down.map_or_else(String::new, |axis| grid::value_name(axis, row));
-        html! {
+/// A line for each program and value of the axis down, a column for each value of the axis across.
+fn programs_as_lines(grid: &ResultGrid<'_>, rows: &[Vec<Line<'_>>]) -> Markup {
+    let down = grid.results.down.as_ref();
+    let across = &grid.results.across;
+    html! {
+        thead {
+            tr {
+                @if let Some(axis) = down { th scope="col" rowspan="2" { (grid::axis_name(axis)) } }
+                th scope="col" rowspan="2" { "program" }
+                th scope="colgroup" colspan=(across.values.len().max(1)) class="axis" { (grid::axis_name(across)) }
+            }
+            tr { @for value in &across.values { th scope="col" { (value) } } }
+        }
+        @for (row, lines) in rows.iter().enumerate() {
             tbody {
-                tr class="group" {
-                    th scope="rowgroup" colspan=(self.grid.columns() + 1) { span { (name) } }
-                }
-                (self.programs(row))
-            }
-        }
-    }
-
-    fn programs(&self, row: usize) -> Markup {
-        let grid = self.grid;
-        let columns = || 0..grid.columns();
-        let published = columns().any(|column| grid.published(row, column).is_some());
-        html! {
-            @if self.has_published_line && published {
-                tr {
-                    th scope="row" class="published" { (grid.results.reference) }
-                    @for column in columns() { (published_cell(grid.published(row, column))) }
-                }
-            }
-            @for (program, named) in grid.programs().filter(|(one, _)| grid.has_cell_in_row(*one, row)) {
-                tr {
-                    th scope="row" { (named.label) }
-                    @for column in columns() { (self.cell(grid.cell(program, row, column))) }
-                }
-            }
-        }
-    }
-
-    fn values(&self) -> Markup {
-        let down = self.grid.results.down.iter().flat_map(|axis| &axis.values);
-        html! {
-            @for (row, value) in down.enumerate() {
-                tr {
-                    th scope="row" { (value) }
-                    @for column in 0..self.grid.columns() { (self.cell(self.grid.cell(0, row, column))) }
-                }
-            }
-        }
-    }
-
-    fn points(&self) -> Markup {
-        html! {
-            @for (column, value) in self.grid.results.across.values.iter().enumerate() {
-                tr {
-                    th scope="row" { (value) }
-                    @if self.has_published_line { (published_cell(self.grid.published(0, column))) }
-                    @for (program, _) in self.grid.programs() {
-                        (self.cell(self.grid.cell(program, 0, column)))
+                @for (index, line) in lines.iter().enumerate() {
+                    tr {
+                        @if let (0, Some(axis)) = (index, down) {
+                            th scope="rowgroup" rowspan=(lines.len()) { (axis.values[row]) }
+                        }
+                        th scope="row" class=[line.style.published.then_some("published")] { (line.label) }
+                        @for point in &line.points { (cell(point.as_ref())) }
                     }
                 }
-            }
-        }
-    }
-
-    fn cell(&self, cell: Option<&ResultCell>) -> Markup {
-        let Some(cell) = cell else {
-            return html! { td class="none" title="not measured" { "\u{2013}" } };
-        };
-        let runs = RunCounts::of(cell);
-        let about = match runs.all {
-            0 => "not measured".to_owned(),
-            _ => text::describe_runs(cell).join("; "),
-        };
-        let paper = cell
-            .paper
-            .filter(|_| !self.has_published_line)
-            .map(text::format_value);
-        let ratio = ratio(cell.median, cell.paper)
-            .map(|ratio| format!("\u{d7}{}", text::format_ratio(ratio)));
-        let comparison: Vec<String> = paper.into_iter().chain(ratio).collect();
-        html! {
-            td title=(about) {
-                @if let Some(median) = cell.median {
-                    span class="value" { (text::format_value(median)) }
-                    @if let Some(half) = cell.half_width {
-                        span class="half" { " \u{b1}\u{a0}" (text::format_half_width(half, median)) }
-                    }
-                    @if runs.has_left_out() { sup class="bad" { "\u{2020}" } }
-                } @else if runs.all == 0 {
-                    "\u{2013}"
-                } @else {
-                    span class="bad" { (if runs.failed { "failed" } else { "invalid" }) }
-                }
-                @if !comparison.is_empty() { small { (comparison.join(" ")) } }
             }
         }
     }
 }
 
-fn published_cell(value: Option<f64>) -> Markup {
-    match value {
-        Some(value) => html! { td class="published" { (text::format_value(value)) } },
-        None => html! { td class="none" title="not published" { "\u{2013}" } },
+/// A line for each value of the axis across, a column for each program.
+fn values_as_lines(grid: &ResultGrid<'_>, lines: &[Line<'_>]) -> Markup {
+    let across = &grid.results.across;
+    html! {
+        thead {
+            tr {
+                th scope="col" { (grid::axis_name(across)) }
+                @for line in lines { th scope="col" { (line.label) } }
+            }
+        }
+        tbody {
+            @for (column, value) in across.values.iter().enumerate() {
+                tr {
+                    th scope="row" { (value) }
+                    @for line in lines { (cell(line.points[column].as_ref())) }
+                }
+            }
+        }
+    }
+}
+
+fn cell(point: Option<&Point<'_>>) -> Markup {
+    let Some(point) = point else {
+        return html! { td class="none" title="not measured" { "\u{2013}" } };
+    };
+    let runs = point.cell.map(RunCounts::of);
+    let has_left_out = runs.as_ref().is_some_and(RunCounts::has_left_out);
+    let failed = runs.is_some_and(|runs| runs.failed);
+    let ratio = ratio(point.value, point.cell.and_then(|cell| cell.paper));
+    html! {
+        td title=(point.tip) class=[point.cell.is_none().then_some("published")] {
+            @if let Some(value) = point.value {
+                span class="value" { (text::format_value(value)) }
+                @if let Some(half) = point.half_width {
+                    span class="half" { " \u{b1}\u{a0}" (text::format_half_width(half, value)) }
+                }
+                @if has_left_out { sup class="bad" { "\u{2020}" } }
+            } @else {
+                span class="bad" { (if failed { "failed" } else { "invalid" }) }
+            }
+            @if let Some(ratio) = ratio { small { "\u{d7}" (text::format_ratio(ratio)) } }
+        }
     }
 }
 
@@ -259,7 +150,10 @@ fn left_out(grid: &ResultGrid<'_>) -> Markup {
 }
 
 /// The table as CSV (RFC 4180): one line per cell, with numbers that are not rounded.
-pub(super) fn csv(grid: &ResultGrid<'_>) -> String {
+///
+/// # Errors
+/// [`LabError::System`]: the text cannot be written.
+pub(super) fn csv(grid: &ResultGrid<'_>) -> Result<String, LabError> {
     let results = grid.results;
     let axes = || results.down.iter().chain([&results.across]);
     let median = format!("median ({})", results.unit);
@@ -274,14 +168,16 @@ pub(super) fn csv(grid: &ResultGrid<'_>) -> String {
         "runs",
         "left out",
     ];
-    let heading = axes().map(grid::axis_name).chain(fixed.map(str::to_owned));
-    let mut out = csv_line(heading.map(|name| csv_text(&name)));
+    let heading = axes()
+        .map(grid::axis_name)
+        .chain(fixed.map(str::to_owned))
+        .collect();
     let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
-    for (_, cell) in grid.cells() {
+    let line = |(_, cell): (_, &ResultCell)| {
         let runs = RunCounts::of(cell);
-        let at = axes().map(|axis| cell.at.get(&axis.key).map_or("", String::as_str));
-        let fields = at.map(csv_text).chain([
-            csv_text(&cell.program),
+        let at = axes().map(|axis| cell.at.get(&axis.key).cloned().unwrap_or_default());
+        let fields = at.chain([
+            cell.program.clone(),
             number(cell.median),
             number(cell.half_width),
             number(cell.paper),
@@ -289,11 +185,11 @@ pub(super) fn csv(grid: &ResultGrid<'_>) -> String {
             number(cell.cpu_per_gigabyte),
             runs.valid.to_string(),
             runs.all.to_string(),
-            csv_text(&runs.reasons.join("; ")),
+            runs.reasons.join("; "),
         ]);
-        out += &csv_line(fields);
-    }
-    out
+        fields.collect()
+    };
+    csv_text(std::iter::once(heading).chain(grid.cells().map(line)))
 }
 
 #[cfg(test)]
@@ -317,17 +213,16 @@ mod tests {
             "<span class=\"value\">500</span><span class=\"half\"> ±\u{a0}25</span><small>×1.25</small>"
         ));
         assert_eq!(table.matches("<tbody>").count(), 2);
-        assert!(table.contains("<span>parallel streams 8</span>"));
+        assert!(table.contains("<th scope=\"rowgroup\" rowspan=\"3\">8</th>"));
     }
 
     #[test]
-    fn one_program_has_a_line_for_each_value_and_published_values_in_its_cells() {
+    fn values_published_for_each_program_have_a_line_for_each() {
         let mut results = samples::two_by_two();
-        results.programs.remove(0);
+        results.cells[0].paper = Some(1.0);
         let table = written(&results);
-        assert!(!table.contains("published</th>"));
-        assert!(table.contains("<small>400 ×1.25</small>"), "{table}");
-        assert!(table.contains("<th scope=\"row\">8</th>"));
+        assert!(table.contains("class=\"published\">published, globus-url-copy</th>"));
+        assert!(table.contains("<small>×100</small>"), "{table}");
     }
 
     #[test]
@@ -374,7 +269,7 @@ mod tests {
         let more = (100..112).map(|value: u32| value.to_string());
         results.across.values.extend(more);
         let table = written(&results);
-        assert_eq!(table.matches("<tr").count(), 2 + 14);
+        assert_eq!(table.matches("<tr").count(), 1 + 14);
         assert!(table.contains("<th scope=\"col\">globus-url-copy</th>"));
         assert!(table.contains("<th scope=\"col\">published</th>"));
         assert!(table.contains("<th scope=\"row\">111</th>"));
@@ -384,7 +279,7 @@ mod tests {
     fn the_csv_file_has_one_line_per_cell() {
         let mut results = samples::two_by_two();
         results.cells[0].samples[1].invalid = vec!["late, \"very\"".to_owned()];
-        let csv = csv(&ResultGrid::of(&results));
+        let csv = csv(&ResultGrid::of(&results)).unwrap();
         let lines: Vec<&str> = csv.split("\r\n").collect();
         assert_eq!(
             lines[0],

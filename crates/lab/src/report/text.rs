@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::grid::{ResultGrid, RunCounts, ratio};
 use crate::experiment::results::{ExperimentResults, ResultCell};
-use crate::quoting::shell_word;
+use proto::printable::shell_word;
 
 /// Formats a measured value with about three significant digits: `889`, `41.3`, `8.18`, `0.0052`.
 pub(super) fn format_value(number: f64) -> String {
@@ -60,6 +60,16 @@ pub(super) fn group_thousands(number: &str) -> String {
     out
 }
 
+/// The parts that are not empty, with a separator.
+pub(super) fn joined(parts: &[&str], separator: &str) -> String {
+    let parts: Vec<&str> = parts
+        .iter()
+        .copied()
+        .filter(|part| !part.is_empty())
+        .collect();
+    parts.join(separator)
+}
+
 /// `text` with its first letter in upper case.
 pub(super) fn capitalize(text: &str) -> String {
     let mut characters = text.chars();
@@ -112,7 +122,7 @@ pub(super) fn describe_published(
 }
 
 /// Describes the runs of a cell: how many were made and left out, CPU time, limiter.
-pub(super) fn describe_runs(cell: &ResultCell) -> Vec<String> {
+fn describe_runs(cell: &ResultCell) -> Vec<String> {
     let runs = RunCounts::of(cell);
     let mut line = format_count(runs.all, "run");
     if runs.has_left_out() {

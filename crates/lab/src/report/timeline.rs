@@ -1,34 +1,24 @@
 //! Figures of samples over time: a chart for each cell, or one for all programs at a point.
 
-use super::figure::{ChartAxis, ChartLine, ChartPanel, ChartPoint, Figure, FigureKind};
-use super::figure::{LegendEntry, LineStyle};
+use super::axis::Axis;
+use super::figure::{Figure, Panel};
 use super::grid::ResultGrid;
-use super::scale::{self, ValueAxis};
+use super::lines::{Line, Point};
+use super::palette::LineStyle;
 use super::text;
-use super::theme::{self, Palette};
 use crate::experiment::results::{TimeChart, TimeSeries};
 
-/// The figures over time of an experiment, without empty ones. `name` is the prefix of their anchors.
-pub(super) fn timelines(grid: &ResultGrid<'_>, palette: &Palette, name: &str) -> Vec<Figure> {
+/// The figures over time of an experiment, without empty ones. `name` is the prefix of the names of their files.
+pub(super) fn timelines<'a>(grid: &ResultGrid<'a>, name: &str) -> Vec<Figure<'a>> {
     let charts = grid.results.charts.iter().enumerate();
-    let all = charts.map(|(index, chart)| timeline(grid, palette, index, chart));
-    all.filter(|figure| !figure.panels.is_empty())
-        .enumerate()
-        .map(|(index, figure)| Figure {
-            id: format!("{name}-time-{index}"),
-            ..figure
-        })
-        .collect()
+    let all = charts.map(|(index, chart)| Figure {
+        file: format!("{name}-time-{index}.svg"),
+        ..timeline(grid, index, chart)
+    });
+    all.filter(|figure| !figure.panels.is_empty()).collect()
 }
 
-/// One series with the name of its line and the key of its program.
-struct NamedSeries<'a> {
-    name: String,
-    program: &'a str,
-    series: &'a TimeSeries,
-}
-
-fn timeline(grid: &ResultGrid<'_>, palette: &Palette, index: usize, chart: &TimeChart) -> Figure {
+fn timeline<'a>(grid: &ResultGrid<'a>, index: usize, chart: &TimeChart) -> Figure<'a> {
     let drawn = |series: &&TimeSeries| series.chart == index && is_drawable(series);
     let all = || {
         grid.results
@@ -39,10 +29,11 @@ fn timeline(grid: &ResultGrid<'_>, palette: &Palette, index: usize, chart: &Time
     };
     let several_runs = all().any(|series| series.run > 0);
     let first = all().next().map(|series| &series.line);
-    // If all series have the same name, the programs share a chart, so that they can be compared. Otherwise
-    // each program has a chart of its own.
+    // If all series have the same name, the programs share a chart, so that they can be compared, with their looks as
+    // in all charts. Otherwise each program has a chart of its own, and lines the colours of a ramp.
     let together = all().all(|series| Some(&series.line) == first);
-    let mut panels: Vec<(String, Vec<NamedSeries<'_>>)> = Vec::new();
+    let mut panels: Vec<(String, Vec<(String, &TimeSeries)>)> = Vec::new();
+    let mut names: Vec<(String, &str)> = Vec::new();
     for (place, cell) in grid.cells() {
         let label = grid.label(place.program);
         let point = grid.point_name(place.row, place.column);
@@ -53,61 +44,36 @@ fn timeline(grid: &ResultGrid<'_>, palette: &Palette, index: usize, chart: &Time
         };
         for series in cell.series.iter().filter(drawn) {
             let line = if together { label } else { &series.line };
-            let run = if several_runs {
-                format!(", run {}", series.run + 1)
-            } else {
-                String::new()
-            };
-            let named = NamedSeries {
-                name: format!("{line}{run}"),
-                program: &cell.program,
-                series,
-            };
+            let run = several_runs.then(|| format!(", run {}", series.run + 1));
+            let name = format!("{line}{}", run.unwrap_or_default());
+            if !names.iter().any(|(known, _)| *known == name) {
+                names.push((name.clone(), &cell.program));
+            }
             match panels.iter_mut().find(|(known, _)| *known == title) {
-                Some((_, there)) => there.push(named),
-                None => panels.push((title.clone(), vec![named])),
+                Some((_, there)) => there.push((name, series)),
+                None => panels.push((title.clone(), vec![(name, series)])),
             }
         }
     }
-    let lines = panels.iter().flat_map(|(_, lines)| lines);
-    let legend = legend(lines, together.then_some(palette));
-    let panels = panels.iter();
-    let panels = panels.map(|(title, lines)| time_panel(title, lines, &legend, &chart.unit));
+    let count = names.len();
+    let style = |(index, (name, program)): (usize, (String, &str))| match together {
+        true => (
+            name,
+            LineStyle {
+                marker: index,
+                ..LineStyle::of_program(program, &grid.results.programs)
+            },
+        ),
+        false => (name, LineStyle::of_row(index, count)),
+    };
+    let legend: Vec<(String, LineStyle)> = names.into_iter().enumerate().map(style).collect();
+    let panel = |(title, lines)| time_panel(title, lines, &legend, &chart.unit);
     Figure {
-        kind: FigureKind::Time,
         heading: format!("{} over time", chart.title),
-        panels: panels.collect(),
-        legend,
-        id: String::new(),
+        panels: panels.into_iter().map(panel).collect(),
+        size: (480, 280),
         file: String::new(),
     }
-}
-
-/// The legend: an entry for each name. With a `palette`, a line has the colour of its program as in all
-/// charts; without one, lines have the colours of a ramp.
-fn legend<'a>(
-    lines: impl Iterator<Item = &'a NamedSeries<'a>>,
-    palette: Option<&Palette>,
-) -> Vec<LegendEntry> {
-    let mut names: Vec<(&str, &str)> = Vec::new();
-    for named in lines {
-        if !names.iter().any(|(name, _)| *name == named.name) {
-            names.push((&named.name, named.program));
-        }
-    }
-    let entry = |(index, (name, program)): (usize, &(&str, &str))| LegendEntry {
-        keys: format!("t{index}"),
-        label: (*name).to_owned(),
-        style: LineStyle {
-            colour: match palette {
-                Some(palette) => palette.colour(program),
-                None => theme::ramp(index, names.len()),
-            },
-            marker: index,
-            published: false,
-        },
-    };
-    names.iter().enumerate().map(entry).collect()
 }
 
 /// Whether the series has as many finite times as values, and at least one. A results file may hold anything.
@@ -119,62 +85,62 @@ fn is_drawable(series: &TimeSeries) -> bool {
 }
 
 fn time_panel(
-    title: &str,
-    lines: &[NamedSeries<'_>],
-    legend: &[LegendEntry],
+    title: String,
+    lines: Vec<(String, &TimeSeries)>,
+    legend: &[(String, LineStyle)],
     unit: &str,
-) -> ChartPanel {
+) -> Panel<'static> {
     let values: Vec<f64> = lines
         .iter()
-        .flat_map(|line| line.series.values.clone())
+        .flat_map(|(_, series)| series.values.clone())
         .collect();
-    let times = lines
+    let times: Vec<f64> = lines
         .iter()
-        .flat_map(|line| line.series.times.iter().copied());
-    let sentences: Vec<String> = lines.iter().map(describe_series).collect();
-    let drawn = lines.iter().filter_map(|line| {
-        let entry = legend.iter().find(|entry| entry.label == line.name)?;
-        let samples = line.series.times.iter().zip(&line.series.values);
-        let mut points: Vec<Option<ChartPoint>> = samples
-            .map(|(time, value)| {
-                Some(ChartPoint {
-                    time: *time,
-                    value: Some(*value),
-                    ..ChartPoint::default()
-                })
+        .flat_map(|(_, series)| series.times.clone())
+        .collect();
+    let sentences: Vec<String> = lines
+        .iter()
+        .map(|(name, series)| describe_series(name, &series.values))
+        .collect();
+    let line = |(label, series): (String, &TimeSeries)| {
+        let (_, style) = legend.iter().find(|(known, _)| *known == label)?;
+        let samples = series.times.iter().zip(&series.values);
+        let point = |(time, value): (&f64, &f64)| {
+            Some(Point {
+                x: *time,
+                value: Some(*value),
+                ..Point::default()
             })
-            .collect();
+        };
+        let mut points: Vec<Option<Point<'_>>> = samples.map(point).collect();
         // Only the last point has a tooltip, and so a marker: markers at all samples would hide the line.
         if let Some(Some(last)) = points.last_mut() {
-            let [value, time] = [last.value.unwrap_or_default(), last.time].map(text::format_value);
-            last.tip = format!("{}\n{value} {unit} after {time} s", line.name);
+            let [value, time] = [last.value.unwrap_or_default(), last.x].map(text::format_value);
+            last.tip = format!("{label}\n{value} {unit} after {time} s");
         }
-        Some(ChartLine {
-            entry: entry.clone(),
+        Some(Line {
+            label,
+            style: *style,
+            program: None,
             points,
         })
-    });
-    ChartPanel {
-        title: title.to_owned(),
+    };
+    Panel {
+        title,
         description: sentences.join(" "),
-        lines: drawn.collect(),
-        x: ChartAxis::Time(scale::linear_marks(0.0, times.fold(0.0, f64::max), 6)),
-        unit: unit.to_owned(),
-        y: ValueAxis::linear(&values),
+        lines: lines.into_iter().filter_map(line).collect(),
+        x: Axis::linear("seconds since the start", &times),
+        y: Axis::linear(unit, &values),
     }
 }
 
 /// Describes a line by its range and its last value.
-fn describe_series(line: &NamedSeries<'_>) -> String {
-    let values = &line.series.values;
+fn describe_series(name: &str, values: &[f64]) -> String {
     let low = values.iter().copied().fold(f64::INFINITY, f64::min);
     let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let last = values.last().copied().unwrap_or_default();
     let [low, high, last] = [low, high, last].map(text::format_value);
-    format!(
-        "{}: between {low} and {high}, {last} at the end.",
-        line.name
-    )
+    format!("{name}: between {low} and {high}, {last} at the end.")
 }
 
 #[cfg(test)]
@@ -183,13 +149,14 @@ mod tests {
     use super::*;
     use crate::experiment::results::ExperimentResults;
 
-    fn over_time(results: &ExperimentResults) -> Vec<Figure> {
-        timelines(&ResultGrid::of(results), &Palette::default(), "a")
+    fn over_time(results: &ExperimentResults) -> Vec<Figure<'_>> {
+        timelines(&ResultGrid::of(results), "a")
     }
 
     #[test]
     fn a_cell_with_several_series_has_a_chart_of_its_own() {
-        let drawn = over_time(&samples::with_more());
+        let results = samples::with_more();
+        let drawn = over_time(&results);
         let [panel] = drawn[0].panels.as_slice() else {
             panic!("{}", drawn[0].panels.len());
         };

@@ -1,10 +1,11 @@
 //! Results of ns-2 2.35 (`crates/lab/validation`), and the comparison of the simulator with them.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use sim::link::Loss;
+use link::Loss;
 use sim::tcp::HEADERS;
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 use units::Rate;
@@ -12,7 +13,6 @@ use units::Rate;
 use super::outcome::{SimMeasure, SimPoint};
 use super::request::{FlowCounts, SimRequest, StreamFinder};
 use crate::LabError;
-use crate::quoting::CsvRecord;
 
 /// Tolerated relative deviations of goodput and of mean RTT with a fixed number of connections.
 pub const FIXED_TOLERANCE: (f64, f64) = (0.05, 0.10);
@@ -75,30 +75,34 @@ pub fn modes() -> Result<Vec<ModeNs2Run>, LabError> {
 fn rows(
     (name, text): (&'static str, &'static str),
 ) -> impl Iterator<Item = Result<Ns2Row, LabError>> {
-    CsvRecord::all(text).map(move |record| {
-        let unreadable = format!("{name}: cannot read the line '{}'", record.line);
-        let row = Ns2Row(record);
-        match row.is_complete() {
-            true => Ok(row),
-            false => Err(LabError::Usage(unreadable)),
+    let rows =
+        csv::Reader::from_reader(text.as_bytes()).into_deserialize::<HashMap<String, String>>();
+    rows.map(move |row| {
+        let row = row.map_err(|error| LabError::Usage(format!("{name}: {error}")))?;
+        // Every column holds a number, except those of names.
+        let is_name = |column: &String| ["mode", "tcp"].contains(&column.as_str());
+        let wrong = row
+            .iter()
+            .find(|(column, value)| !is_name(column) && value.parse::<f64>().is_err());
+        match wrong {
+            None => Ok(Ns2Row(row)),
+            Some((column, value)) => Err(LabError::Usage(format!(
+                "{name}: {column} is '{value}', not a number"
+            ))),
         }
     })
 }
 
-/// One run of ns-2. `crates/lab/validation/static-sweep.tcl` and `autopar.tcl` explain the columns.
+/// One run of ns-2: column → value. `crates/lab/validation/static-sweep.tcl` and `autopar.tcl` explain the columns.
 #[derive(Debug)]
-struct Ns2Row(CsvRecord<'static>);
+struct Ns2Row(HashMap<String, String>);
 
 impl Ns2Row {
-    /// Whether every column holds a number, except the columns of names.
-    fn is_complete(&self) -> bool {
-        let is_name = |column: &str| ["mode", "tcp"].contains(&column);
-        let mut numbers = self.0.names().filter(|column| !is_name(column));
-        numbers.all(|column| self.0.value::<f64>(column).is_some())
-    }
-
     fn number<T: FromStr + Default>(&self, column: &str) -> T {
-        self.0.value(column).unwrap_or_default()
+        self.0
+            .get(column)
+            .and_then(|value| value.parse().ok())
+            .unwrap_or_default()
     }
 }
 
@@ -200,7 +204,7 @@ pub struct ModeNs2Run(Ns2Row);
 impl ModeNs2Run {
     /// The mode; `None`: the transfer has one connection throughout.
     pub fn mode(&self) -> Option<ChunkTuningMode> {
-        ChunkTuningMode::parse(self.0.0.text("mode")?)
+        ChunkTuningMode::parse(self.0.0.get("mode")?)
     }
 
     /// The number in the column of this name.

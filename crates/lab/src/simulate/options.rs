@@ -3,14 +3,14 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use sim::link::{Loss, Queue};
+use link::{Loss, Queue};
 use sim::tcp::CongestionAlgorithm;
 use tune::streams::chunked::ChunkParameters;
 use units::{Rate, UnitError};
 
 use super::request::{SimRequest, refused};
 use crate::LabError;
-use crate::topology::{NetworkOptions, Topology};
+use emulator::topology::{NetworkOptions, Topology};
 
 /// Deadline of a file's transfer without the option `time`.
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(3600);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use link::Conditions;
 use sim::chunked::ChunkedSpec;
-use sim::link::Conditions;
 use sim::tcp::{HEADERS, TcpConfig};
 use sim::transfer::{InitialStreams, SimTransfer, evidence};
 use sim::world::{AccessLink, CrossTraffic, FlowSpec, FlowStats, Scenario, Simulation};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sim::link::{Loss, Queue};
+use link::{Loss, Queue};
 use sim::tcp::CongestionAlgorithm;
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode, Optimum, RttCommands};
 use units::Rate;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use sim::link::{Loss, Queue};
+use link::{Loss, Queue};
 use sim::tcp::{CongestionAlgorithm, HEADERS};
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 use units::Rate;

@@ -21,6 +21,8 @@ use security::token::read_token_file;
 use tune::streams::chunked::ChunkTuningMode;
 
 use super::batch::BatchArgs;
+use command_line::flags::advisor::TOKEN_FILE;
+
 use super::data_values::{parse_block_size, parse_io_method};
 use super::keep::KeepArgs;
 use super::place::place;
@@ -266,7 +268,7 @@ impl CopyFlags {
                 .map_err(|error| CopyFailure::usage(format!("{ADVISOR}: {error}")))?,
             (None, Err(_)) => AdvisorChoice::Announced,
         };
-        let token_file = std::env::var_os(crate::advisor::TOKEN_FILE).map(PathBuf::from);
+        let token_file = std::env::var_os(TOKEN_FILE).map(PathBuf::from);
         let is_named = matches!(choice, AdvisorChoice::Server(_));
         let token = match token_file.filter(|_| is_named) {
             Some(path) => Some(

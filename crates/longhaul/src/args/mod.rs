@@ -1,17 +1,13 @@
 //! All verbs and flags. Help, man pages and completions are generated from these definitions.
 
-mod advisor;
 mod batch;
-mod command_line;
 mod contradictions;
 mod cp;
 mod data_values;
 mod doctor;
-mod headings;
 mod keep;
-pub(crate) mod lab;
-pub(crate) mod lab_sim;
 mod network_proxy;
+mod parsing;
 mod place;
 mod proxy;
 mod rate_setting;
@@ -27,39 +23,25 @@ mod serve_site;
 mod settings;
 mod sync;
 mod user;
-mod values;
+
+use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
-pub(crate) use advisor::{
-    AdvisorArgs, AdvisorEnforceArgs, AdvisorExecArgs, AdvisorGetArgs, AdvisorImportArgs,
-    AdvisorKeepArgs, AdvisorServeArgs, AdvisorServerArgs, AdvisorVerb,
-};
-pub(crate) use command_line::CommandLineAnswer;
+use command_line::EXIT_CODES;
+use command_line::flags::advisor::AdvisorArgs;
+use command_line::flags::lab::LabArgs;
+use command_line::flags::{headings, values};
 pub(crate) use cp::{CopyFlags, CpArgs};
 pub(crate) use doctor::DoctorArgs;
+pub(crate) use parsing::CommandLineAnswer;
 pub(crate) use proxy::{ProxyArgs, ProxyVerb};
 pub(crate) use remote::{CksumArgs, LsArgs, MkdirArgs, MvArgs, RemoteCommonArgs, RmArgs, StatArgs};
 use security::SecurityArgs;
-pub(crate) use serve::{LogFormat, ServeArgs};
+pub(crate) use serve::ServeArgs;
 pub(crate) use settings::{ConfigArgs, ConfigVerb, LoadedSettings};
 pub(crate) use sync::SyncArgs;
 pub(crate) use user::{UserArgs, UserVerb};
-
-/// Exit codes that scripts may rely on; part of the main help text and of that of `cp`.
-pub(crate) const EXIT_CODES: &str = "\
-Exit codes:
-  0    success; for cp: every byte arrived, was verified (--verify) and is on disk (--sync-policy)
-  1    some of several files failed
-  2    usage error: invalid arguments
-  3    login failed or permission denied
-  4    no such file or directory
-  5    cannot connect to the peer, or connection lost and all retries failed
-  6    integrity error: the data that arrived differs from the source
-  7    local file or disk error, destination full, or another copy is writing the destination
-  8    protocol error: the peer refused for another reason
-  9    lab: the emulator could not keep up, so the run is invalid
-  130  interrupted";
 
 /// Move large files over long-distance networks at full speed, without manual tuning
 #[derive(Debug, Parser)]
@@ -108,9 +90,25 @@ pub(crate) enum Verb {
     #[command(hide = true)]
     PamAttempt(PamArgs),
     Advisor(Box<AdvisorArgs>),
+    /// First process of the demo's network, which starts this itself
+    #[command(hide = true)]
+    NetworkInit {
+        /// Arguments from the emulator
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Run a program on a host of the demo's network, for the demo
+    #[command(hide = true)]
+    OnHost {
+        /// Name of the host
+        host: String,
+        /// Program and arguments
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
     Config(ConfigArgs),
     Doctor(Box<DoctorArgs>),
-    Lab(lab::LabArgs),
+    Lab(Box<LabArgs>),
     Help(HelpArgs),
     Man(ManArgs),
     /// Print a completion script for a shell
@@ -206,7 +204,7 @@ pub(crate) struct DemoArgs {
     pub(crate) folder: Option<std::path::PathBuf>,
     /// Arguments of the program, for a part of the demo
     #[arg(last = true, hide = true)]
-    pub(crate) command: Vec<std::ffi::OsString>,
+    pub(crate) command: Vec<OsString>,
 }
 
 /// Print the man page of the program, or of one verb

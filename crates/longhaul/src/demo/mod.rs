@@ -10,6 +10,7 @@ mod race;
 mod supervisor;
 mod wan;
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -17,10 +18,11 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use client::Exit;
+use emulator::LabError;
 use units::splitmix::SplitMix64;
 
 use crate::args::DemoArgs;
-use crate::output::print_line;
+use crate::output::{print_line, print_to_stderr};
 
 /// Runs the demo.
 pub(crate) fn run(args: &DemoArgs) -> Result<Exit> {
@@ -36,6 +38,24 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Exit> {
         Some(folder) => show(args, folder),
         None => supervisor::exec(&args.command).map(|never| match never {}),
     }
+}
+
+/// Runs the first process of the emulated network; returns the exit code.
+pub(crate) fn init(arguments: &[OsString]) -> u8 {
+    exit_code_of(emulator::init(arguments))
+}
+
+/// Becomes a program on a host of the emulated network; returns the exit code if it cannot.
+pub(crate) fn on_host(host: &str, command: &[OsString]) -> u8 {
+    exit_code_of(emulator::exec(host, command).map(|never| match never {}))
+}
+
+/// The exit code of a part of the network, as a shell has it.
+fn exit_code_of(result: Result<u8, LabError>) -> u8 {
+    result.unwrap_or_else(|error| {
+        print_to_stderr(&format!("longhaul demo: {error}"));
+        emulator::start_failure_code(&error).unwrap_or(Exit::Local as u8)
+    })
 }
 
 fn show(args: &DemoArgs, folder: &Path) -> Result<Exit> {
@@ -86,7 +106,7 @@ fn longhaul_command_on(host: Option<&DemoHost>) -> Result<Command> {
     }
     match host {
         // The kernel takes down what runs in a lab.
-        Some(host) => command.args(["lab", "exec", host.name, "--"]).arg(program),
+        Some(host) => command.args(["on-host", host.name, "--"]).arg(program),
         None => {
             let parent = std::process::id().to_string();
             command.args(["demo", "--parent", &parent, "--"])

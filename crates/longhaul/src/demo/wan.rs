@@ -6,9 +6,8 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use client::Exit;
-use lab::LabError;
-use lab::net::NetRequest;
-use lab::topology::Topology;
+use emulator::topology::Topology;
+use emulator::{LabError, NetRequest};
 use units::show;
 
 use super::{race, write_random};
@@ -52,11 +51,12 @@ pub(super) fn run(args: &DemoArgs, folder: &Path) -> Result<Exit, DemoError> {
         args.rate,
     ))?;
     write_random(&served.join("big.dat"), size)?;
-    let outcome = lab::net::run(NetRequest {
+    let outcome = emulator::run(NetRequest {
         topology,
         command: race_command(folder, &args.rtt)?,
         // The demo waits for another lab instead of failing.
-        wait: Some(crate::lab::report_lab_wait),
+        wait: Some(report_lab_wait),
+        first_process: &["network-init"],
     })
     .map_err(|error| match error {
         // Only a missing privilege leads to loopback; other errors are defects that must be
@@ -75,6 +75,12 @@ pub(super) fn run(args: &DemoArgs, folder: &Path) -> Result<Exit, DemoError> {
         130 | 143 => Ok(Exit::Interrupted),
         _ => Ok(Exit::Local),
     }
+}
+
+fn report_lab_wait(holder: &str) {
+    print_to_stderr(&format!(
+        "longhaul: waiting for another lab to end ({holder})"
+    ));
 }
 
 /// Prints the result line, and the reason why it is not to be relied on.

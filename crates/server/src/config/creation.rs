@@ -5,7 +5,7 @@ use std::str::FromStr;
 use data::store::root::CreationRules;
 use nix::unistd::Group;
 
-use crate::privilege::{self, PrivilegeError};
+use data::os::privilege::{self, PrivilegeError};
 
 /// Permission bits of files, `0` to `777` in octal. Programs that remote users store must not run as the account
 /// that serves, so there are no set-user-ID and set-group-ID bits.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use data::os::pam::{PamLibrary, PamLibraryError};
 use nix::unistd::User;
 
-use crate::privilege;
+use data::os::privilege;
 
 /// Where Linux-PAM looks for files of services (pam.d(5)). Without one it would apply the rules of the service
 /// `other`, which nobody wrote for this program.

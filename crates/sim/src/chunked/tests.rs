@@ -2,9 +2,9 @@ use tune::streams::chunked::{self, Chunk, ChunkParameters, ChunkResult, ChunkTun
 use units::Rate;
 
 use super::*;
-use crate::link::{Conditions, Queue};
 use crate::tcp::{CongestionAlgorithm, TcpConfig};
 use crate::world::AccessLink;
+use link::{Conditions, Queue};
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)

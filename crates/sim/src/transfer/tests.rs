@@ -4,9 +4,9 @@ use tune::limiter::Limiter;
 use units::Rate;
 
 use super::*;
-use crate::link::{Conditions, Loss, Queue};
 use crate::tcp::TcpConfig;
 use crate::world::TrafficSource;
+use link::{Conditions, Loss, Queue};
 
 const MSS: u64 = 1460;
 

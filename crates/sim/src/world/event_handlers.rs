@@ -6,7 +6,7 @@ use super::events::SimEvent;
 use super::flow::ConnectionState;
 use super::packets::{NextHop, PacketBody, PacketId, SimPacket};
 use super::{FlowId, Simulation, TrafficSource};
-use crate::link::PacketFate;
+use link::PacketFate;
 
 /// Timeout of the first connection request (RFC 6298 section 2.1); it doubles with each repetition.
 const FIRST_RETRY: Duration = Duration::from_secs(1);

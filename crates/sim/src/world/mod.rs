@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use units::Rate;
 
-use crate::link::Conditions;
 use crate::tcp::TcpConfig;
+use link::Conditions;
 
 pub use cross::CrossTraffic;
 pub use packets::AccessLink;

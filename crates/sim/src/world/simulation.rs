@@ -14,7 +14,7 @@ use super::packets::PacketPool;
 use super::pool::{BytePool, PoolId};
 use super::stats::QueueingDelay;
 use super::{FlowId, FlowSpec, FlowStats, Scenario, TrafficSource};
-use crate::link::{Link, LinkCounters};
+use link::{Link, LinkCounters};
 
 /// A running scenario.
 #[derive(Debug)]

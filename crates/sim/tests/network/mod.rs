@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use sim::link::{Conditions, Queue};
+use link::{Conditions, Queue};
 use sim::tcp::{CongestionAlgorithm, TcpConfig};
 use sim::world::{FlowSpec, FlowStats, Scenario, Simulation};
 use units::Rate;

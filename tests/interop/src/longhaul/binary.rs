@@ -43,7 +43,10 @@ fn find() -> Result<PathBuf> {
     let target = target_folder()?;
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     build
-        .args(["build", "--quiet", "--package", "longhaul", "--target-dir"])
+        .args(["build", "--quiet", "--package", "longhaul"])
+        // The programs of `longhaul advisor` and `longhaul lab` must be of the same build.
+        .args(["--package", "longhaul-advisor", "--package", "longhaul-lab"])
+        .arg("--target-dir")
         .arg(target);
     if profile.file_name().is_some_and(|name| name == "release") {
         build.arg("--release");

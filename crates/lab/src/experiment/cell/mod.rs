@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::process::{self, WaitEnd};
 use crate::LabError;
-use crate::net::signals::unblock_all;
+use emulator::signals::unblock_all;
 
 /// A command line and the host on which it runs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ pub(crate) struct ServerTask {
 /// A measurement to make: the content of the job file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CellTask {
-    /// The `longhaul` whose `lab exec` enters the lab's hosts; `None`: there is no lab, and all programs run
+    /// The program whose verb `exec` enters the lab's hosts; `None`: there is no lab, and all programs run
     /// in this process's network namespace.
     pub(crate) lab: Option<PathBuf>,
     pub(crate) servers: Vec<ServerTask>,
@@ -93,9 +93,9 @@ impl CellTask {
     fn command(&self, on_host: &HostCommand) -> Command {
         let mut argv = on_host.argv.iter();
         let mut command;
-        if let Some(longhaul) = &self.lab {
-            command = Command::new(longhaul);
-            command.args(["lab", "exec", &on_host.host, "--"]);
+        if let Some(program) = &self.lab {
+            command = Command::new(program);
+            command.args(["exec", &on_host.host, "--"]);
         } else {
             command = Command::new(argv.next().map_or("", String::as_str));
         }

@@ -61,11 +61,11 @@ fn a_failed_client_reports_its_exit_status_and_last_message() {
 fn in_a_lab_a_command_runs_through_lab_exec() {
     let directory = tempfile::tempdir().unwrap();
     let mut task = task(&directory, "true");
-    task.lab = Some("/opt/longhaul".into());
+    task.lab = Some("/opt/longhaul-lab".into());
     let command = task.command(&task.client);
     let words: Vec<_> = command.get_args().collect();
-    assert_eq!(command.get_program(), "/opt/longhaul");
-    assert_eq!(words, ["lab", "exec", "a", "--", "sh", "-c", "true"]);
+    assert_eq!(command.get_program(), "/opt/longhaul-lab");
+    assert_eq!(words, ["exec", "a", "--", "sh", "-c", "true"]);
 }
 
 #[test]

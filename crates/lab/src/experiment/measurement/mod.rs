@@ -18,8 +18,8 @@ use super::program::TRACE_FILE;
 use super::results::{RunRecord, TimeSeries};
 use super::{leftovers, reading, template};
 use crate::LabError;
-use crate::net::NetReport;
-use crate::quoting::shell_word;
+use emulator::NetReport;
+use proto::printable::shell_word;
 
 /// A run that has ended.
 #[derive(Debug)]
@@ -39,8 +39,8 @@ const NETWORK_ALLOWANCE: Duration = Duration::from_secs(600);
 /// Makes the runs of an experiment.
 #[derive(Debug)]
 pub(crate) struct RunMaker<'a> {
-    /// The executable whose `lab net` and `lab cell` make the run.
-    pub(crate) longhaul: &'a Path,
+    /// The program whose verbs `net` and `cell` make the run.
+    pub(crate) lab_program: &'a Path,
     pub(crate) definition: &'a ExperimentDefinition,
     pub(crate) interrupts: &'a Interrupts,
     /// Whether another running lab is an error: it is before the first run, unless the user asked to wait.
@@ -106,19 +106,19 @@ impl RunMaker<'_> {
             |path: &Path, e| LabError::system(format!("cannot write {}", path.display()), e);
         let job = serde_json::to_vec(&prepared.task).map_err(|e| failed(&path, e.into()))?;
         std::fs::write(&path, job).map_err(|e| failed(&path, e))?;
-        let mut command = Command::new(self.longhaul);
+        let mut command = Command::new(self.lab_program);
         if let Some(topology) = &prepared.topology {
             command
-                .args(["lab", "net", "--quiet", "--topology"])
+                .args(["net", "--quiet", "--topology"])
                 .arg(topology)
                 .args(["--seed", &seed.to_string(), "--report"])
                 .arg(report_file(prepared))
                 .args((!self.is_first).then_some("--wait"))
                 .arg("--")
-                .arg(self.longhaul);
+                .arg(self.lab_program);
         }
         command
-            .args(["lab", "cell"])
+            .arg("cell")
             .arg(&path)
             .process_group(0)
             .env(leftovers::MARK, &prepared.mark)
@@ -126,7 +126,9 @@ impl RunMaker<'_> {
             .stdout(Stdio::null())
             .stderr(File::create(&errors).map_err(|e| failed(&errors, e))?)
             .spawn()
-            .map_err(|e| LabError::system(format!("cannot start {}", self.longhaul.display()), e))
+            .map_err(|e| {
+                LabError::system(format!("cannot start {}", self.lab_program.display()), e)
+            })
     }
 
     /// Reads the outcome that the process wrote. If it wrote none, its exit code and its last line tell why.

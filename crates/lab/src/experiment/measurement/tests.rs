@@ -47,19 +47,19 @@ sample = "stream"
 lines = { window = "window" }
 "#;
 
-/// A prepared run and a `longhaul` that is a shell script, in which `$DIR` is the job's directory.
+/// A prepared run and a program of the lab that is a shell script, in which `$DIR` is the job's directory.
 struct FakeLab {
     directory: TempDir,
-    longhaul: PathBuf,
+    lab_program: PathBuf,
     prepared: PreparedRun,
 }
 
 fn fake(network: bool, script: &str) -> FakeLab {
     let directory = tempfile::tempdir().unwrap();
-    let longhaul = directory.path().join("longhaul");
+    let lab_program = directory.path().join("longhaul-lab");
     let text = format!("#!/bin/sh\nDIR={}\n{script}\n", directory.path().display());
-    std::fs::write(&longhaul, text).unwrap();
-    std::fs::set_permissions(&longhaul, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(&lab_program, text).unwrap();
+    std::fs::set_permissions(&lab_program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let task = CellTask {
         lab: None,
         servers: Vec::new(),
@@ -83,7 +83,7 @@ fn fake(network: bool, script: &str) -> FakeLab {
     };
     FakeLab {
         directory,
-        longhaul,
+        lab_program,
         prepared,
     }
 }
@@ -111,7 +111,7 @@ impl FakeLab {
         std::thread::scope(|scope| {
             let run = scope.spawn(|| {
                 let maker = RunMaker {
-                    longhaul: &self.longhaul,
+                    lab_program: &self.lab_program,
                     definition: &definition,
                     interrupts: &Interrupts::block().unwrap(),
                     is_first,
@@ -241,8 +241,8 @@ fn lab_net_is_started_with_the_topology_and_the_seed() {
         fake.run("wall", is_first, || {}).unwrap();
         let words = read_text(&fake.directory.path().join("words"));
         let expected = format!(
-            "lab net --quiet --topology {directory}/topology.toml --seed 7 --report \
-             {directory}/report.json {wait}-- {directory}/longhaul lab cell {directory}/job.json"
+            "net --quiet --topology {directory}/topology.toml --seed 7 --report \
+             {directory}/report.json {wait}-- {directory}/longhaul-lab cell {directory}/job.json"
         );
         assert_eq!(words.trim(), expected);
     }

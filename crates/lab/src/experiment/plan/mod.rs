@@ -1,6 +1,6 @@
 //! The plan of an experiment: which programs take part, at which points, with which variables and seeds.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::definition::{self, AxisDefinition, ExperimentDefinition, ExperimentKind, OnlyAt};
 use super::definition::{VariantDefinition, key_error};
@@ -107,7 +107,6 @@ fn experiment_directory(name: &str) -> Option<&Path> {
 pub(crate) fn find_participants(
     request: &RunRequest,
     definition: &ExperimentDefinition,
-    longhaul: &Path,
 ) -> Result<Participants, LabError> {
     let keys = match request.programs.as_slice() {
         [] => definition.programs.for_mode(request.mode),
@@ -146,7 +145,7 @@ pub(crate) fn find_participants(
             continue;
         }
         // Command lines refer to the executable under test as `{longhaul}`.
-        let path = longhaul.display().to_string();
+        let path = request.longhaul.display().to_string();
         participant.binaries.insert("longhaul".to_owned(), path);
         let version = participant.program.version(&participant.binaries);
         found
@@ -158,18 +157,6 @@ pub(crate) fn find_participants(
         true => Err(LabError::NotFound(found.notes.join("; "))),
         false => Ok(found),
     }
-}
-
-/// Returns the path of the `longhaul` under test: `LONGHAUL_BIN`, else this executable.
-///
-/// # Errors
-/// The path of this executable is unknown.
-pub(crate) fn find_longhaul() -> Result<PathBuf, LabError> {
-    match std::env::var_os("LONGHAUL_BIN") {
-        Some(path) => std::path::absolute(&path),
-        None => std::env::current_exe(),
-    }
-    .map_err(|e| LabError::system("cannot find the executable of longhaul", e))
 }
 
 /// Returns the values of each axis that are visited, `down` first: those that `only`

@@ -15,7 +15,7 @@ use super::results::SweepPoint;
 use super::scratch::Scratch;
 use super::template::{self, CommandWord, TemplateError, Variables};
 use crate::LabError;
-use crate::topology::Topology;
+use emulator::topology::Topology;
 
 /// A run that is ready to be started.
 #[derive(Debug)]
@@ -55,8 +55,8 @@ pub(crate) struct RunSetup<'a> {
     pub(crate) name: &'a str,
     pub(crate) definition: &'a ExperimentDefinition,
     pub(crate) mode: Mode,
-    /// The `longhaul` under test, which also runs the lab.
-    pub(crate) longhaul: &'a Path,
+    /// The program with the verbs of the lab.
+    pub(crate) lab_program: &'a Path,
     pub(crate) scratch: &'a Scratch,
     pub(crate) interrupts: &'a Interrupts,
 }
@@ -114,7 +114,7 @@ impl RunSetup<'_> {
         })?;
         let recorded_network = network.as_ref().filter(|_| record);
         let task = CellTask {
-            lab: (self.definition.kind == ExperimentKind::Net).then(|| self.longhaul.to_owned()),
+            lab: (self.definition.kind == ExperimentKind::Net).then(|| self.lab_program.to_owned()),
             servers,
             client: self.command(program, &client.host, &client.argv, &variables)?,
             limit_seconds: *self.definition.limit.for_mode(self.mode),
@@ -169,7 +169,7 @@ impl RunSetup<'_> {
         directory: &Path,
     ) -> Result<Variables, LabError> {
         let mut given: Variables = [
-            ("longhaul", path_text(self.longhaul)),
+            ("longhaul", path_text(self.lab_program)),
             ("sink", path_text(&self.scratch.sink())),
             ("root", path_text(&self.scratch.served())),
             ("inbox", path_text(&self.scratch.inbox())),

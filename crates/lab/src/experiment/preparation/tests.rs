@@ -67,7 +67,7 @@ fn prepare(
         name: "t",
         definition: &definition,
         mode: Mode::Quick,
-        longhaul: Path::new("/opt/longhaul"),
+        lab_program: Path::new("/opt/longhaul-lab"),
         scratch: &scratch,
         interrupts: &Interrupts::block().unwrap(),
     };
@@ -90,7 +90,7 @@ fn a_point_becomes_a_network_files_and_command_lines() {
         Some(ArrivalCheck::Size { received, bytes })
     );
     let task = &prepared.task;
-    assert_eq!(task.lab.as_deref(), Some(Path::new("/opt/longhaul")));
+    assert_eq!(task.lab.as_deref(), Some(Path::new("/opt/longhaul-lab")));
     assert_eq!(task.limit_seconds, 60);
     let server = &task.servers[0];
     assert_eq!(

@@ -84,8 +84,8 @@ fn half() -> f64 {
     0.5
 }
 
-/// The fewest samples within an interval. With fewer, the rate would depend on when they were taken.
-const FEWEST_SAMPLES: usize = 10;
+/// The smallest number of samples within an interval. With fewer, the rate would depend on when they were taken.
+const MIN_SAMPLES: usize = 10;
 
 impl OutputReading {
     /// Returns what is wrong with this reading. `None`: nothing.
@@ -181,7 +181,7 @@ impl OutputReading {
         let within = points.iter().filter(|(t, _)| (begin..=end).contains(t));
         let growth = value_at(points, end)? - value_at(points, begin)?;
         let rate = growth / (end - begin);
-        (within.count() >= FEWEST_SAMPLES && rate.is_finite()).then_some(rate)
+        (within.count() >= MIN_SAMPLES && rate.is_finite()).then_some(rate)
     }
 
     /// Returns the seconds until the field first grows at 90 % of `rate`. `None`: it never does.
@@ -337,8 +337,8 @@ impl SeriesDefinition {
     }
 }
 
-/// The most points of a line that are saved.
-const MOST_POINTS: usize = 240;
+/// The largest number of points of a line that is saved.
+const MAX_POINTS: usize = 240;
 
 /// Reads the series of `program` for the charts of `definitions` from its trace, which is in order of time.
 pub(crate) fn read_series(
@@ -376,14 +376,14 @@ pub(crate) fn read_series(
     all
 }
 
-/// Selects at most [`MOST_POINTS`] points of a line. The line is cut into slices of equal length, and the
+/// Selects at most [`MAX_POINTS`] points of a line. The line is cut into slices of equal length, and the
 /// lowest and the highest point of each are kept, so that no peak is lost.
 fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    if points.len() <= MOST_POINTS {
+    if points.len() <= MAX_POINTS {
         return points.to_vec();
     }
     let mut kept = Vec::new();
-    for slice in points.chunks((2 * points.len()).div_ceil(MOST_POINTS)) {
+    for slice in points.chunks((2 * points.len()).div_ceil(MAX_POINTS)) {
         let value = |index: &usize| slice[*index].1;
         let by_value = |a: &usize, b: &usize| value(a).total_cmp(&value(b));
         let low = (0..slice.len()).min_by(by_value).unwrap_or_default();

@@ -185,7 +185,7 @@ proptest! {
         let whole: Vec<(f64, f64)> =
             values.iter().enumerate().map(|(i, v)| (i as f64, f64::from(*v))).collect();
         let thin = thin(&whole);
-        prop_assert!(thin.len() <= MOST_POINTS);
+        prop_assert!(thin.len() <= MAX_POINTS);
         prop_assert!(thin.windows(2).all(|pair| pair[0].0 < pair[1].0));
         let highest = |p: &[(f64, f64)]| p.iter().map(|p| p.1).fold(f64::MIN, f64::max);
         prop_assert_eq!(highest(&thin), highest(&whole));

@@ -30,7 +30,7 @@ struct ExperimentRun<'a> {
     request: &'a RunRequest,
     definition: ExperimentDefinition,
     participants: Vec<Participant>,
-    longhaul: PathBuf,
+    lab_program: PathBuf,
     // Fields are dropped in their order: the directories are removed before a pending signal ends the process.
     scratch: Scratch,
     interrupts: Interrupts,
@@ -79,7 +79,7 @@ pub(crate) fn run(
         results: schedule.empty_results,
         definition: schedule.definition,
         participants: schedule.participants,
-        longhaul: schedule.longhaul,
+        lab_program: schedule.lab_program,
         scratch: Scratch::new()?,
         interrupts,
         saved: Instant::now(),
@@ -315,7 +315,7 @@ impl ExperimentRun<'_> {
             name: &self.results.experiment,
             definition: &self.definition,
             mode: self.request.mode,
-            longhaul: &self.longhaul,
+            lab_program: &self.lab_program,
             scratch: &self.scratch,
             interrupts: &self.interrupts,
         };
@@ -328,7 +328,7 @@ impl ExperimentRun<'_> {
             return Ok(None);
         };
         let maker = RunMaker {
-            longhaul: &self.longhaul,
+            lab_program: &self.lab_program,
             definition: &self.definition,
             interrupts: &self.interrupts,
             is_first: !self.measured && !self.request.wait,

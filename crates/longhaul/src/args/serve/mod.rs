@@ -198,25 +198,6 @@ enum MessageFormatArg {
     Journal,
 }
 
-/// Formats of messages on standard error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
-    /// Plain text.
-    Text,
-    /// One JSON object per line.
-    Json,
-}
-
-impl LogFormat {
-    /// Its name on the command line.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Json => "json",
-        }
-    }
-}
-
 impl ServeArgs {
     /// The server's configuration: defaults, overridden by the settings file, overridden by the flags.
     ///

@@ -1,0 +1,184 @@
+//! `longhaul advisor get`: advice as text, JSON, or the flags of a program.
+
+use std::time::Duration;
+
+use enable::advice::Advice;
+use enable::client::EnableClient;
+use enable::emit::Program;
+use proto::printable::printable;
+use proto::printable::shell_word;
+use serde_json::json;
+use units::show;
+
+use super::asking::{AskingFailure, question};
+use command_line::flags::advisor::AdvisorGetArgs;
+use command_line::output::{print_json, print_line, print_to_stderr};
+
+pub(crate) fn run(args: &AdvisorGetArgs) -> Result<(), AskingFailure> {
+    let client = EnableClient::new(&args.host, args.wait.timeout)?;
+    let question = question(args.client.clone(), args.bytes);
+    let question = match args.emit {
+        Some(program) => program.question(question),
+        None => question,
+    };
+    let advice = client.advice(&question)?;
+    if args.json {
+        return Ok(print_json(&json!(advice))?);
+    }
+    if let Some(program) = args.emit {
+        return print_flags(program, &advice);
+    }
+    for line in describe(&advice) {
+        print_line(&printable(&line).to_string())?;
+    }
+    Ok(())
+}
+
+/// Whether the server knows anything of the path. Otherwise `why` says what it does about it.
+pub(crate) fn is_known(advice: &Advice) -> bool {
+    advice.confidence > 0.0 || advice.rtt_seconds.is_some() || advice.bandwidth_bps.is_some()
+}
+
+/// Prints the flags on one line for a shell, and the reason of an empty line on standard error.
+fn print_flags(program: Program, advice: &Advice) -> Result<(), AskingFailure> {
+    let words: Vec<String> = program
+        .flags(advice)
+        .iter()
+        .map(|word| shell_word(word))
+        .collect();
+    if words.is_empty() {
+        let reason = if is_known(advice) {
+            "the advice needs no flags: "
+        } else {
+            ""
+        };
+        print_to_stderr(&format!("longhaul advisor: {reason}{}", advice.why));
+    }
+    Ok(print_line(&words.join(" "))?)
+}
+
+/// The advice as a person reads it, line by line.
+fn describe(advice: &Advice) -> Vec<String> {
+    if !is_known(advice) {
+        return vec![advice.why.clone()];
+    }
+    let mut lines = vec![format!("advice for transfers to {}", advice.client)];
+    let mut add = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            lines.push(format!("  {name:<20}{value}"));
+        }
+    };
+    add("buffer", Some(buffer_text(advice)));
+    add("streams", advice.streams.map(|n| n.to_string()));
+    add("congestion control", advice.congestion_control.clone());
+    add("pace", advice.pace_bps.map(show::bits));
+    add(
+        "expected rate",
+        advice.expected_bps.map(|bps| rate_text(bps, advice)),
+    );
+    add("limited by", advice.limited_by.clone());
+    add("round trip", advice.rtt_seconds.and_then(time_text));
+    add("bottleneck", advice.bandwidth_bps.map(show::bits));
+    add(
+        "loss",
+        advice.loss.map(|loss| format!("{:.3} %", loss * 100.0)),
+    );
+    let asymmetric = advice
+        .asymmetric
+        .then(|| "its two directions differ".to_owned());
+    add("path", asymmetric);
+    add("confidence", Some(confidence_text(advice)));
+    add("why", Some(advice.why.clone()));
+    lines
+}
+
+fn buffer_text(advice: &Advice) -> String {
+    match (advice.set_buffer_bytes, advice.bdp_bytes) {
+        (Some(bytes), _) => format!("{} for each stream", show::bytes(bytes)),
+        (None, Some(bdp)) => format!(
+            "leave it to the kernel (round trip × bandwidth is {})",
+            show::bytes(bdp)
+        ),
+        (None, None) => "leave it to the kernel".to_owned(),
+    }
+}
+
+fn rate_text(expected: u64, advice: &Advice) -> String {
+    let mut text = show::bits(expected);
+    if let (Some(low), Some(high)) = (advice.p10_bps, advice.p90_bps) {
+        text.push_str(&format!(
+            ", mostly {} to {}",
+            show::bits(low),
+            show::bits(high)
+        ));
+    }
+    text
+}
+
+fn confidence_text(advice: &Advice) -> String {
+    let mut text = format!("{:.0} %", advice.confidence.clamp(0.0, 1.0) * 100.0);
+    if let Some(age) = advice.age_seconds.and_then(time_text) {
+        text.push_str(&format!(", measured {age} ago"));
+    }
+    if let Some(other) = &advice.measured_by {
+        text.push_str(&format!(" at {other}"));
+    }
+    text
+}
+
+/// A time of the answer; `None` if it is none.
+fn time_text(seconds: f64) -> Option<String> {
+    Duration::try_from_secs_f64(seconds).ok().map(show::time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_is_described_line_by_line() {
+        let advice = Advice {
+            client: "192.0.2.7".to_owned(),
+            bdp_bytes: Some(12_500_000),
+            streams: Some(4),
+            expected_bps: Some(900_000_000),
+            p10_bps: Some(700_000_000),
+            p90_bps: Some(950_000_000),
+            rtt_seconds: Some(0.1),
+            loss: Some(0.01),
+            confidence: 0.8,
+            age_seconds: Some(90.0),
+            why: "Autotuning reaches it.".to_owned(),
+            ..Advice::default()
+        };
+        assert_eq!(
+            describe(&advice),
+            [
+                "advice for transfers to 192.0.2.7",
+                "  buffer              leave it to the kernel (round trip × bandwidth is 12.5 MB)",
+                "  streams             4",
+                "  expected rate       900 Mbit/s, mostly 700 Mbit/s to 950 Mbit/s",
+                "  round trip          100 ms",
+                "  loss                1.000 %",
+                "  confidence          80 %, measured 90 s ago",
+                "  why                 Autotuning reaches it.",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_unknown_path_is_described_by_the_servers_reason() {
+        let advice = Advice {
+            why: "Nothing is known.".to_owned(),
+            ..Advice::default()
+        };
+        assert_eq!(describe(&advice), ["Nothing is known."]);
+    }
+
+    #[test]
+    fn a_time_that_is_none_is_not_shown() {
+        for seconds in [f64::NAN, -1.0, f64::INFINITY] {
+            assert_eq!(time_text(seconds), None);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The `longhaul-advisor` program: the network-advice service and its users. `longhaul advisor` runs it.
+
+#![forbid(unsafe_code)]
+
+mod asking;
+mod enforce;
+mod exec;
+mod get;
+mod hosts;
+mod import;
+mod keeper;
+mod serve;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+use command_line::flags::advisor::{AdvisorArgs, AdvisorVerb};
+use command_line::output::print_to_stderr;
+use command_line::programs::{error_in_one_line, prepare_process};
+use data::os::core_dumps::forbid_core_dumps;
+
+use asking::AskingFailure;
+
+/// Give advice on network paths, and use it
+#[derive(Debug, Parser)]
+#[command(
+    name = "longhaul-advisor",
+    bin_name = "longhaul advisor",
+    version,
+    max_term_width = 100
+)]
+struct AdvisorProgram {
+    #[command(flatten)]
+    args: AdvisorArgs,
+}
+
+/// The exit codes of [`command_line::EXIT_CODES`] that this program has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum AdvisorExit {
+    /// The server answered, or ended as it was told to.
+    Done = 0,
+    /// The arguments or the settings are invalid.
+    Usage = 2,
+    /// The token is missing or wrong.
+    Refused = 3,
+    /// The client is not monitored, or there is no such test.
+    NotFound = 4,
+    /// No server answers.
+    Unreachable = 5,
+    /// A file or the system of this machine failed.
+    Local = 7,
+    /// The server refused for another reason, or is no advice server.
+    Protocol = 8,
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    prepare_process(&arguments);
+    // clap exits with 2 on a usage error, which equals `AdvisorExit::Usage`.
+    let cli = AdvisorProgram::parse_from(arguments);
+    // It may hold a token.
+    if let Err(error) = forbid_core_dumps() {
+        print_to_stderr(&format!("longhaul: cannot forbid core dumps: {error}"));
+    }
+    let code = run(cli.args.verb).unwrap_or_else(|error| {
+        print_to_stderr(&format!("longhaul: {}", error_in_one_line(&error)));
+        AdvisorExit::Local as u8
+    });
+    ExitCode::from(code)
+}
+
+/// Runs a verb; returns the exit code.
+fn run(verb: AdvisorVerb) -> Result<u8> {
+    let asked = match verb {
+        AdvisorVerb::Serve(args) => return serve::run(&args).map(|exit| exit as u8),
+        AdvisorVerb::Keep(args) => return keeper::run(&args),
+        AdvisorVerb::Check { config } => return Ok(serve::check(&config) as u8),
+        // Its exit code is that of the program.
+        AdvisorVerb::Exec(args) => return Ok(exec::run(&args)),
+        AdvisorVerb::Get(args) => get::run(&args),
+        AdvisorVerb::Import(args) => import::run(&args),
+        AdvisorVerb::Enforce(args) => enforce::run(&args),
+        AdvisorVerb::Add { client, server } => hosts::add(&client, &server),
+        AdvisorVerb::Remove { client, server } => hosts::remove(&client, &server),
+        AdvisorVerb::List { json, server } => hosts::list(json, &server),
+        AdvisorVerb::Test {
+            client,
+            test,
+            server,
+        } => hosts::test(&client, &test, &server),
+    };
+    let exit = match asked {
+        Ok(()) => AdvisorExit::Done,
+        Err(AskingFailure::Output(error)) => return Err(error.into()),
+        Err(failure) => {
+            print_to_stderr(&format!("longhaul advisor: {failure}"));
+            failure.exit()
+        }
+    };
+    Ok(exit as u8)
+}
