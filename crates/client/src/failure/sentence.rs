@@ -19,6 +19,8 @@ pub(crate) struct Operation {
     verb: Cow<'static, str>,
     /// As shown to people; empty: it is not about one file.
     place: String,
+    /// The other file, if there is one.
+    to: Option<String>,
 }
 
 impl Operation {
@@ -27,6 +29,15 @@ impl Operation {
         Self {
             verb: verb.into(),
             place: place.to_string(),
+            to: None,
+        }
+    }
+
+    /// The same operation, with the other file.
+    pub(crate) fn to(self, to: impl Display) -> Self {
+        Self {
+            to: Some(to.to_string()),
+            ..self
         }
     }
 
@@ -58,11 +69,7 @@ impl<V: Into<Cow<'static, str>>> From<V> for Operation {
 
 impl Display for Operation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.verb)?;
-        match self.place.is_empty() {
-            true => Ok(()),
-            false => write!(f, " {}", self.place),
-        }
+        Sentence(Vec::new()).operation(self).fmt(f)
     }
 }
 
@@ -111,11 +118,14 @@ impl Sentence {
 
     /// The sentence, followed by an operation.
     pub(crate) fn operation(self, operation: &Operation) -> Self {
-        match operation.place.is_empty() {
-            true => self.words(&operation.verb),
-            false => self
-                .words(format_args!("{} ", operation.verb))
-                .name(&operation.place),
+        let begun = self.words(&operation.verb);
+        let named = match operation.place.is_empty() {
+            true => begun,
+            false => begun.words(" ").name(&operation.place),
+        };
+        match &operation.to {
+            None => named,
+            Some(to) => named.words(" to ").name(to),
         }
     }
 

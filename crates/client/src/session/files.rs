@@ -11,9 +11,9 @@ use super::directories::NO_SUCH_NAME;
 use super::path_names::split_path;
 use super::replies::{self, RefusalCause, refusal_cause};
 use super::{ClientSession, display_path};
-use crate::CopyFailure;
 use crate::answers::{RefusedRenameStep, RenameFailure};
 use crate::failure::Operation;
+use crate::{CopyFailure, FailureKind};
 
 impl ClientSession {
     /// Makes a directory (MKD); `Ok(false)` when it exists.
@@ -34,12 +34,11 @@ impl ClientSession {
         let operation = Operation::on_path("make directory", path);
         // An existing file of this name is another common cause without a text.
         if replies::gives_no_reason(&reply) && self.stat(path).await.is_ok() {
-            return Err(CopyFailure::protocol(format!(
-                "{} refused to {operation}: {}; a file of that name exists already: choose another \
-                     name, or remove it first",
-                self.name(),
-                replies::display_reply(&reply)
-            )));
+            let refused =
+                replies::refused(FailureKind::Protocol, (self.name(), &operation), &reply);
+            return Err(refused.advise(
+                "a file of that name exists already: choose another name, or remove it first",
+            ));
         }
         Err(self.explain_create_refusal(path, &operation, &reply).await)
     }
@@ -143,8 +142,7 @@ impl ClientSession {
         rnfr_reply: &Reply,
         rnto_reply: Option<&Reply>,
     ) -> Result<(), RenameFailure> {
-        let names = format!("{} to {}", display_path(from), display_path(to));
-        let operation = Operation::on("rename", names);
+        let operation = Operation::on_path("rename", from).to(display_path(to));
         let Some(rnto_reply) = rnto_reply.filter(|_| rnfr_reply.is_intermediate()) else {
             if replies::is_unsupported(rnfr_reply) {
                 return Err(self.no_rename_failure(&operation, rnfr_reply));

@@ -51,12 +51,13 @@ pub(super) async fn connect(
     // Before the time for a reply is over, which would look like a lost server.
     let patience = further_session_wait(opening.habits).min(reply_timeout / 2);
     let silent = |_| {
-        Err(CopyFailure::transient(FailureKind::SessionLimit, format!(
+        let reason = format!(
             "{} accepts no session now: it does not greet a further one within {} s, as servers at their limit of \
              sessions do",
             server.host_and_port(),
             patience.as_secs()
-        )).advise("try again later"))
+        );
+        Err(CopyFailure::transient(FailureKind::SessionLimit, reason).advise("try again later"))
     };
     timeout(patience, connecting).await.unwrap_or_else(silent)
 }

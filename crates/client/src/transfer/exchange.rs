@@ -19,7 +19,7 @@ pub(crate) use super::data_side::LocalTransfer;
 use super::data_side::{AlternativeAddresses, DataResult, start_data_side};
 use super::outcome::{self, FailedTransfer};
 use crate::CopyFailure;
-use crate::failure::Operation;
+use crate::failure::{Operation, Sentence};
 use crate::session::ClientSession;
 use crate::session::control::MarkerRateLimit;
 use crate::session::replies::{RefusalCause, refusal_cause};
@@ -258,12 +258,16 @@ impl ClientSession {
         };
         let Ok(first) = first else {
             self.control.abandon();
-            return Err(CopyFailure::unreachable(format!(
-                "{} did not start to {operation} within {} s: most likely it cannot connect to this \
-                 machine (a firewall or address translation is between); use --mode s",
-                self.name(),
-                reply_timeout.as_secs()
-            )).into());
+            let reason = Sentence::from(format!("{} did not start to ", self.name()))
+                .operation(operation)
+                .words(format_args!(
+                    " within {} s: most likely it cannot connect to this machine (a firewall or address translation is \
+                     between)",
+                    reply_timeout.as_secs()
+                ));
+            return Err(CopyFailure::unreachable(reason)
+                .advise("use --mode s")
+                .into());
         };
         match first {
             Ok(reply) if reply.is_preliminary() => {

@@ -191,7 +191,7 @@ impl ServerPair<'_> {
         }
         let (source, destination) = (self.source.name(), self.destination.name());
         let Some(first_failure) = first_failure else {
-            let message = match (&source_reply, &destination_reply) {
+            let reason = match (&source_reply, &destination_reply) {
                 (Some(source_reply), Some(destination_reply)) => {
                     let remark = |session: &ClientSession, reply: &FinalReplyResult| {
                         reply.as_ref().ok().and_then(|r| session.remark_of_reply(r))
@@ -200,17 +200,19 @@ impl ServerPair<'_> {
                     let from_destination = remark(self.destination, destination_reply);
                     return Ok(from_source.into_iter().chain(from_destination).collect());
                 }
-                (None, Some(_)) => format!("{source} did not finish to {}", self.sending),
-                (Some(_), None) => format!("{destination} did not finish to {}", self.receiving),
-                (None, None) => format!(
-                    "nothing moved from {source} to {destination} (to {})",
-                    self.receiving
-                ),
+                (None, Some(_)) => {
+                    Sentence::from(format!("{source} did not finish to ")).operation(self.sending)
+                }
+                (Some(_), None) => Sentence::from(format!("{destination} did not finish to "))
+                    .operation(self.receiving),
+                (None, None) => {
+                    Sentence::from(format!("nothing moved from {source} to {destination} (to "))
+                        .operation(self.receiving)
+                        .words(")")
+                }
             };
-            return Err(CopyFailure::unreachable(format!(
-                "{message} within {} s; try again",
-                self.stall_timeout.as_secs()
-            )));
+            let within = format!(" within {} s", self.stall_timeout.as_secs());
+            return Err(CopyFailure::unreachable(reason.words(within)).advise("try again"));
         };
         if is_disputed(source_reply.as_ref(), destination_reply.as_ref()) {
             self.confirmation.mark_refused();

@@ -4,7 +4,7 @@
 use proto::command::Command;
 
 use crate::CopyFailure;
-use crate::failure::Operation;
+use crate::failure::{Operation, Sentence};
 use crate::session::ClientSession;
 
 /// A listing as far as it has arrived.
@@ -53,10 +53,11 @@ impl ClientSession {
         let Some(cut) = listing.cut(command, self.listings_end_unproved()) else {
             return Ok(());
         };
-        Err(CopyFailure::unreachable(format!(
-            "cannot {operation} at {}: the listing was cut on its way ({cut}); try again",
+        let reason = Sentence::cannot(operation).words(format_args!(
+            " at {}: the listing was cut on its way ({cut})",
             self.name()
-        )))
+        ));
+        Err(CopyFailure::unreachable(reason).advise("try again"))
     }
 }
 

@@ -20,7 +20,7 @@ use super::entries::{EntrySink, ListingLimits, ListingText};
 use super::limit_remark::limit_remark;
 use crate::CopyFailure;
 use crate::answers::EntryVisitor;
-use crate::failure::Operation;
+use crate::failure::{Operation, Sentence};
 use crate::session::replies::{self, Meaning, RefusalCause, refusal_cause, says};
 use crate::session::{ClientSession, display_path};
 use crate::transfer::control_messages::ReplySinks;
@@ -136,11 +136,13 @@ impl ClientSession {
                 })
             }
             Err(failed) => match (sink.exceeded_limit(), failed.refusal) {
-                (Some(excess), _) => Err(CopyFailure::protocol(format!(
-                    "{}: its listing of {} has {excess}",
-                    self.name(),
-                    display_path(request.path)
-                ))),
+                (Some(excess), _) => {
+                    let listing = Sentence::from(format!("{}: its listing of ", self.name()));
+                    let listing = listing.name(display_path(request.path));
+                    Err(CopyFailure::protocol(
+                        listing.words(format_args!(" has {excess}")),
+                    ))
+                }
                 (_, Some(reply)) if replies::is_unsupported(&reply) => Ok(ListingEnd::Unsupported),
                 (_, Some(reply)) if is_empty_directory_reply(&requirements.command, &reply) => {
                     Ok(ListingEnd::Empty)

@@ -207,7 +207,7 @@ pub(super) fn rename(
     (from, to): (&PathUrls, &PathUrls),
     is_own_file: bool,
 ) -> Result<(), RenameFailure> {
-    let action = Operation::on("rename", format_args!("{} to {}", from.file, to.file));
+    let action = Operation::on("rename", &from.file).to(&to.file);
     // Where the server does not tell, it is taken for a file.
     let is_tree = !is_own_file
         && match prove(client, from, &action) {
