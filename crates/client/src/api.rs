@@ -15,6 +15,7 @@ use crate::advice_options::AdviceOptions;
 use crate::batch::journal_place::BatchJournalLocation;
 use crate::batch::pairs::PairSource;
 use crate::copy_progress::CopyProgress;
+use crate::failure::{CopyFailure, Exit};
 use crate::interrupt::CopyInterrupt;
 use crate::preserve_options::{Preserve, SparseFiles};
 use crate::selection::Selection;
@@ -157,100 +158,6 @@ pub struct CopyOptions {
     pub failed_list: Option<PathBuf>,
     /// Ends the copy early.
     pub interrupt: CopyInterrupt,
-}
-
-/// Result class of the process, with the exit codes that scripts rely on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Exit {
-    /// Everything arrived and was verified as requested.
-    Done = 0,
-    /// Some files of several failed.
-    Partial = 1,
-    /// The request is invalid.
-    Usage = 2,
-    /// Login or permission refused.
-    Refused = 3,
-    /// No such file.
-    NotFound = 4,
-    /// The peer cannot be reached, or was lost after all retries.
-    Unreachable = 5,
-    /// Checksum or size mismatch.
-    Integrity = 6,
-    /// Disk or file error on this machine, a full disk or quota at the destination, or another copy
-    /// that is writing the destination.
-    Local = 7,
-    /// The peer broke the protocol or refused for another reason.
-    Protocol = 8,
-    /// Interrupted by a signal.
-    Interrupted = 130,
-}
-
-/// An error with its class. The message is one line that says what failed, why, and what to do.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct CopyFailure {
-    /// Result class.
-    pub exit: Exit,
-    /// The operation and its object, the reason, and what to do.
-    pub message: String,
-    /// Another attempt may succeed without any change (lost connection, 4xx reply, a destination
-    /// that another copy is writing).
-    pub transient: bool,
-    /// The disk or the quota of the destination is full.
-    pub no_room: bool,
-    /// No connection with the peer could be made. One that was reached before may be restarting.
-    pub away: bool,
-    /// The server lets no further session in: it has as many as it serves at a time.
-    pub at_limit: bool,
-}
-
-impl CopyFailure {
-    /// A permanent failure: another attempt would fail in the same way.
-    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self {
-            exit,
-            message: message.into(),
-            transient: false,
-            no_room: false,
-            away: false,
-            at_limit: false,
-        }
-    }
-
-    /// An error of this machine's store.
-    pub(crate) fn of_store(message: impl Into<String>, error: &std::io::Error) -> Self {
-        use std::io::ErrorKind::{QuotaExceeded, StorageFull};
-        Self {
-            no_room: matches!(error.kind(), StorageFull | QuotaExceeded),
-            ..Self::new(Exit::Local, message)
-        }
-    }
-
-    /// A transient failure: another attempt may succeed.
-    pub fn transient(exit: Exit, message: impl Into<String>) -> Self {
-        Self {
-            transient: true,
-            ..Self::new(exit, message)
-        }
-    }
-
-    /// The peer cannot be reached or was lost: another attempt may succeed.
-    pub(crate) fn unreachable(message: impl Into<String>) -> Self {
-        Self::transient(Exit::Unreachable, message)
-    }
-
-    /// Another copy is writing the destination. This copy may succeed later
-    /// ([`CopyOptions::wait`]).
-    pub fn destination_busy(message: impl Into<String>) -> Self {
-        Self::transient(Exit::Local, message)
-    }
-
-    /// Whether this failure is [`CopyFailure::destination_busy`]. It is the only local failure that
-    /// is transient.
-    pub fn is_destination_busy(&self) -> bool {
-        self.transient && self.exit == Exit::Local
-    }
 }
 
 /// Events during a copy, in order. An observer must not block.

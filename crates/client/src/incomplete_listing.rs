@@ -2,7 +2,8 @@
 
 use proto::printable::printable;
 
-use crate::{CopyFailure, Exit};
+use crate::CopyFailure;
+use crate::failure::Sentence;
 
 /// A reason to expect more entries in a directory than its listing showed. What was shown can be used; that something was
 /// not shown proves nothing.
@@ -53,11 +54,11 @@ impl IncompleteListing {
 
     /// The failure of a listing of `path` at `storage`, after everything that is known was visited.
     pub(crate) fn failure(&self, storage: &str, path: &[u8]) -> CopyFailure {
-        let path = printable(path);
-        let message = format!(
-            "the listing of {path} at {storage} is not known to be complete: {self}; name files that it lacks one by one"
-        );
-        CopyFailure::new(Exit::Protocol, message)
+        let listing = Sentence::from("the listing of ").name(printable(path));
+        let reason = listing.words(format_args!(
+            " at {storage} is not known to be complete: {self}"
+        ));
+        CopyFailure::protocol(reason).advise("name files that it lacks one by one")
     }
 }
 
@@ -89,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_listing_that_may_lack_entries_says_why() {
-        let shown = |reason: IncompleteListing| reason.failure("h:21", b"/d").message;
+        let shown = |reason: IncompleteListing| reason.failure("h:21", b"/d").to_string();
         let first = b"x\r".to_vec();
         assert_eq!(
             shown(IncompleteListing::NotUnderstood { count: 2, first }),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 /// Ends copies that run with it in their [`CopyOptions`](crate::CopyOptions). Such a copy stops everything, leaves what a
-/// `--resume` continues from, and returns its summary with [`Exit::Interrupted`](crate::Exit::Interrupted).
+/// `--resume` continues from, and returns its summary with [`FailureKind::Interrupted`](crate::FailureKind::Interrupted).
 #[derive(Debug, Clone, Default)]
 pub struct CopyInterrupt(Arc<watch::Sender<bool>>);
 

@@ -10,7 +10,7 @@ use crate::location::Location;
 use crate::storage::collected::CollectedEntries;
 use crate::storage::contract::Storage;
 use crate::tree::{MAX_DEPTH, check_name, join_path};
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// The entries that the pattern in the last component of a location stands for, by name.
 #[derive(Debug)]
@@ -44,12 +44,14 @@ pub(crate) async fn expand(
     }
     if let Some(name) = pattern.missing_name(&entries) {
         let name = at.with_path(join_path(&parent, name)).display();
-        let message = format!("{name}: no such file or directory");
-        return Err(incomplete.unwrap_or(CopyFailure::new(Exit::NotFound, message)));
+        let missing = "no such file or directory";
+        let failure = CopyFailure::about(FailureKind::NotFound, name, missing);
+        return Err(incomplete.unwrap_or(failure));
     }
     if entries.is_empty() {
-        let message = format!("{}: nothing matches", at.display());
-        return Err(incomplete.unwrap_or(CopyFailure::new(Exit::NotFound, message)));
+        let nothing = "nothing matches";
+        let failure = CopyFailure::about(FailureKind::NotFound, at.display(), nothing);
+        return Err(incomplete.unwrap_or(failure));
     }
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(Some(MatchedEntries {
@@ -93,10 +95,10 @@ impl UnlistedDirectories {
             return Ok(());
         };
         let message = match self.further {
-            0 => first.message,
-            n => format!("{} (and {n} more directories)", first.message),
+            0 => first.to_string(),
+            n => format!("{first} (and {n} more directories)"),
         };
-        Err(CopyFailure::new(Exit::Partial, message))
+        Err(CopyFailure::new(FailureKind::Partial, message))
     }
 }
 
@@ -123,7 +125,7 @@ pub(crate) async fn visit_tree(
     match storage.list_tree(tree.top, &mut show).await {
         Ok(true) => {}
         Ok(false) => pending = vec![(Vec::new(), 0)],
-        Err(failure) if failure.transient || !is_shown => return Err(failure),
+        Err(failure) if failure.may_retry() || !is_shown => return Err(failure),
         Err(failure) => unlisted.add(failure),
     }
     while let Some((directory, depth)) = pending.pop() {
@@ -134,7 +136,7 @@ pub(crate) async fn visit_tree(
         let scope = SymlinkCheckScope::Directories;
         let (mut entries, incomplete) = match CollectedEntries::of(storage, &path, scope).await {
             Ok(listed) => listed.into_usable_parts(),
-            Err(failure) if failure.transient || directory.is_empty() => return Err(failure),
+            Err(failure) if failure.may_retry() || directory.is_empty() => return Err(failure),
             Err(failure) => (Vec::new(), Some(failure)),
         };
         if let Some(failure) = incomplete {
@@ -147,7 +149,7 @@ pub(crate) async fn visit_tree(
             if entry.kind == EntryKind::Dir && !entry.is_symlink() {
                 if depth >= MAX_DEPTH {
                     let why = format!("more than {MAX_DEPTH} directories deep: a loop of links?");
-                    return Err(CopyFailure::new(Exit::Protocol, why));
+                    return Err(CopyFailure::protocol(why));
                 }
                 below.push((path.clone(), depth + 1));
             }

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::location::Server;
 use crate::network_proxy::{NetworkProxy, ProxyScheme, proxy_failure};
 use crate::session::control::dialogue::log_proxy;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// A new connection, before its first byte.
 pub(crate) struct ReachedServer {
@@ -84,15 +84,13 @@ async fn reach_directly(
             reason = format!("{} ({reason})", address.ip());
         }
     }
-    Err(CopyFailure {
-        transient: !all_refused,
-        ..CopyFailure::new(
-            Exit::Unreachable,
-            format!(
-                "cannot connect to {name}: {reason}; check host and port, and that the server runs{}",
-                server.other_port_advice()
-            ),
-        )
+    let reason = format!("cannot connect to {name}: {reason}");
+    let failure = CopyFailure::new(FailureKind::Unreachable, reason)
+        .retried(!all_refused)
+        .advise("check host and port, and that the server runs");
+    Err(match server.other_port_advice() {
+        Some(advice) => failure.remark(advice),
+        None => failure,
     })
 }
 
@@ -103,11 +101,10 @@ async fn reach_through(
     reply_timeout: Duration,
 ) -> Result<ReachedServer, CopyFailure> {
     if proxy.scheme == ProxyScheme::Https {
-        let message = format!(
+        return Err(CopyFailure::usage(format!(
             "the proxy {proxy} is reached over TLS, which only http: and https: URLs can do: give an http: or socks5: \
              proxy with --proxy, or --proxy none"
-        );
-        return Err(CopyFailure::new(Exit::Usage, message));
+        )));
     }
     let name = server.host_and_port();
     let targets = targets(server, proxy, reply_timeout).await?;
@@ -159,21 +156,15 @@ async fn targets(
     reply_timeout: Duration,
 ) -> Result<Vec<TunnelTarget>, CopyFailure> {
     let named = TunnelTarget::new(&server.host, server.port);
-    let named = named.map_err(|problem| {
-        CopyFailure::new(
-            Exit::Usage,
-            format!("{problem} ({})", server.host_and_port()),
-        )
-    })?;
+    let named = named
+        .map_err(|problem| CopyFailure::usage(format!("{problem} ({})", server.host_and_port())))?;
     if named.ip().is_some() || !proxy.resolves_here() {
         return Ok(vec![named]);
     }
     let name = server.host_and_port();
     let addresses = resolve((&server.host, server.port), &name, reply_timeout).await;
-    let addresses = addresses.map_err(|failure| CopyFailure {
-        message: format!("{}; with socks5h:// the proxy finds it", failure.message),
-        ..failure
-    })?;
+    let addresses =
+        addresses.map_err(|failure| failure.remark("with socks5h:// the proxy finds it"))?;
     let targets = addresses.iter();
     Ok(targets
         .map(|address| TunnelTarget::at(address.ip(), address.port()))
@@ -189,7 +180,10 @@ pub(crate) async fn address_of(
     let addresses = resolve((&server.host, server.port), &name, reply_timeout).await?;
     let first = addresses.first().map(|address| address.ip().to_canonical());
     first.ok_or_else(|| {
-        CopyFailure::new(Exit::Unreachable, format!("the name {name} has no address"))
+        CopyFailure::new(
+            FailureKind::Unreachable,
+            format!("the name {name} has no address"),
+        )
     })
 }
 
@@ -206,7 +200,7 @@ async fn resolve(
     };
     // A name that cannot be resolved is final: trying again rarely helps.
     Err(CopyFailure::new(
-        Exit::Unreachable,
+        FailureKind::Unreachable,
         format!("cannot find the address of {name}: {reason}; check the host name"),
     ))
 }

@@ -4,12 +4,12 @@ use std::ops::ControlFlow;
 
 use proto::listing::{EntryKind, ListedEntry};
 
+use crate::CopyFailure;
 use crate::answers::{EntryVisitor, SymlinkCheckScope, SymlinkCheckedEntry};
 use crate::session::links::ambiguous_link_failure;
 use crate::storage::collected::CollectedEntries;
 use crate::storage::contract::Storage;
 use crate::tree::{MAX_DEPTH, check_name, join_path};
-use crate::{CopyFailure, Exit};
 
 /// Shows `visit` what the removal of `top` would delete, each entry under its full path, a directory before its
 /// content. Links are shown and never followed. `Break` ends the listing. Memory is bounded by the largest directory
@@ -48,7 +48,7 @@ pub(crate) async fn preview_removal(
             if is_real_directory(storage.name(), &checked, &path)? {
                 if depth >= MAX_DEPTH {
                     let why = format!("more than {MAX_DEPTH} directories deep: a loop of links?");
-                    return Err(CopyFailure::new(Exit::Protocol, why));
+                    return Err(CopyFailure::protocol(why));
                 }
                 below.push((path.clone(), depth + 1));
             }
@@ -72,7 +72,7 @@ async fn find(storage: &mut dyn Storage, path: &[u8]) -> Result<SymlinkCheckedEn
     let found = storage.stat(path).await;
     let may_be_link = match &found {
         Ok(entry) => entry.kind == EntryKind::Dir && !storage.tells_links(),
-        Err(failure) => failure.exit == Exit::NotFound,
+        Err(failure) => failure.is_missing(),
     };
     if may_be_link && let Some(listed) = find_in_parent(storage, path).await {
         return Ok(listed);
@@ -94,11 +94,10 @@ async fn find_in_parent(storage: &mut dyn Storage, path: &[u8]) -> Option<Symlin
 
 /// The refusal to remove a directory as a file.
 pub(crate) fn directory_failure(storage: &str, path: &[u8]) -> CopyFailure {
-    let message = format!(
+    CopyFailure::usage(format!(
         "{} is a directory on {storage}: `longhaul rm -r` removes it with all that is in it",
         crate::session::display_path(path),
-    );
-    CopyFailure::new(Exit::Usage, message)
+    ))
 }
 
 /// Whether an entry is a directory whose content would be removed. Only a removal, which tries DELE first, can tell a

@@ -8,7 +8,7 @@ use crate::session::ClientSession;
 use crate::session::links::{UnlinkResult, ambiguous_link_failure};
 use crate::storage::collected::CollectedEntries;
 use crate::tree::{MAX_DEPTH, check_name, join_path};
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// Removes `top`: a file, a link, or a directory with everything in it.
 pub(crate) async fn remove_tree(
@@ -18,7 +18,7 @@ pub(crate) async fn remove_tree(
     let entry = match session.stat(top).await {
         Ok(entry) => entry,
         // Many servers do not show a dangling link, but DELE removes it.
-        Err(missing) if missing.exit == Exit::NotFound => {
+        Err(missing) if missing.is_missing() => {
             return match session.unlink(top).await? {
                 UnlinkResult::Removed => Ok(()),
                 _ => Err(missing),
@@ -46,8 +46,10 @@ pub(crate) async fn remove_tree(
     match remove_content(session, top, &mut tree).await {
         // The line protocol cannot name what is left. Whatever moves bundles removes trees by itself, and follows no link.
         Err(failure)
-            if matches!(failure.exit, Exit::NotFound | Exit::Protocol)
-                && !failure.transient
+            if matches!(
+                failure.kind(),
+                FailureKind::NotFound | FailureKind::Protocol
+            ) && !failure.may_retry()
                 && tree.has_masked_names
                 && session.features().bundles =>
         {
@@ -88,7 +90,7 @@ async fn remove_link_by_parent_listing(
         .list_with_symlinks(parent, SymlinkCheckScope::Everything)
         .await
     {
-        Err(failure) if failure.transient => return Err(failure),
+        Err(failure) if failure.may_retry() => return Err(failure),
         listed => listed.unwrap_or_default(),
     };
     match listed
@@ -173,7 +175,7 @@ async fn collect_content(
             }
             if depth >= MAX_DEPTH {
                 let why = format!("more than {MAX_DEPTH} directories deep: a loop of links?");
-                return Err(CopyFailure::new(Exit::Protocol, why));
+                return Err(CopyFailure::protocol(why));
             }
             if !checked.is_certain {
                 match session.unlink(&path).await? {

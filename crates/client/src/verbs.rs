@@ -17,7 +17,7 @@ use crate::storage::StorageAccess;
 use crate::storage::collected::CollectedEntries;
 use crate::storage::contract::Storage;
 use crate::tree::join_path;
-use crate::{CopyFailure, Exit, RemoteEntry, RemoteOptions};
+use crate::{CopyFailure, FailureKind, RemoteEntry, RemoteOptions};
 
 /// A URL's server and path. Local paths are refused: the system's own tools handle those.
 fn parse_remote_url(url: &str, options: &RemoteOptions) -> Result<(Server, Vec<u8>), CopyFailure> {
@@ -26,14 +26,11 @@ fn parse_remote_url(url: &str, options: &RemoteOptions) -> Result<(Server, Vec<u
             options.security.check_use(&[&server])?;
             Ok((server, path))
         }
-        other => Err(CopyFailure::new(
-            Exit::Usage,
-            format!(
-                "{} is not remote: give an ftp:, ftps:, gsiftp:, http: or https: URL, or a remote of the \
+        other => Err(CopyFailure::usage(format!(
+            "{} is not remote: give an ftp:, ftps:, gsiftp:, http: or https: URL, or a remote of the \
                  configuration",
-                other.display()
-            ),
-        )),
+            other.display()
+        ))),
     }
 }
 
@@ -238,7 +235,7 @@ pub(crate) async fn remove_each(
     let result = async {
         for path in removed_paths(&mut *storage, &at).await? {
             let removed = remove_path(&mut *storage, &path, recursive).await;
-            if removed.as_ref().is_err_and(|failure| failure.transient) {
+            if removed.as_ref().is_err_and(CopyFailure::may_retry) {
                 // The session is lost.
                 return removed;
             }
@@ -262,8 +259,7 @@ async fn removed_paths(
     };
     // Not even the names of those that match are beyond doubt.
     if let Some(failure) = matched.incomplete {
-        let message = format!("nothing was deleted: {}", failure.message);
-        return Err(CopyFailure { message, ..failure });
+        return Err(failure.within("nothing was deleted"));
     }
     let names = matched.entries.iter().map(|entry| &entry.name);
     Ok(names.map(|name| join_path(&matched.parent, name)).collect())
@@ -284,7 +280,7 @@ pub(crate) async fn preview_removal(
         for path in removed_paths(&mut *storage, &at).await? {
             let top = (path.as_slice(), recursive);
             match removal_preview::preview_removal(&mut *storage, top, visit).await {
-                Err(failure) if failure.transient => return Err(failure),
+                Err(failure) if failure.may_retry() => return Err(failure),
                 Err(failure) => first_failure = first_failure.or(Some(failure)),
                 Ok(()) => {}
             }
@@ -299,7 +295,7 @@ pub(crate) async fn preview_removal(
 /// The path of a removal: anything but the root. `.` and `..` as the last name are refused as by rm(1): `rm -r d/..` would
 /// remove what is around `d`, up to the root.
 fn removable_path(path: &[u8]) -> Result<&[u8], CopyFailure> {
-    let usage = |message: String| Err(CopyFailure::new(Exit::Usage, message));
+    let usage = |message: String| Err(CopyFailure::usage(message));
     let path = without_trailing_slash(path);
     match path.rsplit(|byte| *byte == b'/').next().unwrap_or_default() {
         b"" => usage("the root is not removed".to_owned()),
@@ -317,10 +313,7 @@ async fn remove_file(storage: &mut dyn Storage, path: &[u8]) -> Result<(), CopyF
     let result = remove_existing(storage, path).await;
     // Also when the file itself is missing: an upload that never finished leaves only its partial
     // file.
-    let is_absent = result
-        .as_ref()
-        .err()
-        .is_none_or(|f| f.exit == Exit::NotFound);
+    let is_absent = result.as_ref().err().is_none_or(CopyFailure::is_missing);
     let Some(partial) = hashed_partial_path(path).filter(|_| is_absent) else {
         return result;
     };
@@ -337,7 +330,7 @@ async fn remove_existing(storage: &mut dyn Storage, path: &[u8]) -> Result<(), C
     let Err(failure) = storage.remove(path).await else {
         return Ok(());
     };
-    if failure.transient || failure.exit == Exit::NotFound {
+    if failure.may_retry() || failure.is_missing() {
         return Err(failure);
     }
     match storage.stat(path).await {
@@ -363,11 +356,10 @@ pub(crate) async fn make_dir(
                     server: server.clone(),
                     path: path.clone(),
                 };
-                let message = format!(
+                Err(CopyFailure::protocol(format!(
                     "{} exists already (`longhaul mkdir -p` takes that for done)",
                     directory.display()
-                );
-                Err(CopyFailure::new(Exit::Protocol, message))
+                )))
             }
             Err(failure) => Err(failure),
         }
@@ -385,8 +377,7 @@ pub(crate) async fn rename(
     let (other, to) = parse_remote_url(to, options)?;
     // RNFR and RNTO work within one session; the login may differ in spelling.
     if (&server.host, server.port) != (&other.host, other.port) {
-        return Err(CopyFailure::new(
-            Exit::Usage,
+        return Err(CopyFailure::usage(
             "both names must be on one server: copy with cp and remove with rm instead",
         ));
     }
@@ -411,8 +402,7 @@ pub(crate) async fn checksum(
     options: &RemoteOptions,
 ) -> Result<String, CopyFailure> {
     match Location::parse_secured(url, &options.security)? {
-        Location::StandardStreams => Err(CopyFailure::new(
-            Exit::Usage,
+        Location::StandardStreams => Err(CopyFailure::usage(
             "standard input cannot be checksummed: name a file",
         )),
         at @ Location::Local(_) => {
@@ -429,7 +419,7 @@ pub(crate) async fn checksum(
                 .await;
             if result
                 .as_ref()
-                .is_err_and(|f| f.exit == Exit::Protocol && !f.transient)
+                .is_err_and(|f| f.kind() == FailureKind::Protocol && !f.may_retry())
                 && let Err(missing) = storage.stat(without_trailing_slash(&path)).await
             {
                 // A server without this checksum may not have the file either.

@@ -7,8 +7,9 @@ use data::checksum::checksum_source;
 use data::store::Source;
 use proto::checksum::ChecksumAlgorithm;
 
+use crate::failure::{Operation, Sentence};
 use crate::storage::capabilities::AvailableChecksums;
-use crate::{CopyFailure, Exit, VerifyMode};
+use crate::{CopyFailure, FailureKind, VerifyMode};
 
 /// Size from which a server computes the checksum while the file moves, over a second session. For
 /// smaller files it is requested afterwards on the same session, which costs one round trip and no
@@ -99,13 +100,10 @@ pub(crate) fn choose_verification(
             algorithm,
             required: true,
         }),
-        VerifyMode::With(algorithm) => Err(CopyFailure::new(
-            Exit::Protocol,
-            format!(
-                "the server cannot compute {}; use --verify auto to use what it supports",
-                algorithm.name()
-            ),
-        )),
+        VerifyMode::With(algorithm) => Err(CopyFailure::protocol(format!(
+            "the server cannot compute {}; use --verify auto to use what it supports",
+            algorithm.name()
+        ))),
         VerifyMode::Auto => Ok(ChecksumAlgorithm::CHEAPEST_FIRST
             .into_iter()
             .find(|a| all_have(*a))
@@ -143,8 +141,8 @@ impl ChecksumComparison<'_> {
     /// Evaluates the checksums of both ends, or the reason why one of them is missing.
     ///
     /// # Errors
-    /// A missing checksum that the user named ([`Exit::Integrity`]) or that nothing else can replace
-    /// ([`Exit::Protocol`]). A lost connection as it is.
+    /// A missing checksum that the user named ([`FailureKind::Integrity`]) or that nothing else can replace
+    /// ([`FailureKind::Protocol`]). A lost connection as it is.
     pub(crate) fn evaluate(
         self,
         algorithm: ChecksumAlgorithm,
@@ -160,19 +158,23 @@ impl ChecksumComparison<'_> {
                     Err(mismatch) => ComparisonResult::Different(mismatch),
                 });
             }
-            (Err(failure), _) | (_, Err(failure)) if failure.transient => return Err(failure),
-            (Err(failure), _) | (_, Err(failure)) => failure.message,
+            (Err(failure), _) | (_, Err(failure)) if failure.may_retry() => return Err(failure),
+            (Err(failure), _) | (_, Err(failure)) => failure.whole(),
         };
         if self.unconfirmed {
-            let message = format!(
-                "{display_name}: the server did not confirm the transfer, and no checksum can prove the \
-                 copy: {reason}; copy it again"
-            );
-            return Err(CopyFailure::new(Exit::Protocol, message));
+            let unproved =
+                ": the server did not confirm the transfer, and no checksum can prove the copy: ";
+            let reason = Sentence::about(display_name)
+                .words(unproved)
+                .sentence(&reason);
+            return Err(CopyFailure::protocol(reason).advise("copy it again"));
         }
         if self.check.is_required() {
-            let message = format!("{display_name}: cannot be verified as requested: {reason}");
-            return Err(CopyFailure::new(Exit::Integrity, message));
+            let unverified = ": cannot be verified as requested: ";
+            let reason = Sentence::about(display_name)
+                .words(unverified)
+                .sentence(&reason);
+            return Err(CopyFailure::new(FailureKind::Integrity, reason));
         }
         Ok(ComparisonResult::SizeOnly(format!(
             "{display_name}: verified by size only: {reason}"
@@ -191,14 +193,14 @@ pub(crate) fn compare_checksums(
     if source.eq_ignore_ascii_case(destination) {
         return Ok(());
     }
-    Err(CopyFailure::new(
-        Exit::Integrity,
-        format!(
-            "{display_name}: {} of the source is {source}, of the copy {destination}; the copy keeps its \
-             partial name",
-            algorithm.name()
-        ),
-    ))
+    let reason = format_args!(
+        "{} of the source is {source}, of the copy {destination}",
+        algorithm.name()
+    );
+    Err(
+        CopyFailure::about(FailureKind::Integrity, display_name, reason)
+            .advise("the copy keeps its partial name"),
+    )
 }
 
 /// Computes the checksum of a local file on a thread for blocking calls. Dropping the future stops
@@ -223,16 +225,11 @@ pub(crate) async fn checksum_local(
             &mut keep_reading,
         )
     });
+    let operation = Operation::on("compute the checksum of", name);
     match checksum.await {
         Ok(Ok(digest)) => Ok(digest),
-        Ok(Err(e)) => Err(CopyFailure::new(
-            Exit::Local,
-            format!("cannot compute the checksum of {name}: {e}"),
-        )),
-        Err(e) => Err(CopyFailure::new(
-            Exit::Local,
-            format!("cannot compute the checksum of {name}: {e}"),
-        )),
+        Ok(Err(e)) => Err(operation.failed(FailureKind::Local, e)),
+        Err(e) => Err(operation.failed(FailureKind::Local, e)),
     }
 }
 
@@ -303,8 +300,8 @@ mod tests {
             let Ok(ComparisonResult::Different(mismatch)) = other else {
                 panic!("{other:?}");
             };
-            assert_eq!(mismatch.exit, Exit::Integrity);
-            let lost = CopyFailure::transient(Exit::Unreachable, "lost");
+            assert_eq!(mismatch.kind(), FailureKind::Integrity);
+            let lost = CopyFailure::transient(FailureKind::Unreachable, "lost");
             let reason = compared(disputed, required, Err(lost.clone()));
             assert_eq!(reason, Err(lost));
         }
@@ -312,15 +309,15 @@ mod tests {
 
     #[test]
     fn sizes_replace_a_missing_checksum_only_for_confirmed_optional_checks() {
-        let reason = || Err(CopyFailure::new(Exit::Protocol, "no CKSM"));
+        let reason = || Err(CopyFailure::protocol("no CKSM"));
         let Ok(ComparisonResult::SizeOnly(warning)) = compared(false, false, reason()) else {
             panic!("the sizes are compared instead");
         };
         assert_eq!(warning, "f: verified by size only: no CKSM");
         let disputed = compared(true, false, reason()).unwrap_err();
-        assert_eq!(disputed.exit, Exit::Protocol);
+        assert_eq!(disputed.kind(), FailureKind::Protocol);
         let asked_for = compared(false, true, reason()).unwrap_err();
-        assert_eq!(asked_for.exit, Exit::Integrity);
+        assert_eq!(asked_for.kind(), FailureKind::Integrity);
     }
 
     #[test]
@@ -376,7 +373,7 @@ mod tests {
             true,
         )
         .unwrap_err();
-        assert!(refused.message.contains("BLAKE3"));
+        assert!(refused.to_string().contains("BLAKE3"));
         assert_eq!(
             chosen(VerifyMode::None, &[&globus], true),
             Ok(Verification::ByteCount)
@@ -397,7 +394,7 @@ mod tests {
             Ok(())
         );
         let failure = compare_checksums(ChecksumAlgorithm::Md5, "ab", "cd", "x").unwrap_err();
-        assert_eq!(failure.exit, Exit::Integrity);
-        assert!(!failure.transient);
+        assert_eq!(failure.kind(), FailureKind::Integrity);
+        assert!(!failure.may_retry());
     }
 }

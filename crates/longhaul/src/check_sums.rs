@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-use client::{CheckTotals, CheckedFile, CheckedSum, CopyFailure, Exit, RemoteOptions};
+use client::{CheckTotals, CheckedFile, CheckedSum, CopyFailure, FailureKind, RemoteOptions};
 
 use crate::args::CksumArgs;
 use crate::output::{print_listing_line, print_to_stderr};
@@ -19,8 +19,7 @@ pub(crate) async fn check_sums(
         [] => ".",
         [base] => base,
         _ => {
-            let message = "--check takes one directory or URL";
-            return Err(CopyFailure::new(Exit::Usage, message));
+            return Err(CopyFailure::usage("--check takes one directory or URL"));
         }
     };
     let mut lines = open(sums)?;
@@ -28,7 +27,7 @@ pub(crate) async fn check_sums(
     let mut first_unreadable = None;
     let mut visit = |file: CheckedFile| {
         if let CheckedSum::Unreadable(failure) = &file.result {
-            print_to_stderr(&format!("longhaul: {}", failure.message));
+            print_to_stderr(&format!("longhaul: {failure}"));
             first_unreadable.get_or_insert_with(|| failure.clone());
         }
         if printed.is_ok()
@@ -48,10 +47,7 @@ pub(crate) async fn check_sums(
     if let Err(error) = printed
         && error.kind() != io::ErrorKind::BrokenPipe
     {
-        return Err(CopyFailure::new(
-            Exit::Local,
-            format!("standard output: {error}"),
-        ));
+        return Err(CopyFailure::local(format!("standard output: {error}")));
     }
     if totals.malformed > 0 {
         print_to_stderr(&format!(
@@ -68,11 +64,8 @@ fn open(sums: &Path) -> Result<Box<dyn BufRead + Send>, CopyFailure> {
         return Ok(Box::new(BufReader::new(io::stdin())));
     }
     let file = File::open(sums).map_err(|error| {
-        let exit = match error.kind() {
-            io::ErrorKind::NotFound => Exit::NotFound,
-            _ => Exit::Local,
-        };
-        CopyFailure::new(exit, format!("{}: {error}", sums.display()))
+        let kind = FailureKind::of_named_file(&error);
+        CopyFailure::new(kind, format!("{}: {error}", sums.display()))
     })?;
     Ok(Box::new(BufReader::new(file)))
 }
@@ -104,19 +97,19 @@ fn verdict(
     let all = totals.files();
     if totals.differing > 0 {
         let message = format!("{} of {all} files have another checksum", totals.differing);
-        return Err(CopyFailure::new(Exit::Integrity, message));
+        return Err(CopyFailure::new(FailureKind::Integrity, message));
     }
     if totals.missing > 0 && !args.ignore_missing {
         let message = format!("{} of {all} files are missing", totals.missing);
-        return Err(CopyFailure::new(Exit::NotFound, message));
+        return Err(CopyFailure::new(FailureKind::NotFound, message));
     }
     if let Some(failure) = first_unreadable {
         let message = format!("{} of {all} files cannot be read", totals.unreadable);
-        return Err(CopyFailure { message, ..failure });
+        return Err(CopyFailure::new(failure.kind(), message));
     }
     match totals.matching {
         0 => Err(CopyFailure::new(
-            Exit::NotFound,
+            FailureKind::NotFound,
             "no file was checked: all are missing",
         )),
         _ => Ok(()),

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use client::protection::WarningSink;
-use client::{CopiedPlaces, CopyEvent, CopyFailure, CopyObserver, CopyOptions, CopySummary, Exit};
+use client::{
+    CopiedPlaces, CopyEvent, CopyFailure, CopyObserver, CopyOptions, CopySummary, Exit, FailureKind,
+};
 use command_line::log::{LogFormat, log_to_stderr};
 use data::rate::RateLimit;
 use tokio::runtime::Runtime;
@@ -80,11 +82,11 @@ fn run<O, F: Future<Output = CopySummary>>(
     let in_way = report.log.as_deref();
     let in_way = in_way.map(|log| client::check_log_file(log, places));
     if let Some(Err(failure)) = in_way {
-        print_to_stderr(&format!("longhaul: {}", failure.message));
+        print_to_stderr(&format!("longhaul: {failure}"));
         if flags.json {
             json::print_summary(&CopySummary::of_failure(&failure));
         }
-        return Ok(failure.exit);
+        return Ok(failure.exit());
     }
     let console = match Console::with_log(report.log.as_deref()) {
         Ok(console) => Arc::new(console),
@@ -126,9 +128,9 @@ fn run<O, F: Future<Output = CopySummary>>(
     let options = match options(Arc::new(warn)) {
         Ok(options) => options,
         Err(failure) => {
-            console.print(&format!("longhaul: {}", failure.message));
+            console.print(&format!("longhaul: {failure}"));
             output.print_summary(&CopySummary::of_failure(&failure), false);
-            return Ok(failure.exit);
+            return Ok(failure.exit());
         }
     };
     let copy = copy_options(&options);
@@ -146,10 +148,10 @@ fn run<O, F: Future<Output = CopySummary>>(
         }
     }
     if ask_before(places, &copy.security)?.is_none() {
-        let failure = CopyFailure::new(Exit::Interrupted, "interrupted; nothing was copied");
-        console.print(&format!("longhaul: {}", failure.message));
+        let failure = CopyFailure::new(FailureKind::Interrupted, "interrupted; nothing was copied");
+        console.print(&format!("longhaul: {failure}"));
         output.print_summary(&CopySummary::of_failure(&failure), false);
-        return Ok(failure.exit);
+        return Ok(failure.exit());
     }
     let rate = copy.transfer.rate.clone();
     let answering = runtime.spawn(signals.answer(Arc::clone(&output), rate));

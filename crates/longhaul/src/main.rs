@@ -53,8 +53,8 @@ fn main() -> ExitCode {
     let cli = match settings::parse_arguments(arguments.clone()) {
         Ok(cli) => cli,
         Err(failure) => {
-            print_to_stderr(&format!("longhaul: {}", failure.message));
-            return ExitCode::from(failure.exit as u8);
+            print_to_stderr(&format!("longhaul: {failure}"));
+            return ExitCode::from(failure.exit() as u8);
         }
     };
     let code = run(cli.verb, &arguments).unwrap_or_else(|error| {
@@ -264,7 +264,7 @@ fn run_remote_verb(verb: impl Future<Output = Result<(), CopyFailure>>) -> Resul
         Some(Ok(())) => Exit::Done,
         Some(Err(failure)) => {
             print_failure(&failure);
-            failure.exit
+            failure.exit()
         }
         None => Exit::Interrupted,
     })

@@ -36,8 +36,8 @@ pub(crate) fn run(args: &ProxyArgs) -> Exit {
         ProxyVerb::Destroy { file } => destroy(&path_or_default(file.as_ref())),
     };
     result.unwrap_or_else(|failure| {
-        print_to_stderr(&format!("longhaul: {}", failure.message));
-        failure.exit
+        print_to_stderr(&format!("longhaul: {failure}"));
+        failure.exit()
     })
 }
 
@@ -74,13 +74,13 @@ fn info(path: &Path, as_json: bool) -> Result<Exit, CopyFailure> {
             .iter()
             .try_for_each(|line| print_line(line)),
     };
-    printed.map_err(|error| CopyFailure::new(Exit::Local, format!("standard output: {error}")))?;
+    printed.map_err(|error| CopyFailure::local(format!("standard output: {error}")))?;
     if left.is_zero() {
         let advice = "make a new one with `longhaul proxy init`";
-        return Err(CopyFailure::new(
-            Exit::Refused,
-            format!("the proxy {} has expired: {advice}", path.display()),
-        ));
+        return Err(CopyFailure::refused(format!(
+            "the proxy {} has expired: {advice}",
+            path.display()
+        )));
     }
     Ok(Exit::Done)
 }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStringExt;
 
 use client::location::Location;
-use client::{CopyFailure, Exit, RemoteEntry, RemoteOptions};
+use client::{CopyFailure, FailureKind, RemoteEntry, RemoteOptions};
 use proto::checksum::ChecksumAlgorithm;
 use serde_json::json;
 
@@ -60,7 +60,7 @@ impl RemovalTotals {
         match self.last_failure {
             None => Ok(()),
             Some(failure) if self.done + self.failed == 1 => Err(failure),
-            Some(failure) => Err(CopyFailure::new(Exit::Partial, failure.message)),
+            Some(failure) => Err(failure.of_kind(FailureKind::Partial)),
         }
     }
 }

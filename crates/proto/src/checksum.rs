@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::echo::replace_path;
 use crate::reply::Reply;
 
 /// A checksum algorithm that longhaul supports.
@@ -98,7 +99,7 @@ impl ChecksumAlgorithm {
         if let Some(found) = self.only_checksum(lines()) {
             return Some(found);
         }
-        let lines: Vec<Vec<u8>> = lines().map(|line| without_path(line, path)).collect();
+        let lines: Vec<Vec<u8>> = lines().map(|line| replace_path(line, path, b" ")).collect();
         let last_words = || lines.iter().filter_map(|line| words(line).last());
         let is_full = |word: &&[u8]| word.len() == self.hex_len();
         self.only_checksum(lines.iter().flat_map(|line| words(line)).filter(is_full))
@@ -117,32 +118,6 @@ impl ChecksumAlgorithm {
 fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let is_mark = |byte: &u8| byte.is_ascii_whitespace() || b"\"'(),;:=".contains(byte);
     line.split(is_mark).filter(|word| !word.is_empty())
-}
-
-/// The line without the path, and without its last component.
-fn without_path(line: &[u8], path: &[u8]) -> Vec<u8> {
-    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-    let mut rest = line.to_vec();
-    for part in [path, name] {
-        while let Some(at) = find_apart(&rest, part) {
-            rest.splice(at..at + part.len(), *b" ");
-        }
-    }
-    rest
-}
-
-/// Where `part` stands in the line without letters or digits beside it.
-fn find_apart(line: &[u8], part: &[u8]) -> Option<usize> {
-    if part.is_empty() {
-        return None;
-    }
-    let is_apart = |byte: Option<&u8>| !byte.is_some_and(u8::is_ascii_alphanumeric);
-    let mut found = line.windows(part.len()).enumerate();
-    found.find_map(|(at, window)| {
-        let before = at.checked_sub(1).and_then(|before| line.get(before));
-        let after = line.get(at + part.len());
-        (window == part && is_apart(before) && is_apart(after)).then_some(at)
-    })
 }
 
 #[cfg(test)]

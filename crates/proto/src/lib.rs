@@ -15,6 +15,7 @@ pub mod client;
 pub mod command;
 pub mod drs;
 pub mod eblock;
+pub mod echo;
 pub mod feature;
 pub mod http;
 pub mod line;

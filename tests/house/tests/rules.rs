@@ -288,3 +288,212 @@ fn unsafe_code_is_in_data_os_alone() {
     }
     assert_none(&broken, "unsafe code outside data::os");
 }
+
+/// The places that make texts of failures, and may look at them: of those of copies, of clap's, and of those of a topology.
+const MAKES_TEXTS: &[&str] = &[
+    "crates/client/src/failure/",
+    "crates/longhaul/src/output/",
+    "crates/longhaul/src/settings/mod.rs",
+    "crates/longhaul/src/demo/wan.rs",
+];
+
+/// Functions that show what is in a text.
+const READS_TEXT: &[&str] = &[
+    "contains",
+    "ends_with",
+    "eq_ignore_ascii_case",
+    "find",
+    "matches",
+    "rfind",
+    "rsplit",
+    "rsplit_once",
+    "split",
+    "split_once",
+    "splitn",
+    "starts_with",
+    "strip_prefix",
+    "strip_suffix",
+    "trim_start_matches",
+    "trim_end_matches",
+];
+
+/// Places that read the message of a failure. Tests may.
+#[derive(Default)]
+struct MessageReads {
+    function: String,
+    /// Variables of the function that hold messages.
+    messages: Vec<String>,
+    found: Vec<String>,
+}
+
+impl MessageReads {
+    fn of(text: &str) -> Vec<String> {
+        let mut reads = Self::default();
+        reads.visit_file(&syn::parse_file(text).expect("Rust"));
+        reads.found
+    }
+
+    fn visit_body(&mut self, name: &syn::Ident, block: &syn::Block) {
+        let outer = std::mem::replace(&mut self.function, name.to_string());
+        let messages = std::mem::take(&mut self.messages);
+        self.visit_block(block);
+        (self.function, self.messages) = (outer, messages);
+    }
+
+    /// Whether an expression is the text of a failure.
+    fn is_message(&self, expression: &syn::Expr) -> bool {
+        match expression {
+            syn::Expr::MethodCall(call) => match call.method.to_string().as_str() {
+                "to_string" | "reason" | "cause" => is_failure(&call.receiver),
+                "as_str" | "clone" | "replace" | "to_ascii_lowercase" | "to_lowercase" | "trim" => {
+                    self.is_message(&call.receiver)
+                }
+                _ => false,
+            },
+            syn::Expr::Field(field) => {
+                matches!(&field.member, syn::Member::Named(name) if name == "message")
+                    && is_failure(&field.base)
+            }
+            syn::Expr::Macro(formatted) => {
+                let text = formatted.mac.tokens.to_string();
+                let is_shown = ["failure", "error"].map(|name| format!("{{{name}}}"));
+                formatted.mac.path.is_ident("format") && is_shown.iter().any(|n| text.contains(n))
+            }
+            syn::Expr::Paren(inner) => self.is_message(&inner.expr),
+            syn::Expr::Path(path) => {
+                let name = path.path.get_ident().map(ToString::to_string);
+                name.is_some_and(|name| self.messages.contains(&name))
+            }
+            syn::Expr::Reference(inner) => self.is_message(&inner.expr),
+            _ => false,
+        }
+    }
+}
+
+/// Whether an expression is a failure, as its name says.
+fn is_failure(expression: &syn::Expr) -> bool {
+    let name = match expression {
+        syn::Expr::Path(path) => path.path.segments.last().map(|last| last.ident.to_string()),
+        syn::Expr::Field(field) => match &field.member {
+            syn::Member::Named(name) => Some(name.to_string()),
+            syn::Member::Unnamed(_) => None,
+        },
+        syn::Expr::MethodCall(call) if call.method == "unwrap_err" => return true,
+        syn::Expr::MethodCall(call) => return is_failure(&call.receiver),
+        syn::Expr::Paren(inner) => return is_failure(&inner.expr),
+        syn::Expr::Reference(inner) => return is_failure(&inner.expr),
+        _ => None,
+    };
+    let names = ["err", "fail", "lost", "mismatch", "missing", "refus"];
+    name.is_some_and(|name| names.iter().any(|part| name.contains(part)))
+}
+
+fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
+    attributes.iter().any(|attribute| match &attribute.meta {
+        syn::Meta::List(list) => list.path.is_ident("cfg") && list.tokens.to_string() == "test",
+        syn::Meta::Path(path) => path.is_ident("test"),
+        syn::Meta::NameValue(_) => false,
+    })
+}
+
+impl<'ast> Visit<'ast> for MessageReads {
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if !is_for_tests(&item.attrs) {
+            syn::visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        if !is_for_tests(&item.attrs) {
+            self.visit_body(&item.sig.ident, &item.block);
+        }
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        self.visit_body(&item.sig.ident, &item.block);
+    }
+
+    fn visit_local(&mut self, local: &'ast syn::Local) {
+        if let (syn::Pat::Ident(name), Some(init)) = (&local.pat, &local.init)
+            && self.is_message(&init.expr)
+        {
+            self.messages.push(name.ident.to_string());
+        }
+        syn::visit::visit_local(self, local);
+    }
+
+    fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
+        if READS_TEXT.iter().any(|name| call.method == name) && self.is_message(&call.receiver) {
+            let read = format!("{} calls {} on a message", self.function, call.method);
+            self.found.push(read);
+        }
+        syn::visit::visit_expr_method_call(self, call);
+    }
+
+    fn visit_expr_binary(&mut self, compared: &'ast syn::ExprBinary) {
+        let is_equality = matches!(compared.op, syn::BinOp::Eq(_) | syn::BinOp::Ne(_));
+        if is_equality && (self.is_message(&compared.left) || self.is_message(&compared.right)) {
+            self.found
+                .push(format!("{} compares a message", self.function));
+        }
+        syn::visit::visit_expr_binary(self, compared);
+    }
+
+    fn visit_expr_match(&mut self, decision: &'ast syn::ExprMatch) {
+        if self.is_message(&decision.expr) {
+            self.found
+                .push(format!("{} decides by a message", self.function));
+        }
+        syn::visit::visit_expr_match(self, decision);
+    }
+}
+
+#[test]
+fn no_decision_is_made_by_the_message_of_a_failure() {
+    let mut broken = Vec::new();
+    for source in sources() {
+        let is_checked = ["crates/client/src/", "crates/longhaul/src/"]
+            .iter()
+            .any(|crate_| source.path.starts_with(crate_));
+        let is_test = source.path.split('/').any(|part| part.starts_with("test"));
+        let makes_texts = MAKES_TEXTS
+            .iter()
+            .any(|place| source.path.starts_with(place));
+        if is_checked && !is_test && !makes_texts {
+            let reads = MessageReads::of(&source.text);
+            broken.extend(reads.iter().map(|read| format!("{}: {read}", source.path)));
+        }
+    }
+    assert_none(&broken, "decide by the kind of the failure instead");
+}
+
+#[test]
+fn a_read_of_a_message_is_found() {
+    let offending = r#"
+        fn retries(failure: &CopyFailure) -> bool { failure.to_string().contains("lost") }
+        fn cuts(failure: CopyFailure) -> String {
+            let message = failure.message.clone();
+            message.as_str().rsplit_once("; ").map_or(String::new(), |(reason, _)| reason.to_owned())
+        }
+        impl Pool {
+            fn is_full(&self) -> bool { format!("{failure}").to_lowercase().starts_with("full") }
+            fn is_same(&self) -> bool { self.failure.reason().to_string() == "full" }
+        }
+    "#;
+    assert_eq!(
+        MessageReads::of(offending),
+        [
+            "retries calls contains on a message",
+            "cuts calls rsplit_once on a message",
+            "is_full calls starts_with on a message",
+            "is_same compares a message",
+        ]
+    );
+    let harmless = r#"
+        fn warns(failure: &CopyFailure) -> String { format!("{failure}; starting over") }
+        fn is_missing(failure: &CopyFailure) -> bool { failure.kind() == FailureKind::NotFound }
+        #[cfg(test)]
+        mod tests { fn t() { assert!(failure.to_string().contains("x")); } }
+    "#;
+    assert_eq!(MessageReads::of(harmless), [""; 0]);
+}

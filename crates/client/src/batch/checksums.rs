@@ -172,7 +172,7 @@ pub(super) async fn ranges_agree(
                 pairs.map(|(a, b)| a.eq_ignore_ascii_case(b)).collect(),
             ))
         }
-        (Err(failure), _) | (_, Err(failure)) if failure.transient => Err(failure),
+        (Err(failure), _) | (_, Err(failure)) if failure.may_retry() => Err(failure),
         _ => Ok(None),
     }
 }

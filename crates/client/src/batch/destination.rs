@@ -13,13 +13,13 @@ use super::download::LocalDestination;
 use super::stream_plan::CopyRange;
 use super::upload::{StorageDestination, UploadFinish};
 use super::{BatchContext, PlannedFile};
+use crate::CopyFailure;
 use crate::answers::{KeptMetadata, SourceFacts};
 use crate::journal::{CopyIdentity, Journal, StoredRanges};
 use crate::storage::capabilities::AvailableChecksums;
 use crate::storage::contract::Storage;
 use crate::storage::open_source::OpenSource;
 use crate::verify::Verification;
-use crate::{CopyFailure, Exit};
 
 /// The destination of a copy.
 pub(super) enum CopyDestination<'a> {
@@ -180,10 +180,7 @@ impl<'a> CopyDestination<'a> {
     ) -> Result<Result<String, CopyFailure>, CopyFailure> {
         match self {
             Self::Local(download) => {
-                let unreadable = || {
-                    let message = "what was written cannot be read again";
-                    CopyFailure::new(Exit::Local, message)
-                };
+                let unreadable = || CopyFailure::local("what was written cannot be read again");
                 let checksum = download.checksum(algorithm).await?;
                 Ok(checksum.ok_or_else(unreadable))
             }

@@ -8,11 +8,11 @@ use data::store::durability::SyncPolicy;
 use data::store::file::FileSink;
 use proto::ranges::RangeSet;
 
+use crate::CopyFailure;
 use crate::answers::KeptMetadata;
 use crate::journal::{self, CopyIdentity, Journal, JournalLocation, StoredRanges};
 use crate::local_name::LocalName;
 use crate::partial::{PartialFile, WriteTarget, store_failure};
-use crate::{CopyFailure, Exit};
 
 /// Runs blocking `work` on a thread for blocking calls.
 pub(super) async fn run_blocking<T: Send + 'static>(
@@ -20,7 +20,7 @@ pub(super) async fn run_blocking<T: Send + 'static>(
 ) -> Result<T, CopyFailure> {
     tokio::task::spawn_blocking(work)
         .await
-        .unwrap_or_else(|e| Err(CopyFailure::new(Exit::Local, e.to_string())))
+        .unwrap_or_else(|e| Err(CopyFailure::local(e.to_string())))
 }
 
 /// Writes time, permissions and data of a complete and verified file to disk: see

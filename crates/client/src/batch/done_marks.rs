@@ -21,8 +21,9 @@ use super::{BatchContext, hard_links, lock};
 use crate::answers::{SourceFacts, SymlinkCheckScope, SymlinkCheckedEntry};
 use crate::local_trees::LocalTrees;
 use crate::location::{Location, StorageId};
+use crate::session::path_names::directory_and_name;
 use crate::storage::contract::Storage;
-use crate::{CopyFailure, Exit, PreservedTimes};
+use crate::{CopyFailure, PreservedTimes};
 
 /// Marks of one directory that are compared together.
 const MARKS_AT_A_TIME: usize = 64 << 10;
@@ -116,7 +117,7 @@ pub(super) async fn check(
     }
     drop(sender);
     while let Some(looked) = lookers.join_next().await {
-        looked.map_err(|error| CopyFailure::new(Exit::Local, error.to_string()))??;
+        looked.map_err(|error| CopyFailure::local(error.to_string()))??;
     }
     if reader.is_broken {
         // Where the marks belong is unknown.
@@ -215,21 +216,13 @@ impl MarkReader {
                 continue;
             }
             self.files += u64::from(matches!(left, LeftEntry::File(_)));
-            let (directory, name) = parent_and_name(&at);
+            let path = trim_trailing_slashes(at.path());
+            let (directory, name) = directory_and_name(path);
+            let directory = at.with_path(directory.unwrap_or(b".").to_vec());
+            let name = name.to_vec();
             return Some((directory, DoneMark { entry, name, left }));
         }
     }
-}
-
-/// The directory of a location, and its name there.
-fn parent_and_name(at: &Location) -> (Location, Vec<u8>) {
-    let path = trim_trailing_slashes(at.path());
-    let (directory, name) = match path.iter().rposition(|byte| *byte == b'/') {
-        Some(0) => (&b"/"[..], &path[1..]),
-        Some(slash) => (&path[..slash], &path[slash + 1..]),
-        None => (&b"."[..], path),
-    };
-    (at.with_path(directory.to_vec()), name.to_vec())
 }
 
 /// Adds the marks of a directory that do not hold.
@@ -335,7 +328,7 @@ async fn look_at_server(
         match request.end(session, result).await {
             Ok(Some(found)) => return Ok((found, keeps_times)),
             Ok(None) => {}
-            Err(failure) if failure.transient => return Err(failure),
+            Err(failure) if failure.may_retry() => return Err(failure),
             Err(failure) => {
                 tracing::debug!(%failure, "marks of an earlier run");
                 return Ok((FoundEntries::new(), keeps_times));
@@ -353,7 +346,7 @@ async fn ask(
         let path = crate::tree::join_path(marks.directory.path(), &mark.name);
         match session.stat(&path).await {
             Ok(entry) => drop(found.insert(mark.name.clone(), found_entry(&entry))),
-            Err(failure) if failure.transient => return Err(failure),
+            Err(failure) if failure.may_retry() => return Err(failure),
             Err(_) => {}
         }
     }
@@ -378,7 +371,7 @@ async fn list(
     let listed = session.list(marks.directory.path(), scope, &mut visit);
     match listed.await {
         // Entries of an incomplete listing are there. The rest is copied again.
-        Err(failure) if failure.transient || found.is_empty() => Err(failure),
+        Err(failure) if failure.may_retry() || found.is_empty() => Err(failure),
         _ => Ok(found),
     }
 }

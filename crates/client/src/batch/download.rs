@@ -23,7 +23,7 @@ use crate::storage::capabilities::AvailableChecksums;
 use crate::storage::open_source::OpenSource;
 use crate::transfer::TransferConfirmation;
 use crate::verify::{Verification, checksum_local};
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// The local destination, over all attempts.
 pub(super) struct LocalDestination {
@@ -349,8 +349,8 @@ impl LocalDestination {
         if length == size {
             return Ok(());
         }
-        let message = format!("{source}: {length} bytes arrived, {size} were announced");
-        Err(CopyFailure::new(Exit::Integrity, message))
+        let reason = format_args!("{length} bytes arrived, {size} were announced");
+        Err(CopyFailure::about(FailureKind::Integrity, source, reason))
     }
 
     /// Passes on the result of a verification. After a mismatch, or when nothing proves the bytes
@@ -360,10 +360,10 @@ impl LocalDestination {
         verified: Result<T, CopyFailure>,
     ) -> Result<T, CopyFailure> {
         match verified {
-            Err(mismatch) if mismatch.exit == Exit::Integrity => {
+            Err(mismatch) if mismatch.kind() == FailureKind::Integrity => {
                 let failure = self.explain_mismatch(mismatch).await;
                 let is_durable = self.sink.as_ref().is_some_and(|sink| sink.is_durable());
-                if failure.exit == Exit::Integrity || !is_durable {
+                if failure.kind() == FailureKind::Integrity || !is_durable {
                     // The file is wrong, and without syncs no part of it is known to be right.
                     self.state.remove_journal();
                 } else {
@@ -371,7 +371,7 @@ impl LocalDestination {
                 }
                 Err(failure)
             }
-            Err(failure) if self.state.unconfirmed && failure.exit == Exit::Protocol => {
+            Err(failure) if self.state.unconfirmed && failure.kind() == FailureKind::Protocol => {
                 self.retract_to(RangeSet::new());
                 Err(failure)
             }
@@ -394,7 +394,7 @@ impl LocalDestination {
             return mismatch;
         };
         let failure = disk::sync_failure_or(mismatch, &self.target, sink).await;
-        if failure.exit == Exit::Integrity && sink.is_durable() {
+        if failure.kind() == FailureKind::Integrity && sink.is_durable() {
             self.synced = self.state.safe.clone();
         }
         failure

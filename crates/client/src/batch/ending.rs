@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::failure_cause::{FailedPlace, report_failure};
+use super::failure_cause::report_failure;
 use super::lock;
 use super::totals::BatchTotals;
 use crate::protection::NO_SECURITY;
@@ -20,8 +20,7 @@ pub(super) async fn run_to_end(
         None => lock(totals).set_interrupted(),
         Some(Ok(())) => {}
         Some(Err(failure)) => {
-            let of_all = FailedPlace::named(source());
-            report_failure(observer, totals, of_all, failure);
+            report_failure(observer, totals, source(), failure);
         }
     }
 }
@@ -44,7 +43,7 @@ impl CopySummary {
     /// The summary of a copy that failed before it began.
     pub fn of_failure(failure: &CopyFailure) -> Self {
         let mut totals = BatchTotals::default();
-        totals.file_failed(failure, &failure.message);
+        totals.file_failed(failure, &failure.to_string());
         totals.summary(Duration::ZERO)
     }
 }

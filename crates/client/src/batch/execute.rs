@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::bundle::{self, BatchWork, MovedBundle};
-use super::failure_cause::{FailedPlace, report_failure, report_shared};
+use super::failure_cause::{report_failure, report_shared};
 use super::hard_links::FilesNotCopied;
 use super::plan::{
     self, CopyPlan, NextEntry, PlanReader, PlannedEntry, PlannedFile, PlannedHardLink, PlannedLink,
@@ -19,7 +19,7 @@ use super::{
     progress, sums, workers,
 };
 use crate::answers::SourceFacts;
-use crate::{CopyEvent, CopyFailure, Exit};
+use crate::{CopyEvent, CopyFailure};
 
 /// How often a dry run looks for more entries.
 const DRY_RUN_POLL: Duration = Duration::from_millis(50);
@@ -60,10 +60,7 @@ pub(super) async fn execute(
         };
         for message in workers::run(ctx, &queue, sessions, totals, worker).await {
             // A panic in one copy must not be mistaken for success.
-            batch.fail(
-                FailedPlace::default(),
-                CopyFailure::new(Exit::Local, message),
-            );
+            batch.fail(String::new(), CopyFailure::local(message));
         }
     };
     progress::report_while(ctx, plan, workers, totals).await;
@@ -108,8 +105,8 @@ async fn show(ctx: &BatchContext, plan: &CopyPlan, totals: &Mutex<BatchTotals>) 
             Ok(NextEntry::End) => return,
             Err(error) => {
                 let message = format!("the plan of the copy cannot be read: {error}");
-                let failure = CopyFailure::new(Exit::Local, message);
-                return report_failure(&ctx.observer, totals, FailedPlace::default(), failure);
+                let failure = CopyFailure::local(message);
+                return report_failure(&ctx.observer, totals, String::new(), failure);
             }
         }
     }
@@ -126,8 +123,8 @@ struct RunningBatch {
 }
 
 impl RunningBatch {
-    fn fail(&self, place: FailedPlace, failure: CopyFailure) {
-        report_failure(&self.ctx.observer, &self.totals, place, failure);
+    fn fail(&self, source: String, failure: CopyFailure) {
+        report_failure(&self.ctx.observer, &self.totals, source, failure);
     }
 
     fn fail_for(&self, source: String, shared: (CopyFailure, String)) {
@@ -135,9 +132,9 @@ impl RunningBatch {
     }
 
     /// A directory was not made, or the plan cannot be read.
-    fn fail_directory(&self, place: FailedPlace, failure: CopyFailure) {
-        let cause = self.full.directory_failed(&place, &failure);
-        self.fail_for(place.shown, (failure, cause));
+    fn fail_directory(&self, directory: String, failure: CopyFailure) {
+        let cause = self.full.directory_failed(&failure);
+        self.fail_for(directory, (failure, cause));
     }
 
     async fn carry_out(&self, work: BatchWork) {
@@ -195,10 +192,7 @@ impl RunningBatch {
         }
         let unreadable = |error| {
             let message = format!("the plan of the copy cannot be read: {error}");
-            self.fail(
-                FailedPlace::default(),
-                CopyFailure::new(Exit::Local, message),
-            );
+            self.fail(String::new(), CopyFailure::local(message));
         };
         if let Err(error) = lock(&self.not_copied).add_rest_of(&self.plan) {
             return unreadable(error);
@@ -229,14 +223,14 @@ impl RunningBatch {
         let outcome = match hard_links::make(&self.ctx, &link, &self.not_copied).await {
             Ok(outcome) => outcome,
             Err(failure) => {
-                let warning = format!("{}; copied as a file of its own", failure.message);
+                let warning = format!("{failure}; copied as a file of its own");
                 self.ctx.warn(warning);
                 return self.copy_one(link.file).await;
             }
         };
         let file = &link.file;
         if let Err(failure) = sums::add(&self.ctx, file).await {
-            return self.fail(FailedPlace::of_file(file), failure);
+            return self.fail(file.source.display(), failure);
         }
         self.plan.mark_done(&[file.entry]);
         if outcome == hard_links::LinkOutcome::Made {
@@ -254,7 +248,7 @@ impl RunningBatch {
                 let skipped = CopyEvent::Skipped { source, reason };
                 self.ctx.observer.on_event(skipped);
             }
-            Err(failure) => self.fail(FailedPlace::at(&link.source), failure),
+            Err(failure) => self.fail(link.source.display(), failure),
         }
     }
 
@@ -311,9 +305,8 @@ impl RunningBatch {
             }
             Err((bytes, failure)) => {
                 lock(totals).add_bytes(bytes);
-                let place = FailedPlace::of_file(&item);
-                let cause = self.full.failed(&item.destination, (&place, &failure));
-                self.fail_for(place.shown, (failure, cause));
+                let cause = self.full.failed(&item.destination, &failure);
+                self.fail_for(source, (failure, cause));
             }
         }
     }
@@ -336,7 +329,7 @@ impl RunningBatch {
             Err((bytes, failure)) => {
                 lock(totals).add_bytes(bytes);
                 // After all retries: each file alone would wait for the same server again.
-                let lost = failure.transient && failure.exit == Exit::Unreachable;
+                let lost = failure.is_lost();
                 tracing::debug!(%failure, "a bundle of files was not moved");
                 return self.copy_left(files, Some(failure).filter(|_| lost)).await;
             }
@@ -381,7 +374,7 @@ impl RunningBatch {
     async fn copy_left(&self, files: Vec<PlannedFile>, lost: Option<CopyFailure>) {
         for item in files {
             match &lost {
-                Some(failure) => self.fail(FailedPlace::of_file(&item), failure.clone()),
+                Some(failure) => self.fail(item.source.display(), failure.clone()),
                 None => self.copy_one(item).await,
             }
         }
@@ -391,7 +384,7 @@ impl RunningBatch {
     async fn is_complete(&self, item: &PlannedFile, bytes: u64) -> bool {
         if let Err(failure) = sums::add(&self.ctx, item).await {
             lock(&self.totals).add_bytes(bytes);
-            self.fail(FailedPlace::of_file(item), failure);
+            self.fail(item.source.display(), failure);
             return false;
         }
         true

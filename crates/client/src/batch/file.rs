@@ -10,7 +10,7 @@ use super::{BatchContext, FileOutcome};
 use crate::answers::SourceFacts;
 use crate::location::Location;
 use crate::retry::RetryBudget;
-use crate::{CopyFailure, CopyOptions, Exit};
+use crate::{CopyFailure, CopyOptions, FailureKind};
 
 /// Copies one file. A failure comes with the number of bytes that were moved. With `--wait`, each
 /// retry starts from the beginning, because the other copy may have changed what is left to do.
@@ -32,7 +32,7 @@ pub(super) async fn copy_file(
         }
         let mut copy = FileCopy::new(ctx, item, &meter);
         match copy_with_retries(ctx, &item.source.display(), &meter, &mut copy).await {
-            Err(failure) if failure.is_destination_busy() && ctx.options.wait => {
+            Err(failure) if failure.kind() == FailureKind::DestinationBusy && ctx.options.wait => {
                 ctx.wait_for_other_copy(&failure, waited).await;
                 waited += 1;
             }
@@ -65,14 +65,14 @@ pub(super) async fn copy_with_retries(
             Ok(outcome) => return Ok(outcome),
             Err(failure) => failure,
         };
-        if failure.exit == Exit::Integrity && copy.start_over() {
+        if failure.kind() == FailureKind::Integrity && copy.start_over() {
             // Starting over is no retry: it does not count against --retries.
-            ctx.warn(format!("{}; starting over", failure.message));
+            ctx.warn(format!("{failure}; starting over"));
             continue;
         }
         // After a lost connection, the other writer may be our own last session, which the server
         // has not closed yet.
-        let other_writer = failure.is_destination_busy() && !retries.is_retry();
+        let other_writer = failure.kind() == FailureKind::DestinationBusy && !retries.is_retry();
         if !copy.is_repeatable() || other_writer {
             return Err(failure);
         }
@@ -104,7 +104,7 @@ async fn keep_existing(
             // is written to it.
             _ => id.is_server().then(SourceFacts::default),
         },
-        Err(failure) if failure.exit == Exit::NotFound => None,
+        Err(failure) if failure.is_missing() => None,
         // A file that may exist is not replaced.
         Err(failure) => return Err(failure),
     };

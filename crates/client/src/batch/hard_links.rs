@@ -10,11 +10,11 @@ use data::store::durability::SyncPolicy;
 use super::disk::run_blocking;
 use super::plan::{CopyPlan, NextEntry, PlanReader, PlannedEntry, PlannedHardLink};
 use super::{BatchContext, lock, preserve};
+use crate::CopyFailure;
 use crate::local_name::{LocalName, is_file};
 use crate::location::Location;
 use crate::partial::local_failure;
 use crate::replacement::temporary_name;
-use crate::{CopyFailure, Exit};
 
 /// Destinations at which a copy has not put its file: what is there is older, and gets no further name.
 #[derive(Default)]
@@ -99,10 +99,7 @@ pub(super) async fn make(
     }
     let (Location::Local(first), Location::Local(path)) = (&link.first, &link.file.destination)
     else {
-        return Err(CopyFailure::new(
-            Exit::Local,
-            "hard links are for local files",
-        ));
+        return Err(CopyFailure::local("hard links are for local files"));
     };
     let names = (ctx.trees.name(first), ctx.trees.name(path));
     let first = names.0.map_err(|e| local_failure(first, e))?;

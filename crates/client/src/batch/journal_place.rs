@@ -13,12 +13,12 @@ use data::store::durability::SyncPolicy;
 use proto::checksum::ChecksumAlgorithm;
 
 use super::batch_journal::BatchJournal;
-use super::pairs::PairSource;
+use super::pairs::{PairSource, open_failure};
 use super::plan::CopyPlan;
 use super::{BatchContext, abandoned, done_marks};
 use crate::location::Location;
-use crate::partial::{name_hash, state_path};
-use crate::{CopyEvent, CopyFailure, CopyOptions, Exit};
+use crate::partial::{local_failure, name_hash, state_path};
+use crate::{CopyEvent, CopyFailure, CopyOptions, FailureKind};
 
 /// Where the journals of batches are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -97,16 +97,8 @@ impl JournalOpening {
     pub(super) fn of_pairs(options: &CopyOptions, pairs: &PairSource) -> Result<Self, CopyFailure> {
         let mut command = b"from\n".to_vec();
         if let PairSource::File(path) = pairs {
-            let failed = |error: io::Error| {
-                let message = format!("cannot read {}: {error}", path.display());
-                let exit = match error.kind() {
-                    io::ErrorKind::NotFound => Exit::NotFound,
-                    _ => Exit::Local,
-                };
-                CopyFailure::new(exit, message)
-            };
             let place = absolute(&Location::Local(path.clone())).identity_key();
-            let content = content_hash(path).map_err(failed)?;
+            let content = content_hash(path).map_err(|error| open_failure(path, &error))?;
             command.extend_from_slice(format!("{place} {content}\n").as_bytes());
         }
         // Any pair may be relative.
@@ -207,11 +199,13 @@ impl JournalOpening {
         let mut waited = 0;
         let journal = loop {
             match self.try_open(resume) {
-                Err(failure) if failure.is_destination_busy() && ctx.options.wait => {
+                Err(failure)
+                    if failure.kind() == FailureKind::DestinationBusy && ctx.options.wait =>
+                {
                     ctx.wait_for_other_copy(&failure, waited).await;
                     waited += 1;
                 }
-                Err(failure) if failure.is_destination_busy() || self.is_named => {
+                Err(failure) if failure.kind() == FailureKind::DestinationBusy || self.is_named => {
                     return Err(failure);
                 }
                 Err(failure) => {
@@ -235,10 +229,7 @@ impl JournalOpening {
                 .recursive(true)
                 .mode(0o700)
                 .create(directory);
-            made.map_err(|error| {
-                let message = format!("{}: {error}", directory.display());
-                CopyFailure::new(Exit::Local, message)
-            })?;
+            made.map_err(|error| local_failure(directory, error))?;
         }
         let journal = BatchJournal::open(path, &self.command, (resume, self.durable))?;
         if let (false, Some(directory)) = (self.is_named, path.parent()) {

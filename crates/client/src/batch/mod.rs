@@ -17,7 +17,7 @@ use crate::partial::PartialFile;
 use crate::session::ListingUse;
 use crate::storage::StorageAccess;
 use crate::trace::TraceFile;
-use crate::{CopyEvent, CopyFailure, CopyObserver, CopyOptions, CopySummary, Exit};
+use crate::{CopyEvent, CopyFailure, CopyObserver, CopyOptions, CopySummary};
 
 mod abandoned;
 mod attempt_watch;
@@ -188,12 +188,8 @@ impl BatchContext {
 
     /// Waits before the next check whether another copy has released the file, longer each time.
     async fn wait_for_other_copy(&self, failure: &CopyFailure, waited: u32) {
-        let message = failure.message.as_str();
-        // The message ends with the advice to use --wait, which the user already follows.
-        let reason = message
-            .rsplit_once("; ")
-            .map_or(message, |(reason, _)| reason);
-        self.warn(format!("{reason}; waiting"));
+        // The advice is to use --wait, which the user already follows.
+        self.warn(format!("{}; waiting", failure.reason()));
         let pause = FIRST_BUSY_POLL * 2_u32.saturating_pow(waited);
         tokio::time::sleep(pause.min(MAX_BUSY_POLL)).await;
     }
@@ -293,8 +289,7 @@ async fn plan_and_execute(
     totals: &Arc<Mutex<BatchTotals>>,
 ) -> Result<(), CopyFailure> {
     if sources.is_empty() {
-        return Err(CopyFailure::new(
-            Exit::Usage,
+        return Err(CopyFailure::usage(
             "there is nothing to copy: name a source",
         ));
     }
@@ -323,9 +318,10 @@ async fn copy_arguments(
     // A complete listing of an earlier run needs neither arguments nor listings to be looked at.
     let earlier = opening.open_earlier(ctx).await?.map(Arc::new);
     if ctx.sums.is_some() && earlier.as_ref().is_some_and(|plan| plan.has_done_files()) {
-        let message = "--write-sums needs a complete run, and an earlier one has copied some of the files: leave out \
-                       --resume, or repeat the command without --write-sums and use longhaul cksum";
-        return Err(CopyFailure::new(Exit::Usage, message));
+        return Err(CopyFailure::usage(
+            "--write-sums needs a complete run, and an earlier one has copied some of the files: leave out \
+                       --resume, or repeat the command without --write-sums and use longhaul cksum",
+        ));
     }
     let noted = earlier.as_ref().and_then(|plan| plan.noted_destination());
     if let Some(plan) = earlier.as_ref().filter(|plan| plan.has_complete_listing()) {
@@ -344,10 +340,7 @@ async fn copy_arguments(
     let outline = plan::PlanOutline::examine(ctx, sources, destination, noted).await?;
     let is_part = ctx.options.offset.is_some() || ctx.options.length.is_some();
     if is_part && outline.is_many() {
-        return Err(CopyFailure::new(
-            Exit::Usage,
-            "--offset and --length are for one file",
-        ));
+        return Err(CopyFailure::usage("--offset and --length are for one file"));
     }
     let plan = match earlier {
         Some(plan) => plan,

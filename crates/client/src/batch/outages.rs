@@ -82,10 +82,9 @@ impl KnownOutages {
     pub(super) fn given_up(&self, id: &StorageId) -> Option<CopyFailure> {
         let known = lock(&self.0);
         let outage = known.get(id)?.outage.as_ref()?;
-        outage.is_given_up.then(|| CopyFailure {
-            transient: false,
-            ..outage.reason.clone()
-        })
+        outage
+            .is_given_up
+            .then(|| outage.reason.clone().retried(false))
     }
 
     /// A storage asks to be left alone for `wait`.
@@ -159,7 +158,7 @@ mod tests {
         outages.give_up(from_ref(&a), patience);
         let given_up = outages.given_up(&a).unwrap();
         assert_eq!(
-            (given_up.message.as_str(), given_up.transient),
+            (given_up.to_string().as_str(), given_up.may_retry()),
             ("a is away", false)
         );
         assert_eq!(outages.given_up(&b), None);

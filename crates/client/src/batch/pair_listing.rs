@@ -9,7 +9,6 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use super::failed_list::FailedList;
-use super::failure_cause::FailedPlace;
 use super::journal_place::JournalOpening;
 use super::pairs::{PairSource, UrlPair};
 use super::plan::{self, FoundSource, NewEntry, PlanFiller, PlannedDestination};
@@ -17,7 +16,9 @@ use super::totals::BatchTotals;
 use super::{BatchContext, ending, execute, lock, preserve, request, sums};
 use crate::answers::SourceFacts;
 use crate::location::Location;
-use crate::{BatchJournalLocation, CopyFailure, CopyObserver, CopyOptions, CopySummary, Exit};
+use crate::{
+    BatchJournalLocation, CopyFailure, CopyObserver, CopyOptions, CopySummary, FailureKind,
+};
 
 /// The name of the list in reports.
 const FROM: &str = "--from";
@@ -102,7 +103,7 @@ fn read_pairs(
         while let Some(pair) = reader.next() {
             let is_last = pair
                 .as_ref()
-                .is_err_and(|failure| failure.exit == Exit::Local);
+                .is_err_and(|failure| failure.kind() == FailureKind::Local);
             batch.push(pair.and_then(|pair| locate(&ctx, &pair)));
             if is_last {
                 break;
@@ -125,8 +126,7 @@ fn locate(ctx: &BatchContext, pair: &UrlPair) -> LocatedPair {
         let servers: Vec<_> = at.server().into_iter().collect();
         options.security.check_use(&servers)?;
         match at {
-            Location::StandardStreams => Err(CopyFailure::new(
-                Exit::Usage,
+            Location::StandardStreams => Err(CopyFailure::usage(
                 "standard input and output cannot be in a list of pairs",
             )),
             at => Ok(at),
@@ -162,7 +162,7 @@ async fn list_pairs(ctx: &Arc<BatchContext>, filler: &Arc<PlanFiller>, pairs: &P
     let (mut batches, reading) = match read_pairs(ctx, pairs) {
         Ok(reading) => reading,
         Err(failure) => {
-            filler.report(FailedPlace::named(FROM.to_owned()), failure);
+            filler.report(FROM.to_owned(), failure);
             filler.end();
             return;
         }
@@ -174,7 +174,7 @@ async fn list_pairs(ctx: &Arc<BatchContext>, filler: &Arc<PlanFiller>, pairs: &P
         let (examined, failures) = examine(examiners, batch, look).await;
         // Their pairs are lost: the list counts as incomplete.
         for failure in failures {
-            filler.report(FailedPlace::named(FROM.to_owned()), failure);
+            filler.report(FROM.to_owned(), failure);
         }
         for (pair, found) in examined {
             match found {
@@ -184,21 +184,20 @@ async fn list_pairs(ctx: &Arc<BatchContext>, filler: &Arc<PlanFiller>, pairs: &P
                         let top = filler.add_top(&source, &destination);
                         filler.fail(&top, (b"", b""), failure);
                     }
-                    None => filler.report(FailedPlace::default(), failure),
+                    None => filler.report(String::new(), failure),
                 },
             }
         }
     }
     if let Err(error) = reading.await {
-        filler.report(FailedPlace::named(FROM.to_owned()), unexpected_end(&error));
+        filler.report(FROM.to_owned(), unexpected_end(&error));
     }
     filler.end();
 }
 
 /// A panic must not be mistaken for the end of the list.
 fn unexpected_end(error: &JoinError) -> CopyFailure {
-    let message = format!("the list of pairs ended unexpectedly: {error}");
-    CopyFailure::new(Exit::Local, message)
+    CopyFailure::local(format!("the list of pairs ended unexpectedly: {error}"))
 }
 
 /// A pair, and its source if that exists.
@@ -313,21 +312,21 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_while_pairs_are_examined_is_a_failure_and_the_other_pairs_are_kept() {
-        let usage = |text: &str| Err(CopyFailure::new(Exit::Usage, text));
+        let usage = |text: &str| Err(CopyFailure::usage(text));
         let batch = vec![usage("a"), usage("panics"), usage("b")];
         let look = |pair: LocatedPair| async move {
             let failure = pair.unwrap_err();
-            assert_ne!(failure.message, "panics");
+            assert_ne!(failure.to_string(), "panics");
             (None, Err(failure))
         };
         let (examined, failures) = examine(2, batch, look).await;
         let kept = examined
             .into_iter()
-            .map(|(_, found)| found.unwrap_err().message);
+            .map(|(_, found)| found.unwrap_err().to_string());
         assert_eq!(kept.collect::<Vec<_>>(), ["a", "b"]);
         let [failure] = failures.as_slice() else {
             panic!("{failures:?}");
         };
-        assert_eq!(failure.exit, Exit::Local);
+        assert_eq!(failure.kind(), FailureKind::Local);
     }
 }

@@ -9,8 +9,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::byte_order_mark::without_byte_order_mark;
+use crate::failure::Operation;
 use crate::location::Location;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// Longest line, bytes.
 const MAX_LINE: u64 = 256 << 10;
@@ -72,7 +73,7 @@ impl PairSource {
                     let ends = [&source, &destination];
                     servers.extend(ends.into_iter().filter_map(|end| server_part(end)));
                 }
-                Err(failure) if failure.exit == Exit::Local => break,
+                Err(failure) if failure.kind() == FailureKind::Local => break,
                 Err(_) => {}
             }
         }
@@ -116,12 +117,9 @@ fn server_part(argument: &str) -> Option<String> {
     Some(part)
 }
 
-fn open_failure(path: &Path, error: &io::Error) -> CopyFailure {
-    let exit = match error.kind() {
-        io::ErrorKind::NotFound => Exit::NotFound,
-        _ => Exit::Local,
-    };
-    CopyFailure::new(exit, format!("cannot read {}: {error}", path.display()))
+pub(super) fn open_failure(path: &Path, error: &io::Error) -> CopyFailure {
+    let operation = Operation::on("read", path.display());
+    operation.failed(FailureKind::of_named_file(error), error)
 }
 
 /// The two words of a line.
@@ -154,12 +152,12 @@ impl PairReader {
                 Ok(_) => {}
                 Err(error) => {
                     let message = format!("cannot read {}: {error}", self.name);
-                    return Some(Err(CopyFailure::new(Exit::Local, message)));
+                    return Some(Err(CopyFailure::local(message)));
                 }
             }
             if line.len() as u64 == MAX_LINE {
                 let message = format!("{}: line {} is too long", self.name, self.line);
-                return Some(Err(CopyFailure::new(Exit::Local, message)));
+                return Some(Err(CopyFailure::local(message)));
             }
             let line = match self.line {
                 1 => without_byte_order_mark(&line),
@@ -170,7 +168,7 @@ impl PairReader {
                 Ok(Some(pair)) => return Some(Ok(pair)),
                 Err(reason) => {
                     let message = format!("{}: line {}: {reason}", self.name, self.line);
-                    return Some(Err(CopyFailure::new(Exit::Usage, message)));
+                    return Some(Err(CopyFailure::usage(message)));
                 }
             }
         }
@@ -267,6 +265,6 @@ mod tests {
             line: 0,
         };
         let failure = reader.next().unwrap().unwrap_err();
-        assert_eq!(failure.exit, Exit::Local);
+        assert_eq!(failure.kind(), FailureKind::Local);
     }
 }

@@ -14,7 +14,7 @@ use crate::location::StorageId;
 use crate::session::{ServerHabits, SessionOpening};
 use crate::storage::StorageAccess;
 use crate::storage::contract::Storage;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// How soon to look again for a session at a server that lets no further one in.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -156,8 +156,9 @@ impl StorageSessionPool {
     /// Whether a session may be had when another one is returned. A server that does not answer while somebody has a session
     /// is at a limit, or is away: the holder of that session finds it out.
     fn may_be_at_limit(&self, id: &StorageId, failure: &CopyFailure) -> bool {
+        let kind = failure.kind();
         let is_refused =
-            failure.at_limit || failure.exit == Exit::Unreachable && self.outages.was_reached(id);
+            kind.is_session_limit() || kind.is_unreachable() && self.outages.was_reached(id);
         is_refused && self.has_lent(id)
     }
 
@@ -224,18 +225,21 @@ impl StorageSessionPool {
                 }
                 Ok(session)
             }
-            Err(mut failure) => {
+            Err(failure) if failure.kind().is_unreachable() && self.outages.was_reached(id) => {
                 // A host that was reached before is not misspelled, so the failure is temporary.
-                if failure.exit == Exit::Unreachable && self.outages.was_reached(id) {
-                    failure.transient = true;
-                    // While somebody has a session, the server may just not serve a further one.
-                    failure.away = !failure.at_limit && !self.has_lent(id);
-                    if failure.away {
-                        self.outages.missed(id, &failure);
-                    }
+                let failure = failure.retried(true);
+                if failure.kind() == FailureKind::SessionLimit {
+                    return Err(failure);
                 }
+                // While somebody has a session, the server may just not serve a further one.
+                if self.has_lent(id) {
+                    return Err(failure.of_kind(FailureKind::Unreachable));
+                }
+                let failure = failure.of_kind(FailureKind::Away);
+                self.outages.missed(id, &failure);
                 Err(failure)
             }
+            Err(failure) => Err(failure),
         }
     }
 
@@ -398,7 +402,10 @@ mod tests {
         let id = StorageId::Server(fake.server.clone());
         let first = pool.acquire(&id).await.unwrap();
         let failure = pool.acquire_further(&id).await.unwrap_err();
-        assert!(failure.at_limit && failure.transient, "{failure}");
+        assert!(
+            failure.kind() == FailureKind::SessionLimit && failure.may_retry(),
+            "{failure}"
+        );
         drop(first);
         fake.finish().await;
     }
@@ -412,11 +419,14 @@ mod tests {
         let id = StorageId::Server(fake.server.clone());
         let first = pool.acquire(&id).await.unwrap();
         let failure = pool.acquire_further(&id).await.unwrap_err();
-        assert!(failure.transient && !failure.away, "{failure}");
+        assert!(
+            failure.may_retry() && failure.kind() != FailureKind::Away,
+            "{failure}"
+        );
         drop(first);
         // Also when nobody has a session any more.
         let failure = pool.acquire(&id).await.unwrap_err();
-        assert!(failure.at_limit && !failure.away, "{failure}");
+        assert!(failure.kind() == FailureKind::SessionLimit, "{failure}");
         assert_eq!(pool.outages.longest(), None);
         fake.finish().await;
     }
@@ -430,12 +440,15 @@ mod tests {
         // Nobody listens any more, but the connection of the session may be alive.
         fake.finish().await;
         let failure = pool.acquire_further(&id).await.unwrap_err();
-        assert!(failure.transient && !failure.away, "{failure}");
+        assert!(
+            failure.may_retry() && failure.kind() != FailureKind::Away,
+            "{failure}"
+        );
         let waiting = pool.acquire(&id);
         let losing = async { drop(first) };
         let (acquired, ()) = tokio::join!(waiting, losing);
         let failure = acquired.unwrap_err();
-        assert!(failure.away, "{failure}");
+        assert_eq!(failure.kind(), FailureKind::Away, "{failure}");
         assert!(pool.outages.longest_of(&[id]).is_some());
     }
 }

@@ -140,7 +140,7 @@ async fn change(ctx: &BatchContext, id: &StorageId, changes: &[MetadataChange<'_
         )),
         Err(failure) => ctx.warn(format!(
             "permissions and times are not kept: {}; the files themselves are complete",
-            failure.message
+            failure
         )),
     }
 }

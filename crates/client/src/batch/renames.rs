@@ -78,7 +78,6 @@ impl KnownRenames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Exit;
     use crate::location::Location;
 
     #[test]
@@ -86,7 +85,7 @@ mod tests {
         let renames = KnownRenames::default();
         let id = |url| Location::parse(url).unwrap().storage_id();
         let (here, there) = (id("ftp://h/"), id("ftp://other/"));
-        let reason = CopyFailure::new(Exit::Refused, "not here");
+        let reason = CopyFailure::refused("not here");
         renames.refused_beside(&here, b"/in/f", &reason);
         assert_eq!(renames.refusal(&here, b"/in/g"), Some(reason.clone()));
         assert_eq!(renames.refusal(&here, b"/in/d/g"), None);

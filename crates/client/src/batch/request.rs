@@ -7,7 +7,7 @@ use super::plan::{is_inside, is_same_file};
 use super::{BatchContext, side_files};
 use crate::location::Location;
 use crate::replacement::is_other_than_file;
-use crate::{BatchJournalLocation, CopyFailure, CopyOptions, Exit};
+use crate::{BatchJournalLocation, CopyFailure, CopyOptions};
 
 /// Refuses requests that are invalid for any files.
 pub(super) fn check_copy(
@@ -153,5 +153,5 @@ fn check_failed_list(options: &CopyOptions) -> Result<(), CopyFailure> {
 }
 
 fn usage(message: &str) -> Result<(), CopyFailure> {
-    Err(CopyFailure::new(Exit::Usage, message))
+    Err(CopyFailure::usage(message))
 }

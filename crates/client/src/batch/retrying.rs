@@ -9,7 +9,7 @@ use super::BatchContext;
 use crate::location::StorageId;
 use crate::retry::RetryBudget;
 use crate::storage::contract::Storage;
-use crate::{AwayPeer, CopyEvent, CopyFailure, Exit};
+use crate::{AwayPeer, CopyEvent, CopyFailure, FailureKind};
 
 /// Longest wait that a server can ask for. A copy that would have to wait longer fails.
 const MAX_ASKED_WAIT: Duration = Duration::from_secs(600);
@@ -44,7 +44,7 @@ impl RepeatedRequest<'_> {
     ) -> Result<Option<T>, CopyFailure> {
         self.ctx.return_session(self.id, session, &result);
         match result {
-            Err(failure) if failure.transient => {
+            Err(failure) if failure.may_retry() => {
                 let retries = &mut self.retries;
                 self.ctx.wait_for_storage(self.id, retries, failure).await?;
                 Ok(None)
@@ -64,7 +64,7 @@ impl RepeatedRequest<'_> {
     ) -> Result<Option<()>, CopyFailure> {
         let is_repeated = self.retries.is_retry();
         self.end(session, removed).await.or_else(|failure| {
-            let is_gone = is_repeated && failure.exit == Exit::NotFound;
+            let is_gone = is_repeated && failure.is_missing();
             is_gone.then_some(Some(())).ok_or(failure)
         })
     }
@@ -189,12 +189,12 @@ impl BatchContext {
         failure: CopyFailure,
     ) -> Result<(), CopyFailure> {
         let (outages, patience) = (&self.pool.outages, self.options.patience);
-        let away = match failure.away {
+        let away = match failure.kind() == FailureKind::Away {
             true => outages.longest_of(storages),
             false => None,
         };
         // One that was never reached is misspelled, or does not run.
-        let is_first_contact = failure.away && away.is_none();
+        let is_first_contact = failure.kind() == FailureKind::Away && away.is_none();
         let next = match is_first_contact {
             true => None,
             false => retries.next_attempt(&failure, moved, away),
@@ -211,7 +211,7 @@ impl BatchContext {
         let away = away.filter(|_| !patience.is_zero());
         self.observer.on_event(CopyEvent::Retrying {
             source: source.to_owned(),
-            reason: failure.message,
+            reason: failure.to_string(),
             attempt,
             after,
             away: away.map(|since| AwayPeer {
@@ -232,7 +232,8 @@ impl BatchContext {
         result: &Result<T, CopyFailure>,
     ) {
         let is_usable = result.as_ref().err().is_none_or(|failure| {
-            !failure.transient && matches!(failure.exit, Exit::NotFound | Exit::Refused)
+            !failure.may_retry()
+                && matches!(failure.kind(), FailureKind::NotFound | FailureKind::Refused)
         });
         if !is_usable {
             return self.drop_session(id, &*session, result);
@@ -249,7 +250,9 @@ impl BatchContext {
         result: &Result<T, CopyFailure>,
     ) {
         self.note_session(id, session, result);
-        let lost = |failure: &CopyFailure| failure.transient && !failure.is_destination_busy();
+        let lost = |failure: &CopyFailure| {
+            failure.may_retry() && failure.kind() != FailureKind::DestinationBusy
+        };
         if result.as_ref().is_err_and(lost) {
             // The failure that ended this session has probably ended the idle ones too.
             self.pool.drop_idle(id);

@@ -7,7 +7,6 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::failure_cause::FailedPlace;
 use super::lock;
 use crate::CopyFailure;
 use crate::local_name::directory_of;
@@ -38,10 +37,10 @@ pub(super) struct SharedFailure {
 }
 
 impl SharedFailure {
-    fn new(place: &FailedPlace, failure: &CopyFailure) -> Self {
+    fn new(failure: &CopyFailure) -> Self {
         Self {
             failure: failure.clone(),
-            cause: place.cause_of(failure),
+            cause: failure.cause(),
         }
     }
 }
@@ -59,13 +58,9 @@ pub(super) struct FullPlaces {
 impl FullPlaces {
     /// Notes why the file for `destination` failed. Returns the cause: files that find no room at a place share that of the
     /// first, whatever their sizes.
-    pub(super) fn failed(
-        &self,
-        destination: &Location,
-        (place, failure): (&FailedPlace, &CopyFailure),
-    ) -> String {
-        if !failure.no_room {
-            return place.cause_of(failure);
+    pub(super) fn failed(&self, destination: &Location, failure: &CopyFailure) -> String {
+        if !failure.kind().is_disk_full() {
+            return failure.cause();
         }
         self.any.store(true, Ordering::Relaxed);
         let of_directory = lock(&self.no_directory).clone();
@@ -74,16 +69,16 @@ impl FullPlaces {
             .entry(place_of(destination))
             .or_insert_with(|| RoomlessFiles {
                 in_a_row: 0,
-                first: of_directory.unwrap_or_else(|| SharedFailure::new(place, failure)),
+                first: of_directory.unwrap_or_else(|| SharedFailure::new(failure)),
             });
         found.in_a_row += 1;
         found.first.cause.clone()
     }
 
     /// Notes why a directory was not made. Returns the cause.
-    pub(super) fn directory_failed(&self, place: &FailedPlace, failure: &CopyFailure) -> String {
-        if !failure.no_room {
-            return place.cause_of(failure);
+    pub(super) fn directory_failed(&self, failure: &CopyFailure) -> String {
+        if !failure.kind().is_disk_full() {
+            return failure.cause();
         }
         self.any.store(true, Ordering::Relaxed);
         let of_file = lock(&self.places)
@@ -92,7 +87,7 @@ impl FullPlaces {
             .map(|files| files.first.clone());
         let mut no_directory = lock(&self.no_directory);
         let first = no_directory
-            .get_or_insert_with(|| of_file.unwrap_or_else(|| SharedFailure::new(place, failure)));
+            .get_or_insert_with(|| of_file.unwrap_or_else(|| SharedFailure::new(failure)));
         first.cause.clone()
     }
 
@@ -145,20 +140,17 @@ fn place_of(destination: &Location) -> StoragePlace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Exit;
+    use crate::FailureKind;
 
     fn full() -> CopyFailure {
-        CopyFailure {
-            no_room: true,
-            ..CopyFailure::new(Exit::Local, "full")
-        }
+        CopyFailure::new(FailureKind::LocalDiskFull, "full")
     }
 
     /// The message of the failure for which a file is not begun.
     fn reason(places: &FullPlaces, destination: &Location) -> Option<String> {
         places
             .refusal(destination)
-            .map(|shared| shared.failure.message)
+            .map(|shared| shared.failure.to_string())
     }
 
     #[test]
@@ -166,13 +158,12 @@ mod tests {
         let places = FullPlaces::default();
         let here = Location::Local("/tmp/f".into());
         let there = Location::parse("ftp://h/f").unwrap();
-        let place = FailedPlace::at(&here);
-        places.failed(&here, (&place, &CopyFailure::new(Exit::Local, "another")));
+        places.failed(&here, &CopyFailure::local("another"));
         for _ in 0..MAX_IN_A_ROW {
             assert_eq!(reason(&places, &here), None);
-            places.failed(&here, (&place, &full()));
+            places.failed(&here, &full());
         }
-        assert_eq!(reason(&places, &here), Some(full().message));
+        assert_eq!(reason(&places, &here), Some(full().to_string()));
         assert_eq!(reason(&places, &there), None);
     }
 
@@ -180,11 +171,10 @@ mod tests {
     fn files_below_a_directory_without_room_are_not_begun() {
         let places = FullPlaces::default();
         let missing = Location::Local("/no/such/directory/f".into());
-        let place = FailedPlace::at(&missing);
-        places.directory_failed(&place, &CopyFailure::new(Exit::Local, "another"));
+        places.directory_failed(&CopyFailure::local("another"));
         assert_eq!(reason(&places, &missing), None);
-        places.directory_failed(&place, &full());
-        assert_eq!(reason(&places, &missing), Some(full().message));
+        places.directory_failed(&full());
+        assert_eq!(reason(&places, &missing), Some(full().to_string()));
         assert_eq!(reason(&places, &Location::Local("/tmp/f".into())), None);
     }
 
@@ -193,11 +183,7 @@ mod tests {
         let places = FullPlaces::default();
         let cause = |at: &str, message: &str| {
             let at = Location::parse(at).unwrap();
-            let failure = CopyFailure {
-                message: message.to_owned(),
-                ..full()
-            };
-            places.failed(&at, (&FailedPlace::at(&at), &failure))
+            places.failed(&at, &CopyFailure::new(FailureKind::ServerDiskFull, message))
         };
         let first = cause("ftp://h/a", "100 bytes announced for /a, 0 free");
         assert_eq!(
@@ -215,7 +201,7 @@ mod tests {
         let places = FullPlaces::default();
         let here = Location::Local("/tmp/f".into());
         for _ in 0..MAX_IN_A_ROW {
-            places.failed(&here, (&FailedPlace::at(&here), &full()));
+            places.failed(&here, &full());
             places.stored(&here);
         }
         assert_eq!(reason(&places, &here), None);

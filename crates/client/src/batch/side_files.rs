@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use super::pairs::PairSource;
 use super::plan::{NamePattern, is_same_file, last_component};
+use crate::CopyFailure;
 use crate::location::Location;
 use crate::tree::check_name;
-use crate::{CopyFailure, Exit};
 
 /// The places of a command that copies.
 #[derive(Debug, Clone, Copy)]
@@ -42,13 +42,10 @@ pub fn check_log_file(log: &Path, places: CopiedPlaces<'_>) -> Result<(), CopyFa
         }
     };
     match is_in_way {
-        true => Err(CopyFailure::new(
-            Exit::Usage,
-            format!(
-                "--log would write into what is copied: name a file elsewhere than {}",
-                log.display()
-            ),
-        )),
+        true => Err(CopyFailure::usage(format!(
+            "--log would write into what is copied: name a file elsewhere than {}",
+            log.display()
+        ))),
         false => Ok(()),
     }
 }

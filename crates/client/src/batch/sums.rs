@@ -12,10 +12,11 @@ use super::plan::{
     trim_trailing_slashes,
 };
 use super::{BatchContext, lock};
+use crate::failure::Sentence;
 use crate::location::{Location, StorageId};
 use crate::sums::writer::{SumsWriter, read_earlier};
 use crate::tree::parents;
-use crate::{CopyFailure, CopyOptions, Exit};
+use crate::{CopyFailure, CopyOptions};
 
 /// The checksum file of a batch.
 #[derive(Debug)]
@@ -45,7 +46,7 @@ impl BatchSums {
         };
         if *top == Location::StandardStreams {
             let message = "--write-sums needs a destination with a name, not standard output";
-            return Err(CopyFailure::new(Exit::Usage, message));
+            return Err(CopyFailure::usage(message));
         }
         Ok(Some(Self {
             writer: SumsWriter::create(&wanted.path, wanted.algorithm)?,
@@ -80,11 +81,10 @@ pub(super) async fn add(ctx: &BatchContext, file: &PlannedFile) -> Result<(), Co
     };
     if is_same_file(&file.destination, &sums.path) || is_same_file(&file.source, &sums.path) {
         sums.is_taken.store(true, Ordering::Relaxed);
-        let message = format!(
+        return Err(CopyFailure::usage(format!(
             "{} is a file of this copy: write the checksums to another file",
             sums.path.display()
-        );
-        return Err(CopyFailure::new(Exit::Usage, message));
+        )));
     }
     let (offset, length) = (ctx.options.offset.unwrap_or(0), ctx.options.length);
     let is_local = |at: &Location| at.storage_id() == StorageId::LocalFiles;
@@ -98,14 +98,8 @@ pub(super) async fn add(ctx: &BatchContext, file: &PlannedFile) -> Result<(), Co
     let result = ctx.checksum((&id, at.path()), algorithm, part).await;
     let checksum = result.map_err(|failure| {
         lock(&sums.unknown).insert(sums.name_of(&file.destination));
-        CopyFailure {
-            message: format!(
-                "{} was copied, but its checksum is unknown: {}",
-                file.destination.display(),
-                failure.message
-            ),
-            ..failure
-        }
+        let copied = Sentence::about(file.destination.display());
+        failure.within(copied.words(" was copied, but its checksum is unknown"))
     })?;
     sums.writer.add(&checksum, &sums.name_of(&file.destination))
 }
@@ -157,8 +151,7 @@ pub(super) fn add_left(
     let mut reader = PlanReader::of(plan);
     loop {
         let next = reader.next(plan).map_err(|error| {
-            let message = format!("the plan of the copy cannot be read: {error}");
-            CopyFailure::new(Exit::Local, message)
+            CopyFailure::local(format!("the plan of the copy cannot be read: {error}"))
         })?;
         let destination = match next {
             NextEntry::Entry(PlannedEntry::File(item)) => item.destination,

@@ -6,7 +6,7 @@ use crate::session::scripted_server::{
     pipelined_login_script,
 };
 use crate::tree::{TreeEntry, TreeVisitor, join_path};
-use crate::{ModeChoice, Parallelism, VerifyMode};
+use crate::{Exit, ModeChoice, Parallelism, VerifyMode};
 use data::options::TransferOptions;
 use proto::sizing::SocketBuffers;
 
@@ -192,7 +192,7 @@ async fn a_mix_of_success_and_failure_exits_with_partial() {
 
 #[tokio::test]
 async fn the_side_task_is_dropped_when_the_main_task_fails() {
-    let failed = async { Err::<(), _>(CopyFailure::new(Exit::Local, "x")) };
+    let failed = async { Err::<(), _>(CopyFailure::local("x")) };
     let endless = std::future::pending::<()>();
     assert!(run_with_side_task(failed, endless).await.is_err());
     let late = async {

@@ -9,7 +9,7 @@ use super::failure_cause::CauseCounts;
 use super::measurement::{MeasurementSource, TransferMeasurement};
 use crate::protection::NO_SECURITY;
 use crate::why::BatchEvidence;
-use crate::{CopyFailure, CopySummary, Exit, SafeBytes};
+use crate::{CopyFailure, CopySummary, Exit, FailureKind, SafeBytes};
 
 /// Totals so far.
 #[derive(Debug, Default)]
@@ -99,7 +99,7 @@ impl BatchTotals {
         // Files in flight have moved bytes, too, and will not report them.
         self.bytes = self.bytes.max(self.moved);
         let message = "interrupted; repeat the command to continue";
-        self.first_failure = Some(CopyFailure::new(Exit::Interrupted, message));
+        self.first_failure = Some(CopyFailure::new(FailureKind::Interrupted, message));
     }
 
     /// A file has got a further name.
@@ -176,13 +176,13 @@ impl BatchTotals {
 
     /// A file failed permanently, for a cause that others may share.
     pub(super) fn file_failed(&mut self, failure: &CopyFailure, cause: &str) {
+        let (kind, exit) = (failure.kind(), failure.exit());
         self.failed += 1;
-        self.may_continue |=
-            failure.transient || failure.no_room || failure.exit == Exit::Unreachable;
+        self.may_continue |= failure.may_retry() || kind.is_disk_full() || kind.is_unreachable();
         self.causes.add(cause);
         self.class = Some(match self.class {
-            None => failure.exit,
-            Some(class) if class == failure.exit => class,
+            None => exit,
+            Some(class) if class == exit => class,
             // Different failures have no common class.
             Some(_) => Exit::Partial,
         });
@@ -191,7 +191,7 @@ impl BatchTotals {
 
     /// The whole batch is refused, whatever was skipped before: the class is that of `failure`, which is reported next.
     pub(super) fn batch_refused(&mut self, failure: &CopyFailure) {
-        self.refused = Some(failure.exit);
+        self.refused = Some(failure.exit());
     }
 
     /// Takes a sample of the files in flight.
@@ -283,13 +283,13 @@ mod tests {
 
     use super::*;
 
-    fn totals(labels: &[&str], exits: &[Exit]) -> CopySummary {
+    fn totals(labels: &[&str], kinds: &[FailureKind]) -> CopySummary {
         let mut totals = BatchTotals::default();
         for label in labels {
             totals.file_done(10, label, None);
         }
-        for exit in exits {
-            totals.file_failed(&CopyFailure::new(*exit, "x"), "x");
+        for kind in kinds {
+            totals.file_failed(&CopyFailure::new(*kind, "x"), "x");
         }
         totals.summary(Duration::from_secs(1))
     }
@@ -297,11 +297,14 @@ mod tests {
     #[test]
     fn the_exit_class_is_that_of_the_failures_or_partial() {
         assert_eq!(totals(&["md5"], &[]).exit, Exit::Done);
-        assert_eq!(totals(&["md5"], &[Exit::NotFound]).exit, Exit::Partial);
-        assert_eq!(totals(&[], &[Exit::NotFound]).exit, Exit::NotFound);
-        let alike = [Exit::Refused, Exit::Refused];
+        assert_eq!(
+            totals(&["md5"], &[FailureKind::NotFound]).exit,
+            Exit::Partial
+        );
+        assert_eq!(totals(&[], &[FailureKind::NotFound]).exit, Exit::NotFound);
+        let alike = [FailureKind::Refused, FailureKind::LoginLimit];
         assert_eq!(totals(&[], &alike).exit, Exit::Refused);
-        let mixed = [Exit::Refused, Exit::Local];
+        let mixed = [FailureKind::Refused, FailureKind::Local];
         assert_eq!(totals(&[], &mixed).exit, Exit::Partial);
     }
 
@@ -339,7 +342,7 @@ mod tests {
     fn an_interrupted_batch_counts_the_bytes_in_flight_and_says_how_to_continue() {
         let mut totals = BatchTotals::default();
         totals.file_done(10, "md5", None);
-        totals.file_failed(&CopyFailure::new(Exit::NotFound, "x"), "x");
+        totals.file_failed(&CopyFailure::new(FailureKind::NotFound, "x"), "x");
         let safe = SafeBytes {
             bytes: 20,
             of: Some(100),
@@ -350,16 +353,16 @@ mod tests {
         let summary = totals.summary(Duration::from_secs(1));
         assert_eq!((summary.bytes, summary.files, summary.failed), (25, 1, 1));
         assert_eq!(summary.exit, Exit::Interrupted);
-        let message = summary.first_failure.unwrap().message;
+        let message = summary.first_failure.unwrap().to_string();
         assert!(message.contains("repeat the command"), "{message}");
         assert_eq!(summary.safe, Some(safe));
     }
 
     #[test]
     fn totals_add_up_files_failures_and_bytes() {
-        let summary = totals(&["md5", "md5"], &[Exit::Local]);
+        let summary = totals(&["md5", "md5"], &[FailureKind::Local]);
         assert_eq!((summary.files, summary.failed, summary.bytes), (2, 1, 20));
         assert_eq!(summary.goodput_bps, 160.0);
-        assert_eq!(summary.first_failure.unwrap().exit, Exit::Local);
+        assert_eq!(summary.first_failure.unwrap().exit(), Exit::Local);
     }
 }

@@ -11,11 +11,10 @@ use tune::sessions::{LONG_RTT, SessionRamp};
 
 use super::BatchContext;
 use super::bundle::{self, BatchWork, SmallFileServer};
-use super::failure_cause::FailedPlace;
 use super::plan::{self, CopyPlan, NextEntry, PlanReader, PlannedEntry, PlannedFile};
 use super::session_plan::{KnownSessionLimits, plan_sessions};
+use crate::CopyFailure;
 use crate::location::{Location, StorageId};
-use crate::{CopyFailure, Exit};
 
 /// Files of the plan that are in memory at a time. Within a window, large ones come first.
 const WINDOW: usize = 4096;
@@ -67,7 +66,7 @@ struct PlanWindow {
 }
 
 /// Receives failures of entries that are not files.
-pub(super) type FailureReport = Box<dyn Fn(FailedPlace, CopyFailure) + Send + Sync>;
+pub(super) type FailureReport = Box<dyn Fn(String, CopyFailure) + Send + Sync>;
 
 impl WorkSupply {
     /// How long the first files may wait for more.
@@ -192,10 +191,7 @@ impl WorkQueue {
             Ok(window) => window,
             Err(error) => {
                 let message = format!("the plan of the copy cannot be read: {error}");
-                (self.report)(
-                    FailedPlace::default(),
-                    CopyFailure::new(Exit::Local, message),
-                );
+                (self.report)(String::new(), CopyFailure::local(message));
                 PlanWindow {
                     is_last: true,
                     ..PlanWindow::default()
@@ -266,7 +262,7 @@ impl WorkQueue {
             .collect();
         self.plan.mark_done(&made);
         for (position, failure) in failed {
-            let place = locations.get(position).map(FailedPlace::at);
+            let place = locations.get(position).map(Location::display);
             (self.report)(place.unwrap_or_default(), failure);
         }
     }

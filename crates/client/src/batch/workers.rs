@@ -88,10 +88,9 @@ where
             let is_first = !std::mem::replace(&mut limited, true);
             ramp.on_limit(admitted);
             if is_first {
-                let reason = failure.message.as_str();
-                ctx.warn(format!("{reason} (going on with {admitted} sessions)"));
+                ctx.warn(format!("{failure} (going on with {admitted} sessions)"));
             }
-            if failure.at_limit {
+            if failure.kind().is_session_limit() {
                 limits.record(admitted).await;
             }
         }

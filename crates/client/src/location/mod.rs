@@ -16,7 +16,7 @@ mod url;
 
 pub(crate) use any_bytes::encoded_rest;
 pub(crate) use url::percent_encode;
-use url::{local_location, parse_file, parse_server, redact, split_scheme, usage_error};
+use url::{local_location, parse_file, parse_server, redact, split_scheme};
 
 /// A GridFTP, FTP or HTTP server as a URL names it.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -321,7 +321,9 @@ impl Location {
             return Ok(Self::StandardStreams);
         }
         if text.is_empty() {
-            return Err(usage_error("an empty argument is neither a path nor a URL"));
+            return Err(CopyFailure::usage(
+                "an empty argument is neither a path nor a URL",
+            ));
         }
         let Some((scheme, rest)) = split_scheme(text) else {
             return local_location(any_bytes::local_bytes(text).into_owned(), text);
@@ -340,7 +342,7 @@ impl Location {
             _ if !rest.starts_with("//") => {
                 local_location(any_bytes::local_bytes(text).into_owned(), text)
             }
-            other => Err(usage_error(format!(
+            other => Err(CopyFailure::usage(format!(
                 "{other}: is not supported by this version, which supports ftp:, ftps:, gsiftp:, \
                  http:, https:, file: and local paths ({})",
                 redact(text)

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::Exit;
+use crate::FailureKind;
 
 fn anonymous(_: &str, user: Option<&str>) -> Result<Credential, CopyFailure> {
     Ok(Credential::password(user.unwrap_or("anonymous"), "found"))
@@ -24,8 +24,8 @@ fn remote(text: &str) -> (Server, Vec<u8>) {
 
 fn usage_error_message(text: &str) -> String {
     let failure = parse(text).expect_err(text);
-    assert_eq!(failure.exit, Exit::Usage, "{text}");
-    failure.message
+    assert_eq!(failure.kind(), FailureKind::Usage, "{text}");
+    failure.to_string()
 }
 
 #[test]
@@ -133,7 +133,7 @@ proptest! {
                 let debug = format!("{:?}", location);
                 prop_assert!(!debug.contains(&password));
             }
-            Err(failure) => prop_assert!(!failure.message.contains(&password)),
+            Err(failure) => prop_assert!(!failure.to_string().contains(&password)),
         }
     }
 
@@ -169,5 +169,5 @@ fn queries_are_kept_for_http_and_never_shown() {
         Credential::password("u", "p")
     );
     let wrong = Location::parse_with("https://h:0/a?secret", &find, &Arc::default()).unwrap_err();
-    assert!(!wrong.message.contains("secret"), "{wrong}");
+    assert!(!wrong.to_string().contains("secret"), "{wrong}");
 }

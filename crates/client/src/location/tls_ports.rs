@@ -19,30 +19,30 @@ impl Server {
         }
     }
 
-    /// Advice on a server that sends no greeting; empty where none is possible. A server that expects TLS
+    /// Advice on a server that sends no greeting. A server that expects TLS
     /// from the first byte waits for it in silence.
-    pub(crate) fn silence_advice(&self) -> &'static str {
+    pub(crate) fn silence_advice(&self) -> Option<&'static str> {
         match self.scheme {
             Scheme::Ftps if !self.begins_with_tls() => {
-                "; if it has TLS from the first byte (implicit TLS), add --tls implicit"
+                Some("if it has TLS from the first byte (implicit TLS), add --tls implicit")
             }
-            _ => "",
+            _ => None,
         }
     }
 
-    /// Advice, after a failed connection, on the other port of FTP over TLS; empty for other schemes
+    /// Advice, after a failed connection, on the other port of FTP over TLS; `None` for other schemes
     /// and ports.
-    pub(crate) fn other_port_advice(&self) -> String {
+    pub(crate) fn other_port_advice(&self) -> Option<String> {
         let host = self.bracketed_host();
         match (self.scheme, self.port) {
-            (Scheme::Ftps, EXPLICIT_TLS_PORT) => format!(
-                "; if it has TLS from the first byte only (implicit TLS), use \
+            (Scheme::Ftps, EXPLICIT_TLS_PORT) => Some(format!(
+                "if it has TLS from the first byte only (implicit TLS), use \
                  ftps://{host}:{IMPLICIT_TLS_PORT}"
-            ),
-            (Scheme::Ftps, IMPLICIT_TLS_PORT) => {
-                format!("; if it has TLS on port {EXPLICIT_TLS_PORT} (AUTH TLS), use ftps://{host}")
-            }
-            _ => String::new(),
+            )),
+            (Scheme::Ftps, IMPLICIT_TLS_PORT) => Some(format!(
+                "if it has TLS on port {EXPLICIT_TLS_PORT} (AUTH TLS), use ftps://{host}"
+            )),
+            _ => None,
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use percent_encoding::percent_decode_str;
 
 use super::{FindCredential, Location, Scheme, Server};
-use crate::{ConnectionSecurity, CopyFailure, Credential, Exit};
+use crate::{ConnectionSecurity, CopyFailure, Credential};
 
 /// Splits `scheme:rest` if the text before the first colon is a scheme (RFC 3986 §3.1).
 pub(super) fn split_scheme(text: &str) -> Option<(&str, &str)> {
@@ -23,7 +23,9 @@ pub(super) fn split_scheme(text: &str) -> Option<(&str, &str)> {
 
 pub(super) fn local_location(bytes: Vec<u8>, text: &str) -> Result<Location, CopyFailure> {
     if bytes.contains(&0) {
-        return Err(usage_error(format!("path contains a NUL byte ({text:?})")));
+        return Err(CopyFailure::usage(format!(
+            "path contains a NUL byte ({text:?})"
+        )));
     }
     Ok(Location::Local(PathBuf::from(OsString::from_vec(bytes))))
 }
@@ -37,14 +39,14 @@ pub(super) fn parse_file(rest: &str, text: &str) -> Result<Location, CopyFailure
             Some(0) => after,
             Some(end) if after[..end].eq_ignore_ascii_case("localhost") => &after[end..],
             _ => {
-                return Err(usage_error(format!(
+                return Err(CopyFailure::usage(format!(
                     "a file: URL names this machine only: write file:///path ({text})"
                 )));
             }
         },
     };
     if !path.starts_with('/') {
-        return Err(usage_error(format!(
+        return Err(CopyFailure::usage(format!(
             "a file: URL needs an absolute path: write file:///path ({text})"
         )));
     }
@@ -62,7 +64,7 @@ pub(super) fn parse_server(
     let display_text = redact(text);
     let Some(rest) = rest.strip_prefix("//") else {
         let name = scheme.name();
-        return Err(usage_error(format!(
+        return Err(CopyFailure::usage(format!(
             "write {name}://host/path ({display_text})"
         )));
     };
@@ -124,12 +126,12 @@ fn parse_address(
 ) -> Result<(String, u16), CopyFailure> {
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let (host, after) = rest.split_once(']').ok_or_else(|| {
-            usage_error(format!(
+            CopyFailure::usage(format!(
                 "the IPv6 address has no closing ] ({display_text})"
             ))
         })?;
         if host.parse::<Ipv6Addr>().is_err() {
-            return Err(usage_error(format!(
+            return Err(CopyFailure::usage(format!(
                 "[{host}] is not an IPv6 address ({display_text})"
             )));
         }
@@ -137,7 +139,7 @@ fn parse_address(
             Some(port) => (host, port),
             None if after.is_empty() => (host, ""),
             None => {
-                return Err(usage_error(format!(
+                return Err(CopyFailure::usage(format!(
                     "only :port may follow ] ({display_text})"
                 )));
             }
@@ -148,17 +150,16 @@ fn parse_address(
     // These would break the command line, or show a typing error in the authority.
     let is_forbidden = |c: char| c.is_whitespace() || c.is_control() || "[]@\\%?#".contains(c);
     if host.is_empty() || host.contains(is_forbidden) {
-        return Err(usage_error(format!(
+        return Err(CopyFailure::usage(format!(
             "the URL names no valid host ({display_text})"
         )));
     }
     let port = if port.is_empty() {
         scheme.default_port()
     } else {
-        port.parse()
-            .ok()
-            .filter(|p| *p != 0)
-            .ok_or_else(|| usage_error(format!("the port must be 1 to 65535 ({display_text})")))?
+        port.parse().ok().filter(|p| *p != 0).ok_or_else(|| {
+            CopyFailure::usage(format!("the port must be 1 to 65535 ({display_text})"))
+        })?
     };
     Ok((host.to_owned(), port))
 }
@@ -169,7 +170,7 @@ fn remote_path(text: &str, display_text: &str) -> Result<Vec<u8>, CopyFailure> {
     // RFC 959 §5.3.1 ends a command line with CR LF, so no path can contain either; NUL ends C
     // strings.
     if decoded.iter().any(|b| matches!(b, 0 | b'\r' | b'\n')) {
-        return Err(usage_error(format!(
+        return Err(CopyFailure::usage(format!(
             "a path with NUL, CR or LF cannot be sent over an FTP control connection ({display_text})"
         )));
     }
@@ -190,12 +191,12 @@ fn parse_login(
 ) -> Result<Credential, CopyFailure> {
     let decode = |text: &str| {
         let text = percent_decode_str(text).decode_utf8().map_err(|_| {
-            usage_error(format!("user and password must be UTF-8 ({display_text})"))
+            CopyFailure::usage(format!("user and password must be UTF-8 ({display_text})"))
         })?;
         // The login travels in USER and PASS lines.
         if text.contains(['\0', '\r', '\n']) {
             let line = format!("user and password must not contain NUL, CR or LF ({display_text})");
-            return Err(usage_error(line));
+            return Err(CopyFailure::usage(line));
         }
         Ok(text.into_owned())
     };
@@ -252,8 +253,4 @@ pub(super) fn redact(text: &str) -> String {
         }
         _ => text.to_owned(),
     }
-}
-
-pub(super) fn usage_error(message: impl Into<String>) -> CopyFailure {
-    CopyFailure::new(Exit::Usage, message)
 }

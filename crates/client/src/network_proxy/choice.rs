@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::NetworkProxy;
-use crate::{CopyFailure, Exit};
+use crate::CopyFailure;
 
 /// Reads a variable of the environment.
 type ProxyVariables<'a> = dyn Fn(&str) -> Option<String> + 'a;
@@ -43,7 +43,7 @@ impl ProxyChoice {
         host: &str,
     ) -> Result<Option<Arc<NetworkProxy>>, CopyFailure> {
         self.choose(scheme, host, &variable)
-            .map_err(|message| CopyFailure::new(Exit::Usage, message))
+            .map_err(CopyFailure::usage)
     }
 
     pub(super) fn choose(

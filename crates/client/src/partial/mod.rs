@@ -26,9 +26,10 @@ use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::answers::KeptMetadata;
+use crate::failure::Sentence;
 use crate::local_name::{LocalName, directory_of, is_file, is_link, own_user};
 use crate::lock_file::{self, LockFile, LockedOpen};
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 const JOURNAL_SUFFIX: &[u8] = b".longhaul-journal";
 /// Suffix of the temporary file that replaces a journal.
@@ -135,9 +136,8 @@ pub(crate) fn lock_remote_destination(
 }
 
 fn destination_busy_failure(display_name: impl std::fmt::Display) -> CopyFailure {
-    CopyFailure::destination_busy(format!(
-        "{display_name}: another copy is writing this file; wait for it to end, or use --wait"
-    ))
+    let reason = Sentence::about(display_name).words(": another copy is writing this file");
+    CopyFailure::destination_busy(reason)
 }
 
 /// How a local destination is written.
@@ -183,7 +183,7 @@ impl WriteTarget {
             let sink = Arc::new(FileSink::sequential(file, "standard output"));
             Ok(Self::Direct { sink })
         };
-        open_stdout().map_err(|e| CopyFailure::new(Exit::Local, format!("standard output: {e}")))
+        open_stdout().map_err(|e| CopyFailure::local(format!("standard output: {e}")))
     }
 
     /// The way to write `destination`. A symbolic link that stands for a file is followed, so that the renaming replaces the
@@ -412,22 +412,17 @@ pub(crate) fn file_name_bytes(path: &Path) -> Option<&[u8]> {
 
 /// A failure of the store that holds a path.
 pub(crate) fn store_failure(path: &Path, error: &io::Error) -> CopyFailure {
-    let failure = CopyFailure::of_store(format!("{}: {error}", path.display()), error);
-    match failure.no_room {
-        true => CopyFailure {
-            message: format!(
-                "{}; make room there and repeat the command",
-                failure.message
-            ),
-            ..failure
-        },
+    let kind = FailureKind::of_store(error);
+    let failure = CopyFailure::about(kind, path.display(), error);
+    match kind.is_disk_full() {
+        true => failure.advise("make room there and repeat the command"),
         false => failure,
     }
 }
 
 /// A failure of this machine concerning a path.
 pub(crate) fn local_failure(path: &Path, reason: impl std::fmt::Display) -> CopyFailure {
-    CopyFailure::new(Exit::Local, format!("{}: {reason}", path.display()))
+    CopyFailure::about(FailureKind::Local, path.display(), reason)
 }
 
 #[cfg(test)]

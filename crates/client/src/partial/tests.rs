@@ -29,10 +29,7 @@ fn a_finished_file_gets_time_permissions_and_final_name() {
     };
     let sink = partial.lock(SyncPolicy::default()).unwrap().sink;
     assert!(
-        partial
-            .lock(SyncPolicy::default())
-            .unwrap_err()
-            .is_destination_busy()
+        partial.lock(SyncPolicy::default()).unwrap_err().kind() == FailureKind::DestinationBusy
     );
     sink.file().write_all(b"new").unwrap();
     assert_eq!(fs::read(&destination).unwrap(), b"old");
@@ -92,10 +89,13 @@ fn a_foreign_file_under_the_partial_name_is_not_renamed() {
     partial
         .sync_with_metadata(&sink, KeptMetadata::default())
         .unwrap();
-    assert_eq!(partial.put_in_place(&sink).unwrap_err().exit, Exit::Local);
+    assert_eq!(
+        partial.put_in_place(&sink).unwrap_err().kind(),
+        FailureKind::Local
+    );
     fs::write(partial.name.path(), "somebody else's").unwrap();
     let failure = partial.put_in_place(&sink).unwrap_err();
-    assert!(failure.message.contains("replaced"), "{failure}");
+    assert!(failure.to_string().contains("replaced"), "{failure}");
     assert!(!partial.destination.path().exists());
     partial.remove_if_empty(&sink);
     assert!(partial.name.path().exists());
@@ -115,7 +115,7 @@ fn a_partial_file_replaced_after_the_sync_leaves_the_destination_unchanged() {
     fs::write(&other, "somebody else's").unwrap();
     fs::rename(&other, partial.name.path()).unwrap();
     let failure = partial.put_in_place(&sink).unwrap_err();
-    assert_eq!((failure.exit as u8, failure.transient), (7, false));
+    assert_eq!((failure.exit() as u8, failure.may_retry()), (7, false));
     assert_eq!(fs::read(partial.destination.path()).unwrap(), b"old");
     assert_eq!(fs::read(partial.name.path()).unwrap(), b"somebody else's");
 }
@@ -124,8 +124,8 @@ fn a_partial_file_replaced_after_the_sync_leaves_the_destination_unchanged() {
 fn too_long_names_are_refused_before_the_transfer() {
     let dir = tempfile::tempdir().unwrap();
     let failure = target(&dir.path().join("x".repeat(256))).unwrap_err();
-    assert_eq!(failure.exit, Exit::Local);
-    assert!(failure.message.contains("too long"), "{failure}");
+    assert_eq!(failure.kind(), FailureKind::Local);
+    assert!(failure.to_string().contains("too long"), "{failure}");
 }
 
 #[test]
@@ -160,5 +160,5 @@ fn links_are_followed_and_devices_written_directly() {
         target(Path::new("/dev/null")),
         Ok(WriteTarget::Direct { .. })
     ));
-    assert_eq!(target(dir.path()).unwrap_err().exit, Exit::Local);
+    assert_eq!(target(dir.path()).unwrap_err().kind(), FailureKind::Local);
 }

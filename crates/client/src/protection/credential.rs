@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use security::x509::{CertifiedKey, CredentialError};
 
-use crate::{CopyFailure, Exit};
+use crate::CopyFailure;
 
 /// Advice to a user without a usable credential.
 pub(super) const ADVICE: &str =
@@ -121,14 +121,11 @@ impl CredentialPlaces {
     }
 
     fn missing(&self) -> CopyFailure {
-        CopyFailure::new(
-            Exit::Refused,
-            format!(
-                "no certificate for gsiftp: was found (X509_USER_PROXY, {}, X509_USER_CERT and \
+        CopyFailure::refused(format!(
+            "no certificate for gsiftp: was found (X509_USER_PROXY, {}, X509_USER_CERT and \
                  X509_USER_KEY, ~/.globus/usercert.pem): {ADVICE}",
-                self.default_proxy.display()
-            ),
-        )
+            self.default_proxy.display()
+        ))
     }
 }
 
@@ -152,10 +149,10 @@ pub(super) fn check_validity(credential: &CertifiedKey, name: &str) -> Result<()
     let expires = credential.expires();
     match SystemTime::now().duration_since(expires) {
         Err(_) => Ok(()),
-        Ok(_) => Err(CopyFailure::new(
-            Exit::Refused,
-            format!("{name} expired at {}: {ADVICE}", show_time(expires)),
-        )),
+        Ok(_) => Err(CopyFailure::refused(format!(
+            "{name} expired at {}: {ADVICE}",
+            show_time(expires)
+        ))),
     }
 }
 
@@ -168,10 +165,7 @@ pub fn show_time(time: SystemTime) -> String {
 }
 
 pub(super) fn unusable(error: &CredentialError) -> CopyFailure {
-    CopyFailure::new(
-        Exit::Refused,
-        format!("cannot use your certificate: {error}; {ADVICE}"),
-    )
+    CopyFailure::refused(format!("cannot use your certificate: {error}; {ADVICE}"))
 }
 
 /// Makes the throw-away credential for data connections. Blocks for some tenths of a second.
@@ -184,10 +178,9 @@ pub(super) fn new_data_credential() -> Result<CertifiedKey, CopyFailure> {
 
 /// The failure when there is no throw-away credential.
 pub(super) fn no_data_credential(reason: &str) -> CopyFailure {
-    CopyFailure::new(
-        Exit::Local,
-        format!("cannot make a credential for data connections: {reason}; use --delegate limited"),
-    )
+    CopyFailure::local(format!(
+        "cannot make a credential for data connections: {reason}; use --delegate limited"
+    ))
 }
 
 #[cfg(test)]
@@ -195,6 +188,7 @@ mod tests {
     use security::test_pki::{TestAuthority, write_certificates, write_credential, write_key};
 
     use super::*;
+    use crate::FailureKind;
 
     /// A folder with a credential in each of the four places, named after the place.
     fn all_places(folder: &Path) -> CredentialPlaces {
@@ -236,8 +230,11 @@ mod tests {
         assert!(found(&places).ends_with("CN=default pair"));
         places.default_pair = None;
         let failure = places.find().unwrap_err();
-        assert_eq!(failure.exit, Exit::Refused);
-        assert!(failure.message.contains("longhaul proxy init"), "{failure}");
+        assert_eq!(failure.kind(), FailureKind::Refused);
+        assert!(
+            failure.to_string().contains("longhaul proxy init"),
+            "{failure}"
+        );
     }
 
     #[test]
@@ -246,8 +243,8 @@ mod tests {
         let mut places = all_places(dir.path());
         places.named_proxy = Some(dir.path().join("gone"));
         let failure = places.find().unwrap_err();
-        assert_eq!(failure.exit, Exit::Refused);
-        assert!(failure.message.contains("gone"), "{failure}");
+        assert_eq!(failure.kind(), FailureKind::Refused);
+        assert!(failure.to_string().contains("gone"), "{failure}");
     }
 
     #[test]
@@ -267,9 +264,10 @@ mod tests {
         places.named_pair = None;
         places.default_pair = None;
         let failure = places.find().unwrap_err();
-        assert_eq!(failure.exit, Exit::Refused);
+        assert_eq!(failure.kind(), FailureKind::Refused);
         assert!(
-            failure.message.contains("expired at") && failure.message.contains("proxy init"),
+            failure.to_string().contains("expired at")
+                && failure.to_string().contains("proxy init"),
             "{failure}"
         );
     }

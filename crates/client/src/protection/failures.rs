@@ -8,19 +8,11 @@ use security::gsi::GsiError;
 use security::tls::TlsError;
 use security::x509::TrustError;
 
+use crate::CopyFailure;
 use crate::session::replies::display_reply;
-use crate::{CopyFailure, Exit};
 
 /// Alerts by which a server refuses this client's certificate, or its absence (RFC 8446 §6.2).
 const CERTIFICATE_ALERTS: [&str; 4] = ["certificate", "unknown ca", "access denied", "identity"];
-
-fn refused(message: String) -> CopyFailure {
-    CopyFailure::new(Exit::Refused, message)
-}
-
-fn protocol(message: String) -> CopyFailure {
-    CopyFailure::new(Exit::Protocol, message)
-}
 
 /// Whether a certificate is refused because nobody vouches for it, which `--ca` can change.
 pub(crate) fn is_unknown_authority(error: &TrustError) -> bool {
@@ -31,18 +23,18 @@ pub(crate) fn is_unknown_authority(error: &TrustError) -> bool {
 /// authority.
 fn peer_failure(server: &str, error: &TlsError, trust_advice: &str) -> CopyFailure {
     match error {
-        TlsError::Peer(TrustError::Name(names)) => refused(format!(
+        TlsError::Peer(TrustError::Name(names)) => CopyFailure::refused(format!(
             "{server} is not the host that its certificate names: {names}; connect by a name of the \
              certificate"
         )),
-        TlsError::Peer(TrustError::NoCertificate) => refused(format!(
+        TlsError::Peer(TrustError::NoCertificate) => CopyFailure::refused(format!(
             "{server} has shown no certificate, so it cannot be verified; ask its administrator"
         )),
-        TlsError::Peer(reason) if is_unknown_authority(reason) => refused(format!(
+        TlsError::Peer(reason) if is_unknown_authority(reason) => CopyFailure::refused(format!(
             "the certificate of {server} is refused: {reason}; if you trust its authority, {trust_advice}"
         )),
         // Expired, revoked, not for servers, against a signing policy.
-        TlsError::Peer(reason) => refused(format!(
+        TlsError::Peer(reason) => CopyFailure::refused(format!(
             "the certificate of {server} is refused: {reason}; ask its administrator for a valid one, or \
              check your certificate authorities"
         )),
@@ -52,17 +44,19 @@ fn peer_failure(server: &str, error: &TlsError, trust_advice: &str) -> CopyFailu
                 .iter()
                 .any(|word| alert_text.contains(word));
             match is_about_certificate {
-                true => refused(format!(
+                true => CopyFailure::refused(format!(
                     "{server} refused this client's certificate or its absence: {alert}; name a certificate \
                      that it accepts with --cert and --key"
                 )),
-                false => protocol(format!(
+                false => CopyFailure::protocol(format!(
                     "{server} refused the TLS handshake: {alert}; ask its administrator for TLS 1.2 or newer"
                 )),
             }
         }
-        TlsError::Config(problem) => refused(format!("cannot use TLS with {server}: {problem}")),
-        TlsError::Protocol(problem) => protocol(format!(
+        TlsError::Config(problem) => {
+            CopyFailure::refused(format!("cannot use TLS with {server}: {problem}"))
+        }
+        TlsError::Protocol(problem) => CopyFailure::protocol(format!(
             "{server} broke the TLS protocol: {problem}; check host and port"
         )),
     }
@@ -88,11 +82,11 @@ pub(crate) fn gsi_failure(server: &str, error: &GsiError) -> CopyFailure {
     let advice = "put it into ~/.globus/certificates, or name its directory with --ca";
     match error {
         GsiError::Tls(error) => peer_failure(server, error, advice),
-        GsiError::Delegation(problem) => refused(format!(
+        GsiError::Delegation(problem) => CopyFailure::refused(format!(
             "cannot delegate a credential to {server}: {problem}; leave out --delegate"
         )),
         // The other one is an error of servers alone.
-        GsiError::Token(_) | GsiError::NotDelegator(_) => protocol(format!(
+        GsiError::Token(_) | GsiError::NotDelegator(_) => CopyFailure::protocol(format!(
             "{server} broke the GSI protocol: {error}; report this to its administrator"
         )),
     }
@@ -102,11 +96,11 @@ pub(crate) fn gsi_failure(server: &str, error: &GsiError) -> CopyFailure {
 pub(crate) fn auth_refused_failure(server: &str, mechanism: &str, reply: &Reply) -> CopyFailure {
     let reply_text = display_reply(reply);
     match mechanism {
-        "GSSAPI" => refused(format!(
+        "GSSAPI" => CopyFailure::refused(format!(
             "{server} has no GSI security (AUTH GSSAPI): {reply_text}; for a server without security use ftp:, \
              for one with TLS ftps:"
         )),
-        _ => refused(format!(
+        _ => CopyFailure::refused(format!(
             "{server} has no TLS (AUTH TLS): {reply_text}; only ftp: without --tls require works there, \
              in clear"
         )),
@@ -115,7 +109,7 @@ pub(crate) fn auth_refused_failure(server: &str, mechanism: &str, reply: &Reply)
 
 /// The failure when a server that had TLS before refuses it with `--tls try`.
 pub(crate) fn tls_withdrawn_failure(server: &str, reply: &Reply) -> CopyFailure {
-    refused(format!(
+    CopyFailure::refused(format!(
         "{server} had TLS before and refuses it now ({}): somebody on the path may have changed its reply, \
          so this session is not opened in clear; try again",
         display_reply(reply)
@@ -136,7 +130,7 @@ pub(crate) fn exchange_refused_failure(server: &str, reply: &Reply) -> CopyFailu
         .map(|line| line.trim())
         .filter(|line| !line.is_empty() && *line != "End.")
         .collect();
-    refused(format!(
+    CopyFailure::refused(format!(
         "{server} refused your certificate: {} {}; check that it knows the authority of your certificate \
          (`longhaul proxy info`)",
         reply.code,
@@ -150,12 +144,12 @@ fn line_text(line: &[u8]) -> String {
 
 /// The failure of a configuration.
 pub(crate) fn config_failure(error: &TlsError) -> CopyFailure {
-    refused(format!("cannot use this certificate for TLS: {error}"))
+    CopyFailure::refused(format!("cannot use this certificate for TLS: {error}"))
 }
 
 /// The failure to read authorities.
 pub(super) fn authorities_failure(error: &TrustError) -> CopyFailure {
-    refused(format!(
+    CopyFailure::refused(format!(
         "cannot verify servers: {error}; name a file or directory of certificate authorities with --ca"
     ))
 }
@@ -171,6 +165,7 @@ pub(crate) fn clear_fallback_warning(server: &str, reply: &Reply) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FailureKind;
     use security::x509::DistinguishedName;
 
     #[test]
@@ -183,42 +178,46 @@ mod tests {
         };
         let stranger = chain("its issuer /CN=a is not among the trusted authorities (/ca)");
         let table = [
-            (stranger, Exit::Refused, "with --ca"),
-            (chain("expired at 2020"), Exit::Refused, "administrator"),
+            (stranger, FailureKind::Refused, "with --ca"),
+            (
+                chain("expired at 2020"),
+                FailureKind::Refused,
+                "administrator",
+            ),
             (
                 TlsError::Peer(TrustError::Name("it names other.example".to_owned())),
-                Exit::Refused,
+                FailureKind::Refused,
                 "other.example",
             ),
             (
                 TlsError::Peer(TrustError::NoCertificate),
-                Exit::Refused,
+                FailureKind::Refused,
                 "no certificate",
             ),
             (
                 TlsError::Alert("tlsv13 alert certificate required".to_owned()),
-                Exit::Refused,
+                FailureKind::Refused,
                 "--cert",
             ),
             (
                 TlsError::Alert("protocol version".to_owned()),
-                Exit::Protocol,
+                FailureKind::Protocol,
                 "TLS 1.2",
             ),
             (
                 TlsError::Protocol("wrong version number".to_owned()),
-                Exit::Protocol,
+                FailureKind::Protocol,
                 "check host and port",
             ),
         ];
-        for (error, exit, word) in table {
+        for (error, kind, word) in table {
             let failure = tls_failure("h:21", &error);
-            assert_eq!(failure.exit, exit, "{failure}");
+            assert_eq!(failure.kind(), kind, "{failure}");
             assert!(
-                failure.message.contains(word) && failure.message.contains("h:21"),
+                failure.to_string().contains(word) && failure.to_string().contains("h:21"),
                 "{failure}"
             );
-            assert!(!failure.transient);
+            assert!(!failure.may_retry());
         }
     }
 
@@ -235,10 +234,10 @@ mod tests {
             lines: lines.iter().map(|line| line.as_bytes().to_vec()).collect(),
         };
         let failure = exchange_refused_failure("h:2811", &reply);
-        assert_eq!(failure.exit, Exit::Refused);
+        assert_eq!(failure.kind(), FailureKind::Refused);
         assert!(
             failure
-                .message
+                .to_string()
                 .contains("530 globus_xio: Authentication Error certificate has expired;"),
             "{failure}"
         );

@@ -12,7 +12,7 @@ use security::tls::{ExpectedPeer, TlsConfig, TlsOptions, TlsRole};
 use security::x509::{CertifiedKey, TrustStore};
 
 use crate::location::{Scheme, Server};
-use crate::{CopyFailure, Credential, Exit, Remotes};
+use crate::{CopyFailure, Credential, Remotes};
 
 pub(crate) mod credential;
 mod failures;
@@ -117,7 +117,7 @@ impl ConnectionSecurity {
     /// # Errors
     /// `Usage`
     pub(crate) fn check_scheme(&self, scheme: Scheme, url: &str) -> Result<(), CopyFailure> {
-        let usage = |message: String| Err(CopyFailure::new(Exit::Usage, message));
+        let usage = |message: String| Err(CopyFailure::usage(message));
         if matches!(scheme, Scheme::Https | Scheme::Gsiftp) && self.options.insecure {
             return usage(format!(
                 "{}: servers are always verified: leave out --insecure, and name the server's authority with \
@@ -152,7 +152,7 @@ impl ConnectionSecurity {
     /// # Errors
     /// `Usage`
     pub(crate) fn check_use(&self, servers: &[&Server]) -> Result<(), CopyFailure> {
-        let usage = |message: &str| Err(CopyFailure::new(Exit::Usage, message));
+        let usage = |message: &str| Err(CopyFailure::usage(message));
         let takes_token = |server: &Server| matches!(server.credential, Credential::Token(_));
         if self.options.is_asked("token")
             && self.token.is_some()

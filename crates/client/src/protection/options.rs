@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use crate::CopyFailure;
 use crate::network_proxy::ProxyChoice;
-use crate::{CopyFailure, Exit};
 
 /// TLS on the control connections of `ftp:` URLs (RFC 4217). `ftps:` URLs always require it, and take
 /// [`TlsUse::Implicit`] from here.
@@ -107,7 +107,7 @@ impl SecurityOptions {
     /// # Errors
     /// `Usage`
     pub(super) fn check(&self) -> Result<(), CopyFailure> {
-        let usage = |message: &str| Err(CopyFailure::new(Exit::Usage, message));
+        let usage = |message: &str| Err(CopyFailure::usage(message));
         match () {
             () if self.insecure && self.ca.is_some() => {
                 usage("--insecure accepts any server, so --ca has no effect: leave one of them out")
@@ -127,6 +127,7 @@ impl SecurityOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FailureKind;
 
     #[test]
     fn contradicting_options_are_refused() {
@@ -161,8 +162,8 @@ mod tests {
             ),
         ] {
             let failure = refused.check().unwrap_err();
-            assert_eq!(failure.exit, Exit::Usage);
-            assert!(failure.message.contains(word), "{failure}");
+            assert_eq!(failure.kind(), FailureKind::Usage);
+            assert!(failure.to_string().contains(word), "{failure}");
         }
     }
 }

@@ -11,7 +11,7 @@ use smallfile::regular_file;
 use zeroize::Zeroizing;
 
 use super::credential::{ADVICE, default_certificate_paths, unusable};
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// Bytes of a file that are searched for a key or a certificate; no credential is longer.
 const LONGEST_CREDENTIAL: u64 = 1 << 20;
@@ -98,17 +98,15 @@ pub fn make_proxy(
         key_bits: new.key_bits,
     };
     let refused = |error: &dyn std::fmt::Display| {
-        let message = format!("cannot make a proxy of your certificate: {error}");
-        CopyFailure::new(Exit::Refused, message)
+        CopyFailure::refused(format!("cannot make a proxy of your certificate: {error}"))
     };
     let proxy = issuer.new_proxy(&options).map_err(|e| refused(&e))?;
     let pem = proxy.to_pem().map_err(|e| refused(&e))?;
     write_atomically(&new.file, &pem).map_err(|error| {
-        let message = format!(
+        CopyFailure::local(format!(
             "cannot write the proxy {}: {error}; name another file with --file",
             new.file.display()
-        );
-        CopyFailure::new(Exit::Local, message)
+        ))
     })?;
     Ok(ProxyFacts::of(&proxy))
 }
@@ -123,25 +121,23 @@ fn load_issuer(
         (None, _) => default_certificate_paths().ok_or_else(|| {
             let message =
                 "there is no home directory to look for a certificate in: use --cert and --key";
-            CopyFailure::new(Exit::Refused, message)
+            CopyFailure::refused(message)
         })?,
     };
     let passphrase = match is_encrypted(&key) {
         true => Some(ask(&key).map_err(|error| {
-            let message = format!(
+            CopyFailure::refused(format!(
                 "cannot ask for the passphrase of {}: {error}; run this in a terminal",
                 key.display()
-            );
-            CopyFailure::new(Exit::Refused, message)
+            ))
         })?),
         false => None,
     };
     let passphrase = passphrase.as_ref().map(|text| text.as_bytes());
     CertifiedKey::from_files(&certificate, &key, passphrase).map_err(|error| {
-        let message = format!(
+        CopyFailure::refused(format!(
             "cannot use your certificate: {error}; name a certificate and its key with --cert and --key"
-        );
-        CopyFailure::new(Exit::Refused, message)
+        ))
     })
 }
 
@@ -186,8 +182,10 @@ fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// `Refused`: there is none, or it cannot be used. An expired one is no error.
 pub fn describe_proxy(path: &Path) -> Result<ProxyFacts, CopyFailure> {
     if !path.exists() {
-        let message = format!("there is no proxy {}: {ADVICE}", path.display());
-        return Err(CopyFailure::new(Exit::Refused, message));
+        return Err(CopyFailure::refused(format!(
+            "there is no proxy {}: {ADVICE}",
+            path.display()
+        )));
     }
     let proxy = CertifiedKey::from_proxy_file(path).map_err(|error| unusable(&error))?;
     Ok(ProxyFacts::of(&proxy))
@@ -199,15 +197,15 @@ pub fn describe_proxy(path: &Path) -> Result<ProxyFacts, CopyFailure> {
 /// `Refused`: there is none. `Local`: it cannot be overwritten or removed, or is another user's or no
 /// regular file.
 pub fn destroy_proxy(path: &Path) -> Result<(), CopyFailure> {
-    let failure = |exit, problem: String| {
+    let failure = |kind, problem: String| {
         let message = format!("cannot destroy the proxy {}: {problem}", path.display());
-        CopyFailure::new(exit, message)
+        CopyFailure::new(kind, message)
     };
     overwrite(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => failure(Exit::Refused, "there is none".to_owned()),
-        _ => failure(Exit::Local, error.to_string()),
+        io::ErrorKind::NotFound => failure(FailureKind::Refused, "there is none".to_owned()),
+        _ => failure(FailureKind::Local, error.to_string()),
     })?;
-    fs::remove_file(path).map_err(|error| failure(Exit::Local, error.to_string()))
+    fs::remove_file(path).map_err(|error| failure(FailureKind::Local, error.to_string()))
 }
 
 fn overwrite(path: &Path) -> io::Result<()> {
@@ -312,12 +310,12 @@ mod tests {
         assert!(!file.exists());
         assert!(fs::read(&second).unwrap().iter().all(|byte| *byte == 0));
         let failure = destroy_proxy(&file).unwrap_err();
-        assert_eq!(failure.exit, Exit::Refused);
+        assert_eq!(failure.kind(), FailureKind::Refused);
         fs::write(&file, "my thesis").unwrap();
         assert!(
             destroy_proxy(&file)
                 .unwrap_err()
-                .message
+                .to_string()
                 .contains("no certificate")
         );
         assert_eq!(fs::read_to_string(&file).unwrap(), "my thesis");
@@ -334,20 +332,32 @@ mod tests {
                 ..new.clone()
             };
             let failure = make_proxy(&with_key, &no_passphrase).unwrap_err();
-            assert!(failure.message.contains("not a regular file"), "{failure}");
+            assert!(
+                failure.to_string().contains("not a regular file"),
+                "{failure}"
+            );
             let failure = describe_proxy(special).unwrap_err();
-            assert!(failure.message.contains("not a regular file"), "{failure}");
+            assert!(
+                failure.to_string().contains("not a regular file"),
+                "{failure}"
+            );
         }
         // A pipe opens for writing, too, and nothing is written into it.
         let failure = destroy_proxy(&pipe).unwrap_err();
-        assert!(failure.message.contains("not a file of yours"), "{failure}");
+        assert!(
+            failure.to_string().contains("not a file of yours"),
+            "{failure}"
+        );
         assert!(pipe.exists());
     }
 
     #[test]
     fn a_missing_proxy_is_refused_with_advice() {
         let failure = describe_proxy(Path::new("/nonexistent/proxy")).unwrap_err();
-        assert_eq!(failure.exit, Exit::Refused);
-        assert!(failure.message.contains("longhaul proxy init"), "{failure}");
+        assert_eq!(failure.kind(), FailureKind::Refused);
+        assert!(
+            failure.to_string().contains("longhaul proxy init"),
+            "{failure}"
+        );
     }
 }

@@ -3,6 +3,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use super::*;
+use crate::FailureKind;
 use crate::location::Location;
 
 fn security(options: SecurityOptions) -> (Arc<ConnectionSecurity>, Arc<Mutex<Vec<String>>>) {
@@ -44,8 +45,8 @@ fn protection_that_a_scheme_cannot_have_is_a_usage_error() {
         let (security, _) = security(asking_for(choice));
         for scheme in refused {
             let failure = parse(&format!("{scheme}://h/f"), &security).unwrap_err();
-            assert_eq!(failure.exit, Exit::Usage, "{scheme} {choice:?}");
-            assert!(failure.message.contains(choice.name()), "{failure}");
+            assert_eq!(failure.kind(), FailureKind::Usage, "{scheme} {choice:?}");
+            assert!(failure.to_string().contains(choice.name()), "{failure}");
         }
         for scheme in accepted {
             assert!(
@@ -117,7 +118,7 @@ fn delegation_without_a_gsi_server_is_a_usage_error() {
     let ftps = parse("ftps://h/f", &security).unwrap();
     let gsi = parse("gsiftp://h/f", &security).unwrap();
     let failure = security.check_use(&[&ftps]).unwrap_err();
-    assert_eq!(failure.exit, Exit::Usage);
+    assert_eq!(failure.kind(), FailureKind::Usage);
     assert!(security.check_use(&[&ftps, &gsi]).is_ok());
 }
 
@@ -136,8 +137,8 @@ fn verification_options_without_a_protected_connection_are_usage_errors() {
         let clear = ["ftp://h/f", "ftp://i/f"].map(|url| parse(url, &off).unwrap());
         for servers in [vec![], vec![&clear[0]], vec![&clear[0], &clear[1]]] {
             let failure = off.check_use(&servers).unwrap_err();
-            assert_eq!(failure.exit, Exit::Usage);
-            assert!(failure.message.starts_with(word), "{failure}");
+            assert_eq!(failure.kind(), FailureKind::Usage);
+            assert!(failure.to_string().starts_with(word), "{failure}");
         }
         let server = parse("ftps://h/f", &off).unwrap();
         assert!(off.check_use(&[&clear[0], &server]).is_ok());
@@ -158,9 +159,9 @@ fn servers_that_are_always_verified_refuse_insecure() {
     });
     for scheme in ["https", "gsiftp"] {
         let failure = parse(&format!("{scheme}://h/f"), &security).unwrap_err();
-        assert_eq!(failure.exit, Exit::Usage);
+        assert_eq!(failure.kind(), FailureKind::Usage);
         let begin = format!("{scheme}: servers are always verified");
-        assert!(failure.message.starts_with(&begin), "{failure}");
+        assert!(failure.to_string().starts_with(&begin), "{failure}");
     }
     assert!(lock(&warnings).is_empty());
 }

@@ -5,9 +5,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use proto::command::Secret;
 
+use crate::CopyFailure;
 use crate::credentials::{self, Credential, MissingPassword, VariableHolder};
 use crate::location::{encoded_rest, percent_encode};
-use crate::{CopyFailure, Exit};
 
 mod password_source;
 
@@ -48,7 +48,7 @@ impl RemoteServer {
         user: Option<&str>,
         login: RemoteLogin,
     ) -> Result<Self, CopyFailure> {
-        let usage = |problem: &str| Err(CopyFailure::new(Exit::Usage, problem));
+        let usage = |problem: &str| Err(CopyFailure::usage(problem));
         if !is_remote_name(name) {
             return usage(
                 "a name has letters, digits, `-`, `_` and `.`, begins with a letter, and is no URL scheme",
@@ -134,16 +134,13 @@ impl RemoteServer {
     ) -> Result<(Credential, bool), CopyFailure> {
         let secret = |read: &dyn Fn() -> Result<Secret, CopyFailure>| {
             let found = self.found.get_or_init(read).clone();
-            found.map_err(|failure| {
-                let message = format!("remote {}: {}", self.name, failure.message);
-                CopyFailure::new(failure.exit, message)
-            })
+            found.map_err(|failure| failure.within(format!("remote {}", self.name)))
         };
         match &self.login {
             RemoteLogin::OfUrls => Ok(credentials::find_login(host, user, variable)),
             RemoteLogin::Password(PasswordSource::Netrc(file)) => {
                 credentials::find_in_netrc(file, host, user).map_err(|problem| {
-                    CopyFailure::new(Exit::Refused, format!("remote {}: {problem}", self.name))
+                    CopyFailure::refused(format!("remote {}: {problem}", self.name))
                 })
             }
             RemoteLogin::Password(source) => {
@@ -267,6 +264,7 @@ impl Remotes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FailureKind;
 
     fn remotes(url: &str, user: Option<&str>, login: RemoteLogin) -> Result<Remotes, CopyFailure> {
         RemoteServer::new("cern", url, user, login).map(|remote| Remotes::new(vec![remote]))
@@ -347,8 +345,8 @@ mod tests {
             ("ftp://h", Some("")),
         ] {
             let failure = remotes(url, user, login.clone()).unwrap_err();
-            assert_eq!(failure.exit, Exit::Usage, "{url}");
-            assert!(!failure.message.contains("hush"), "{failure}");
+            assert_eq!(failure.kind(), FailureKind::Usage, "{url}");
+            assert!(!failure.to_string().contains("hush"), "{failure}");
         }
         for name in ["ftp", "FILE", "", "1a", "a b", "a/b", "a:b"] {
             assert!(

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use proto::command::Secret;
 use zeroize::Zeroizing;
 
-use crate::{CopyFailure, Exit, private_file};
+use crate::{CopyFailure, private_file};
 
 /// Longest password file, and longest output of a command, bytes.
 const MAX_PASSWORD: u64 = 64 << 10;
@@ -33,7 +33,7 @@ impl PasswordSource {
     /// # Errors
     /// `Refused`: the source cannot be used.
     pub(super) fn read(&self) -> Result<Secret, CopyFailure> {
-        let refused = |problem: String| Err(CopyFailure::new(Exit::Refused, problem));
+        let refused = |problem: String| Err(CopyFailure::refused(problem));
         let (bytes, source) = match self {
             Self::Text(password) => return Ok(password.clone()),
             Self::Variable(name) => match std::env::var(name) {
@@ -60,7 +60,7 @@ impl PasswordSource {
 
 /// The standard output of a program. It may ask its user: it has the standard input and error of this one.
 fn run(words: &[OsString]) -> Result<Zeroizing<Vec<u8>>, CopyFailure> {
-    let refused = |problem: String| CopyFailure::new(Exit::Refused, problem);
+    let refused = |problem: String| CopyFailure::refused(problem);
     let Some((program, arguments)) = words.split_first() else {
         return Err(refused("the password command is empty".to_owned()));
     };
@@ -103,6 +103,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::FailureKind;
 
     #[test]
     fn the_first_line_of_a_file_or_a_command_is_the_password() {
@@ -112,7 +113,10 @@ mod tests {
         let file = PasswordSource::File(path.clone());
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
         let failure = file.read().unwrap_err();
-        assert!(failure.message.contains("others may read it"), "{failure}");
+        assert!(
+            failure.to_string().contains("others may read it"),
+            "{failure}"
+        );
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
         assert_eq!(file.read().unwrap(), "hush ".into());
         let command =
@@ -125,8 +129,8 @@ mod tests {
             (&[], "empty"),
         ] {
             let failure = command(words).unwrap_err();
-            assert_eq!(failure.exit, Exit::Refused);
-            assert!(failure.message.contains(problem), "{failure}");
+            assert_eq!(failure.kind(), FailureKind::Refused);
+            assert!(failure.to_string().contains(problem), "{failure}");
         }
     }
 
@@ -135,7 +139,7 @@ mod tests {
         let source = PasswordSource::Variable("LONGHAUL_NO_SUCH_VARIABLE".into());
         let failure = source.read().unwrap_err();
         assert!(
-            failure.message.contains("LONGHAUL_NO_SUCH_VARIABLE"),
+            failure.to_string().contains("LONGHAUL_NO_SUCH_VARIABLE"),
             "{failure}"
         );
     }

@@ -52,7 +52,7 @@ impl RetryBudget {
         if moved >= FRESH_START_BYTES {
             self.consecutive = 0;
         }
-        if !failure.transient {
+        if !failure.may_retry() {
             return None;
         }
         let wait = match away.filter(|_| !self.patience.is_zero()) {

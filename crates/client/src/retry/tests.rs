@@ -1,5 +1,5 @@
 use super::*;
-use crate::Exit;
+use crate::FailureKind;
 use crate::batch::tests::options;
 
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -14,12 +14,12 @@ fn budget(retries: u32, patience: Duration) -> RetryBudget {
 }
 
 fn lost() -> CopyFailure {
-    CopyFailure::transient(Exit::Unreachable, "lost")
+    CopyFailure::transient(FailureKind::Unreachable, "lost")
 }
 
 #[test]
 fn transient_failures_are_retried_up_to_the_limit() {
-    let missing = CopyFailure::new(Exit::NotFound, "missing");
+    let missing = CopyFailure::new(FailureKind::NotFound, "missing");
     let mut retries = budget(2, PATIENCE);
     assert_eq!(retries.next_attempt(&missing, 0, None), None);
     assert!(!retries.is_retry());

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use proto::timestamp::Timestamp;
 
+use crate::CopyFailure;
 use crate::answers::SourceFacts;
-use crate::{CopyFailure, Exit};
 
 mod pattern;
 
@@ -72,9 +72,11 @@ impl Selection {
                 }
                 (Some(("+ ", pattern)), _) => self.add(true, pattern),
                 (Some(("- ", pattern)), _) => self.add(false, pattern),
-                _ => Err(usage("a rule begins with '+ ' or '- '".to_owned())),
+                _ => Err(CopyFailure::usage(
+                    "a rule begins with '+ ' or '- '".to_owned(),
+                )),
             };
-            added.map_err(|failure| usage(format!("line {}: {}", number + 1, failure.message)))?;
+            added.map_err(|failure| failure.within(format!("line {}", number + 1)))?;
         }
         Ok(())
     }
@@ -82,7 +84,8 @@ impl Selection {
     /// Adds a rule as rclone does: one with `/` at its end is about directories, and leaves out everything below them; it
     /// includes no files.
     fn add(&mut self, includes: bool, pattern: &str) -> Result<(), CopyFailure> {
-        let invalid = |reason: String| usage(format!("'{pattern}' is not a pattern: {reason}"));
+        let invalid =
+            |reason: String| CopyFailure::usage(format!("'{pattern}' is not a pattern: {reason}"));
         if pattern.is_empty() {
             return Err(invalid("it is empty".to_owned()));
         }
@@ -181,15 +184,12 @@ fn is_within<T: PartialOrd + Copy>(
     }
 }
 
-fn usage(message: String) -> CopyFailure {
-    CopyFailure::new(Exit::Usage, message)
-}
-
 #[cfg(test)]
 mod tests {
     use proto::listing::CoarseTime;
 
     use super::*;
+    use crate::FailureKind;
 
     fn selected<'p>(selection: &Selection, paths: &[&'p str]) -> Vec<&'p str> {
         let all = paths.iter().copied();
@@ -286,14 +286,14 @@ mod tests {
             ["b.bin", "d/e/cache/x", "cache", "cache2/y"]
         );
         let failure = selection.add_rules("+ a\nb").unwrap_err();
-        assert!(failure.message.starts_with("line 2:"), "{failure}");
+        assert!(failure.to_string().starts_with("line 2:"), "{failure}");
     }
 
     #[test]
     fn what_is_no_pattern_is_refused() {
         for pattern in ["", "[a", "{a", "a***"] {
             let failure = Selection::default().exclude(pattern).unwrap_err();
-            assert_eq!(failure.exit, Exit::Usage, "{pattern}");
+            assert_eq!(failure.kind(), FailureKind::Usage, "{pattern}");
         }
     }
 

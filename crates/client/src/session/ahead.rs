@@ -8,6 +8,7 @@ use proto::timestamp::Timestamp;
 
 use super::{ClientSession, MAX_SILENCE, replies};
 use crate::CopyFailure;
+use crate::failure::Operation;
 
 /// Most commands that are sent before a reply is read: their replies stay in the socket buffers.
 const MAX_AHEAD: usize = 128;
@@ -135,7 +136,7 @@ impl ClientSession {
 }
 
 fn times_refused_failure(server: &str, reply: &Reply) -> CopyFailure {
-    replies::refusal_failure(server, "read times", reply)
+    replies::refusal_failure(server, &Operation::from("read times"), reply)
 }
 
 fn time_of_reply(reply: &Reply) -> Option<Timestamp> {

@@ -5,7 +5,8 @@ use proto::command::{Command, OptsCommand};
 use proto::reply::Reply;
 
 use super::{ClientSession, display_path, replies};
-use crate::{CopyFailure, Exit};
+use crate::CopyFailure;
+use crate::failure::{Operation, Sentence};
 
 /// Requests a 113 marker every 5 s, which is less than any sensible reply timeout.
 const REQUEST_MARKERS: Command = Command::Opts(OptsCommand::ChecksumMarkers(5));
@@ -192,32 +193,28 @@ impl ClientSession {
         reply: &Reply,
     ) -> CopyFailure {
         if !reply.is_success() {
-            let operation = format!("compute {} of {}", algorithm.name(), display_path(path));
+            let operation = Operation::on_path(format!("compute {} of", algorithm.name()), path);
             return replies::refusal_failure(self.name(), &operation, reply);
         }
         self.planner.on_checksum_missing(algorithm);
-        CopyFailure::new(
-            Exit::Protocol,
-            format!(
-                "{} sent no {} checksum of {}: {}; choose another algorithm (--verify)",
-                self.name(),
-                algorithm.name(),
-                display_path(path),
-                replies::display_reply(reply)
-            ),
-        )
+        let reason = Sentence::from(format!(
+            "{} sent no {} checksum of ",
+            self.name(),
+            algorithm.name()
+        ))
+        .name(display_path(path))
+        .words(": ")
+        .reply(reply);
+        CopyFailure::protocol(reason).advise("choose another algorithm (--verify)")
     }
 
     fn unsupported_checksum_failure(&self, algorithm: ChecksumAlgorithm) -> CopyFailure {
-        CopyFailure::new(
-            Exit::Protocol,
-            format!(
-                "{} cannot compute {} of this; choose an algorithm that it supports (cksum -a, cp --verify), \
+        CopyFailure::protocol(format!(
+            "{} cannot compute {} of this; choose an algorithm that it supports (cksum -a, cp --verify), \
                  or use cp --verify none",
-                self.name(),
-                algorithm.name()
-            ),
-        )
+            self.name(),
+            algorithm.name()
+        ))
     }
 }
 

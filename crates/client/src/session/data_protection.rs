@@ -18,9 +18,9 @@ use security::x509::{CertifiedKey, TrustStore};
 use super::ClientSession;
 use super::replies::{display_reply, is_unsupported};
 use super::secure::ClientSessionSecurity;
+use crate::CopyFailure;
 use crate::protection::{DataProtectionChoice, config_failure};
 use crate::storage::capabilities::ThirdPartyProtocol;
-use crate::{CopyFailure, Exit};
 
 /// Protection of data connections that both ends have agreed on.
 #[derive(Debug, Clone)]
@@ -212,13 +212,10 @@ impl ClientSession {
             ("it announces no DCAU", "")
         };
         if self.listing_use == ListingUse::Deleting {
-            return Err(CopyFailure::new(
-                Exit::Refused,
-                format!(
-                    "{name} cannot protect its listings ({reason}), and somebody on the path could have changed what they say, so \
+            return Err(CopyFailure::refused(format!(
+                "{name} cannot protect its listings ({reason}), and somebody on the path could have changed what they say, so \
                      nothing is deleted by them: {advice}use --data-protection clear to trust them"
-                ),
-            ));
+            )));
         }
         self.server.security.warn_once(&format!(
             "{name} cannot protect its listings ({reason}): somebody on the path could hide files, or show others; {advice}use \
@@ -315,7 +312,7 @@ impl ClientSession {
     ) -> Result<AgreedDataProtection, CopyFailure> {
         let invalid = |error: &dyn std::fmt::Display| {
             let message = format!("cannot encode the credential for data connections: {error}");
-            CopyFailure::new(Exit::Local, message)
+            CopyFailure::local(message)
         };
         let pem = credential.to_pem().map_err(|error| invalid(&error))?;
         self.planner
@@ -332,11 +329,10 @@ impl ClientSession {
     /// `Protocol`: nothing is agreed, so no transfer may begin.
     pub(crate) fn local_data_security(&self) -> Result<Option<Arc<DataSecurity>>, CopyFailure> {
         let Some(agreed) = self.data_protection.last() else {
-            let message = format!(
+            return Err(CopyFailure::protocol(format!(
                 "no protection of data connections is agreed with {}; report this",
                 self.name()
-            );
-            return Err(CopyFailure::new(Exit::Protocol, message));
+            )));
         };
         let end = agreed.local_end.as_ref();
         Ok(end.map(|end| {
@@ -397,14 +393,11 @@ impl ClientSession {
 
     fn no_protection_failure(&self) -> CopyFailure {
         let asked = self.server.security.options().data_protection.name();
-        CopyFailure::new(
-            Exit::Refused,
-            format!(
-                "{} cannot have --data-protection {asked}: it announces no DCSC; add --delegate limited, \
+        CopyFailure::refused(format!(
+            "{} cannot have --data-protection {asked}: it announces no DCSC; add --delegate limited, \
                  or leave --data-protection out",
-                self.name()
-            ),
-        )
+            self.name()
+        ))
     }
 
     /// The failure when the server refuses a setting of the protection; `None` for other settings.
@@ -436,14 +429,11 @@ impl ClientSession {
             ),
             _ => return None,
         };
-        Some(CopyFailure::new(
-            Exit::Refused,
-            format!(
-                "{} refuses {what}: {}; {advice}",
-                self.name(),
-                display_reply(reply)
-            ),
-        ))
+        Some(CopyFailure::refused(format!(
+            "{} refuses {what}: {}; {advice}",
+            self.name(),
+            display_reply(reply)
+        )))
     }
 }
 

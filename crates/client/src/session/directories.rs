@@ -4,8 +4,9 @@ use proto::command::Command;
 use proto::listing::EntryKind;
 use proto::reply::Reply;
 
-use super::{ClientSession, display_path, replies};
+use super::{ClientSession, replies};
 use crate::CopyFailure;
+use crate::failure::Operation;
 
 /// A name that no file or directory has.
 pub(super) const NO_SUCH_NAME: &[u8] = b".longhaul-no-such-name";
@@ -34,7 +35,7 @@ impl ClientSession {
         self.current_directory = None;
         let reply = self.control.call(&Command::Cwd(path.to_vec())).await?;
         if reply.code == 421 {
-            let operation = format!("enter {}", display_path(path));
+            let operation = Operation::on_path("enter", path);
             return Err(replies::refusal_failure(self.name(), &operation, &reply));
         }
         if reply.is_success() {
@@ -83,7 +84,7 @@ impl ClientSession {
             None => Ok(false),
             Some(CwdMeaning::Nothing) => match self.find_in_parent(path).await {
                 Ok(entry) => Ok(entry.kind == EntryKind::Dir),
-                Err(lost) if lost.transient => Err(lost),
+                Err(lost) if lost.may_retry() => Err(lost),
                 Err(_) => Ok(false),
             },
             Some(_) => Ok(true),

@@ -7,7 +7,8 @@ use proto::reply::Reply;
 use super::path_names::split_path;
 use super::replies::{self, RefusalCause, refusal_cause};
 use super::{ClientSession, display_path};
-use crate::{CopyFailure, Exit};
+use crate::failure::Operation;
+use crate::{CopyFailure, FailureKind};
 
 impl ClientSession {
     /// The failure for a refused attempt to create `path`. Where the server says no more than
@@ -15,7 +16,7 @@ impl ClientSession {
     pub(crate) async fn explain_create_refusal(
         &mut self,
         path: &[u8],
-        operation: &str,
+        operation: &Operation,
         reply: &Reply,
     ) -> CopyFailure {
         let unexplained = replies::refusal_failure(self.name(), operation, reply);
@@ -28,19 +29,17 @@ impl ClientSession {
         }
         let (directory, _) = split_path(path);
         match self.is_directory(directory).await {
-            Ok(false) => self.failure_with_reason(
-                Exit::NotFound,
-                operation,
-                reply,
-                &format!(
-                    "there is no directory {} that this user can enter: make it first \
-                     (`longhaul mkdir -p`)",
+            Ok(false) => {
+                let advice = format!(
+                    "there is no directory {} that this user can enter: make it first (`longhaul mkdir -p`)",
                     display_path(directory)
-                ),
-            ),
+                );
+                let refused = (self.name(), operation);
+                replies::refused(FailureKind::NotFound, refused, reply).advise(advice)
+            }
             // The directory exists, so permission is the only common cause left.
             Ok(true) if has_no_reason => self.permission_failure(operation, reply),
-            Err(lost) if lost.transient => lost,
+            Err(lost) if lost.may_retry() => lost,
             _ => unexplained,
         }
     }
@@ -50,7 +49,7 @@ impl ClientSession {
     pub(crate) async fn explain_access_refusal(
         &mut self,
         path: &[u8],
-        operation: &str,
+        operation: &Operation,
         reply: &Reply,
     ) -> CopyFailure {
         let unexplained = replies::refusal_failure(self.name(), operation, reply);
@@ -60,32 +59,18 @@ impl ClientSession {
             return unexplained;
         }
         match self.stat(path).await {
-            Err(missing) if missing.exit == Exit::NotFound => {
+            Err(missing) if missing.is_missing() => {
                 replies::not_found_failure(self.name(), &display_path(path), reply)
             }
             Ok(entry) if entry.kind == EntryKind::File => self.permission_failure(operation, reply),
-            Err(lost) if lost.transient => lost,
+            Err(lost) if lost.may_retry() => lost,
             _ => unexplained,
         }
     }
 
-    fn permission_failure(&self, operation: &str, reply: &Reply) -> CopyFailure {
+    fn permission_failure(&self, operation: &Operation, reply: &Reply) -> CopyFailure {
         let advice = "it gives no reason, so most likely the user lacks permission: log in as another user, or \
                    ask the server's administrator";
-        self.failure_with_reason(Exit::Refused, operation, reply, advice)
-    }
-
-    fn failure_with_reason(
-        &self,
-        exit: Exit,
-        operation: &str,
-        reply: &Reply,
-        advice: &str,
-    ) -> CopyFailure {
-        let (server, reply_text) = (self.name(), replies::display_reply(reply));
-        CopyFailure::new(
-            exit,
-            format!("{server} refused to {operation}: {reply_text}; {advice}"),
-        )
+        replies::refused(FailureKind::Refused, (self.name(), operation), reply).advise(advice)
     }
 }

@@ -12,7 +12,8 @@ use super::path_names::split_path;
 use super::replies::{self, RefusalCause, refusal_cause};
 use super::{ClientSession, display_path};
 use crate::answers::{RefusedRenameStep, RenameFailure};
-use crate::{CopyFailure, Exit};
+use crate::failure::Operation;
+use crate::{CopyFailure, FailureKind};
 
 impl ClientSession {
     /// Makes a directory (MKD); `Ok(false)` when it exists.
@@ -30,17 +31,13 @@ impl ClientSession {
         if reply.code != 421 && self.is_directory(path).await? {
             return Ok(false);
         }
-        let operation = format!("make directory {}", display_path(path));
+        let operation = Operation::on_path("make directory", path);
         // An existing file of this name is another common cause without a text.
         if replies::gives_no_reason(&reply) && self.stat(path).await.is_ok() {
-            return Err(CopyFailure::new(
-                Exit::Protocol,
-                format!(
-                    "{} refused to {operation}: {}; a file of that name exists already: choose another \
-                     name, or remove it first",
-                    self.name(),
-                    replies::display_reply(&reply)
-                ),
+            let refused =
+                replies::refused(FailureKind::Protocol, (self.name(), &operation), &reply);
+            return Err(refused.advise(
+                "a file of that name exists already: choose another name, or remove it first",
             ));
         }
         Err(self.explain_create_refusal(path, &operation, &reply).await)
@@ -80,7 +77,7 @@ impl ClientSession {
     /// As [`ClientSession::make_dir`].
     pub async fn delete(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
         self.check_path(path)?;
-        let operation = format!("delete {}", display_path(path));
+        let operation = Operation::on_path("delete", path);
         let reply = self.call_about(path, Command::Dele).await?;
         self.check_reply(path, &operation, &reply).await
     }
@@ -91,7 +88,7 @@ impl ClientSession {
     /// As [`ClientSession::make_dir`].
     pub async fn remove_dir(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
         self.check_path(path)?;
-        let operation = format!("remove directory {}", display_path(path));
+        let operation = Operation::on_path("remove directory", path);
         let reply = self.call_about(path, Command::Rmd).await?;
         self.check_reply(path, &operation, &reply).await
     }
@@ -103,7 +100,7 @@ impl ClientSession {
     /// As [`ClientSession::make_dir`].
     pub(crate) async fn remove_whole_tree(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
         self.check_path(path)?;
-        let operation = format!("remove {}", display_path(path));
+        let operation = Operation::on_path("remove", path);
         let command = Command::Site(SiteCommand::RemoveTree(path.to_vec()));
         let reply = self.control.call(&command).await?;
         self.check_reply(path, &operation, &reply).await
@@ -145,7 +142,7 @@ impl ClientSession {
         rnfr_reply: &Reply,
         rnto_reply: Option<&Reply>,
     ) -> Result<(), RenameFailure> {
-        let operation = format!("rename {} to {}", display_path(from), display_path(to));
+        let operation = Operation::on_path("rename", from).to(display_path(to));
         let Some(rnto_reply) = rnto_reply.filter(|_| rnfr_reply.is_intermediate()) else {
             if replies::is_unsupported(rnfr_reply) {
                 return Err(self.no_rename_failure(&operation, rnfr_reply));
@@ -195,7 +192,7 @@ impl ClientSession {
         let path = &[directory, slash, NO_SUCH_NAME, PARTIAL_SUFFIX].concat();
         self.check_path(path)?;
         let reply = self.call_about(path, Command::Rnfr).await?;
-        let operation = format!("rename files in {}", display_path(directory));
+        let operation = Operation::on_path("rename files in", directory);
         if replies::is_unsupported(&reply) {
             return Ok(Some(self.no_rename_failure(&operation, &reply)));
         }
@@ -208,7 +205,7 @@ impl ClientSession {
         }
     }
 
-    fn no_rename_failure(&self, operation: &str, reply: &Reply) -> RenameFailure {
+    fn no_rename_failure(&self, operation: &Operation, reply: &Reply) -> RenameFailure {
         RenameFailure {
             failure: replies::refusal_failure(self.name(), operation, reply),
             refused_step: RefusedRenameStep::Unsupported,
@@ -232,7 +229,7 @@ impl ClientSession {
         if !self.planner.takes_commands_ahead() {
             if let Some(time) = modified
                 && let Err(failure) = self.set_modified(from, time).await
-                && failure.transient
+                && failure.may_retry()
             {
                 return Err(failure.into());
             }
@@ -258,7 +255,7 @@ impl ClientSession {
     async fn check_reply(
         &mut self,
         path: &[u8],
-        operation: &str,
+        operation: &Operation,
         reply: &Reply,
     ) -> Result<(), CopyFailure> {
         if reply.is_success() {
@@ -279,7 +276,7 @@ impl ClientSession {
     ) -> Result<bool, CopyFailure> {
         self.check_path(path)?;
         let refused = |session: &Self, reply: &Reply| {
-            let operation = format!("set the time of {}", display_path(path));
+            let operation = Operation::on_path("set the time of", path);
             Err(replies::refusal_failure(session.name(), &operation, reply))
         };
         let features = self.features();

@@ -6,11 +6,12 @@ use proto::reply::Reply;
 use tokio::time::timeout;
 
 use super::control::ClientControlConnection;
-use super::replies::{display_reply, names_session_limit};
+use super::replies::names_session_limit;
 use super::secure::{self, ClientSessionSecurity};
 use super::{ServerHabits, SessionOpening};
+use crate::failure::Sentence;
 use crate::location::Server;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// Silence before the greeting after which the user is told a possible reason. Servers that look up the
 /// client's name may take some seconds.
@@ -50,16 +51,13 @@ pub(super) async fn connect(
     // Before the time for a reply is over, which would look like a lost server.
     let patience = further_session_wait(opening.habits).min(reply_timeout / 2);
     let silent = |_| {
-        let message = format!(
+        let reason = format!(
             "{} accepts no session now: it does not greet a further one within {} s, as servers at their limit of \
-             sessions do; try again later",
+             sessions do",
             server.host_and_port(),
             patience.as_secs()
         );
-        Err(CopyFailure {
-            at_limit: true,
-            ..CopyFailure::unreachable(message)
-        })
+        Err(CopyFailure::transient(FailureKind::SessionLimit, reason).advise("try again later"))
     };
     timeout(patience, connecting).await.unwrap_or_else(silent)
 }
@@ -98,10 +96,9 @@ async fn read_greeting(
     control: &mut ClientControlConnection,
     server: &Server,
 ) -> Result<Reply, CopyFailure> {
-    let advice = server.silence_advice();
-    if advice.is_empty() {
+    let Some(advice) = server.silence_advice() else {
         return reply_to_the_connection(control).await;
-    }
+    };
     let name = control.name().to_owned();
     let patience = NOTICED_SILENCE.min(control.reply_timeout() / 2);
     let mut greeting = std::pin::pin!(reply_to_the_connection(control));
@@ -110,11 +107,8 @@ async fn read_greeting(
     }
     server
         .security
-        .warn_once(&format!("{name} sends no greeting{advice}"));
-    greeting.await.map_err(|failure| CopyFailure {
-        message: format!("{}{advice}", failure.message),
-        ..failure
-    })
+        .warn_once(&format!("{name} sends no greeting; {advice}"));
+    greeting.await.map_err(|failure| failure.remark(advice))
 }
 
 async fn reply_to_the_connection(
@@ -125,14 +119,12 @@ async fn reply_to_the_connection(
     if reply.is_success() {
         return Ok(reply);
     }
-    let message = format!(
-        "{} accepts no session now: {}; try again later",
-        control.name(),
-        display_reply(&reply)
-    );
-    Err(CopyFailure {
-        transient: reply.is_transient_error(),
-        at_limit: names_session_limit(&reply),
-        ..CopyFailure::new(Exit::Unreachable, message)
-    })
+    let kind = match names_session_limit(&reply) {
+        true => FailureKind::SessionLimit,
+        false => FailureKind::Unreachable,
+    };
+    let reason = Sentence::from(format!("{} accepts no session now: ", control.name()));
+    Err(CopyFailure::new(kind, reason.reply(&reply))
+        .retried(reply.is_transient_error())
+        .advise("try again later"))
 }

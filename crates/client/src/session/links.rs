@@ -10,8 +10,9 @@ use proto::reply::Reply;
 use super::list::{IN_MEMORY_LIMITS, STREAMING_LIMITS};
 use super::replies::{self, RefusalCause, refusal_cause};
 use super::{ClientSession, display_path};
+use crate::CopyFailure;
 use crate::answers::{ListingVisitor, SymlinkCheckScope, SymlinkCheckedEntry};
-use crate::{CopyFailure, Exit};
+use crate::failure::{Operation, Sentence};
 
 /// Result of an attempt to delete a path as a file.
 #[derive(Debug, PartialEq, Eq)]
@@ -59,7 +60,7 @@ impl ClientSession {
         let listed = self
             .list_entries(path, IN_MEMORY_LIMITS, &mut collect)
             .await;
-        if listed.as_ref().is_err_and(|failure| failure.transient) {
+        if listed.as_ref().is_err_and(CopyFailure::may_retry) {
             return listed;
         }
         let check_all = scope == SymlinkCheckScope::Everything;
@@ -67,7 +68,7 @@ impl ClientSession {
         if check_all || entries.iter().any(|checked| !checked.is_certain) {
             let list_entries = match self.list_by_list_command(path).await {
                 // LIST may be refused although MLSD works; then directories stay uncertain.
-                Err(failure) if failure.transient => return Err(failure),
+                Err(failure) if failure.may_retry() => return Err(failure),
                 list_entries => list_entries.unwrap_or_default(),
             };
             entries = merge_listings(entries, list_entries, check_all);
@@ -104,10 +105,10 @@ impl ClientSession {
         if reply.is_success() {
             return Ok(UnlinkResult::Removed);
         }
-        let operation = format!("delete {}", display_path(path));
+        let operation = Operation::on_path("delete", path);
         let failure = replies::refusal_failure(self.name(), &operation, &reply);
         match refusal_cause(&reply) {
-            _ if failure.transient => Err(failure),
+            _ if failure.may_retry() => Err(failure),
             RefusalCause::Directory => Ok(UnlinkResult::IsDirectory),
             _ => Ok(UnlinkResult::Unknown),
         }
@@ -141,7 +142,7 @@ impl ClientSession {
             None => Ok(true),
             Some(reply) if replies::is_unsupported(&reply) => Ok(false),
             Some(reply) => {
-                let operation = format!("make the link {}", display_path(link));
+                let operation = Operation::on_path("make the link", link);
                 Err(replies::refusal_failure(self.name(), &operation, &reply))
             }
         }
@@ -190,7 +191,7 @@ impl ClientSession {
                 link_target: Some(target),
                 ..target_facts
             }),
-            Err(failure) if failure.exit != Exit::NotFound => Err(failure),
+            Err(failure) if !failure.is_missing() => Err(failure),
             Ok(_) | Err(_) => Ok(link),
         }
     }
@@ -198,15 +199,13 @@ impl ClientSession {
 
 /// The failure for an entry that may be a link to a directory elsewhere.
 pub(crate) fn ambiguous_link_failure(server: &str, path: &[u8]) -> CopyFailure {
-    CopyFailure::new(
-        Exit::Refused,
-        format!(
-            "{server} does not show whether {0} is a directory or a link to one elsewhere, and refuses \
-             to delete it as a link: nothing in it was deleted; check it on the server and remove it \
-             there",
-            display_path(path)
-        ),
-    )
+    let reason = Sentence::from(format!("{server} does not show whether "))
+        .name(display_path(path))
+        .words(
+            " is a directory or a link to one elsewhere, and refuses to delete it as a link: nothing in it was \
+             deleted",
+        );
+    CopyFailure::refused(reason).advise("check it on the server and remove it there")
 }
 
 /// Entries of MLSD, with links as LIST shows them; with `check_all`, also entries that only LIST

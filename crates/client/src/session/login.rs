@@ -11,12 +11,13 @@ use proto::security::{ExchangeKind, ProtectionLevel};
 
 use super::control::ClientControlConnection;
 use super::data_protection::is_in_force;
-use super::replies::{display_reply, names_session_limit};
+use super::replies::{Meaning, names_session_limit, says};
 use super::secure::ClientSessionSecurity;
 use crate::credentials::GRID_MAPPING;
+use crate::failure::{Operation, Sentence};
 use crate::location::{Scheme, Server};
 use crate::protection::DataProtectionChoice;
-use crate::{CopyFailure, Credential, Exit};
+use crate::{CopyFailure, Credential, FailureKind};
 
 /// Who logs in at which server.
 pub(super) struct ClientLogin<'a> {
@@ -73,12 +74,12 @@ impl<'a> ClientLogin<'a> {
     /// The failure for a refused login.
     fn refusal(&self, control: &ClientControlConnection, reply: &Reply) -> CopyFailure {
         let is_empty = self.password.0.is_empty();
-        let mut failure = login_failure(control.name(), self.user, is_empty, reply);
+        let failure = login_failure(control.name(), self.user, is_empty, reply);
         let host = &self.server.host;
         let is_anonymous = self.server.credential == Credential::Anonymous;
         if is_anonymous && self.exchange.is_some() && self.server.security.withholds_token(host) {
-            failure.message.push_str(&format!(
-                " (the token of the environment was not sent: its audience is not {host}; --token-host {host} sends it)"
+            return failure.aside(format!(
+                "the token of the environment was not sent: its audience is not {host}; --token-host {host} sends it"
             ));
         }
         failure
@@ -131,13 +132,10 @@ pub(super) async fn choose_credential(
         is_verified && ServerFeatures::from_reply(&control.call(&Command::Feat).await?).bearer;
     match (takes_tokens, &server.credential) {
         (true, _) => Ok(Credential::Token(token)),
-        (false, Credential::Token(_)) => Err(CopyFailure::new(
-            Exit::Refused,
-            format!(
-                "{} takes no tokens (FEAT announces no BEARER): leave out --token, or use another server",
-                control.name()
-            ),
-        )),
+        (false, Credential::Token(_)) => Err(CopyFailure::refused(format!(
+            "{} takes no tokens (FEAT announces no BEARER): leave out --token, or use another server",
+            control.name()
+        ))),
         (false, _) => Ok(server.credential.clone()),
     }
 }
@@ -248,7 +246,7 @@ fn finish_login(
     reply: &Reply,
 ) -> Result<CommandPlanner, CopyFailure> {
     if !reply.is_success() {
-        let operation = "transfer bytes unchanged (TYPE I)";
+        let operation = &Operation::from("transfer bytes unchanged (TYPE I)");
         return Err(super::replies::refusal_failure(
             control.name(),
             operation,
@@ -280,52 +278,41 @@ pub(super) async fn authenticate(
     Err(login.refusal(control, &reply))
 }
 
-/// Words in the refusals of servers that want TLS first.
-const TLS_WORDS: [&str; 5] = [
-    "tls",
-    "ssl",
-    "encryption",
-    "secure connection",
-    "cleartext sessions",
-];
-
 fn login_failure(name: &str, user: &str, is_without_password: bool, reply: &Reply) -> CopyFailure {
-    let refused = |message: String| CopyFailure::new(Exit::Refused, message);
+    let refused = |sentence: String, advice: &'static str| {
+        let reason = Sentence::from(sentence).words(": ").reply(reply);
+        CopyFailure::refused(reason).advise(advice)
+    };
     if reply.code == 421 {
-        let message = format!(
-            "{name} ended the login of user {user}: {}; try again later",
-            display_reply(reply)
-        );
-        return CopyFailure {
-            at_limit: true,
-            ..CopyFailure::unreachable(message)
-        };
+        return refused(
+            format!("{name} ended the login of user {user}"),
+            "try again later",
+        )
+        .of_kind(FailureKind::SessionLimit)
+        .retried(true);
     }
     if reply.code == 332 {
         // The account of ACCT (RFC 959 §4.1.1) is rare and has no place in a URL.
-        return refused(format!(
-            "{name} asks user {user} for an account name (ACCT), which is not supported; \
-             use another login"
-        ));
+        let reason =
+            format!("{name} asks user {user} for an account name (ACCT), which is not supported");
+        return CopyFailure::refused(reason).advise("use another login");
     }
-    let text = reply.summary().to_lowercase();
-    let reply_text = display_reply(reply);
-    // globus-gridftp-server refuses USER with this text when it wants AUTH GSSAPI.
-    if text.contains("gssapi") || text.contains("gsi ") {
-        return refused(format!(
-            "{name} needs GSI security (certificates): {reply_text}; use gsiftp:"
-        ));
+    if says(reply, Meaning::NeedsGsi) {
+        return refused(
+            format!("{name} needs GSI security (certificates)"),
+            "use gsiftp:",
+        );
     }
-    if TLS_WORDS.iter().any(|word| text.contains(word)) {
-        return refused(format!(
-            "{name} needs TLS for this login: {reply_text}; use ftps:, or --tls require"
-        ));
+    if says(reply, Meaning::NeedsTls) {
+        let advice = "use ftps:, or --tls require";
+        return refused(format!("{name} needs TLS for this login"), advice);
     }
     if user == GRID_MAPPING {
-        return refused(format!(
-            "{name} has no account for your certificate: {reply_text}; ask its administrator to map its \
-             name (`longhaul proxy info`)"
-        ));
+        let advice = "ask its administrator to map its name (`longhaul proxy info`)";
+        return refused(
+            format!("{name} has no account for your certificate"),
+            advice,
+        );
     }
     let advice = match is_without_password {
         true => {
@@ -334,17 +321,16 @@ fn login_failure(name: &str, user: &str, is_without_password: bool, reply: &Repl
         }
         false => "check user name and password",
     };
-    let mut failure = refused(format!(
-        "login refused by {name} for user {user}: {}; {advice}",
-        display_reply(reply)
-    ));
+    let failure = refused(format!("login refused by {name} for user {user}"), advice);
     // Some servers use 430 for a wrong user name or password, which a retry does not cure.
-    if reply.is_transient_error() && reply.code != 430 {
-        failure.exit = Exit::Unreachable;
-        failure.transient = true;
-    }
-    failure.at_limit = names_session_limit(reply);
-    failure
+    let may_retry = reply.is_transient_error() && reply.code != 430;
+    let kind = match (names_session_limit(reply), may_retry) {
+        (true, true) => FailureKind::SessionLimit,
+        (true, false) => FailureKind::LoginLimit,
+        (false, true) => FailureKind::Unreachable,
+        (false, false) => FailureKind::Refused,
+    };
+    failure.of_kind(kind).retried(may_retry)
 }
 
 /// SITE CLIENTINFO in the form that globus servers expect:
@@ -389,8 +375,8 @@ mod tests {
             ("joe", "Login incorrect.", "password"),
         ] {
             let failure = login_failure("h:21", user, false, &Reply::new(530, text));
-            assert_eq!(failure.exit, Exit::Refused);
-            assert!(failure.message.contains(word), "{failure}");
+            assert_eq!(failure.kind(), FailureKind::Refused);
+            assert!(failure.to_string().contains(word), "{failure}");
         }
     }
 
@@ -402,7 +388,7 @@ mod tests {
             ("limit:4210", 530, "Login incorrect", false),
         ] {
             let failure = login_failure(name, "too-many", false, &Reply::new(code, text));
-            assert_eq!(failure.at_limit, at_limit, "{failure}");
+            assert_eq!(failure.kind().is_session_limit(), at_limit, "{failure}");
         }
     }
 
@@ -410,7 +396,7 @@ mod tests {
     fn a_refused_login_without_a_password_names_the_places_that_were_searched() {
         let failure = login_failure("h:21", "joe", true, &Reply::new(530, "Login incorrect."));
         for place in ["LONGHAUL_PASSWORD", "~/.netrc", "longhaul config"] {
-            assert!(failure.message.contains(place), "{failure}");
+            assert!(failure.to_string().contains(place), "{failure}");
         }
     }
 }

@@ -6,6 +6,7 @@ use proto::reply::Reply;
 use super::{ClientSession, MAX_PIPELINED, replies};
 use crate::CopyFailure;
 use crate::answers::{KeptMetadata, MetadataChange};
+use crate::failure::Operation;
 
 /// A command for one of the changes.
 struct ChangeCommand {
@@ -97,7 +98,7 @@ impl ClientSession {
 
     fn is_change_made(&self, reply: &Reply) -> Result<bool, CopyFailure> {
         if reply.code == 421 {
-            let operation = "set times and permissions";
+            let operation = &Operation::from("set times and permissions");
             return Err(replies::refusal_failure(self.name(), operation, reply));
         }
         Ok(reply.is_success() && !replies::is_unsupported(reply))

@@ -16,7 +16,7 @@ use proto::feature::ServerFeatures;
 use proto::printable::printable;
 
 use crate::location::Server;
-use crate::{CopyFailure, Credential, Exit};
+use crate::{CopyFailure, Credential};
 
 mod ahead;
 pub(crate) mod checksum;
@@ -32,7 +32,7 @@ mod list;
 mod login;
 mod metadata;
 pub(crate) mod passive;
-mod path_names;
+pub(crate) mod path_names;
 pub(crate) mod replies;
 mod right_sizing;
 #[cfg(test)]
@@ -403,7 +403,7 @@ impl ClientSession {
         if self.control.can_send_name(path) {
             return Ok(());
         }
-        Err(usage_error(format!(
+        Err(CopyFailure::usage(format!(
             "the remote path \"{}\" contains the byte 0xFF, which {} (globus-gridftp-server) drops from \
              names; give another path",
             display_path(path),
@@ -436,7 +436,7 @@ fn check_path(path: &[u8]) -> Result<(), CopyFailure> {
     } else {
         return Ok(());
     };
-    Err(usage_error(format!(
+    Err(CopyFailure::usage(format!(
         "the remote path \"{}\" {fault}; give another path",
         display_path(path)
     )))
@@ -445,7 +445,7 @@ fn check_path(path: &[u8]) -> Result<(), CopyFailure> {
 fn check_credential(server: &Server) -> Result<(), CopyFailure> {
     let may_be_clear = !server.security.requires_tls(server.scheme);
     if may_be_clear && matches!(server.credential, Credential::Token(_)) {
-        return Err(usage_error(
+        return Err(CopyFailure::usage(
             "a token is sent inside TLS only: use ftps:, or --tls require".to_owned(),
         ));
     }
@@ -453,7 +453,7 @@ fn check_credential(server: &Server) -> Result<(), CopyFailure> {
     let has_line_break = |text: &[u8]| text.iter().any(|b| matches!(b, b'\r' | b'\n' | 0));
     let (user, password) = server.credential.user_and_password();
     if has_line_break(user.as_bytes()) || has_line_break(&password.0) {
-        return Err(usage_error(
+        return Err(CopyFailure::usage(
             "user name or password contains a line break or NUL, which FTP cannot express"
                 .to_owned(),
         ));
@@ -464,10 +464,6 @@ fn check_credential(server: &Server) -> Result<(), CopyFailure> {
 /// A path for messages, without control characters.
 pub(crate) fn display_path(path: &[u8]) -> String {
     printable(path).to_string()
-}
-
-fn usage_error(message: String) -> CopyFailure {
-    CopyFailure::new(Exit::Usage, message)
 }
 
 #[cfg(test)]

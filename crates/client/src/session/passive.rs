@@ -15,7 +15,8 @@ use proto::sizing::SocketBuffers;
 use proto::stripes::StripeAddresses;
 
 use super::{ClientSession, replies};
-use crate::{CopyFailure, Exit};
+use crate::CopyFailure;
+use crate::failure::Operation;
 
 /// Warning about a data address that is ignored.
 const FOREIGN_ADDRESS_IGNORED: &str = "sent a data address of another host; its own address is used instead \
@@ -97,7 +98,7 @@ impl ClientSession {
         if !reply.is_success() {
             return Err(replies::refusal_failure(
                 self.name(),
-                "open a port for the data connection (PASV, EPSV)",
+                &Operation::from("open a port for the data connection (PASV, EPSV)"),
                 reply,
             ));
         }
@@ -114,11 +115,10 @@ impl ClientSession {
             .map(|address| StripeAddresses::single(self.complete_passive_address(address)))
             .map_err(|error| {
                 let shown = replies::display_reply(reply);
-                let message = format!(
+                CopyFailure::protocol(format!(
                     "{} sent no usable data address ({error}): {shown}; report this to its administrator",
                     self.name(),
-                );
-                CopyFailure::new(Exit::Protocol, message)
+                ))
             })
     }
 
@@ -260,12 +260,9 @@ impl ClientSession {
         buffers: SocketBuffers,
     ) -> Result<StripeAddresses, CopyFailure> {
         let failure = |reason: String| {
-            CopyFailure::new(
-                Exit::Local,
-                format!(
-                    "cannot listen for data connections: {reason}; check --data-ports, or use --mode s"
-                ),
-            )
+            CopyFailure::local(format!(
+                "cannot listen for data connections: {reason}; check --data-ports, or use --mode s"
+            ))
         };
         let options = ListenOptions {
             ip: self.control.local_addr().ip().to_canonical(),
@@ -305,7 +302,7 @@ impl ClientSession {
         if reply.is_success() {
             return Ok(());
         }
-        let operation = format!("connect to {} (PORT, EPRT)", addresses.first());
+        let operation = Operation::from(format!("connect to {} (PORT, EPRT)", addresses.first()));
         Err(replies::refusal_failure(self.name(), &operation, &reply))
     }
 }

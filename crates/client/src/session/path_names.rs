@@ -4,17 +4,25 @@
 use proto::command::Command;
 use proto::reply::Reply;
 
+use super::ClientSession;
 use super::directories::CwdMeaning;
 use super::replies::{self, RefusalCause, refusal_cause};
-use super::{ClientSession, display_path};
 use crate::CopyFailure;
+use crate::failure::Operation;
 
-/// The directory of a path, and its name there.
-pub(super) fn split_path(path: &[u8]) -> (&[u8], &[u8]) {
+/// The directory of a path, if it names one, and the name there.
+pub(crate) fn directory_and_name(path: &[u8]) -> (Option<&[u8]>, &[u8]) {
     match path.iter().rposition(|byte| *byte == b'/') {
-        Some(0) | None => (b"/", path.strip_prefix(b"/").unwrap_or(path)),
-        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (None, path),
+        Some(0) => (Some(b"/"), &path[1..]),
+        Some(at) => (Some(&path[..at]), &path[at + 1..]),
     }
+}
+
+/// The directory of a path at a server, where a session begins in `/`, and the name there.
+pub(super) fn split_path(path: &[u8]) -> (&[u8], &[u8]) {
+    let (directory, name) = directory_and_name(path);
+    (directory.unwrap_or(b"/"), name)
 }
 
 impl ClientSession {
@@ -30,7 +38,7 @@ impl ClientSession {
         if self.current_directory.as_deref() != Some(directory)
             && let Some(reply) = self.change_directory(directory).await?
         {
-            let operation = format!("enter {}", display_path(directory));
+            let operation = Operation::on_path("enter", directory);
             return Err(replies::refusal_failure(self.name(), &operation, &reply));
         }
         Ok(name.to_vec())

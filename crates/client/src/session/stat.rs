@@ -13,7 +13,8 @@ use super::path_names::split_path;
 use super::replies::{self, RefusalCause, refusal_cause};
 use super::{ClientSession, display_path, mlst_command};
 use crate::answers::SymlinkCheckedEntry;
-use crate::{CopyFailure, Exit};
+use crate::failure::{Operation, Sentence};
+use crate::{CopyFailure, FailureKind};
 
 /// Facts of a path by CWD, SIZE and MDTM.
 enum PlainFacts {
@@ -68,8 +69,8 @@ impl ClientSession {
         self.check_path(path)?;
         match self.stat(path).await {
             Err(failure)
-                if !failure.transient
-                    && failure.exit != Exit::NotFound
+                if !failure.may_retry()
+                    && !failure.is_missing()
                     && !self.planner.takes_commands_ahead() =>
             {
                 Ok(listed_entry(path, EntryKind::File, None, None))
@@ -170,9 +171,7 @@ impl ClientSession {
         match self.find_in_parent(path).await {
             // Without a listing it is unknown, not missing.
             Err(failure)
-                if gives_no_reason(&refused)
-                    && !failure.transient
-                    && failure.exit != Exit::NotFound =>
+                if gives_no_reason(&refused) && !failure.may_retry() && !failure.is_missing() =>
             {
                 Err(self.facts_refused_failure(path, &refused))
             }
@@ -218,12 +217,9 @@ impl ClientSession {
     pub(super) async fn find_in_parent(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
         // A listing by names asks for the facts of each, which must not lead here again.
         if self.asks_for_listed_names {
-            let message = format!(
-                "{} tells nothing about {}; name the files one by one",
-                self.name(),
-                display_path(path)
-            );
-            return Err(CopyFailure::new(Exit::Protocol, message));
+            let reason = Sentence::from(format!("{} tells nothing about ", self.name()));
+            let reason = reason.name(display_path(path));
+            return Err(CopyFailure::protocol(reason).advise("name the files one by one"));
         }
         let name = file_name(path);
         let (parent, _) = split_path(path);
@@ -241,11 +237,10 @@ impl ClientSession {
             (Some(entry), _) => Ok(entry),
             (None, Err(failure)) => Err(failure),
             (None, Ok(())) => {
-                let (server, path) = (self.name(), display_path(path));
-                let message = format!(
-                    "{server} has no {path}: its directory does not list it; check the path"
-                );
-                Err(CopyFailure::new(Exit::NotFound, message))
+                let reason = Sentence::from(format!("{} has no ", self.name()))
+                    .name(display_path(path))
+                    .words(": its directory does not list it");
+                Err(CopyFailure::new(FailureKind::NotFound, reason).advise("check the path"))
             }
         }
     }
@@ -268,7 +263,7 @@ impl ClientSession {
     }
 
     fn facts_refused_failure(&self, path: &[u8], reply: &Reply) -> CopyFailure {
-        let operation = format!("read the facts of {}", display_path(path));
+        let operation = Operation::on_path("read the facts of", path);
         replies::refusal_failure(self.name(), &operation, reply)
     }
 }

@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 use proto::listing::ListedEntry;
 
 use super::contract::Storage;
+use crate::CopyFailure;
 use crate::answers::{SymlinkCheckScope, SymlinkCheckedEntry};
 use crate::session::display_path;
 use crate::tree::check_name;
-use crate::{CopyFailure, Exit};
 
 /// Most entries of a directory that is kept in memory.
 const MAX_ENTRIES: usize = 2_000_000;
@@ -45,10 +45,10 @@ impl CollectedEntries {
         if entries.len() > MAX_ENTRIES {
             let path = display_path(path);
             let message = format!("{path} has more than {MAX_ENTRIES} entries");
-            return Err(CopyFailure::new(Exit::Protocol, message));
+            return Err(CopyFailure::protocol(message));
         }
         match listed {
-            Err(failure) if failure.transient || entries.is_empty() => Err(failure),
+            Err(failure) if failure.may_retry() || entries.is_empty() => Err(failure),
             listed => Ok(Self {
                 entries,
                 incomplete: listed.err(),

@@ -17,7 +17,7 @@ use super::contract::Storage;
 use crate::answers::{SymlinkCheckScope, SymlinkCheckedEntry};
 use crate::transfer::{RestartProof, TransferSpec};
 use crate::tree::join_path;
-use crate::{CopyFailure, Exit, ModeChoice};
+use crate::{CopyFailure, FailureKind, ModeChoice};
 
 /// Length of the file that is moved, bytes.
 const LENGTH: usize = 700_000;
@@ -116,14 +116,16 @@ pub(crate) async fn check(storage: &mut dyn Storage, top: &[u8]) {
     storage.stat(&join_path(top, b"d/x")).await.unwrap();
     storage.remove_tree(&tree).await.unwrap();
     let missing = storage.stat(&join_path(top, b"d")).await.unwrap_err();
-    assert_eq!((missing.exit, missing.transient), (Exit::NotFound, false));
+    assert_eq!(missing.kind(), FailureKind::NotFound);
+    assert!(!missing.may_retry());
     check_cancellation(storage, top).await;
 }
 
 async fn check_directories(storage: &mut dyn Storage, top: &[u8]) {
     let directory = join_path(top, b"d");
     let missing = storage.stat(&directory).await.unwrap_err();
-    assert_eq!((missing.exit, missing.transient), (Exit::NotFound, false));
+    assert_eq!(missing.kind(), FailureKind::NotFound);
+    assert!(!missing.may_retry());
     assert!(collected(storage, &directory).await.is_err());
     assert!(storage.make_dir(&directory).await.unwrap());
     assert!(!storage.make_dir(&directory).await.unwrap());
@@ -182,7 +184,7 @@ async fn check_fetch(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
     let fetched = storage
         .fetch(&missing, sink, &spec(Some(5)), &control)
         .await;
-    assert!(!fetched.unwrap_err().transient);
+    assert!(!fetched.unwrap_err().may_retry());
     assert!(control.stored().is_empty());
 }
 
@@ -263,11 +265,11 @@ async fn check_names_and_times(storage: &mut dyn Storage, top: &[u8], file: &[u8
     if storage.rename(file, &renamed, None).await.is_ok() {
         assert_eq!(storage.stat(&renamed).await.unwrap().size, Some(9000));
         let missing = storage.stat(file).await.unwrap_err();
-        assert_eq!(missing.exit, Exit::NotFound);
+        assert_eq!(missing.kind(), FailureKind::NotFound);
         let failure = storage.rename(file, &renamed, None).await.unwrap_err();
-        assert!(!failure.failure.transient);
+        assert!(!failure.failure.may_retry());
     }
     storage.remove(&renamed).await.unwrap();
     let missing = storage.remove(&renamed).await.unwrap_err();
-    assert_eq!(missing.exit, Exit::NotFound);
+    assert_eq!(missing.kind(), FailureKind::NotFound);
 }

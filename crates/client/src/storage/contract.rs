@@ -17,6 +17,7 @@ use proto::timestamp::Timestamp;
 
 use super::capabilities::{AvailableChecksums, Capabilities};
 use super::open_source::OpenSource;
+use crate::CopyFailure;
 use crate::answers::{
     EntryVisitor, ListingVisitor, MetadataChange, RenameFailure, SourceVersion, SymlinkCheckScope,
 };
@@ -24,7 +25,6 @@ use crate::partial::WriteTarget;
 use crate::session::ServerHabits;
 use crate::transfer::series::files::{FileSeries, SeriesReport};
 use crate::transfer::{TransferAttempt, TransferSpec};
-use crate::{CopyFailure, Exit};
 
 /// A query that will be sent to a storage when the bytes of a transfer have arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -367,14 +367,11 @@ pub(crate) trait Storage: Send + Debug + Any {
         _spec: &TransferSpec,
         _progress: &(dyn Fn(u64) + Send + Sync),
     ) -> Result<TransferAttempt, CopyFailure> {
-        Err(CopyFailure::new(
-            Exit::Protocol,
-            format!(
-                "{} cannot transfer files to {} directly",
-                self.name(),
-                to.name()
-            ),
-        ))
+        Err(CopyFailure::protocol(format!(
+            "{} cannot transfer files to {} directly",
+            self.name(),
+            to.name()
+        )))
     }
 
     /// Announces `queries` that will be asked after the transfer of `spec`, which comes next, so
@@ -490,6 +487,5 @@ pub(crate) trait Storage: Send + Debug + Any {
 }
 
 fn no_bundles(storage: &str) -> CopyFailure {
-    let message = format!("{storage} moves no bundles of files");
-    CopyFailure::new(Exit::Protocol, message)
+    CopyFailure::protocol(format!("{storage} moves no bundles of files"))
 }

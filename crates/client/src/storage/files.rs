@@ -36,7 +36,7 @@ use crate::local_name::LocalName;
 use crate::local_trees::LocalTrees;
 use crate::partial::{WriteTarget, local_failure, missing_directory};
 use crate::transfer::{TransferAttempt, TransferSpec};
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// Most range checksums that are computed for one comparison.
 const MAX_RANGE_CHECKSUMS: usize = 128;
@@ -102,7 +102,7 @@ async fn run_blocking<T: Send + 'static>(
 ) -> Result<T, CopyFailure> {
     tokio::task::spawn_blocking(work)
         .await
-        .unwrap_or_else(|e| Err(CopyFailure::new(Exit::Local, e.to_string())))
+        .unwrap_or_else(|e| Err(CopyFailure::local(e.to_string())))
 }
 
 fn failed(name: &LocalName, errno: Errno) -> CopyFailure {
@@ -192,8 +192,8 @@ impl Storage for LocalFiles {
     async fn write_target(&mut self, path: &[u8]) -> Result<Option<WriteTarget>, CopyFailure> {
         let (path, trees) = (to_path(path), Arc::clone(&self.trees));
         run_blocking(move || {
-            let name = locate(&trees, &path).map_err(|failure| match failure.exit {
-                Exit::NotFound => missing_directory(&path),
+            let name = locate(&trees, &path).map_err(|failure| match failure.kind() {
+                FailureKind::NotFound => missing_directory(&path),
                 _ => failure,
             })?;
             WriteTarget::for_name(&name).map(Some)
@@ -242,7 +242,7 @@ impl Storage for LocalFiles {
         );
         run_blocking(move || {
             sink.sync()
-                .map_err(|e| CopyFailure::new(Exit::Local, format!("{}: {e}", sink.name())))
+                .map_err(|e| CopyFailure::about(FailureKind::of_store(&e), sink.name(), e))
         })
         .await?;
         Ok(attempt)
@@ -414,7 +414,7 @@ mod tests {
         let missing = files.list(&none, scope, &mut visit).await;
         assert_eq!(found[0].entry.kind, EntryKind::SymLink);
         assert_eq!(found[0].entry.link_target.as_deref(), Some(&b"nowhere"[..]));
-        assert_eq!(missing.unwrap_err().exit, Exit::NotFound);
+        assert_eq!(missing.unwrap_err().kind(), FailureKind::NotFound);
         let dead = files.stat(&bytes(&dir.path().join("dead"))).await.unwrap();
         assert_eq!(dead.kind, EntryKind::SymLink);
     }

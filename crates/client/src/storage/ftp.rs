@@ -16,6 +16,7 @@ use proto::timestamp::Timestamp;
 
 use super::capabilities::{AvailableChecksums, Capabilities};
 use super::contract::{FollowUpQuery, Storage};
+use crate::CopyFailure;
 use crate::answers::{
     EntryVisitor, ListingVisitor, MetadataChange, RenameFailure, SymlinkCheckScope,
 };
@@ -23,7 +24,6 @@ use crate::remove::remove_tree;
 use crate::session::{ClientSession, ServerHabits};
 use crate::transfer::series::files::{FileSeries, SeriesReport};
 use crate::transfer::{self, TransferAttempt, TransferSpec, bundle, series};
-use crate::{CopyFailure, Exit};
 
 /// Most range checksums requested of a server with pipelining...
 const MAX_PIPELINED_CHECKSUMS: usize = 128;
@@ -343,5 +343,5 @@ fn ftp_session(to: &mut dyn Storage) -> Result<&mut ClientSession, CopyFailure> 
     );
     let to: &mut dyn Any = to;
     to.downcast_mut()
-        .ok_or_else(|| CopyFailure::new(Exit::Protocol, message))
+        .ok_or_else(|| CopyFailure::protocol(message))
 }

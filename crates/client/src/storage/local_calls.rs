@@ -18,18 +18,16 @@ use rustix::io::Errno;
 use crate::answers::{KeptMetadata, modification_time, version_text};
 use crate::local_name::{LocalName, directory_of, is_directory, is_link};
 use crate::partial::{local_failure, store_failure};
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// Entries that are handed over together while a directory is read.
 const ENTRIES_AT_A_TIME: usize = 512;
 
-/// A failure concerning a path: [`Exit::NotFound`] if nothing exists there.
+/// A failure concerning a path: [`FailureKind::NotFound`] if nothing exists there.
 pub(super) fn path_failure(path: &Path, error: &io::Error) -> CopyFailure {
     match Errno::from_io_error(error) {
-        Some(Errno::NOENT) => {
-            let message = format!("{}: {error}; check the path", path.display());
-            CopyFailure::new(Exit::NotFound, message)
-        }
+        Some(Errno::NOENT) => CopyFailure::about(FailureKind::NotFound, path.display(), error)
+            .advise("check the path"),
         Some(Errno::LOOP) => local_failure(
             path,
             "a symbolic link is in its way, and none is followed below a directory that is copied",

@@ -9,9 +9,10 @@ use data::pull::{self, FileOrigin, PullPlan};
 use data::store::{Sink, Source};
 use proto::ranges::RangeSet;
 
+use crate::CopyFailure;
+use crate::failure::Operation;
 use crate::transfer::outcome::pull_failure;
 use crate::transfer::{TransferAttempt, TransferSpec};
-use crate::{CopyFailure, Exit};
 
 /// Bytes that one thread copies before it takes the next range.
 const BYTES_PER_STEP: u64 = 8 << 20;
@@ -44,7 +45,7 @@ pub(crate) async fn copy_local(
         checksum: spec.checksum.filter(|_| spec.completed_ranges.is_empty()),
         ..TransferSettings::default()
     };
-    let action = format!("copy {}", source.name());
+    let action = Operation::on("copy", source.name());
     let whole = spec.completed_ranges.is_empty() && spec.part.is_none();
     let control = Arc::clone(control);
     let result = tokio::task::spawn_blocking(move || {
@@ -52,7 +53,7 @@ pub(crate) async fn copy_local(
     });
     let result = result
         .await
-        .map_err(|e| CopyFailure::new(Exit::Local, e.to_string()))?;
+        .map_err(|e| CopyFailure::local(e.to_string()))?;
     let report = result
         .map_err(|error| pull_failure("this machine", &action, &error, &spec.confirmation))?;
     Ok(TransferAttempt {
@@ -101,6 +102,7 @@ mod tests {
     use data::store::file::{FileSink, FileSource};
 
     use super::*;
+    use crate::FailureKind;
     use crate::storage::conformance::spec;
 
     #[tokio::test]
@@ -111,6 +113,6 @@ mod tests {
         let sink = Arc::new(FileSink::new(tempfile::tempfile().unwrap(), "d").unwrap());
         let announced = spec(Some(10));
         let failed = copy_local(source, sink, &announced, &Arc::default()).await;
-        assert_eq!(failed.unwrap_err().exit, Exit::Integrity);
+        assert_eq!(failed.unwrap_err().kind(), FailureKind::Integrity);
     }
 }

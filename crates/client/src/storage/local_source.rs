@@ -13,10 +13,11 @@ use rustix::fs::{FileType, OFlags};
 use super::local_calls::path_failure;
 use super::open_source::OpenSource;
 use crate::answers::SourceFacts;
+use crate::failure::Sentence;
 use crate::local_name::{LocalName, is_file};
 use crate::partial::local_failure;
 use crate::verify::checksum_local;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// Most times that a checksum is computed of a file whose attributes keep changing.
 const MAX_LOOKS: u32 = 3;
@@ -95,8 +96,9 @@ pub(super) async fn checksum_of(
         }
     }
     let name = opened.source.name();
-    let message = format!("{name} changed while it was read; try again when it no longer changes");
-    Err(CopyFailure::new(Exit::Integrity, message))
+    let reason = Sentence::about(name).words(" changed while it was read");
+    let advice = "try again when it no longer changes";
+    Err(CopyFailure::new(FailureKind::Integrity, reason).advise(advice))
 }
 
 #[cfg(test)]
@@ -138,7 +140,10 @@ mod tests {
         assert_eq!(sum(opened).await.unwrap(), before);
         let opened = open(&path);
         fs::write(&path, "two").unwrap();
-        assert_eq!(sum(opened).await.unwrap_err().exit, Exit::Integrity);
+        assert_eq!(
+            sum(opened).await.unwrap_err().kind(),
+            FailureKind::Integrity
+        );
     }
 
     #[test]
@@ -151,7 +156,10 @@ mod tests {
         std::os::unix::fs::symlink("/dev/zero", at("link")).unwrap();
         for name in ["fifo", "link"] {
             let failure = open_source(&LocalName::at(&at(name)).unwrap()).unwrap_err();
-            assert!(failure.message.contains("not a regular file"), "{failure}");
+            assert!(
+                failure.to_string().contains("not a regular file"),
+                "{failure}"
+            );
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::answers::{
     ListingVisitor, RefusedRenameStep, RenameFailure, SymlinkCheckScope, SymlinkCheckedEntry,
 };
 use crate::transfer::{TransferAttempt, TransferSpec};
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// Largest file, bytes.
 const MAX_FILE_BYTES: usize = 64 << 20;
@@ -159,7 +159,10 @@ impl MemoryStorage {
 
     fn missing_failure(&self, path: &[u8]) -> CopyFailure {
         let path = String::from_utf8_lossy(path);
-        CopyFailure::new(Exit::NotFound, format!("{path}: not on {}", self.name))
+        CopyFailure::new(
+            FailureKind::NotFound,
+            format!("{path}: not on {}", self.name),
+        )
     }
 
     fn stored(&self, path: &[u8]) -> Result<MemoryFile, CopyFailure> {
@@ -295,7 +298,7 @@ impl Storage for MemoryStorage {
         let stored = self.stored(path)?;
         let state = self.store.state();
         if state.hides_facts {
-            return Err(CopyFailure::new(Exit::Protocol, "nothing is told"));
+            return Err(CopyFailure::protocol("nothing is told"));
         }
         Ok(ListedEntry {
             modified_fraction: state.fraction,
@@ -305,7 +308,7 @@ impl Storage for MemoryStorage {
 
     async fn stat_to_read(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
         match self.stat(path).await {
-            Err(failure) if failure.exit == Exit::Protocol => {
+            Err(failure) if failure.kind() == FailureKind::Protocol => {
                 Ok(ListedEntry::new(file_name(path), EntryKind::File))
             }
             told => told,
@@ -319,7 +322,7 @@ impl Storage for MemoryStorage {
         visit: &mut ListingVisitor<'_>,
     ) -> Result<(), CopyFailure> {
         if self.stat(path).await?.kind != EntryKind::Dir {
-            return Err(CopyFailure::new(Exit::Protocol, "not a directory"));
+            return Err(CopyFailure::protocol("not a directory"));
         }
         let state = self.store.state();
         let files = state.files.iter().filter(|(at, _)| parent(at) == path);
@@ -351,7 +354,7 @@ impl Storage for MemoryStorage {
     ) -> Result<String, CopyFailure> {
         let source = MemorySource::new(self.stored(path)?.bytes, "stored");
         checksum_source(algorithm, &source, offset, length, &mut |_| true)
-            .map_err(|e| CopyFailure::new(Exit::Protocol, e.to_string()))
+            .map_err(|e| CopyFailure::protocol(e.to_string()))
     }
 
     async fn fetch(
@@ -444,7 +447,7 @@ impl Storage for MemoryStorage {
         let mut state = self.store.state();
         if state.minimal {
             return Err(RenameFailure {
-                failure: CopyFailure::new(Exit::Protocol, "nothing is renamed here"),
+                failure: CopyFailure::protocol("nothing is renamed here"),
                 refused_step: RefusedRenameStep::Unsupported,
             });
         }

@@ -6,7 +6,7 @@ use data::store::Source;
 use data::store::root::{FileChange, FileIdentity};
 
 use crate::answers::{SourceFacts, version_text};
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// A source that this process has opened for reading.
 #[derive(Debug, Clone)]
@@ -32,10 +32,8 @@ impl OpenSource {
         let (Some(before), Some(file)) = (&mut self.identity, self.source.fd()) else {
             return Ok(FileChange::None);
         };
-        let now = FileIdentity::once_settled(file).map_err(|error| {
-            let message = format!("{}: {error}", self.source.name());
-            CopyFailure::new(Exit::Local, message)
-        })?;
+        let now = FileIdentity::once_settled(file)
+            .map_err(|error| CopyFailure::about(FailureKind::Local, self.source.name(), error))?;
         Ok(std::mem::replace(before, now).change_until(&now))
     }
 }

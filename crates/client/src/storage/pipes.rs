@@ -19,10 +19,10 @@ use super::contract::Storage;
 use super::files::LOCAL_CAPABILITIES;
 use super::local_copy;
 use super::open_source::OpenSource;
+use crate::CopyFailure;
 use crate::answers::{ListingVisitor, RenameFailure, SymlinkCheckScope};
 use crate::partial::{WriteTarget, local_failure};
 use crate::transfer::{TransferAttempt, TransferSpec};
-use crate::{CopyFailure, Exit};
 
 /// Standard input and output.
 #[derive(Debug)]
@@ -30,8 +30,7 @@ pub(crate) struct StandardStreams;
 
 impl StandardStreams {
     fn no_files<T>() -> Result<T, CopyFailure> {
-        Err(CopyFailure::new(
-            Exit::Usage,
+        Err(CopyFailure::usage(
             "standard input and output hold no files",
         ))
     }

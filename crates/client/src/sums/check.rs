@@ -17,7 +17,7 @@ use crate::session::{ListingUse, SessionOpening};
 use crate::storage::StorageAccess;
 use crate::storage::contract::Storage;
 use crate::tree::join_path;
-use crate::{CopyFailure, Exit, RemoteOptions};
+use crate::{CopyFailure, FailureKind, RemoteOptions};
 
 /// Longest line, bytes. Paths of Linux have at most 4096, and the lines escape some.
 const MAX_LINE: u64 = 64 << 10;
@@ -87,10 +87,10 @@ pub(crate) async fn check(
         storage.close().await;
     }
     match lines.totals.files() {
-        0 => Err(CopyFailure::new(
-            Exit::Usage,
-            format!("{}: no line has a checksum and a name", name.display()),
-        )),
+        0 => Err(CopyFailure::usage(format!(
+            "{}: no line has a checksum and a name",
+            name.display()
+        ))),
         _ => Ok(lines.totals),
     }
 }
@@ -107,7 +107,7 @@ fn compare(line: &SumLine, sum: Result<String, CopyFailure>) -> CheckedSum {
     match sum {
         Ok(sum) if sum.eq_ignore_ascii_case(&line.checksum) => CheckedSum::Matches,
         Ok(_) => CheckedSum::Differs,
-        Err(failure) if failure.exit == Exit::NotFound => CheckedSum::Missing,
+        Err(failure) if failure.is_missing() => CheckedSum::Missing,
         Err(failure) => CheckedSum::Unreadable(failure),
     }
 }
@@ -125,11 +125,14 @@ async fn checksums(
     let borrowed: Vec<&[u8]> = paths.iter().map(Vec::as_slice).collect();
     let mut sums = storage.file_checksums(algorithm, &borrowed).await?;
     for (sum, path) in sums.iter_mut().zip(&paths) {
-        if sum.as_ref().is_err_and(|f| f.exit == Exit::Protocol) {
+        if sum
+            .as_ref()
+            .is_err_and(|f| f.kind() == FailureKind::Protocol)
+        {
             *sum = read_checksum(storage, algorithm, path, options.timeout).await;
         }
         if let Err(failure) = sum
-            && failure.exit == Exit::Unreachable
+            && failure.kind().is_unreachable()
         {
             return Err(failure.clone());
         }
@@ -173,8 +176,10 @@ impl SumLines<'_> {
         if line.last() == Some(&b'\n') {
             line.pop();
         } else if read as u64 == MAX_LINE {
-            let message = format!("{}: a line is too long", self.name.display());
-            return Err(CopyFailure::new(Exit::Usage, message));
+            return Err(CopyFailure::usage(format!(
+                "{}: a line is too long",
+                self.name.display()
+            )));
         }
         Ok((read > 0).then_some(line))
     }

@@ -12,7 +12,7 @@ use proto::ranges::RangeSet;
 
 use crate::storage::contract::Storage;
 use crate::transfer::{RestartProof, TransferSpec};
-use crate::{CopyFailure, Exit, ModeChoice};
+use crate::{CopyFailure, ModeChoice};
 
 /// Reads a file and computes its checksum.
 ///
@@ -53,8 +53,7 @@ pub(super) async fn read_checksum(
     let control = Arc::new(TransferControl::new());
     let attempt = storage.fetch(path, sink, &spec, &control).await?;
     attempt.report.checksum.ok_or_else(|| {
-        let message = format!("{}: its bytes have no checksum", storage.name());
-        CopyFailure::new(Exit::Local, message)
+        CopyFailure::local(format!("{}: its bytes have no checksum", storage.name()))
     })
 }
 
@@ -85,6 +84,7 @@ mod tests {
     use data::store::durability::SyncPolicy;
 
     use super::*;
+    use crate::FailureKind;
     use crate::location::StorageId;
     use crate::session::{ListingUse, SessionOpening};
     use crate::storage::StorageAccess;
@@ -113,6 +113,6 @@ mod tests {
             }
         }
         let missing = read_checksum(&mut *storage, ChecksumAlgorithm::Md5, b"/none", timeout).await;
-        assert_eq!(missing.unwrap_err().exit, Exit::NotFound);
+        assert_eq!(missing.unwrap_err().kind(), FailureKind::NotFound);
     }
 }

@@ -21,7 +21,7 @@ fn a_second_run_cannot_write_the_same_trace() {
     let path = dir.path().join("t");
     let first = TraceFile::create(&path).unwrap();
     let failure = TraceFile::create(&path).unwrap_err();
-    assert!(failure.message.contains("another run"), "{failure}");
+    assert!(failure.to_string().contains("another run"), "{failure}");
     drop(first);
     TraceFile::create(&path).unwrap();
 }

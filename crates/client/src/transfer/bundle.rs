@@ -24,8 +24,9 @@ use super::outcome::FailedTransfer;
 use super::prepare::{LocalDataEnd, PreparationResult};
 use super::third_party::{self, TransferSubject};
 use super::{TransferAttempt, TransferSpec};
+use crate::CopyFailure;
+use crate::failure::Operation;
 use crate::session::{COMPRESSED_FROM, ClientSession, replies};
-use crate::{CopyFailure, Exit};
 
 /// Agreement with the server before a bundle.
 struct BundleAgreement {
@@ -62,7 +63,7 @@ async fn try_get(
     spec: &TransferSpec,
     control: &Arc<TransferControl>,
 ) -> Result<(TransferAttempt, BundleOutcome), FailedTransfer> {
-    let operation = format!("read {} files", entries.len());
+    let operation = Operation::from(format!("read {} files", entries.len()));
     let total = total_size(entries);
     let mut warnings = Vec::new();
     let mode = negotiation::get_mode(session, spec, &mut warnings);
@@ -101,8 +102,7 @@ async fn try_get(
     }
     let mut outcome = end(session, None, entries.len()).await?;
     let Some(arrived) = completed.report.checksum.clone() else {
-        let message = "the bytes of a bundle have no checksum";
-        return Err(CopyFailure::new(Exit::Local, message).into());
+        return Err(CopyFailure::local("the bytes of a bundle have no checksum").into());
     };
     let sent = outcome.checksum.as_ref().map(|(_, hex)| hex);
     if sent != Some(&arrived) {
@@ -129,7 +129,7 @@ pub(crate) async fn put_bundle(
     spec: &TransferSpec,
     control: &Arc<TransferControl>,
 ) -> Result<(TransferAttempt, BundleProof, BundleOutcome), CopyFailure> {
-    let operation = format!("write {} files", entries.len());
+    let operation = Operation::from(format!("write {} files", entries.len()));
     let total = total_size(entries);
     let mut warnings = Vec::new();
     let mode = negotiation::transfer_mode(session, spec, &mut warnings);
@@ -167,8 +167,7 @@ pub(crate) async fn put_bundle(
     };
     let completed = session.exchange(exchange).await?;
     let Some(proof) = proof_of(&completed.report) else {
-        let message = "the bytes of a bundle have no checksum";
-        return Err(CopyFailure::new(Exit::Local, message));
+        return Err(CopyFailure::local("the bytes of a bundle have no checksum"));
     };
     let outcome = end(session, Some(proof.clone()), entries.len()).await?;
     let attempt = attempt_of(session, &agreement, spec, completed, warnings);
@@ -212,7 +211,7 @@ async fn end(
 ) -> Result<BundleOutcome, CopyFailure> {
     let reply = session.control.call(&end_command(proof)).await?;
     BundleOutcome::from_reply(&reply, count).ok_or_else(|| {
-        let operation = format!("end a bundle of {count} files");
+        let operation = Operation::from(format!("end a bundle of {count} files"));
         replies::refusal_failure(session.name(), &operation, &reply)
     })
 }
@@ -226,7 +225,7 @@ async fn agree(
     (entries, direction): (&[BundleEntry], TransferDirection),
     mut mode: TransferMode,
     spec: &TransferSpec,
-    operation: &str,
+    operation: &Operation,
     warnings: &mut Vec<String>,
 ) -> Result<BundleAgreement, CopyFailure> {
     let sends = direction == TransferDirection::Receive;

@@ -19,6 +19,7 @@ pub(crate) use super::data_side::LocalTransfer;
 use super::data_side::{AlternativeAddresses, DataResult, start_data_side};
 use super::outcome::{self, FailedTransfer};
 use crate::CopyFailure;
+use crate::failure::{Operation, Sentence};
 use crate::session::ClientSession;
 use crate::session::control::MarkerRateLimit;
 use crate::session::replies::{RefusalCause, refusal_cause};
@@ -52,7 +53,7 @@ pub(crate) struct TransferExchange<'a> {
     /// the listener's queue until then, and a refusal leaves `control` unchanged.
     pub(crate) wait_for_start: bool,
     /// `read /x`, for messages.
-    pub(crate) operation: &'a str,
+    pub(crate) operation: &'a Operation,
     /// The command to send as soon as all bytes are sent, before the server has confirmed the transfer; it goes to those whose
     /// replies are read later ([`ClientSession::can_pipeline_followups`]).
     pub(crate) when_sent: Option<NextCommand<'a>>,
@@ -166,7 +167,7 @@ impl ClientSession {
         &mut self,
         data_result: DataResult,
         final_reply: Option<Result<Reply, CopyFailure>>,
-        operation: &str,
+        operation: &Operation,
     ) -> Result<CompletedExchange, FailedTransfer> {
         if let Some(host) = data_result.alternative_host {
             self.set_data_host(host);
@@ -214,7 +215,7 @@ impl ClientSession {
         &mut self,
         data_result: DataResult,
         final_reply: Option<&Result<Reply, CopyFailure>>,
-        operation: &str,
+        operation: &Operation,
     ) -> Result<CompletedExchange, FailedTransfer> {
         self.planner.on_channel_lost();
         // An empty part is complete from the start; only the server knows whether the file exists.
@@ -245,7 +246,7 @@ impl ClientSession {
     /// in the listener `arrivals`. Returns the reply if it is the final one.
     async fn wait_for_start_reply(
         &mut self,
-        operation: &str,
+        operation: &Operation,
         reply_sinks: ReplySinks<'_>,
         arrivals: Option<OwnedFd>,
     ) -> Result<Option<Result<Reply, CopyFailure>>, FailedTransfer> {
@@ -257,13 +258,16 @@ impl ClientSession {
         };
         let Ok(first) = first else {
             self.control.abandon();
-            let message = format!(
-                "{} did not start to {operation} within {} s: most likely it cannot connect to this \
-                 machine (a firewall or address translation is between); use --mode s",
-                self.name(),
-                reply_timeout.as_secs()
-            );
-            return Err(CopyFailure::unreachable(message).into());
+            let reason = Sentence::from(format!("{} did not start to ", self.name()))
+                .operation(operation)
+                .words(format_args!(
+                    " within {} s: most likely it cannot connect to this machine (a firewall or address translation is \
+                     between)",
+                    reply_timeout.as_secs()
+                ));
+            return Err(CopyFailure::unreachable(reason)
+                .advise("use --mode s")
+                .into());
         };
         match first {
             Ok(reply) if reply.is_preliminary() => {

@@ -20,9 +20,10 @@ use super::negotiation;
 use super::outcome::FailedTransfer;
 use super::prepare::{LocalDataEnd, PreparationResult};
 use super::{RestartProof, TransferAttempt, TransferSpec, restart};
+use crate::CopyFailure;
+use crate::failure::{Operation, Sentence};
+use crate::session::ClientSession;
 use crate::session::replies::{RefusalCause, refusal_cause};
-use crate::session::{ClientSession, display_path};
-use crate::{CopyFailure, Exit};
 
 /// Agreement with the server before the transfer.
 struct GetAgreement {
@@ -61,8 +62,8 @@ pub(super) async fn get(
             failure,
             refusal: Some(reply),
             ..
-        }) if failure.exit == Exit::NotFound => {
-            let operation = format!("read {}", display_path(path));
+        }) if failure.is_missing() => {
+            let operation = Operation::on_path("read", path);
             Err(session
                 .explain_access_refusal(path, &operation, &reply)
                 .await)
@@ -88,7 +89,7 @@ async fn try_get(
     control: &Arc<TransferControl>,
     warnings: &mut Vec<String>,
 ) -> Result<TransferAttempt, FailedTransfer> {
-    let operation = format!("read {}", display_path(path));
+    let operation = Operation::on_path("read", path);
     let agreement = agree_on_get(session, path, spec, &operation, warnings).await?;
     let size = spec.size.or(spec.part.map(|(_, length)| length));
     let local_end = LocalTransfer::Receive {
@@ -145,7 +146,7 @@ async fn agree_on_get(
     session: &mut ClientSession,
     path: &[u8],
     spec: &TransferSpec,
-    operation: &str,
+    operation: &Operation,
     warnings: &mut Vec<String>,
 ) -> Result<GetAgreement, CopyFailure> {
     let mut mode = negotiation::get_mode(session, spec, warnings);
@@ -261,20 +262,18 @@ async fn prove_restart(
 
 fn no_partial_failure(
     server: &str,
-    operation: &str,
+    operation: &Operation,
     error: &PartialRetrievalUnsupported,
 ) -> CopyFailure {
-    CopyFailure::new(
-        Exit::Protocol,
-        format!("cannot {operation} in part at {server}: {error}; copy the whole file"),
-    )
+    let reason = Sentence::cannot(operation).words(format_args!(" in part at {server}: {error}"));
+    CopyFailure::protocol(reason).advise("copy the whole file")
 }
 
 /// Checks that every announced byte is here. The server's 226 and the end of the stream do not
 /// prove it.
 fn check_complete(
     server: &str,
-    operation: &str,
+    operation: &Operation,
     agreement: &GetAgreement,
     size: Option<u64>,
     report: &TransferReport,

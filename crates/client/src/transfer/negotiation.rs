@@ -11,8 +11,9 @@ use proto::sizing::SocketBuffers;
 use proto::streams::ParallelismRange;
 
 use super::TransferSpec;
+use crate::failure::{Operation, Sentence};
 use crate::session::ClientSession;
-use crate::{CopyFailure, Exit, ModeChoice};
+use crate::{CopyFailure, FailureKind, ModeChoice};
 
 /// Warning when extended block mode is requested and the server does not support it.
 pub(super) const EXTENDED_MODE_UNAVAILABLE: &str =
@@ -202,15 +203,14 @@ pub(super) fn has_reusable_connections(
 /// The failure for a transfer that both sides report complete although bytes are missing.
 pub(super) fn incomplete_failure(
     server: &str,
-    operation: &str,
+    operation: &Operation,
     moved: u64,
     expected: u64,
 ) -> CopyFailure {
-    CopyFailure::new(
-        Exit::Integrity,
-        format!(
-            "{server} reported the transfer to {operation} complete, but {moved} of {expected} bytes \
-             moved: the file changed meanwhile, or the connection was cut unnoticed; copy it again"
-        ),
-    )
+    let reason = Sentence::from(format!("{server} reported the transfer to "))
+        .operation(operation)
+        .words(format_args!(
+            " complete, but {moved} of {expected} bytes moved: the file changed meanwhile, or the connection was cut unnoticed"
+        ));
+    CopyFailure::new(FailureKind::Integrity, reason).advise("copy it again")
 }

@@ -9,9 +9,10 @@ use proto::eblock::BlockError;
 use proto::reply::Reply;
 
 use super::TransferConfirmation;
+use crate::failure::{Operation, Sentence};
 use crate::network_proxy::proxy_advice;
-use crate::session::replies::{RefusalCause, display_reply, refusal_cause, refusal_failure};
-use crate::{CopyFailure, Exit};
+use crate::session::replies::{RefusalCause, refusal_cause, refusal_failure};
+use crate::{CopyFailure, FailureKind};
 
 /// A transfer that failed.
 #[derive(Debug)]
@@ -35,20 +36,22 @@ pub(crate) struct FailedTransfer {
 }
 
 impl FailedTransfer {
-    pub(crate) fn no_data_channel(server: &str, operation: &str) -> Self {
+    pub(crate) fn no_data_channel(server: &str, operation: &Operation) -> Self {
         Self::from(CopyFailure::transient(
-            Exit::Protocol,
-            format!("no data connection is prepared to {operation} at {server}; try again"),
+            FailureKind::Protocol,
+            Sentence::from("no data connection is prepared to ")
+                .operation(operation)
+                .words(format_args!(" at {server}; try again")),
         ))
     }
 
-    pub(crate) fn data_thread_lost(server: &str, operation: &str) -> Self {
-        Self::from(CopyFailure::new(
-            Exit::Local,
-            format!(
-                "the thread for the transfer ({operation} at {server}) ended unexpectedly; \
-                 report this with the output above"
-            ),
+    pub(crate) fn data_thread_lost(server: &str, operation: &Operation) -> Self {
+        Self::from(CopyFailure::local(
+            Sentence::from("the thread for the transfer (")
+                .operation(operation)
+                .words(format_args!(
+                    " at {server}) ended unexpectedly; report this with the output above"
+                )),
         ))
     }
 }
@@ -101,7 +104,7 @@ fn is_peer_fault(error: &DataError) -> bool {
 /// `None` when it was not waited for.
 pub(crate) fn combine_results(
     server: &str,
-    operation: &str,
+    operation: &Operation,
     data_result: Result<TransferReport, DataError>,
     final_reply: Option<Result<Reply, CopyFailure>>,
 ) -> Result<TransferReport, FailedTransfer> {
@@ -127,11 +130,8 @@ pub(crate) fn combine_results(
                 return Err(refused_by_server(server, operation, reply));
             }
             let mut failed = data_side_error(server, operation, &error);
-            failed.failure.message = format!(
-                "{} ({server}: {})",
-                failed.failure.message,
-                display_reply(&reply)
-            );
+            let said = Sentence::from(format!("{server}: ")).reply(&reply);
+            failed.failure = failed.failure.aside(said);
             return Err(failed);
         }
         // The server reports success although the data connection broke: the two contradict each
@@ -154,7 +154,11 @@ pub(crate) fn combine_results(
 }
 
 /// A transfer that the server refused.
-pub(super) fn refused_by_server(server: &str, operation: &str, reply: Reply) -> FailedTransfer {
+pub(super) fn refused_by_server(
+    server: &str,
+    operation: &Operation,
+    reply: Reply,
+) -> FailedTransfer {
     FailedTransfer {
         failure: refusal_failure(server, operation, &reply),
         refusal: Some(reply),
@@ -167,7 +171,11 @@ pub(super) fn refused_by_server(server: &str, operation: &str, reply: Reply) -> 
 }
 
 /// A failure of the data side.
-pub(super) fn data_side_error(server: &str, operation: &str, error: &DataError) -> FailedTransfer {
+pub(super) fn data_side_error(
+    server: &str,
+    operation: &Operation,
+    error: &DataError,
+) -> FailedTransfer {
     FailedTransfer {
         disputed: is_peer_fault(error),
         overrun: matches!(error, DataError::OutOfRange { .. }),
@@ -179,7 +187,7 @@ pub(super) fn data_side_error(server: &str, operation: &str, error: &DataError) 
 /// The failure for an error of [`data::pull`]. The reader's own failure is passed on unchanged.
 pub(crate) fn pull_failure(
     storage: &str,
-    operation: &str,
+    operation: &Operation,
     error: &DataError,
     confirmation: &TransferConfirmation,
 ) -> CopyFailure {
@@ -193,88 +201,87 @@ pub(crate) fn pull_failure(
     let mut failed = data_side_error(storage, operation, error);
     if let DataError::Shrunk { .. } = error {
         // Only this end counted the bytes: what arrived is not what was announced.
-        failed.failure.exit = Exit::Integrity;
+        failed.failure = failed.failure.of_kind(FailureKind::Integrity);
     }
     confirmation.record_failure(&failed);
     failed.into()
 }
 
 /// The failure for an error of the data side.
-fn data_failure(server: &str, operation: &str, error: &DataError) -> CopyFailure {
-    let (exit, hint) = match error {
-        DataError::Read { source, .. } | DataError::Write { source, .. } => {
-            (Exit::Local, storage_error_advice(source))
+fn data_failure(server: &str, operation: &Operation, error: &DataError) -> CopyFailure {
+    let (kind, advice) = match error {
+        DataError::Read { source, .. } => (FailureKind::Local, storage_error_advice(source)),
+        DataError::Write { source, .. } => {
+            (FailureKind::of_store(source), storage_error_advice(source))
         }
-        DataError::Shrunk { .. } => (Exit::Local, "copy it again when it no longer changes"),
-        DataError::Listen { .. } => (Exit::Local, "check --data-ports, or use --mode s"),
-        DataError::Setup { .. } => (Exit::Local, "leave the setting to the system"),
-        DataError::TooManyStreams { .. } => (Exit::Local, "use fewer streams (-p)"),
-        DataError::Aborted => (Exit::Interrupted, "repeat the command to go on"),
+        DataError::Shrunk { .. } => (
+            FailureKind::Local,
+            "copy it again when it no longer changes",
+        ),
+        DataError::Listen { .. } => (FailureKind::Local, "check --data-ports, or use --mode s"),
+        DataError::Setup { .. } => (FailureKind::Local, "leave the setting to the system"),
+        DataError::TooManyStreams { .. } => (FailureKind::Local, "use fewer streams (-p)"),
+        DataError::Aborted => (FailureKind::Interrupted, "repeat the command to go on"),
         DataError::OutOfRange { .. } => (
-            Exit::Protocol,
+            FailureKind::Protocol,
             "the file grew, or the server is faulty: copy it again",
         ),
-        DataError::NoPeer { .. } => {
-            return CopyFailure::unreachable(format!(
-                "{error}: cannot {operation} at {server}; if a firewall is between, use --mode s"
-            ));
-        }
-        DataError::HostNotAllowed { .. } => {
-            return CopyFailure::unreachable(format!(
-                "{error}: cannot {operation} at {server}; use --mode s, or let the server's other hosts \
-                 connect with --allow-foreign-data-address"
-            ));
-        }
+        DataError::NoPeer { .. } => (
+            FailureKind::Unreachable,
+            "if a firewall is between, use --mode s",
+        ),
+        DataError::HostNotAllowed { .. } => (
+            FailureKind::Unreachable,
+            "use --mode s, or let the server's other hosts connect with --allow-foreign-data-address",
+        ),
         DataError::Tunnel { source, .. } => {
-            let (exit, transient, advice) = proxy_advice(source);
-            return CopyFailure {
-                transient,
-                ..CopyFailure::new(
-                    exit,
-                    format!("{error}: cannot {operation} at {server}; {advice}"),
-                )
-            };
+            let (kind, may_retry, advice) = proxy_advice(source);
+            return CopyFailure::new(kind, at_server(server, operation, error))
+                .retried(may_retry)
+                .advise(advice);
         }
         DataError::Scattered { .. } => (
-            Exit::Protocol,
+            FailureKind::Protocol,
             "the server's extended blocks are faulty: use --mode s",
         ),
         DataError::Block { source, .. } if *source != BlockError::Truncated => (
-            Exit::Protocol,
+            FailureKind::Protocol,
             "the server's extended blocks are faulty: use --mode s",
+        ),
+        DataError::Security { fault, .. } if *fault != ProtectionFault::NoCloseNotify => (
+            FailureKind::Refused,
+            "check the certificates of both ends and --data-protection",
         ),
         // A server that dies under TLS says no more than one whose connection somebody cuts. Either
         // way the bytes so far are good.
-        DataError::Security {
-            fault: ProtectionFault::NoCloseNotify,
-            ..
-        } => {
-            return CopyFailure::unreachable(format!(
-                "{error}: cannot {operation} at {server}; try again"
-            ));
-        }
-        DataError::Security { .. } => (
-            Exit::Refused,
-            "check the certificates of both ends and --data-protection",
-        ),
-        DataError::Block { .. }
+        DataError::Security { .. }
+        | DataError::Block { .. }
         | DataError::Connect { .. }
         | DataError::Wire { .. }
-        | DataError::Stalled { .. } => {
-            return CopyFailure::unreachable(format!(
-                "{error}: cannot {operation} at {server}; try again"
-            ));
-        }
+        | DataError::Stalled { .. } => (FailureKind::Unreachable, "try again"),
     };
-    let message = match exit {
+    let reason = match error {
+        DataError::Read { what, source } => Sentence::from("cannot read ")
+            .name(what)
+            .words(format_args!(": {source}")),
+        DataError::Write { what, source } => Sentence::from("cannot write ")
+            .name(what)
+            .words(format_args!(": {source}")),
         // The server is not involved.
-        Exit::Local | Exit::Interrupted => format!("{error}; {hint}"),
-        _ => format!("{error}: cannot {operation} at {server}; {hint}"),
+        _ if matches!(kind, FailureKind::Local | FailureKind::Interrupted) => {
+            error.to_string().into()
+        }
+        _ => at_server(server, operation, error),
     };
-    match error {
-        DataError::Write { source, .. } => CopyFailure::of_store(message, source),
-        _ => CopyFailure::new(exit, message),
-    }
+    CopyFailure::new(kind, reason)
+        .retried(kind == FailureKind::Unreachable)
+        .advise(advice)
+}
+
+fn at_server(server: &str, operation: &Operation, error: &DataError) -> Sentence {
+    Sentence::from(format!("{error}: cannot "))
+        .operation(operation)
+        .words(format_args!(" at {server}"))
 }
 
 /// Advice for an error of this machine's store.

@@ -10,6 +10,7 @@ use proto::stripes::StripeAddresses;
 
 use super::TransferSpec;
 use crate::CopyFailure;
+use crate::failure::Operation;
 use crate::session::data_protection::is_in_force;
 use crate::session::passive::port_command;
 use crate::session::replies::{self, RefusalCause, refusal_cause};
@@ -85,7 +86,7 @@ impl ClientSession {
         &mut self,
         requirements: &TransferRequirements,
         local_end: &LocalDataEnd,
-        operation: &str,
+        operation: &Operation,
         warnings: &mut Vec<String>,
     ) -> Result<PreparationResult, CopyFailure> {
         let mut alternative = None;
@@ -138,7 +139,7 @@ impl ClientSession {
         &mut self,
         pipeline: &[PlanStep],
         local_addresses: Option<&StripeAddresses>,
-        operation: &str,
+        operation: &Operation,
         warnings: &mut Vec<String>,
     ) -> Result<PipelineResult, CopyFailure> {
         let (steps, commands): (Vec<&PlanStep>, Vec<Command>) = pipeline
@@ -220,7 +221,7 @@ impl ClientSession {
     fn abandon_transfer(
         &mut self,
         answers: &[(&PlanStep, Reply)],
-        operation: &str,
+        operation: &Operation,
     ) -> Result<PipelineResult, CopyFailure> {
         self.control.abandon();
         let is_full = |(_, reply): &&(&PlanStep, Reply)| {
@@ -240,7 +241,7 @@ impl ClientSession {
         &mut self,
         answers: Vec<(&PlanStep, Reply)>,
         local_addresses: Option<&StripeAddresses>,
-        operation: &str,
+        operation: &Operation,
         warnings: &mut Vec<String>,
     ) -> Result<PipelineResult, CopyFailure> {
         let mut result = PipelineResult::default();
@@ -276,7 +277,7 @@ impl ClientSession {
         command: &Command,
         reply: &Reply,
         refusal: RefusalEffect,
-        operation: &str,
+        operation: &Operation,
         warnings: &mut Vec<String>,
     ) -> Result<Option<PreparationResult>, CopyFailure> {
         if is_in_force(command, reply) {
@@ -300,7 +301,7 @@ impl ClientSession {
         self.planner.on_refused(command);
         match refusal {
             RefusalEffect::Fatal => {
-                let operation = format!("{operation} ({})", command.verb());
+                let operation = operation.by(command.verb());
                 Err(replies::refusal_failure(self.name(), &operation, reply))
             }
             RefusalEffect::FallBackToStreamMode => Ok(Some(PreparationResult::RetryInStreamMode)),

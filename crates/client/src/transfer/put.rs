@@ -16,8 +16,9 @@ use super::negotiation;
 use super::outcome::FailedTransfer;
 use super::prepare::{LocalDataEnd, PreparationResult};
 use super::{TransferAttempt, TransferSpec};
-use crate::session::{ClientSession, display_path};
-use crate::{CopyFailure, Exit};
+use crate::failure::Operation;
+use crate::session::ClientSession;
+use crate::{CopyFailure, FailureKind};
 
 /// Agreement with the server before the transfer.
 struct PutAgreement {
@@ -36,7 +37,7 @@ pub(super) async fn put(
     control: &Arc<TransferControl>,
 ) -> Result<TransferAttempt, CopyFailure> {
     session.check_path(path)?;
-    let operation = format!("write {}", display_path(path));
+    let operation = Operation::on_path("write", path);
     let mut warnings = Vec::new();
     let size = destination_size(&source, spec)?;
     let spelled = session.spell(path).await?;
@@ -75,7 +76,7 @@ pub(super) async fn put(
             failure,
             refusal: Some(reply),
             ..
-        }) if !failure.transient => {
+        }) if !failure.may_retry() => {
             return Err(session
                 .explain_create_refusal(path, &operation, &reply)
                 .await);
@@ -110,10 +111,8 @@ fn destination_size(
     spec: &TransferSpec,
 ) -> Result<Option<u64>, CopyFailure> {
     let length = source.len().map_err(|error| {
-        CopyFailure::new(
-            Exit::Local,
-            format!("cannot read the size of {}: {error}", source.name()),
-        )
+        let operation = Operation::on("read the size of", source.name());
+        operation.failed(FailureKind::Local, error)
     })?;
     let offset = spec.part.map_or(0, |(offset, _)| offset);
     let remaining = length.map(|n| n.saturating_sub(offset));
@@ -143,7 +142,7 @@ async fn agree_on_put(
     path: &[u8],
     spec: &TransferSpec,
     size: Option<u64>,
-    operation: &str,
+    operation: &Operation,
     warnings: &mut Vec<String>,
 ) -> Result<PutAgreement, CopyFailure> {
     let mut mode = negotiation::transfer_mode(session, spec, warnings);

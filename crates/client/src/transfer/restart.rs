@@ -11,8 +11,9 @@ use proto::ranges::RangeSet;
 use super::get::get;
 use super::outcome::FailedTransfer;
 use super::{RestartProof, TransferSpec};
+use crate::failure::{Operation, Sentence};
 use crate::session::{ClientSession, RestartEffect, display_path};
-use crate::{CopyFailure, Exit, ModeChoice};
+use crate::{CopyFailure, FailureKind, ModeChoice};
 
 /// Whether a part that begins at an offset is asked for by REST, so that nobody knows where it begins.
 pub(super) fn needs_proof(session: &ClientSession, mode: TransferMode) -> bool {
@@ -33,14 +34,10 @@ pub(super) async fn prove(
 ) -> Result<(), CopyFailure> {
     let size = session.stat(path).await?.size;
     let Some(last) = size.and_then(|size| size.checked_sub(1)) else {
-        return Err(CopyFailure::new(
-            Exit::Protocol,
-            format!(
-                "{} shows no size of {}, so nothing proves that it sends a part of it (REST); copy the whole file",
-                session.name(),
-                display_path(path)
-            ),
-        ));
+        let reason = Sentence::from(format!("{} shows no size of ", session.name()))
+            .name(display_path(path))
+            .words(", so nothing proves that it sends a part of it (REST)");
+        return Err(CopyFailure::protocol(reason).advise("copy the whole file"));
     };
     if last == 0 {
         return Ok(());
@@ -80,20 +77,20 @@ pub(super) fn note_success(
 pub(super) fn note_failure(
     session: &mut ClientSession,
     retrieval: &RetrievalPlan,
-    operation: &str,
+    operation: &Operation,
     failed: FailedTransfer,
 ) -> FailedTransfer {
     if !failed.overrun || retrieval.restart.is_none() {
         return failed;
     }
     session.note_restart(RestartEffect::Missing);
-    let message = format!(
-        "{} sent more than the rest of the file to {operation}: it ignores REST, or the file grew; copy it from the \
-         first byte on",
-        session.name()
-    );
+    let sent = format!("{} sent more than the rest of the file to ", session.name());
+    let reason = Sentence::from(sent)
+        .operation(operation)
+        .words(": it ignores REST, or the file grew");
     FailedTransfer {
-        failure: CopyFailure::transient(Exit::Integrity, message),
+        failure: CopyFailure::transient(FailureKind::Integrity, reason)
+            .advise("copy it from the first byte on"),
         ..failed
     }
 }

@@ -12,9 +12,10 @@ use tokio::time::{Instant, sleep_until};
 use super::control_messages::add_stored_ranges;
 use super::{HostRemark, TransferConfirmation};
 use crate::CopyFailure;
+use crate::failure::{Operation, Sentence};
 use crate::session::ClientSession;
 use crate::session::control::MarkerRateLimit;
-use crate::session::replies::{RefusalCause, display_reply, refusal_cause, refusal_failure};
+use crate::session::replies::{RefusalCause, refusal_cause, refusal_failure};
 
 /// How long the second server may take to notice that the first one failed.
 const SECOND_FAILURE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -97,9 +98,9 @@ impl<'a> MarkerProgress<'a> {
 /// The two servers of a third-party transfer.
 pub(super) struct ServerPair<'a> {
     pub(super) source: &'a mut ClientSession,
-    pub(super) sending: &'a str,
+    pub(super) sending: &'a Operation,
     pub(super) destination: &'a mut ClientSession,
-    pub(super) receiving: &'a str,
+    pub(super) receiving: &'a Operation,
     pub(super) stall_timeout: Duration,
     /// Records refusals.
     pub(super) confirmation: &'a TransferConfirmation,
@@ -190,7 +191,7 @@ impl ServerPair<'_> {
         }
         let (source, destination) = (self.source.name(), self.destination.name());
         let Some(first_failure) = first_failure else {
-            let message = match (&source_reply, &destination_reply) {
+            let reason = match (&source_reply, &destination_reply) {
                 (Some(source_reply), Some(destination_reply)) => {
                     let remark = |session: &ClientSession, reply: &FinalReplyResult| {
                         reply.as_ref().ok().and_then(|r| session.remark_of_reply(r))
@@ -199,17 +200,19 @@ impl ServerPair<'_> {
                     let from_destination = remark(self.destination, destination_reply);
                     return Ok(from_source.into_iter().chain(from_destination).collect());
                 }
-                (None, Some(_)) => format!("{source} did not finish to {}", self.sending),
-                (Some(_), None) => format!("{destination} did not finish to {}", self.receiving),
-                (None, None) => format!(
-                    "nothing moved from {source} to {destination} (to {})",
-                    self.receiving
-                ),
+                (None, Some(_)) => {
+                    Sentence::from(format!("{source} did not finish to ")).operation(self.sending)
+                }
+                (Some(_), None) => Sentence::from(format!("{destination} did not finish to "))
+                    .operation(self.receiving),
+                (None, None) => {
+                    Sentence::from(format!("nothing moved from {source} to {destination} (to "))
+                        .operation(self.receiving)
+                        .words(")")
+                }
             };
-            return Err(CopyFailure::unreachable(format!(
-                "{message} within {} s; try again",
-                self.stall_timeout.as_secs()
-            )));
+            let within = format!(" within {} s", self.stall_timeout.as_secs());
+            return Err(CopyFailure::unreachable(reason.words(within)).advise("try again"));
         };
         if is_disputed(source_reply.as_ref(), destination_reply.as_ref()) {
             self.confirmation.mark_refused();
@@ -298,22 +301,20 @@ async fn sleep_until_deadline(deadline: Option<Instant>) {
 /// The failure of one of the two servers, with the reply of the other.
 fn failure_of_server(
     server: &str,
-    operation: &str,
+    operation: &Operation,
     reply: Result<Reply, CopyFailure>,
     other: Option<(&str, &Reply)>,
 ) -> CopyFailure {
-    let mut failure = match reply {
+    let failure = match reply {
         Ok(reply) => refusal_failure(server, operation, &reply),
         Err(lost) => lost,
     };
-    if let Some((name, reply)) = other {
-        failure.message = format!(
-            "{}; then {name} replied: {}",
-            failure.message,
-            display_reply(reply)
-        );
+    match other {
+        Some((name, reply)) => {
+            failure.remark(Sentence::from(format!("then {name} replied: ")).reply(reply))
+        }
+        None => failure,
     }
-    failure
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use super::parents;
+use crate::CopyFailure;
+use crate::failure::Sentence;
 use crate::session::display_path;
-use crate::{CopyFailure, Exit};
 
 /// Reason for skipping a link by default.
 pub(super) const LINK_SKIPPED: &str =
@@ -82,9 +83,9 @@ impl ListedLinks {
         if self.hashes.is_empty() || !parents(path).any(is_link) {
             return Ok(());
         }
-        let path = display_path(path);
-        let message = format!("the server lists {path} below a symbolic link; it was left out");
-        Err(CopyFailure::new(Exit::Protocol, message))
+        let listed = Sentence::from("the server lists ").name(display_path(path));
+        let reason = listed.words(" below a symbolic link; it was left out");
+        Err(CopyFailure::protocol(reason))
     }
 }
 
@@ -130,6 +131,7 @@ fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FailureKind;
 
     fn target(directory: &str, target: &str) -> Option<String> {
         target_within_tree(b"/src/t", directory.as_bytes(), target.as_bytes())
@@ -142,7 +144,10 @@ mod tests {
         links.check(b"d/l/f").unwrap();
         links.add(b"d/l");
         for below in [&b"d/l/f"[..], b"d/l/d/f"] {
-            assert_eq!(links.check(below).unwrap_err().exit, Exit::Protocol);
+            assert_eq!(
+                links.check(below).unwrap_err().kind(),
+                FailureKind::Protocol
+            );
         }
         for beside in [&b"d/l"[..], b"d/lf", b"l/f", b"d"] {
             links.check(beside).unwrap();

@@ -4,7 +4,8 @@
 //! destination.
 
 use crate::answers::SourceFacts;
-use crate::{CopyFailure, Exit};
+use crate::failure::Sentence;
+use crate::{CopyFailure, FailureKind};
 
 mod links;
 mod pending;
@@ -56,11 +57,10 @@ pub(crate) trait TreeVisitor: Send + Sync {
 /// and NUL.
 pub(crate) fn check_name(name: &[u8]) -> Result<(), CopyFailure> {
     let refuse = |reason: &str| {
-        let display_name = String::from_utf8_lossy(name);
-        Err(CopyFailure::new(
-            Exit::Protocol,
-            format!("refused the name {display_name:?}: {reason}"),
-        ))
+        let name = format!("{:?}", String::from_utf8_lossy(name));
+        let refused = Sentence::from("refused the name ").name(name);
+        let reason = refused.words(format_args!(": {reason}"));
+        Err(CopyFailure::protocol(reason))
     };
     match name {
         b"" => refuse("it is empty"),
@@ -74,11 +74,9 @@ pub(crate) fn check_name(name: &[u8]) -> Result<(), CopyFailure> {
 /// Checks that a name can be sent on an FTP control connection.
 pub(crate) fn check_sendable(name: &[u8]) -> Result<(), CopyFailure> {
     if name.iter().any(|b| matches!(b, b'\r' | b'\n')) {
-        let display_name = String::from_utf8_lossy(name);
-        return Err(CopyFailure::new(
-            Exit::Protocol,
-            format!("{display_name:?}: FTP cannot carry a name with a line break"),
-        ));
+        let name = format!("{:?}", String::from_utf8_lossy(name));
+        let reason = "FTP cannot carry a name with a line break";
+        return Err(CopyFailure::about(FailureKind::Protocol, name, reason));
     }
     Ok(())
 }

@@ -66,7 +66,7 @@ async fn the_same_copy_runs_once_at_a_time() {
         summary = second => {
             let failure = summary.first_failure.unwrap();
             assert_eq!(summary.exit, Exit::Local, "{failure}");
-            assert!(failure.message.contains("runs already"), "{failure}");
+            assert!(failure.to_string().contains("runs already"), "{failure}");
         }
         ended = copying => panic!("the first copy ended: {ended:?}"),
     }

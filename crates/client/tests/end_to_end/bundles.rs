@@ -121,7 +121,7 @@ async fn files_that_a_bundle_cannot_move_are_copied_alone_or_named() {
     let (summary, _) = copy(&sources, to.to_str().unwrap(), &options()).await;
     assert_eq!((summary.files, summary.failed), (9, 1));
     assert_eq!(summary.exit, Exit::Partial);
-    let message = summary.first_failure.unwrap().message;
+    let message = summary.first_failure.unwrap().to_string();
     assert!(message.contains("/7"), "{message}");
     for n in [0, 4, 5, 6, 9] {
         assert_eq!(fs::read(to.join(n.to_string())).unwrap(), content(n));

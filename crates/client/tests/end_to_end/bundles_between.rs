@@ -89,7 +89,7 @@ async fn a_file_that_the_source_lacks_fails_alone() {
     let source = [from.user_url("t")];
     let summary = client::copy(&source, &to.user_url("t"), &recursive(0), observer).await;
     assert_eq!((summary.files, summary.failed), (19, 1));
-    let message = summary.first_failure.unwrap().message;
+    let message = summary.first_failure.unwrap().to_string();
     assert!(message.contains("t/7"), "{message}");
     assert_files(&to.root().join("t"), (0..20).filter(|n| *n != 7));
 }

@@ -86,7 +86,7 @@ async fn a_source_that_is_rewritten_within_the_same_second_is_not_copied_as_a_mi
         ] {
             let (summary, _) = copy_while(change, &to, &options).await;
             assert_eq!(summary.exit, Exit::Integrity, "{:?}", summary.first_failure);
-            let message = summary.first_failure.unwrap().message;
+            let message = summary.first_failure.unwrap().to_string();
             assert!(message.contains("changed while"), "{message}");
         }
     }
@@ -128,10 +128,9 @@ async fn without_a_checksum_a_source_whose_attributes_change_is_copied_again() {
         let was_seen = |summary: &client::CopySummary| {
             has_other_time
                 && summary.exit == Exit::Integrity
-                && summary
-                    .first_failure
-                    .as_ref()
-                    .is_some_and(|failure| failure.message.contains("changed while it was copied"))
+                && summary.first_failure.as_ref().is_some_and(|failure| {
+                    failure.to_string().contains("changed while it was copied")
+                })
         };
         let faulty = FaultyServer::default();
         let to = format!("ftp://{}/copy", faulty.start());

@@ -205,7 +205,7 @@ async fn a_checksum_file_never_replaces_a_file_of_the_copy() {
         let (from, to) = (file.to_str().unwrap(), to.to_str().unwrap());
         let (summary, _) = copy(&[from], to, &writing(sums)).await;
         assert_eq!(summary.exit, Exit::Usage);
-        let message = summary.first_failure.unwrap().message;
+        let message = summary.first_failure.unwrap().to_string();
         assert!(message.contains("another file"), "{message}");
     }
     assert_eq!(fs::read(&file).unwrap(), b"1");

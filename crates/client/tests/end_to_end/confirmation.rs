@@ -209,7 +209,7 @@ async fn refused_bytes_without_the_announced_checksum_fail() {
     let put = put(&faulty, &from, &options_with_retries(1)).await;
     for summary in [got, put] {
         assert_eq!(summary.exit as u8, 8, "{:?}", summary.first_failure);
-        let message = summary.first_failure.unwrap().message;
+        let message = summary.first_failure.unwrap().to_string();
         assert!(message.contains("cannot sum"), "{message}");
     }
     assert!(!to.exists());

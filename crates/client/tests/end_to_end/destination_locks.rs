@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use client::{CopyEvent, CopyFailure, CopyOptions, CopySummary, Exit, Parallelism};
+use client::{CopyEvent, CopyFailure, CopyOptions, CopySummary, Exit, FailureKind, Parallelism};
 use data::store::write_lock::{WriteLockKind, WriteLockStatus, take_write_lock};
 use tokio::task::JoinHandle;
 
@@ -105,12 +105,12 @@ fn is_waiting(event: &CopyEvent) -> bool {
 fn assert_refused(summary: &CopySummary) {
     assert_eq!(summary.exit, Exit::Local, "{:?}", summary.first_failure);
     let failure = summary.first_failure.as_ref();
-    let message = failure.map_or("", |f| f.message.as_str());
+    let message = failure.map_or_else(String::new, CopyFailure::to_string);
     assert!(
         message.contains("another copy is writing this file"),
         "{message}"
     );
-    assert!(failure.is_some_and(CopyFailure::is_destination_busy));
+    assert!(failure.is_some_and(|f| f.kind() == FailureKind::DestinationBusy));
 }
 
 /// While another copy to `to` runs, `second` is refused; with `--wait` it runs afterwards.
@@ -319,7 +319,7 @@ async fn a_concurrent_upload_is_retried_only_with_wait() {
     let store_refusals = ["450 /g: another upload is writing this file"; 2];
     let (summary, stores) = put_with_store_refusals(&store_refusals, &options()).await;
     assert_eq!((summary.exit, stores), (Exit::Local, 1));
-    let message = summary.first_failure.unwrap().message;
+    let message = summary.first_failure.unwrap().to_string();
     assert!(
         message.contains("another upload") && message.contains("--wait"),
         "{message}"
@@ -342,7 +342,7 @@ async fn a_rate_limit_between_two_servers_is_refused() {
     from.store("f", &random_bytes(1000));
     let (summary, _) = copy(&[&from.user_url("f")], &to.user_url("g"), &slow_options()).await;
     assert_eq!(summary.exit, Exit::Usage);
-    let message = summary.first_failure.unwrap().message;
+    let message = summary.first_failure.unwrap().to_string();
     assert!(message.contains("--limit-rate"), "{message}");
     assert_eq!(file_names(&to.root()), Vec::<String>::new());
 }
@@ -424,7 +424,7 @@ async fn a_hashed_partial_name_is_resumed_and_removed() {
         .unwrap();
     assert_eq!(file_names(&server.root()), Vec::<String>::new());
     let missing = client::remove(&server.url(&name), false, &remote).await;
-    assert_eq!(missing.unwrap_err().exit, Exit::NotFound);
+    assert_eq!(missing.unwrap_err().exit(), Exit::NotFound);
     let long = server.url(&"x".repeat(256));
     let (summary, _) = copy(&[from], &long, &options()).await;
     assert_eq!(summary.exit, Exit::Usage);

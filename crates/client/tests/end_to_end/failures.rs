@@ -91,7 +91,7 @@ async fn a_full_local_disk_is_a_local_error() {
     for options in [options(), streams(4)] {
         let (summary, _) = copy(&[&server.url("f")], "/dev/full", &options).await;
         assert_eq!(summary.exit, Exit::Local);
-        let message = summary.first_failure.unwrap().message;
+        let message = summary.first_failure.unwrap().to_string();
         assert!(message.contains("No space left"), "{message}");
         assert_eq!(message.lines().count(), 1);
     }
@@ -124,7 +124,7 @@ async fn a_source_that_changes_during_the_copy_is_not_put_in_place() {
     let copying = copy(&sources, to.to_str().unwrap(), &slow);
     let ((summary, _), ()) = tokio::join!(copying, touch);
     assert_eq!(summary.exit, Exit::Integrity, "{:?}", summary.first_failure);
-    let message = summary.first_failure.unwrap().message;
+    let message = summary.first_failure.unwrap().to_string();
     assert!(message.contains("changed while"), "{message}");
     assert!(!file_names(workdir.path()).contains(&"t".to_owned()));
 }
@@ -220,7 +220,7 @@ async fn a_full_server_disk_ends_a_put_without_retries() {
             let (summary, _) = copy(&[from.to_str().unwrap()], &url, &options()).await;
             assert_eq!(summary.exit, Exit::Local, "{:?}", summary.first_failure);
             assert_eq!(faulty.commands("STOR").len(), 1);
-            let message = summary.first_failure.unwrap().message;
+            let message = summary.first_failure.unwrap().to_string();
             assert!(
                 message.contains(refusal) && message.contains("make room there"),
                 "{message}"
@@ -316,7 +316,7 @@ async fn a_stall_between_servers_in_stream_mode_is_detected() {
         "{:?}",
         summary.first_failure
     );
-    let message = summary.first_failure.unwrap().message;
+    let message = summary.first_failure.unwrap().to_string();
     assert!(message.contains("stayed at 2097152 bytes"), "{message}");
     assert_eq!(file_names(&server.root()), ["g.longhaul-partial"]);
 }

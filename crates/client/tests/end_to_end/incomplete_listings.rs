@@ -37,7 +37,7 @@ fn failures(recorder: &EventRecorder) -> Vec<String> {
     let messages = std::sync::Mutex::new(Vec::new());
     recorder.count(|event| {
         if let CopyEvent::Failed { failure, .. } = event {
-            messages.lock().unwrap().push(failure.message.clone());
+            messages.lock().unwrap().push(failure.to_string().clone());
         }
         false
     });
@@ -328,12 +328,12 @@ async fn verbs_use_what_is_shown_and_remove_nothing() {
     };
     let directory = format!("{url}/d/");
     let failure = client::list_each(&directory, false, &remote_options(), &mut visit).await;
-    assert_eq!(failure.unwrap_err().exit, Exit::Protocol);
+    assert_eq!(failure.unwrap_err().exit(), Exit::Protocol);
     let pattern = format!("{url}/d/a*");
     let failure = client::list_each(&pattern, false, &remote_options(), &mut visit).await;
-    assert_eq!(failure.unwrap_err().exit, Exit::Partial);
+    assert_eq!(failure.unwrap_err().exit(), Exit::Partial);
     let failure = client::list_each(&directory, true, &remote_options(), &mut visit).await;
-    assert_eq!(failure.unwrap_err().exit, Exit::Partial);
+    assert_eq!(failure.unwrap_err().exit(), Exit::Partial);
     assert_eq!(listed, ["a1", "a2", "a1", "a2", "a1", "a2"]);
     // Known matches are copied, and the failure says that there may be more.
     let to = tempfile::tempdir().unwrap();
@@ -354,7 +354,7 @@ async fn verbs_use_what_is_shown_and_remove_nothing() {
     let failure = client::remove_each(&pattern, false, &remote_options(), &mut report).await;
     let failure = failure.unwrap_err();
     assert!(
-        failure.message.starts_with("nothing was deleted: "),
+        failure.to_string().starts_with("nothing was deleted: "),
         "{failure}"
     );
     let tree = format!("{url}/d");

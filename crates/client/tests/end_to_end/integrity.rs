@@ -31,8 +31,8 @@ async fn a_checksum_mismatch_leaves_only_the_partial_file() {
     assert_eq!(summary.exit, Exit::Integrity);
     assert_eq!(left, ["f.longhaul-partial"]);
     let failure = summary.first_failure.unwrap();
-    assert!(failure.message.contains("e3069283"), "{failure}");
-    assert!(failure.message.contains("partial name"), "{failure}");
+    assert!(failure.to_string().contains("e3069283"), "{failure}");
+    assert!(failure.to_string().contains("partial name"), "{failure}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -92,7 +92,7 @@ async fn a_refused_rename_keeps_the_old_and_the_new_file() {
         };
         let summary = put_over_old_file(&faulty).await;
         assert_ne!(summary.exit, Exit::Done);
-        let failure = summary.first_failure.unwrap().message;
+        let failure = summary.first_failure.unwrap().to_string();
         assert!(
             failure.contains("kept on the server as /g.longhaul-partial"),
             "{failure}"
@@ -117,7 +117,7 @@ async fn a_backup_of_an_earlier_copy_is_not_replaced() {
     faulty.files.lock().unwrap().extend([moved]);
     let summary = put_over_old_file(&faulty).await;
     assert_ne!(summary.exit, Exit::Done);
-    let failure = summary.first_failure.unwrap().message;
+    let failure = summary.first_failure.unwrap().to_string();
     let what_to_do = "; /g.longhaul-partial.old, which an earlier copy moved out of the way, still \
         exists: examine it, then remove or rename it";
     assert!(failure.contains(what_to_do), "{failure}");
@@ -171,7 +171,7 @@ async fn the_old_file_stays_unless_the_user_lets_it_be_replaced_in_place() {
         }
         let summary = put_over_old_file(&faulty).await;
         assert_eq!(summary.exit, Exit::Refused);
-        let failure = summary.first_failure.unwrap().message;
+        let failure = summary.first_failure.unwrap().to_string();
         assert!(failure.contains("--in-place"), "{failure}");
         assert_eq!(only_file(&faulty), ("/g".to_owned(), b"old".to_vec()));
         assert!(!faulty.commands("STOR").contains(&"STOR /g".to_owned()));
@@ -231,7 +231,7 @@ async fn a_store_that_is_refused_under_either_name_is_refused_for_its_first_reas
     };
     let (summary, warnings) = put(&faulty, &options()).await;
     assert_eq!(summary.exit, Exit::Refused);
-    let failure = summary.first_failure.unwrap().message;
+    let failure = summary.first_failure.unwrap().to_string();
     assert!(failure.contains("First denied"), "{failure}");
     assert_eq!(faulty.commands("STOR").len(), 2);
     let warned = |warning: &String| warning.contains("final names");
@@ -242,7 +242,7 @@ async fn a_store_that_is_refused_under_either_name_is_refused_for_its_first_reas
         ..FaultyServer::default()
     };
     let summary = put_over_old_file(&faulty).await;
-    let failure = summary.first_failure.unwrap().message;
+    let failure = summary.first_failure.unwrap().to_string();
     assert!(failure.contains("Permission denied"), "{failure}");
     assert!(
         failure.contains("if only the partial name is refused, --in-place"),
@@ -306,7 +306,7 @@ async fn a_put_from_a_pipe_keeps_its_partial_file_if_it_is_not_renamed() {
     let (summary, _) = copy(&[pipe.to_str().unwrap()], &url, &options()).await;
     writer.join().unwrap().unwrap();
     assert_ne!(summary.exit, Exit::Done);
-    let failure = summary.first_failure.unwrap().message;
+    let failure = summary.first_failure.unwrap().to_string();
     assert!(failure.contains("/g.longhaul-partial"), "{failure}");
     let files = faulty.files.lock().unwrap();
     assert_eq!(files["/g.longhaul-partial"], b"only once");

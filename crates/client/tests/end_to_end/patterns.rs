@@ -40,7 +40,7 @@ async fn a_pattern_lists_its_entries_and_with_recursion_their_content() {
     );
     assert_eq!(listed(&url("d/b"), true).await.unwrap(), ["b"]);
     let nothing = listed(&url("d/c*"), false).await.unwrap_err();
-    assert_eq!(nothing.exit, Exit::NotFound);
+    assert_eq!(nothing.exit(), Exit::NotFound);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -80,12 +80,12 @@ async fn the_root_and_what_is_around_a_path_are_not_removed_by_any_spelling() {
     ] {
         let url = server.url(path);
         let failure = client::remove(&url, true, &OPTIONS).await.unwrap_err();
-        assert_eq!(failure.exit, Exit::Usage, "{path}: {failure}");
+        assert_eq!(failure.exit(), Exit::Usage, "{path}: {failure}");
         let mut report = |removed| panic!("{path}: {removed:?}");
         let failure = client::remove_each(&url, true, &OPTIONS, &mut report)
             .await
             .unwrap_err();
-        assert_eq!(failure.exit, Exit::Usage, "{path}: {failure}");
+        assert_eq!(failure.exit(), Exit::Usage, "{path}: {failure}");
         assert!(server.root().join("d/file").exists(), "{path}");
     }
 }

@@ -34,7 +34,7 @@ fn make_tree(top: &Path) {
 async fn assert_refused(from: &str, to: &str, delete: bool) {
     let summary = sync(from, to, &syncing(delete)).await;
     assert_eq!(summary.exit, Exit::Usage, "{from} {to}: {summary:?}");
-    let message = summary.first_failure.unwrap().message;
+    let message = summary.first_failure.unwrap().to_string();
     assert!(message.contains("are one tree"), "{message}");
     assert_eq!((summary.files, summary.deleted), (0, 0), "{from} {to}");
 }

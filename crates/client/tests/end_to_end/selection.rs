@@ -50,7 +50,7 @@ async fn listed_files_and_directories_are_copied_and_missing_ones_named() {
     };
     let (summary, _) = copy(&[&server.url("t")], to.to_str().unwrap(), &options).await;
     assert_eq!((summary.files, summary.failed), (2, 1));
-    let message = summary.first_failure.unwrap().message;
+    let message = summary.first_failure.unwrap().to_string();
     assert!(message.contains("none"), "{message}");
     assert_eq!(paths(&to), ["b.bin", "g", "g/h", "g/h/i.bin"]);
 }

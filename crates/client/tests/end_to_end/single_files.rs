@@ -173,7 +173,7 @@ async fn parts_of_files_are_copied_and_bounds_checked() {
         summary
             .first_failure
             .unwrap()
-            .message
+            .to_string()
             .contains("300000 bytes")
     );
 }
@@ -220,7 +220,7 @@ async fn failures_have_their_exit_codes() {
     assert_eq!(exit(&server.url("missing"), to).await, Exit::NotFound);
     let (summary, _) = copy(&[&server.url("d")], to, &options()).await;
     assert_eq!(summary.exit, Exit::Usage);
-    assert!(summary.first_failure.unwrap().message.contains("-r"));
+    assert!(summary.first_failure.unwrap().to_string().contains("-r"));
     let wrong = server.user_url("d/f").replace("secret", "wrong");
     assert_eq!(exit(&wrong, to).await, Exit::Refused);
     let once = CopyOptions {

@@ -97,7 +97,7 @@ async fn copies_while(swap: Swap) -> Vec<(Vec<Vec<u8>>, String)> {
         let large = fs::metadata(there.join("large")).unwrap();
         assert_eq!(large.len(), LARGE as u64);
         let failure = intruder.events.failures().swap_remove(0);
-        copies.push((contents(&there.join("d")), failure.message));
+        copies.push((contents(&there.join("d")), failure.to_string()));
     }
     copies
 }
@@ -320,7 +320,11 @@ async fn a_link_in_the_destination_is_replaced_by_a_file_and_never_by_a_director
     };
     let (summary, events) = copy(&[&server.url("t")], text(&to), &recursive).await;
     assert_eq!((summary.exit, summary.files), (Exit::Partial, 5));
-    let messages: Vec<String> = events.failures().into_iter().map(|f| f.message).collect();
+    let messages: Vec<String> = events
+        .failures()
+        .into_iter()
+        .map(|f| f.to_string())
+        .collect();
     let told = |words: &str| messages.iter().any(|message| message.contains(words));
     assert!(
         told("is a symbolic link, and the copy has a directory"),
@@ -375,7 +379,7 @@ async fn pipes_in_the_destination_hold_nothing_up() {
     let (summary, events) = copy(&[&server.url("t")], text(scratch.path()), &resuming).await;
     assert_eq!((summary.exit, summary.failed), (Exit::Partial, 2));
     for failure in events.failures() {
-        assert!(failure.message.contains("is a pipe"), "{failure}");
+        assert!(failure.to_string().contains("is a pipe"), "{failure}");
     }
     for n in [0, 2, 3, 4] {
         assert_eq!(fs::read(to.join(n.to_string())).unwrap(), b"new");

@@ -185,7 +185,7 @@ async fn nothing_is_deleted_for_an_empty_or_incomplete_source() {
     };
     let (summary, _) = sync(text(empty.path()), &server.url("t"), &deleting).await;
     assert_eq!((summary.exit, summary.deleted), (Exit::Refused, 0));
-    let message = summary.first_failure.unwrap().message;
+    let message = summary.first_failure.unwrap().to_string();
     assert!(message.contains("nothing was deleted"), "{message}");
     // A file that cannot replace a directory.
     fs::write(empty.path().join("x"), "x").unwrap();

@@ -36,8 +36,8 @@ async fn single_file_commands_list_and_change_files() {
         .unwrap();
     let again = client::make_dir(&url("m"), false, &OPTIONS).await;
     let exists = again.unwrap_err();
-    assert_eq!(exists.exit, Exit::Protocol);
-    assert!(exists.message.contains("exists already"), "{exists}");
+    assert_eq!(exists.exit(), Exit::Protocol);
+    assert!(exists.to_string().contains("exists already"), "{exists}");
     client::rename(&url("d/b"), &url("m/n/b"), &OPTIONS)
         .await
         .unwrap();
@@ -51,11 +51,11 @@ async fn single_file_commands_list_and_change_files() {
         .unwrap();
     assert_eq!(file_names(&server.root()), ["d"]);
     let missing = client::stat(&url("nothing"), &OPTIONS).await.unwrap_err();
-    assert_eq!(missing.exit, Exit::NotFound);
+    assert_eq!(missing.exit(), Exit::NotFound);
     let local = client::list("/tmp", &OPTIONS).await.unwrap_err();
-    assert_eq!(local.exit, Exit::Usage);
+    assert_eq!(local.exit(), Exit::Usage);
     let root = client::remove(&url(""), true, &OPTIONS).await.unwrap_err();
-    assert_eq!(root.exit, Exit::Usage);
+    assert_eq!(root.exit(), Exit::Usage);
 }
 
 #[tokio::test(flavor = "multi_thread")]

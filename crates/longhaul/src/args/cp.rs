@@ -8,7 +8,7 @@ use clap::Args;
 use client::protection::WarningSink;
 use client::{
     AdviceOptions, AdvisorChoice, BatchJournalLocation, CopyFailure, CopyInterrupt, CopyOptions,
-    Exit, ModeChoice, Parallelism, SymlinkPolicy,
+    ModeChoice, Parallelism, SymlinkPolicy,
 };
 use data::options::{CongestionChoice, IoMethod, TransferOptions};
 use enable::client::EnableClient;
@@ -265,15 +265,14 @@ impl CopyFlags {
         let choice = match (&self.advisor, std::env::var(ADVISOR)) {
             (Some(choice), _) => choice.clone(),
             (None, Ok(text)) => parse_advisor(&text)
-                .map_err(|error| CopyFailure::new(Exit::Usage, format!("{ADVISOR}: {error}")))?,
+                .map_err(|error| CopyFailure::usage(format!("{ADVISOR}: {error}")))?,
             (None, Err(_)) => AdvisorChoice::Announced,
         };
         let token_file = std::env::var_os(TOKEN_FILE).map(PathBuf::from);
         let is_named = matches!(choice, AdvisorChoice::Server(_));
         let token = match token_file.filter(|_| is_named) {
             Some(path) => Some(
-                read_token_file(&path)
-                    .map_err(|error| CopyFailure::new(Exit::Refused, error.to_string()))?,
+                read_token_file(&path).map_err(|error| CopyFailure::refused(error.to_string()))?,
             ),
             None => None,
         };
@@ -389,7 +388,7 @@ mod tests {
     fn options(flags: &[&str]) -> Result<CopyOptions, String> {
         let args: CpArgs = parse_flags(&[flags, &["a", "b"]].concat())?;
         let options = args.options(Arc::new(|_: &str| ()));
-        options.map_err(|failure| failure.message)
+        options.map_err(|failure| failure.to_string())
     }
 
     #[test]

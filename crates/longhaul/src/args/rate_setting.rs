@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
+use client::CopyFailure;
 use client::protection::WarningSink;
-use client::{CopyFailure, Exit};
 use data::rate::RateLimit;
 use jiff::Zoned;
 use smallfile::regular_file;
@@ -85,7 +85,7 @@ impl RateSetting {
     pub(crate) fn begin(&self, warn: WarningSink) -> Result<Option<RateLimit>, CopyFailure> {
         let day = self
             .read()
-            .map_err(|reason| CopyFailure::new(Exit::Usage, format!("--limit-rate: {reason}")))?;
+            .map_err(|reason| CopyFailure::usage(format!("--limit-rate: {reason}")))?;
         let rate = day.at(minute_of_day());
         if let Self::Day(day) = self
             && day.is_constant()
@@ -98,10 +98,9 @@ impl RateSetting {
         let started = thread::Builder::new().name("rate".to_owned()).spawn(follow);
         match started {
             Ok(_) => Ok(Some(limit)),
-            Err(error) => {
-                let message = format!("--limit-rate: no thread to follow it: {error}");
-                Err(CopyFailure::new(Exit::Local, message))
-            }
+            Err(error) => Err(CopyFailure::local(format!(
+                "--limit-rate: no thread to follow it: {error}"
+            ))),
         }
     }
 
@@ -180,6 +179,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
+    use client::FailureKind;
 
     #[test]
     fn a_timetable_counts_around_midnight() {
@@ -219,7 +219,7 @@ mod tests {
         });
         for unusable in [setting.clone(), RateSetting::File("/dev/zero".into())] {
             let failure = unusable.begin(Arc::clone(&warn)).unwrap_err();
-            assert_eq!(failure.exit, Exit::Usage, "{failure}");
+            assert_eq!(failure.kind(), FailureKind::Usage, "{failure}");
         }
         fs::write(&file, "8M\n").unwrap();
         let limit = setting.begin(warn).unwrap().unwrap();

@@ -167,7 +167,7 @@ mod tests {
             let failure = args
                 .connection_security(Arc::new(|_: &str| ()))
                 .unwrap_err();
-            assert_eq!(failure.exit, Exit::Usage, "{flags:?}");
+            assert_eq!(failure.exit(), Exit::Usage, "{flags:?}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use client::{CopyFailure, Exit, Selection, without_byte_order_mark};
+use client::{CopyFailure, FailureKind, Selection, without_byte_order_mark};
 use proto::timestamp::Timestamp;
 
 /// Largest list of files or rules, bytes.
@@ -64,10 +64,9 @@ impl SelectionArgs {
         }
         for file in &self.filter_from {
             let text = String::from_utf8_lossy(&read_list(file)?).into_owned();
-            selection.add_rules(&text).map_err(|failure| {
-                let message = format!("{}: {}", file.display(), failure.message);
-                CopyFailure::new(failure.exit, message)
-            })?;
+            selection
+                .add_rules(&text)
+                .map_err(|failure| failure.within(file.display().to_string()))?;
         }
         Ok(selection)
     }
@@ -93,7 +92,7 @@ impl SelectionArgs {
             if parts.contains(&&b".."[..]) {
                 let line = String::from_utf8_lossy(line);
                 let message = format!("{}: {line:?} leads out of the source", file.display());
-                return Err(CopyFailure::new(Exit::Usage, message));
+                return Err(CopyFailure::usage(message));
             }
             if !parts.is_empty() {
                 paths.push(parts.join(&b'/'));
@@ -111,23 +110,20 @@ fn read_list(path: &Path) -> Result<Vec<u8>, CopyFailure> {
         false => std::fs::File::open(path)
             .and_then(|file| file.take(MAX_LIST + 1).read_to_end(&mut bytes)),
     };
-    let failed = |exit, reason: String| {
+    let failed = |kind, reason: String| {
         let message = format!("cannot read {}: {reason}", path.display());
-        Err(CopyFailure::new(exit, message))
+        Err(CopyFailure::new(kind, message))
     };
     match read {
         Ok(_) if bytes.len() as u64 > MAX_LIST => {
-            failed(Exit::Usage, "it is larger than 1 GiB".to_owned())
+            failed(FailureKind::Usage, "it is larger than 1 GiB".to_owned())
         }
         Ok(_) => {
             let mark = bytes.len() - without_byte_order_mark(&bytes).len();
             bytes.drain(..mark);
             Ok(bytes)
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            failed(Exit::NotFound, error.to_string())
-        }
-        Err(error) => failed(Exit::Local, error.to_string()),
+        Err(error) => failed(FailureKind::of_named_file(&error), error.to_string()),
     }
 }
 
@@ -188,10 +184,13 @@ mod tests {
         assert_eq!(paths, [&b"a"[..], b"b/c", b"d/e"]);
         let paths = listed(b"\xef\xbb\xbfa\r\n# b\r\n;c\r\n./#d \r\n").unwrap();
         assert_eq!(paths.unwrap(), [&b"a"[..], b"#d "]);
-        assert_eq!(listed(b"a/../../b").unwrap_err().exit, Exit::Usage);
+        assert_eq!(listed(b"a/../../b").unwrap_err().kind(), FailureKind::Usage);
         std::fs::remove_file(&list).unwrap();
         let missing = args(&["--files-from", list.to_str().unwrap()]).unwrap();
-        assert_eq!(missing.listed_files().unwrap_err().exit, Exit::NotFound);
+        assert_eq!(
+            missing.listed_files().unwrap_err().kind(),
+            FailureKind::NotFound
+        );
     }
 
     #[test]
@@ -201,6 +200,6 @@ mod tests {
         std::fs::write(&rules, "\u{feff}- *.o\r\nnonsense\n").unwrap();
         let args = args(&["--filter-from", rules.to_str().unwrap()]).unwrap();
         let failure = args.selection().unwrap_err();
-        assert!(failure.message.contains("rules: line 2"), "{failure}");
+        assert!(failure.to_string().contains("rules: line 2"), "{failure}");
     }
 }

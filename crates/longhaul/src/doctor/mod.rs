@@ -44,8 +44,8 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Exit> {
         let target = match remote::RemoteTarget::parse(url, args) {
             Ok(target) => target,
             Err(failure) => {
-                print_to_stderr(&format!("longhaul doctor: {}", failure.message));
-                return Ok(failure.exit);
+                print_to_stderr(&format!("longhaul doctor: {failure}"));
+                return Ok(failure.exit());
             }
         };
         let Some(examined) = crate::until_interrupted(target.examine())? else {

@@ -40,7 +40,7 @@ fn of_credential(
     now: SystemTime,
 ) -> Vec<Finding> {
     let found = match found {
-        Err(failure) => return vec![Finding::failure(CREDENTIAL, failure.message)],
+        Err(failure) => return vec![Finding::failure(CREDENTIAL, failure.to_string())],
         Ok(None) => {
             return vec![Finding::hint(
                 CREDENTIAL,
@@ -151,7 +151,6 @@ mod tests {
 
     use super::*;
     use crate::doctor::finding::{FindingLevel, worst};
-    use client::Exit;
     use security::test_pki::TestAuthority;
 
     fn found() -> FoundCredential {
@@ -183,7 +182,7 @@ mod tests {
     #[test]
     fn an_unusable_credential_is_a_problem_and_a_missing_one_is_not() {
         let now = SystemTime::now();
-        let failure = CopyFailure::new(Exit::Refused, "the proxy p expired: run it");
+        let failure = CopyFailure::refused("the proxy p expired: run it");
         assert_eq!(
             worst(&of_credential(Err(failure), now)),
             FindingLevel::Problem

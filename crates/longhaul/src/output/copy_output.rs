@@ -213,8 +213,8 @@ impl CopyOutput {
         else {
             return true;
         };
-        let (source, message) = (source.as_str(), failure.message.as_str());
-        self.state.lock().failures.is_new((source, message), cause)
+        let message = failure.to_string();
+        self.state.lock().failures.is_new((source, &message), cause)
     }
 
     /// Whether the user knows of a retry: another file waits for the same reason, or for a server that is away.

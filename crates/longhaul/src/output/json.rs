@@ -45,7 +45,7 @@ pub(crate) fn print_summary(s: &CopySummary) {
         "kept": s.kept,
         "deleted": s.deleted,
         "exit": s.exit as u8,
-        "error": s.first_failure.as_ref().map(|f| f.message.clone()),
+        "error": s.first_failure.as_ref().map(ToString::to_string),
         "safe": s.safe.map(|safe| safe.bytes),
     });
     // The exit code reports the result even if nothing reads standard output.
@@ -106,7 +106,7 @@ fn event_to_json(event: &CopyEvent, pace: Pace) -> Option<Value> {
             source, failure, ..
         } => json!({
             "event": "failed", "source": source,
-            "exit": failure.exit as u8, "error": failure.message,
+            "exit": failure.exit() as u8, "error": failure.to_string(),
         }),
         CopyEvent::Retrying {
             source,
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn each_object_has_its_event_name_and_fields() {
-        let failure = client::CopyFailure::new(client::Exit::NotFound, "no such file");
+        let failure = client::CopyFailure::new(client::FailureKind::NotFound, "no such file");
         let failed = CopyEvent::Failed {
             source: "ftp://h/a".into(),
             failure,

@@ -23,7 +23,7 @@ pub(super) enum MessageLevel {
 pub(super) fn event_message(event: &CopyEvent) -> Option<(MessageLevel, String)> {
     use MessageLevel::{Detail, Error, Notice};
     Some(match event {
-        CopyEvent::Failed { failure, .. } => (Error, format!("longhaul: {}", failure.message)),
+        CopyEvent::Failed { failure, .. } => (Error, format!("longhaul: {failure}")),
         CopyEvent::Warning(text) => (Notice, format!("longhaul: warning: {text}")),
         CopyEvent::Skipped { source, reason } => {
             (Notice, format!("longhaul: {source} skipped: {reason}"))
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn control_characters_in_events_are_escaped() {
         let message = format!("h:21 refused to read {HOSTILE}: 550 {HOSTILE}");
-        let failure = client::CopyFailure::new(client::Exit::Protocol, message);
+        let failure = client::CopyFailure::protocol(message);
         let source = format!("ftp://h/{HOSTILE}");
         let events = [
             CopyEvent::Failed {

@@ -14,7 +14,7 @@ mod summary_text;
 
 pub(crate) use summary_text::Continuation;
 
-use client::{CopyFailure, Exit};
+use client::CopyFailure;
 use command_line::output::escape_lines;
 pub(crate) use command_line::output::{
     print_json, print_line, print_listing_line, print_to_stderr,
@@ -29,7 +29,7 @@ fn count(n: u64, what: &str) -> String {
 
 /// Prints a failure on standard error, in one line: a line break in it is that of a name.
 pub(crate) fn print_failure(failure: &CopyFailure) {
-    print_to_stderr(&format!("longhaul: {}", printable(&failure.message)));
+    print_to_stderr(&format!("longhaul: {}", printable(&failure.to_string())));
 }
 
 /// Ignores a broken pipe (`longhaul ls | head`); other errors, such as a full disk, are failures.
@@ -38,10 +38,9 @@ pub(crate) fn print_failure(failure: &CopyFailure) {
 /// `Local`.
 pub(crate) fn ignore_broken_pipe(printed: std::io::Result<()>) -> Result<(), CopyFailure> {
     match printed {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(CopyFailure::new(
-            Exit::Local,
-            format!("standard output: {error}"),
-        )),
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(CopyFailure::local(format!("standard output: {error}")))
+        }
         _ => Ok(()),
     }
 }

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     fn summary(files: u64, bytes: u64) -> CopySummary {
-        let done = CopyFailure::new(Exit::Done, "");
+        let failure = CopyFailure::local("");
         CopySummary {
             files,
             bytes,
@@ -226,7 +226,7 @@ mod tests {
             verified: "crc32c".to_owned(),
             exit: Exit::Done,
             first_failure: None,
-            ..CopySummary::of_failure(&done)
+            ..CopySummary::of_failure(&failure)
         }
     }
 

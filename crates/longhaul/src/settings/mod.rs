@@ -15,7 +15,7 @@ mod value;
 use std::ffi::OsString;
 
 use clap::CommandFactory;
-use client::{CopyFailure, Exit};
+use client::CopyFailure;
 
 use crate::args::{Cli, CommandLineAnswer, LoadedSettings};
 use effective::{CommandLine, EffectiveSettings};
@@ -50,7 +50,7 @@ pub(crate) fn parse_arguments(words: Vec<OsString>) -> Result<Cli, CopyFailure> 
 fn parsed(words: Vec<OsString>) -> Result<Cli, CopyFailure> {
     Cli::from_words(words).map_err(|answer| match answer {
         CommandLineAnswer::Usual(answer) => answer.exit(),
-        CommandLineAnswer::Contradiction(line) => CopyFailure::new(Exit::Usage, line),
+        CommandLineAnswer::Contradiction(line) => CopyFailure::usage(line),
     })
 }
 

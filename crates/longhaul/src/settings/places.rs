@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use client::{CopyFailure, Exit};
+use client::{CopyFailure, FailureKind};
 use smallfile::regular_file;
 use zeroize::Zeroizing;
 
@@ -31,7 +31,7 @@ pub(super) fn read_all(flag: Option<&OsStr>) -> Result<Vec<ConfigurationFile>, C
             Some(file) => Ok(vec![file]),
             None => {
                 let message = format!("there is no configuration file {}", named.display());
-                Err(CopyFailure::new(Exit::NotFound, message))
+                Err(CopyFailure::new(FailureKind::NotFound, message))
             }
         },
         None => {
@@ -58,8 +58,7 @@ pub(super) fn usual_places() -> Vec<PathBuf> {
 fn read(path: &Path) -> Result<Option<ConfigurationFile>, CopyFailure> {
     let name = path.display();
     let unreadable = |error: std::io::Error| {
-        let message = format!("cannot read the configuration {name}: {error}");
-        CopyFailure::new(Exit::Local, message)
+        CopyFailure::local(format!("cannot read the configuration {name}: {error}"))
     };
     let opened = match regular_file::open(path) {
         Ok(opened) => opened,
@@ -74,12 +73,13 @@ fn read(path: &Path) -> Result<Option<ConfigurationFile>, CopyFailure> {
     let mut bytes = Zeroizing::new(Vec::new());
     regular_file::read(opened, MAX_FILE, &mut bytes).map_err(unreadable)?;
     let text = std::str::from_utf8(&bytes)
-        .map_err(|_| CopyFailure::new(Exit::Usage, format!("{name} is not UTF-8 text")))?;
+        .map_err(|_| CopyFailure::usage(format!("{name} is not UTF-8 text")))?;
     let file = ConfigurationFile::parse(path, text)
-        .map_err(|mistakes| CopyFailure::new(Exit::Usage, mistakes.join("\nlonghaul: ")))?;
+        .map_err(|mistakes| CopyFailure::usage(mistakes.join("\nlonghaul: ")))?;
     let refused = |line: usize, content: &str, reason: String| {
-        let message = format!("{name}:{line} has a {content}, and {reason}");
-        Err(CopyFailure::new(Exit::Refused, message))
+        Err(CopyFailure::refused(format!(
+            "{name}:{line} has a {content}, and {reason}"
+        )))
     };
     if let (Some(exposure), Some(line)) = (exposure, file.secret_line()) {
         return refused(line, "password", exposure);

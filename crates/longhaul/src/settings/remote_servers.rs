@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use client::{CopyFailure, Exit, PasswordSource, RemoteLogin, RemoteServer, Remotes};
+use client::{CopyFailure, PasswordSource, RemoteLogin, RemoteServer, Remotes};
 
 use super::file::{ConfigurationFile, FileSetting, RemoteSection};
 use super::value::{SettingValue, expand_home};
@@ -18,8 +18,7 @@ pub(super) fn remotes(files: &[ConfigurationFile]) -> Result<Remotes, CopyFailur
     let servers = sections.map(|(file, section)| {
         server(section).map_err(|(line, problem)| {
             let place = format!("{}:{line}", file.path.display());
-            let message = format!("{place}: {}: {problem}", section.head());
-            CopyFailure::new(Exit::Usage, message)
+            CopyFailure::usage(format!("{place}: {}: {problem}", section.head()))
         })
     });
     servers.collect::<Result<_, _>>().map(Remotes::new)
@@ -37,7 +36,7 @@ pub(super) fn server(section: &RemoteSection) -> Result<RemoteServer, (usize, St
     let user = text("user")?;
     let login = login(section)?;
     RemoteServer::new(&section.name, url, user, login)
-        .map_err(|failure| (section.line, failure.message))
+        .map_err(|failure| (section.line, failure.to_string()))
 }
 
 /// How to log in. Of the sources, a section has at most one.
@@ -113,9 +112,12 @@ mod tests {
         }
         read("url = \"ftps://h\"\ntoken = \"/t\"").unwrap();
         let failure = read(&format!("{base}password = \"hush\"\nnetrc = \"/n\"")).unwrap_err();
-        assert!(failure.message.contains("keep one of them"), "{failure}");
         assert!(
-            failure.message.starts_with("/c.toml:5: [remote.cern]"),
+            failure.to_string().contains("keep one of them"),
+            "{failure}"
+        );
+        assert!(
+            failure.to_string().starts_with("/c.toml:5: [remote.cern]"),
             "{failure}"
         );
     }
@@ -133,8 +135,8 @@ mod tests {
             ),
         ] {
             let failure = read(lines).unwrap_err();
-            assert!(failure.message.contains(word), "{failure}");
-            assert!(!failure.message.contains("hush"), "{failure}");
+            assert!(failure.to_string().contains(word), "{failure}");
+            assert!(!failure.to_string().contains("hush"), "{failure}");
         }
     }
 }

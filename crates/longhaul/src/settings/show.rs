@@ -27,7 +27,7 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<Exit> {
         Some(ConfigVerb::Show { command, json }) => show(command, config, args.json || *json),
         Some(ConfigVerb::Check) if args.json => {
             let message = "--json is for the settings of a command: longhaul config show --json";
-            Err(CopyFailure::new(Exit::Usage, message))
+            Err(CopyFailure::usage(message))
         }
         Some(ConfigVerb::Check) => check(config),
     };
@@ -39,8 +39,8 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<Exit> {
     Ok(match printed {
         Ok(()) => Exit::Done,
         Err(failure) => {
-            print_to_stderr(&format!("longhaul: {}", failure.message));
-            failure.exit
+            print_to_stderr(&format!("longhaul: {failure}"));
+            failure.exit()
         }
     })
 }
@@ -220,7 +220,7 @@ fn command_line(
     command: &[OsString],
     config: Option<&std::ffi::OsStr>,
 ) -> Result<CommandLine, CopyFailure> {
-    let usage = |text: String| CopyFailure::new(Exit::Usage, text);
+    let usage = |text: String| CopyFailure::usage(text);
     let (verb, rest) = match command.split_first() {
         Some((verb, rest)) => (verb.clone(), rest),
         None => (OsString::from("cp"), command),
@@ -317,7 +317,7 @@ fn check(config: Option<&std::ffi::OsStr>) -> Result<Vec<String>, CopyFailure> {
     match mistakes.is_empty() {
         true if lines.is_empty() => Ok(vec!["there is no configuration file".to_owned()]),
         true => Ok(lines),
-        false => Err(CopyFailure::new(Exit::Usage, mistakes.join("\nlonghaul: "))),
+        false => Err(CopyFailure::usage(mistakes.join("\nlonghaul: "))),
     }
 }
 

@@ -11,10 +11,10 @@ use std::path::Path;
 
 use data::store::durability::SyncPolicy;
 
+use crate::CopyFailure;
 use crate::journal::boot_id;
 use crate::local_name::LocalName;
 use crate::lock_file::{LockedOpen, open_locked, remove_if_same};
-use crate::{CopyFailure, Exit};
 
 mod done;
 mod records;
@@ -71,17 +71,14 @@ impl BatchJournal {
     /// it begins anew. `durable`: what the run reports as done is on disk. Such a run believes only marks of runs that were so, too.
     ///
     /// # Errors
-    /// Busy ([`CopyFailure::is_destination_busy`]): the same copy runs already. `Usage`: the file is no journal of this copy.
+    /// `DestinationBusy`: the same copy runs already. `Usage`: the file is no journal of this copy.
     /// `Local`: it cannot be read or written.
     pub(crate) fn open(
         path: &Path,
         command: &[u8],
         (resume, durable): (bool, bool),
     ) -> Result<Self, CopyFailure> {
-        let failed = |error: &io::Error| {
-            let message = format!("{}: {error}", path.display());
-            CopyFailure::new(Exit::Local, message)
-        };
+        let failed = |error: &io::Error| CopyFailure::local(format!("{}: {error}", path.display()));
         let name = LocalName::at(path).map_err(|error| failed(&error))?;
         let file = match open_locked(&name).map_err(|error| failed(&error))? {
             LockedOpen::Locked(file) | LockedOpen::Unlocked(file) => file,
@@ -130,22 +127,16 @@ impl BatchJournal {
         let record = first.and_then(|(records, _)| PlanRecord::decode(&mut records.as_slice()));
         match record {
             Some(PlanRecord::Command(found)) if found == command => Ok(true),
-            Some(PlanRecord::Command(_)) => Err(CopyFailure::new(
-                Exit::Usage,
-                format!(
-                    "{} is the journal of another copy: name another file",
-                    path.display()
-                ),
-            )),
+            Some(PlanRecord::Command(_)) => Err(CopyFailure::usage(format!(
+                "{} is the journal of another copy: name another file",
+                path.display()
+            ))),
             // A power cut can take back the first bytes of a journal; nothing else is overwritten.
             _ if self.store.is_zero() => Ok(false),
-            _ => Err(CopyFailure::new(
-                Exit::Usage,
-                format!(
-                    "{} is not a batch journal: name another file",
-                    path.display()
-                ),
-            )),
+            _ => Err(CopyFailure::usage(format!(
+                "{} is not a batch journal: name another file",
+                path.display()
+            ))),
         }
     }
 
@@ -399,7 +390,7 @@ fn too_large() -> io::Error {
 
 fn busy_failure(path: &Path) -> CopyFailure {
     CopyFailure::destination_busy(format!(
-        "the same copy runs already (its journal is {}); wait for it to end, or use --wait",
+        "the same copy runs already (its journal is {})",
         path.display()
     ))
 }

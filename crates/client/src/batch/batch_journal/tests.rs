@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use proto::timestamp::Timestamp;
 
 use super::*;
+use crate::FailureKind;
 use crate::answers::SourceFacts;
 
 const COMMAND: &[u8] = b"cp a b";
@@ -103,7 +104,7 @@ proptest! {
         // Without its first group nothing says whose it is.
         match BatchJournal::open(&path, COMMAND, (true, true)) {
             Ok(journal) => prop_assert_eq!(&state(&journal), at_length(&states, length as u64)),
-            Err(failure) => prop_assert!(failure.message.contains("not a batch journal")),
+            Err(failure) => prop_assert!(failure.to_string().contains("not a batch journal")),
         }
     }
 
@@ -118,7 +119,7 @@ proptest! {
         fs::write(&path, &text).unwrap();
         match BatchJournal::open(&path, COMMAND, (true, true)) {
             Ok(journal) => prop_assert_eq!(&state(&journal), at_length(&states, at as u64)),
-            Err(failure) => prop_assert!(failure.message.contains("not a batch journal")),
+            Err(failure) => prop_assert!(failure.to_string().contains("not a batch journal")),
         }
     }
 
@@ -192,7 +193,7 @@ fn one_run_at_a_time_has_the_journal() {
     let path = dir.path().join("j");
     let first = open(&path, false);
     let failure = BatchJournal::open(&path, COMMAND, (true, true)).unwrap_err();
-    assert!(failure.is_destination_busy(), "{failure}");
+    assert!(failure.kind() == FailureKind::DestinationBusy, "{failure}");
     drop(first);
     open(&path, true);
 }
@@ -204,14 +205,14 @@ fn other_files_are_refused_and_left_alone() {
     fs::write(&path, "a text that is no journal").unwrap();
     for resume in [false, true] {
         let failure = BatchJournal::open(&path, COMMAND, (resume, true)).unwrap_err();
-        assert_eq!(failure.exit, Exit::Usage, "{failure}");
+        assert_eq!(failure.kind(), FailureKind::Usage, "{failure}");
     }
     assert_eq!(fs::read(&path).unwrap(), b"a text that is no journal");
     let other = dir.path().join("other");
     drop(BatchJournal::open(&other, b"cp x y", (false, true)).unwrap());
     let before = fs::read(&other).unwrap();
     let failure = BatchJournal::open(&other, COMMAND, (false, true)).unwrap_err();
-    assert_eq!(failure.exit, Exit::Usage, "{failure}");
+    assert_eq!(failure.kind(), FailureKind::Usage, "{failure}");
     assert_eq!(fs::read(&other).unwrap(), before);
 }
 
@@ -315,7 +316,7 @@ fn a_record_that_is_too_large_is_refused_and_does_not_read_as_the_end() {
     let dir = tempfile::tempdir().unwrap();
     let command = vec![b'x'; MAX_GROUP];
     let opened = BatchJournal::open(&dir.path().join("j"), &command, (false, true));
-    assert_eq!(opened.unwrap_err().exit, Exit::Local);
+    assert_eq!(opened.unwrap_err().kind(), FailureKind::Local);
 }
 
 #[test]

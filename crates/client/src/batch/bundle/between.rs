@@ -10,9 +10,9 @@ use super::super::BatchContext;
 use super::super::meter::{FileMeter, SafeByteCount};
 use super::super::plan::PlannedFile;
 use super::compare::{proof_without, still_wrong, wrong_files};
+use crate::CopyFailure;
 use crate::storage::contract::Storage;
 use crate::transfer::{TransferAttempt, TransferSpec};
-use crate::{CopyFailure, Exit};
 
 /// Moves the files, which the servers name as in `entries`: first the source, then the destination. What the source could
 /// not send gets no name at the destination. Returns the files that were not moved.
@@ -27,12 +27,11 @@ pub(super) async fn pass(
 ) -> Result<((TransferAttempt, Duration), Vec<BundleFailure>), CopyFailure> {
     let protocol = source.capabilities().third_party;
     if protocol.is_none() || protocol != destination.capabilities().third_party {
-        let message = format!(
+        return Err(CopyFailure::protocol(format!(
             "{} and {} move no bundles between them",
             source.name(),
             destination.name()
-        );
-        return Err(CopyFailure::new(Exit::Protocol, message));
+        )));
     }
     let started = Instant::now();
     let control = Arc::new(TransferControl::new());
@@ -44,7 +43,7 @@ pub(super) async fn pass(
     let elapsed = started.elapsed();
     let Some((algorithm, checksum)) = sent.checksum else {
         let message = format!("{} sent a bundle without a checksum", source.name());
-        return Err(CopyFailure::new(Exit::Protocol, message));
+        return Err(CopyFailure::protocol(message));
     };
     let proof = BundleProof {
         algorithm,

@@ -4,7 +4,7 @@ use proto::bundle::{BundleFailure, BundleOutcome, BundleProof};
 
 use super::super::BatchContext;
 use super::super::plan::PlannedFile;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// The files whose checksums at both ends are not the same, or not both known. Warns of them, unless there are none.
 pub(super) fn wrong_files(
@@ -56,5 +56,5 @@ pub(super) fn proof_without(
 /// Both ends cannot agree on a checksum.
 pub(super) fn still_wrong(count: usize) -> CopyFailure {
     let message = format!("the checksum of {count} files that moved together is wrong");
-    CopyFailure::new(Exit::Integrity, message)
+    CopyFailure::new(FailureKind::Integrity, message)
 }

@@ -5,7 +5,7 @@ use data::store::bundle::BundleMember;
 use super::super::plan::PlannedFile;
 use super::super::preserve;
 use crate::location::{Location, StorageId};
-use crate::{CopyFailure, CopyOptions, Exit};
+use crate::{CopyFailure, CopyOptions};
 
 /// Which end of a bundle the server is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(super) enum ServerEnd {
 /// There are no files.
 pub(super) fn server_of(files: &[PlannedFile]) -> Result<(StorageId, ServerEnd), CopyFailure> {
     let Some(first) = files.first() else {
-        return Err(local_failure("a bundle without files"));
+        return Err(CopyFailure::local("a bundle without files"));
     };
     let (from, to) = (first.source.storage_id(), first.destination.storage_id());
     Ok(match from.is_server() {
@@ -56,8 +56,4 @@ pub(super) fn members(files: &[PlannedFile]) -> Vec<BundleMember> {
 pub(super) fn modes(options: &CopyOptions, files: &[PlannedFile]) -> Vec<Option<u32>> {
     let mode = |file: &PlannedFile| preserve::kept_of_file(options, file.facts).mode;
     files.iter().map(mode).collect()
-}
-
-pub(super) fn local_failure(message: &str) -> CopyFailure {
-    CopyFailure::new(Exit::Local, message)
 }

@@ -39,7 +39,7 @@ use compare::wrong_files;
 use local_files::LocalBundle;
 pub(super) use series::copy_series;
 
-use members::{ServerEnd, local_failure, members, modes, server_of, server_pair, servers};
+use members::{ServerEnd, members, modes, server_of, server_pair, servers};
 
 /// Most streams of a bundle that ends within slow start: as many as those of several whole files at a time.
 const SHORT_STREAMS: u32 = 32;
@@ -249,7 +249,8 @@ async fn fetch(
     }
     let finish = move || {
         let failed = |error| format!("the files of a bundle are not on disk: {error}");
-        sink.finish().map_err(|error| local_failure(&failed(error)))
+        sink.finish()
+            .map_err(|error| CopyFailure::local(failed(error)))
     };
     Ok((attempt, run_blocking(finish).await?))
 }

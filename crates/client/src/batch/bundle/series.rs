@@ -17,7 +17,7 @@ use super::super::meter::{FileMeter, SafeByteCount};
 use super::super::plan::PlannedFile;
 use super::super::stream_plan::{CopyRange, StreamPlan, new_transfer_spec};
 use super::local_files::LocalBundle;
-use super::members::{ServerEnd, local_failure, members, modes, server_of};
+use super::members::{ServerEnd, members, modes, server_of};
 use super::{MovedBundle, begin_together};
 use crate::location::StorageId;
 use crate::replacement::random_token;
@@ -27,7 +27,7 @@ use crate::storage::contract::Storage;
 use crate::transfer::TransferSpec;
 use crate::transfer::series::files::{FileSeries, SeriesEnd, SeriesFile, SeriesReport};
 use crate::verify::{ChecksumAbility, Verification, choose_verification};
-use crate::{CopyFailure, Exit, ModeChoice};
+use crate::{CopyFailure, ModeChoice};
 
 /// A series over all its attempts.
 struct SeriesCopy<'a> {
@@ -62,7 +62,7 @@ pub(in crate::batch) async fn copy_series(
     let lost = match result {
         Ok(()) => None,
         Err(failure) if !copy.moved.contains(&true) => return Err((moved_bytes, failure)),
-        Err(failure) => Some(failure).filter(|f| f.transient && f.exit == Exit::Unreachable),
+        Err(failure) => Some(failure).filter(CopyFailure::is_lost),
     };
     copy.finish(moved_bytes, lost)
         .await
@@ -77,7 +77,9 @@ impl<'a> SeriesCopy<'a> {
             ctx.options.in_place || refusal.is_some()
         };
         if end == ServerEnd::Destination && files.iter().any(has_final_names) {
-            return Err(local_failure("the files get their final names at once"));
+            return Err(CopyFailure::local(
+                "the files get their final names at once",
+            ));
         }
         let members = members(files);
         let here = |file: &'a PlannedFile| match end {
@@ -116,7 +118,7 @@ impl<'a> SeriesCopy<'a> {
             };
             let goes_on = self.left().len() < before;
             // Another session does better, or the next one is more careful.
-            if failure.transient && (goes_on || self.ctx.pool.series_lead(&self.id) < lead) {
+            if failure.may_retry() && (goes_on || self.ctx.pool.series_lead(&self.id) < lead) {
                 retries = RetryBudget::new(&self.ctx.options, self.ctx.seed);
                 tracing::debug!(%failure, "a series goes on over another session");
                 continue;
@@ -258,7 +260,9 @@ impl<'a> SeriesCopy<'a> {
         if let Some(algorithm) = check.algorithm()
             && !theirs.ranges.contains(&algorithm)
         {
-            return Err(local_failure("the server's checksums have a command each"));
+            return Err(CopyFailure::local(
+                "the server's checksums have a command each",
+            ));
         }
         // Each file is small: one stream carries it.
         let none = Prior::default();
@@ -304,9 +308,9 @@ impl<'a> SeriesCopy<'a> {
                 Ok(Ok(failures)) => failures,
                 Ok(Err(error)) => {
                     let message = format!("the files of a series are not on disk: {error}");
-                    return Err(local_failure(&message));
+                    return Err(CopyFailure::local(&message));
                 }
-                Err(error) => return Err(local_failure(&error.to_string())),
+                Err(error) => return Err(CopyFailure::local(error.to_string())),
             };
         }
         for failure in &failures {
@@ -314,7 +318,7 @@ impl<'a> SeriesCopy<'a> {
             tracing::debug!(name, reason = failure.reason, "not moved with its series");
         }
         let Some(measured) = self.measured else {
-            return Err(local_failure("a series without files"));
+            return Err(CopyFailure::local("a series without files"));
         };
         Ok(MovedBundle {
             bytes,

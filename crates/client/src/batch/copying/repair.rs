@@ -7,7 +7,7 @@ use super::super::destination::CopyDestination;
 use super::super::wrong_ranges::wrong_ranges;
 use super::{CopyState, FileCopy, StorageSessions};
 use crate::storage::capabilities::AvailableChecksums;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// Most repairs of a copy. At one wrong packet in 100 000, each leaves one block in 500 to the next.
 const MAX_REPAIRS: u32 = 4;
@@ -64,11 +64,11 @@ impl FileCopy<'_> {
             CopyDestination::Local(download) => download.explain_mismatch(mismatch).await,
             CopyDestination::Storage(_) => mismatch,
         };
-        if mismatch.exit != Exit::Integrity {
+        if mismatch.kind() != FailureKind::Integrity {
             return Err(mismatch);
         }
         if self.repairs.made >= MAX_REPAIRS {
-            return Err(repaired_too_often(&mismatch));
+            return Err(repaired_too_often(mismatch));
         }
         let Some(wrong) = self.find_wrong(state, sessions, source_checksums).await? else {
             self.repairs.unlocated = true;
@@ -156,10 +156,8 @@ impl FileCopy<'_> {
     }
 }
 
-fn repaired_too_often(mismatch: &CopyFailure) -> CopyFailure {
-    let message = format!(
-        "{}; bytes that differed were sent again {MAX_REPAIRS} times, so the path, a disk or the memory of an end is bad",
-        mismatch.message
-    );
-    CopyFailure::new(Exit::Integrity, message)
+fn repaired_too_often(mismatch: CopyFailure) -> CopyFailure {
+    mismatch.retried(false).remark(format!(
+        "bytes that differed were sent again {MAX_REPAIRS} times, so the path, a disk or the memory of an end is bad"
+    ))
 }

@@ -9,6 +9,7 @@ use super::super::stream_plan::offset_and_length;
 use super::moving::MoveResult;
 use super::{CopyState, FileCopy, StorageSessions};
 use crate::answers::SourceFacts;
+use crate::failure::Sentence;
 use crate::location::Location;
 use crate::storage::capabilities::AvailableChecksums;
 use crate::storage::contract::Storage;
@@ -17,7 +18,7 @@ use crate::verify::{
     CONCURRENT_FROM, ChecksumComparison, ComparisonResult, Verification, checksum_local,
     choose_verification,
 };
-use crate::{CopyFailure, Exit, VerifyMode};
+use crate::{CopyFailure, FailureKind, VerifyMode};
 
 /// Verification label of a copy that shares its source's blocks (FICLONE).
 const REFLINK_LABEL: &str = "reflink";
@@ -117,7 +118,7 @@ impl FileCopy<'_> {
             self.copy_checksum(state, &mut **to, algorithm, copy)
         );
         let source = match (source?, fallback) {
-            (Err(failure), Some(checksum)) if !failure.transient => Ok(checksum),
+            (Err(failure), Some(checksum)) if !failure.may_retry() => Ok(checksum),
             (source, _) => source,
         };
         let comparison = ChecksumComparison {
@@ -180,7 +181,7 @@ impl FileCopy<'_> {
         // Without facts the source is a pipe.
         if opened.facts.is_none() {
             let message = "the source cannot be read again";
-            return Ok(Err(CopyFailure::new(Exit::Local, message)));
+            return Ok(Err(CopyFailure::local(message)));
         }
         let (source, origin) = (Arc::clone(&opened.source), state.range.origin());
         checksum_local(algorithm, source, origin, state.range.size)
@@ -254,7 +255,7 @@ impl FileCopy<'_> {
                 // Somebody keeps changing them. That alone fails no copy.
                 Verdict::SameSize(label) => {
                     let failure = attributes_changed_failure(source);
-                    self.ctx.warn(failure.message);
+                    self.ctx.warn(failure.to_string());
                     label
                 }
                 Verdict::Different(_) => return Err(source_changed_failure(source)),
@@ -282,22 +283,15 @@ fn is_unchanged(before: SourceFacts, now: SourceFacts, has_checksum: bool) -> bo
 }
 
 pub(super) fn source_changed_failure(source: &Location) -> CopyFailure {
-    CopyFailure::new(
-        Exit::Integrity,
-        format!(
-            "{} changed while it was copied; the copy keeps its partial name",
-            source.display()
-        ),
-    )
+    let reason = Sentence::about(source.display()).words(" changed while it was copied");
+    CopyFailure::new(FailureKind::Integrity, reason).advise("the copy keeps its partial name")
 }
 
 fn attributes_changed_failure(source: &Location) -> CopyFailure {
+    let reason = Sentence::from("attributes of ").name(source.display());
     CopyFailure::new(
-        Exit::Integrity,
-        format!(
-            "attributes of {} changed while it was copied, and no checksum shows whether its content did",
-            source.display()
-        ),
+        FailureKind::Integrity,
+        reason.words(" changed while it was copied, and no checksum shows whether its content did"),
     )
 }
 

@@ -15,10 +15,11 @@ use super::copy_plan::CopyPlan;
 use super::entries::{PlannedEntry, PlannedFile};
 use super::paths::{normalized_components, trim_trailing_slashes};
 use super::reader::{NextEntry, PlanReader};
+use crate::CopyFailure;
+use crate::failure::Sentence;
 use crate::local_trees::LocalTrees;
 use crate::location::{Location, Server};
 use crate::partial::{companion_names, is_unfinished};
-use crate::{CopyFailure, Exit};
 
 /// Refuses a plan with a conflict. The message names both files. The plan is complete; it is read from its journal several
 /// times, and only a hash of each name stands in memory.
@@ -45,9 +46,9 @@ fn for_each_name(
     // Also those that an earlier run has copied.
     let mut reader = PlanReader::of_all(plan);
     loop {
-        let next = reader.next(plan).map_err(|error| {
-            CopyFailure::new(Exit::Local, format!("the batch journal: {error}"))
-        })?;
+        let next = reader
+            .next(plan)
+            .map_err(|error| CopyFailure::local(format!("the batch journal: {error}")))?;
         match next {
             NextEntry::Entry(PlannedEntry::Directory { at, .. }) => {
                 visit(PlannedName::Directory(&at))?;
@@ -250,7 +251,7 @@ impl StreamedNames {
         let shown = source.display();
         // A tree has no such names. Those of other files could be the names of their partial files.
         if is_unfinished(&to.name) {
-            return Err(usage_failure(format!(
+            return Err(CopyFailure::usage(format!(
                 "{shown}: a partial file or journal could have the name of {}: copy it alone; it was not copied",
                 destination.display()
             )));
@@ -265,7 +266,7 @@ impl StreamedNames {
             let is_partial = is_unfinished(&from.name);
             let from = self.keys.hash(&from);
             if is_partial || self.written.contains(&from) {
-                return Err(usage_failure(format!(
+                return Err(CopyFailure::usage(format!(
                     "{shown} may be replaced by another file of this copy: copy it alone; it was not copied"
                 )));
             }
@@ -298,18 +299,17 @@ impl StreamedNames {
 }
 
 fn taken_failure(source: &str, destination: &Location) -> CopyFailure {
-    usage_failure(format!(
-        "an earlier file of this copy has or becomes {}, which {source} would become: it was not copied",
-        destination.display()
-    ))
-}
-
-fn usage_failure(message: String) -> CopyFailure {
-    CopyFailure::new(Exit::Usage, message)
+    CopyFailure::usage(
+        Sentence::from("an earlier file of this copy has or becomes ")
+            .name(destination.display())
+            .words(", which ")
+            .name(source)
+            .words(" would become: it was not copied"),
+    )
 }
 
 fn same_destination_failure(first: &PlannedFile, second: &PlannedFile) -> CopyFailure {
-    usage_failure(format!(
+    CopyFailure::usage(format!(
         "{} and {} would both become {}: copy them to different directories; nothing was copied",
         first.source.display(),
         second.source.display(),
@@ -318,7 +318,7 @@ fn same_destination_failure(first: &PlannedFile, second: &PlannedFile) -> CopyFa
 }
 
 fn directory_and_file_failure(directory: &Location, item: &PlannedFile) -> CopyFailure {
-    usage_failure(format!(
+    CopyFailure::usage(format!(
         "{} would be both a directory and the copy of {}: copy them to different directories; nothing \
          was copied",
         directory.display(),
@@ -327,7 +327,7 @@ fn directory_and_file_failure(directory: &Location, item: &PlannedFile) -> CopyF
 }
 
 fn overwritten_source_failure(item: &PlannedFile, second: &PlannedFile) -> CopyFailure {
-    usage_failure(format!(
+    CopyFailure::usage(format!(
         "the copy of {} would replace {}, which is itself a source: copy them one at a time; \
          nothing was copied",
         item.source.display(),
@@ -337,7 +337,7 @@ fn overwritten_source_failure(item: &PlannedFile, second: &PlannedFile) -> CopyF
 
 /// `taken` is a name that the copy of `item` needs for its partial file or journal.
 fn partial_name_taken_failure(item: &PlannedFile, taken: &str) -> CopyFailure {
-    usage_failure(format!(
+    CopyFailure::usage(format!(
         "{taken} is the name under which the copy of {} is kept until it is complete: copy them one at a \
          time, or remove it if it is left from an earlier copy; nothing was copied",
         item.source.display()

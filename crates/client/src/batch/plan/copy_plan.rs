@@ -11,9 +11,9 @@ use super::earlier_run::EarlierRun;
 use super::entries::{NewEntry, PlanTop};
 use super::paths::entry_path;
 use super::places::{PlanRoots, RecordedPlace};
+use crate::CopyFailure;
 use crate::batch::batch_journal::{BatchJournal, GroupPosition, MAX_TEXT, PlaceInRoot, PlanRecord};
 use crate::location::Location;
-use crate::{CopyFailure, Exit};
 
 /// How often the journal is forced to disk.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
@@ -160,12 +160,13 @@ impl CopyPlan {
         };
         if further.max(longest + directory.len() + name.len()) > MAX_TEXT {
             let message = format!("a path below {} is too long", top.source.display());
-            return Err(CopyFailure::new(Exit::Usage, message));
+            return Err(CopyFailure::usage(message));
         }
         let mut state = self.lock();
         if state.journal.entry_count() == u32::MAX {
-            let message = "the copy has too many entries: split it";
-            return Err(CopyFailure::new(Exit::Usage, message));
+            return Err(CopyFailure::usage(
+                "the copy has too many entries: split it",
+            ));
         }
         let noticed = state.add(top, (directory, name), entry);
         drop(state);
@@ -408,5 +409,5 @@ impl PlanState {
 }
 
 fn read_failure(error: &io::Error) -> CopyFailure {
-    CopyFailure::new(Exit::Local, format!("the batch journal: {error}"))
+    CopyFailure::local(format!("the batch journal: {error}"))
 }

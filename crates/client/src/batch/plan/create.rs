@@ -7,7 +7,7 @@ use super::paths::trim_trailing_slashes;
 use crate::batch::BatchContext;
 use crate::location::Location;
 use crate::storage::contract::Storage;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// Creates the directories of a plan, parents first. Existing ones are accepted. Returns the positions of those that failed.
 pub(crate) async fn make_directories(
@@ -77,16 +77,16 @@ pub(crate) async fn make_with_parents(
     let Err(failure) = storage.make_dir(path).await else {
         return Ok(());
     };
-    if failure.transient {
+    if failure.may_retry() {
         return Err(failure);
     }
     let mut reason = failure;
     for (slash, _) in path.iter().enumerate().skip(1).filter(|(_, b)| **b == b'/') {
         // A parent that exists may refuse to be created. The last directory decides.
         match storage.make_dir(&path[..slash]).await {
-            Err(failure) if failure.transient => return Err(failure),
+            Err(failure) if failure.may_retry() => return Err(failure),
             // A missing directory above is expected here; any other refusal explains the failure.
-            Err(failure) if failure.exit != Exit::NotFound => reason = failure,
+            Err(failure) if !failure.is_missing() => reason = failure,
             _ => {}
         }
     }
@@ -94,8 +94,8 @@ pub(crate) async fn make_with_parents(
         .make_dir(path)
         .await
         .map(drop)
-        .map_err(|failure| match failure.exit {
-            Exit::NotFound => reason,
+        .map_err(|failure| match failure.kind() {
+            FailureKind::NotFound => reason,
             _ => failure,
         })
 }

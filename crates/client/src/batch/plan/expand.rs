@@ -11,7 +11,7 @@ use crate::location::Location;
 use crate::storage::collected::CollectedEntries;
 use crate::storage::contract::Storage;
 use crate::tree::{DANGLING_LINK, NO_REGULAR_FILE, join_path};
-use crate::{CopyFailure, Exit, PreservedTimes};
+use crate::{CopyFailure, FailureKind, PreservedTimes};
 
 /// A source that exists.
 #[derive(Debug)]
@@ -121,8 +121,12 @@ pub(crate) async fn examine_source(
 
 fn found_source(at: &Location, entry: &ListedEntry) -> Result<FoundSource, CopyFailure> {
     if entry.kind == EntryKind::SymLink {
-        let message = format!("{}: dangling symbolic link", at.display());
-        return Err(CopyFailure::new(Exit::NotFound, message));
+        let reason = "dangling symbolic link";
+        return Err(CopyFailure::about(
+            FailureKind::NotFound,
+            at.display(),
+            reason,
+        ));
     }
     Ok(FoundSource {
         location: at.clone(),
@@ -169,13 +173,13 @@ async fn expand_pattern(
     }
     if !is_named && let Some(name) = pattern.missing_name(&entries) {
         let name = source.with_path(join_path(parent, name));
-        let message = format!("{}: no such file or directory", name.display());
-        let missing = CopyFailure::new(Exit::NotFound, message);
+        let reason = "no such file or directory";
+        let missing = CopyFailure::about(FailureKind::NotFound, name.display(), reason);
         return Err(incomplete.unwrap_or(missing));
     }
     if expanded.found.is_empty() && expanded.failed.is_empty() {
-        let message = format!("{}: nothing matches", source.display());
-        let nothing = CopyFailure::new(Exit::NotFound, message);
+        let reason = "nothing matches";
+        let nothing = CopyFailure::about(FailureKind::NotFound, source.display(), reason);
         return Err(incomplete.unwrap_or(nothing));
     }
     let incomplete = incomplete.map(|failure| (source.clone(), failure));
@@ -192,8 +196,8 @@ async fn add_match(
     let target = match entry.kind {
         EntryKind::SymLink => match storage.stat(location.path()).await {
             Ok(target) => target,
-            Err(failure) if failure.transient => return Err(failure),
-            Err(failure) if failure.exit == Exit::NotFound => entry.clone(),
+            Err(failure) if failure.may_retry() => return Err(failure),
+            Err(failure) if failure.is_missing() => entry.clone(),
             Err(failure) => {
                 expanded.failed.push((location, failure));
                 return Ok(());

@@ -20,13 +20,14 @@ use super::paths::{
 use super::selecting::SelectedEntries;
 use crate::answers::SourceFacts;
 use crate::batch::BatchContext;
-use crate::batch::failure_cause::{FailedPlace, report_failure};
+use crate::batch::failure_cause::report_failure;
 use crate::batch::totals::BatchTotals;
+use crate::failure::Sentence;
 use crate::location::{Location, StorageId};
 use crate::partial::is_unfinished;
 use crate::retry::RetryBudget;
 use crate::tree::{TreeEntry, TreeVisitor, TreeWalk, check_sendable, join_path};
-use crate::{CopyEvent, CopyFailure, Exit, PreservedTimes, SymlinkPolicy};
+use crate::{CopyEvent, CopyFailure, FailureKind, PreservedTimes, SymlinkPolicy};
 
 /// Most sessions that list one tree at a time.
 const MAX_LISTERS: usize = 8;
@@ -128,7 +129,7 @@ impl PlanFiller {
         is_directory: bool,
     ) {
         let path = join_location(&top.source, &entry_path(directory, name));
-        let place = FailedPlace::at(&path);
+        let place = path.display();
         self.incomplete.store(true, Ordering::Relaxed);
         let entry = NewEntry::Unlisted { is_directory };
         // A path that is too long is reported all the same.
@@ -137,9 +138,9 @@ impl PlanFiller {
     }
 
     /// Reports a failure.
-    pub(crate) fn report(&self, place: FailedPlace, failure: CopyFailure) {
+    pub(crate) fn report(&self, source: String, failure: CopyFailure) {
         self.incomplete.store(true, Ordering::Relaxed);
-        report_failure(&self.ctx.observer, &self.totals, place, failure);
+        report_failure(&self.ctx.observer, &self.totals, source, failure);
     }
 
     /// Reports a source that is left out.
@@ -183,9 +184,11 @@ impl PlanFiller {
 /// Refuses a file that cannot be copied to its destination.
 fn check_file(source: &Location, destination: &Location) -> Result<(), CopyFailure> {
     if is_same_file(source, destination) {
-        let (from, to) = (source.display(), destination.display());
-        let message = format!("{from} and {to} are the same file");
-        return Err(CopyFailure::new(Exit::Usage, message));
+        let both = Sentence::about(source.display())
+            .words(" and ")
+            .name(destination.display());
+        let reason = both.words(" are the same file");
+        return Err(CopyFailure::usage(reason));
     }
     if let Location::Remote { path, .. } = destination {
         check_sendable(path)?;
@@ -202,11 +205,13 @@ fn check_name_length(destination: &Location) -> Result<(), CopyFailure> {
     if String::from_utf8_lossy(&name).chars().count() <= MAX_NAME {
         return Ok(());
     }
-    let message = format!(
-        "{}: the name is longer than the {MAX_NAME} characters that file systems allow",
-        destination.display()
-    );
-    Err(CopyFailure::new(Exit::Usage, message))
+    let reason =
+        format_args!("the name is longer than the {MAX_NAME} characters that file systems allow");
+    Err(CopyFailure::about(
+        FailureKind::Usage,
+        destination.display(),
+        reason,
+    ))
 }
 
 /// Lists the sources of an outline into the plan, up to its end.
@@ -216,7 +221,7 @@ pub(crate) async fn list_sources(filler: &Arc<PlanFiller>, outline: PlanOutline)
         let target = outline.destination.of_file(&source);
         match target {
             Ok(target) => filler.fail(&plan.add_top(&source, &target), (b"", b""), failure),
-            Err(_) => filler.report(FailedPlace::at(&source), failure),
+            Err(_) => filler.report(source.display(), failure),
         }
     }
     for (source, reason) in outline.skipped {
@@ -235,10 +240,10 @@ pub(crate) async fn list_sources(filler: &Arc<PlanFiller>, outline: PlanOutline)
                 NewEntry::Directory(SourceFacts::default()),
             );
             if let Err(failure) = added {
-                filler.report(FailedPlace::at(at), failure);
+                filler.report(at.display(), failure);
             }
         }
-        let place = FailedPlace::at(&found.location);
+        let place = found.location.display();
         if let Err(failure) = list_source(filler, found, &outline.destination).await {
             filler.report(place, failure);
         }
@@ -261,10 +266,10 @@ pub(crate) async fn list_source(
         let top = plan.add_top(&found.location, &target);
         return filler.add(&top, (b"", b""), NewEntry::File(found.facts));
     }
-    let shown = found.location.display();
     if !ctx.options.recursive {
-        let message = format!("{shown} is a directory: use -r to copy it with its content");
-        return Err(CopyFailure::new(Exit::Usage, message));
+        let reason = Sentence::about(found.location.display())
+            .words(" is a directory: use -r to copy it with its content");
+        return Err(CopyFailure::usage(reason));
     }
     let top = plan.add_top(&found.location, &destination.of_tree(&found.location)?);
     ctx.name_tree(&top.source, &top.destination);

@@ -5,8 +5,8 @@ use proto::pattern::braces::{expand_braces, has_braces};
 use proto::pattern::{GlobPattern, has_wildcard};
 
 use super::paths::last_component;
+use crate::CopyFailure;
 use crate::location::Location;
-use crate::{CopyFailure, Exit};
 
 /// A pattern of names: one of the alternatives that its braces stand for.
 #[derive(Debug)]
@@ -34,9 +34,8 @@ impl NamePattern {
         if !has_wildcard(&text) && !has_braces(&text) {
             return Ok(None);
         }
-        let texts = expand_braces(&text).map_err(|error| {
-            CopyFailure::new(Exit::Usage, format!("{}: {error}", location.display()))
-        })?;
+        let texts = expand_braces(&text)
+            .map_err(|error| CopyFailure::usage(format!("{}: {error}", location.display())))?;
         let alternatives = texts.into_iter().map(|text| PatternAlternative {
             pattern: GlobPattern::new(&text),
             name: Some(text).filter(|text| !has_wildcard(text)),

@@ -2,11 +2,11 @@
 
 use super::expand::{self, FoundSource, expand_source};
 use super::paths::{is_inside, join_location, last_component, trim_trailing_slashes};
+use crate::CopyFailure;
 use crate::batch::BatchContext;
 use crate::location::{Location, StorageId};
 use crate::partial::is_unfinished;
 use crate::tree::{check_name, check_sendable};
-use crate::{CopyFailure, Exit};
 
 /// Reason for skipping a partial file or journal.
 pub(super) const UNFINISHED: &str = "unfinished file of an earlier copy, or its journal";
@@ -176,8 +176,9 @@ impl PlannedDestination {
         // The walk would list the copies that it creates.
         if is_inside(source, &top) {
             let (from, to) = (source.display(), top.display());
-            let message = format!("cannot copy {from} into itself ({to})");
-            return Err(CopyFailure::new(Exit::Usage, message));
+            return Err(CopyFailure::usage(format!(
+                "cannot copy {from} into itself ({to})"
+            )));
         }
         Ok(top)
     }
@@ -189,12 +190,9 @@ fn require_directory(destination: &PlannedDestination) -> Result<(), CopyFailure
         PlannedDestination::StandardOutput => "standard output".to_owned(),
         PlannedDestination::File { at, .. } => at.display(),
     };
-    Err(CopyFailure::new(
-        Exit::Usage,
-        format!(
-            "{at} is not a directory, which several sources require; end it with / to create one"
-        ),
-    ))
+    Err(CopyFailure::usage(format!(
+        "{at} is not a directory, which several sources require; end it with / to create one"
+    )))
 }
 
 async fn inspect_destination(
@@ -212,7 +210,7 @@ async fn inspect_destination(
     }
     let path = trim_trailing_slashes(path);
     Ok(match ctx.stat(&id, path).await {
-        Err(failure) if failure.transient => return Err(failure),
+        Err(failure) if failure.may_retry() => return Err(failure),
         Ok(entry) if expand::is_directory(&entry) => {
             PlannedDestination::Directory { at, make: false }
         }
@@ -235,8 +233,7 @@ fn file_destination(
         PlannedDestination::File { at, .. } => Ok(at.clone()),
         PlannedDestination::Directory { at, .. } => {
             let name = last_component(source).ok_or_else(|| {
-                let message = "standard input has no name: name the destination file";
-                CopyFailure::new(Exit::Usage, message)
+                CopyFailure::usage("standard input has no name: name the destination file")
             })?;
             join_checked_name(at, &name)
         }
@@ -249,14 +246,13 @@ fn tree_destination(
     destination: &PlannedDestination,
 ) -> Result<Location, CopyFailure> {
     match destination {
-        PlannedDestination::StandardOutput => Err(CopyFailure::new(
-            Exit::Usage,
+        PlannedDestination::StandardOutput => Err(CopyFailure::usage(
             "a directory cannot go to standard output",
         )),
-        PlannedDestination::File { at, exists: true } => Err(CopyFailure::new(
-            Exit::Usage,
-            format!("{} is a file: a directory cannot replace it", at.display()),
-        )),
+        PlannedDestination::File { at, exists: true } => Err(CopyFailure::usage(format!(
+            "{} is a file: a directory cannot replace it",
+            at.display()
+        ))),
         PlannedDestination::File { at, .. } => Ok(at.clone()),
         PlannedDestination::Directory { at, make: true } => Ok(at.clone()),
         PlannedDestination::Directory { at, .. } => match last_component(source) {

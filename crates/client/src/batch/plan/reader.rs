@@ -6,9 +6,9 @@ use super::copy_plan::CopyPlan;
 use super::entries::{PlannedEntry, PlannedFile, PlannedHardLink, PlannedLink};
 use super::paths::{entry_path, join_location};
 use super::places::RecordedPlaces;
+use crate::CopyFailure;
 use crate::batch::batch_journal::{GroupPosition, PlanRecord};
 use crate::location::Location;
-use crate::{CopyFailure, Exit};
 
 /// The answer of a reader.
 #[derive(Debug)]
@@ -113,8 +113,7 @@ impl PlanReader {
     ) -> Result<Option<PlannedFile>, CopyFailure> {
         loop {
             let next = self.next(plan).map_err(|error| {
-                let message = format!("the plan of the copy cannot be read: {error}");
-                CopyFailure::new(Exit::Local, message)
+                CopyFailure::local(format!("the plan of the copy cannot be read: {error}"))
             })?;
             match next {
                 NextEntry::Entry(PlannedEntry::File(item)) => return Ok(Some(item)),

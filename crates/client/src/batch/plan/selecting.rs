@@ -8,7 +8,7 @@ use crate::answers::SourceFacts;
 use crate::selection::SelectionVerdict;
 use crate::session::display_path;
 use crate::tree::{TreeEntry, join_path, parents};
-use crate::{CopyFailure, CopyOptions, Exit, Selection};
+use crate::{CopyFailure, CopyOptions, FailureKind, Selection};
 
 /// Decides about the entries of one tree.
 #[derive(Debug)]
@@ -123,7 +123,7 @@ impl SelectedEntries {
             "{}{others}: left out, because the server does not tell sizes or times as exactly as the selection needs",
             display_path(first)
         );
-        Some((first.clone(), CopyFailure::new(Exit::Protocol, message)))
+        Some((first.clone(), CopyFailure::protocol(message)))
     }
 
     /// Whether `--files-from` lists a path, or a directory above it.
@@ -144,15 +144,14 @@ impl SelectedEntries {
         let missing = listed.filter(|(_, is_found)| !**is_found);
         let mut missing: Vec<_> = missing.map(|(path, _)| path.clone()).collect();
         missing.sort();
-        let (exit, reason) = match self.is_incomplete {
+        let (kind, reason) = match self.is_incomplete {
             true => (
-                Exit::Protocol,
+                FailureKind::Protocol,
                 "not among what could be listed of the source",
             ),
-            false => (Exit::NotFound, "no such file in the source"),
+            false => (FailureKind::NotFound, "no such file in the source"),
         };
-        let failure =
-            |path: &[u8]| CopyFailure::new(exit, format!("{}: {reason}", display_path(path)));
+        let failure = |path: &[u8]| CopyFailure::about(kind, display_path(path), reason);
         let with_failures = missing.into_iter().map(|path| {
             let failure = failure(&path);
             (path, failure)
@@ -205,11 +204,11 @@ mod tests {
             panic!("{missing:?}");
         };
         assert_eq!(
-            (path.as_slice(), failure.exit),
-            (&b"none"[..], Exit::NotFound)
+            (path.as_slice(), failure.kind()),
+            (&b"none"[..], FailureKind::NotFound)
         );
-        let unlisted = CopyFailure::new(Exit::Protocol, "not known to be complete");
+        let unlisted = CopyFailure::protocol("not known to be complete");
         selected.admit(b"", b"", &TreeEntry::Unlisted(unlisted));
-        assert_eq!(selected.missing()[0].1.exit, Exit::Protocol);
+        assert_eq!(selected.missing()[0].1.kind(), FailureKind::Protocol);
     }
 }

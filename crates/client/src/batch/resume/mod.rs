@@ -89,8 +89,8 @@ pub(super) async fn usable_ranges(
             let nothing = RangeSet::new();
             prove_blocks(nothing, end.unwrap_or(0), algorithm, source, destination).await?
         }
-        Err(failure) if failure.transient => return Err(failure),
-        Err(failure) => return Ok(warn_starting_over(ctx, leftover, &failure.message)),
+        Err(failure) if failure.may_retry() => return Err(failure),
+        Err(failure) => return Ok(warn_starting_over(ctx, leftover, &failure.to_string())),
     };
     if kept.is_empty() {
         let reason = "no checksum of it equals the source's";
@@ -160,7 +160,7 @@ async fn prove_doubtful_ranges(
             Ok(true) => {
                 safe.insert(range.start, range.end);
             }
-            Err(failure) if failure.transient => return Err(failure),
+            Err(failure) if failure.may_retry() => return Err(failure),
             Ok(false) | Err(_) => {}
         }
     }
@@ -301,7 +301,7 @@ impl ExistingDestination {
                 let same = source.eq_ignore_ascii_case(&copy);
                 Ok(same.then(|| check.label()))
             }
-            (Err(failure), _) | (_, Err(failure)) if failure.transient => Err(failure),
+            (Err(failure), _) | (_, Err(failure)) if failure.may_retry() => Err(failure),
             _ => Ok(None),
         }
     }

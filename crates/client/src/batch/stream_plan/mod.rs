@@ -15,7 +15,7 @@ use crate::storage::capabilities::Capabilities;
 use crate::storage::contract::Storage;
 use crate::storage::local_copy;
 use crate::transfer::{Chunking, RestartProof, TransferSpec};
-use crate::{CopyFailure, CopyOptions, Exit, ModeChoice, Parallelism};
+use crate::{CopyFailure, CopyOptions, ModeChoice, Parallelism};
 
 /// The bytes of the source that are copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl CopyRange {
                 size: facts.size,
             });
         }
-        let usage = |message| Err(CopyFailure::new(Exit::Usage, message));
+        let usage = |message| Err(CopyFailure::usage(message));
         let Some(size) = facts.size else {
             return usage(format!(
                 "{display_name}: a part requires the size of the source, which is unknown"

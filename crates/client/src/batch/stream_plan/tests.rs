@@ -1,4 +1,5 @@
 use super::*;
+use crate::FailureKind;
 use crate::batch::tests::options;
 
 /// A path of 50 ms to a longhaul server.
@@ -219,11 +220,14 @@ fn parts_inside_the_file_are_accepted() {
 #[test]
 fn parts_beyond_the_end_are_refused() {
     for (offset, length) in [(Some(101), None), (Some(90), Some(11)), (None, Some(101))] {
-        assert_eq!(range(offset, length).unwrap_err().exit, Exit::Usage);
+        assert_eq!(
+            range(offset, length).unwrap_err().kind(),
+            FailureKind::Usage
+        );
     }
     assert!(range(Some(u64::MAX), Some(u64::MAX)).is_err());
     let unknown = CopyRange::from_options(Some(0), None, SourceFacts::default(), "f");
-    assert!(unknown.unwrap_err().message.contains("size"));
+    assert!(unknown.unwrap_err().to_string().contains("size"));
 }
 
 #[test]

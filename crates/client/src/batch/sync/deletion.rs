@@ -11,14 +11,14 @@ use std::sync::Mutex;
 use super::extras::{Extra, Extras};
 use super::index::DestinationIndex;
 use crate::answers::SymlinkCheckScope;
-use crate::batch::failure_cause::{FailedPlace, report_failure};
+use crate::batch::failure_cause::report_failure;
 use crate::batch::plan::{CopyPlan, NextEntry, PlanReader, PlannedEntry};
 use crate::batch::totals::BatchTotals;
 use crate::batch::{BatchContext, lock};
 use crate::location::{Location, StorageId};
 use crate::storage::collected::CollectedEntries;
 use crate::tree::{directory_of, join_path};
-use crate::{CopyEvent, CopyFailure, Exit};
+use crate::{CopyEvent, CopyFailure};
 
 /// Deletes what the source does not have, unless `guard` says why not. `plan`: what was copied.
 pub(super) async fn delete_extras(
@@ -33,7 +33,7 @@ pub(super) async fn delete_extras(
     while let Some(Extra { at, is_directory }) = extras.next()? {
         if let Some(reason) = guard {
             let message = format!("nothing was deleted at {}: {reason}", to.display());
-            return Err(CopyFailure::new(Exit::Refused, message));
+            return Err(CopyFailure::refused(message));
         }
         let path = at.display();
         if ctx.options.dry_run {
@@ -54,9 +54,9 @@ pub(super) async fn delete_extras(
                 lock(totals).path_deleted();
                 ctx.observer.on_event(CopyEvent::Deleted { path });
             }
-            Err(failure) if failure.transient => return Err(failure),
+            Err(failure) if failure.may_retry() => return Err(failure),
             Err(failure) => {
-                let place = FailedPlace::at(&at);
+                let place = at.display();
                 report_failure(&ctx.observer, totals, place, failure);
             }
         }
@@ -109,8 +109,7 @@ impl CopiedNames {
         let mut reader = PlanReader::of_all(plan);
         loop {
             let next = reader.next(plan).map_err(|error| {
-                let message = format!("the plan of the copy cannot be read: {error}");
-                CopyFailure::new(Exit::Local, message)
+                CopyFailure::local(format!("the plan of the copy cannot be read: {error}"))
             })?;
             match next {
                 NextEntry::Entry(PlannedEntry::Directory { at, .. }) => names.add(at.path()),
@@ -152,7 +151,7 @@ impl CopiedNames {
         }
         let at = extra.with_path(directory.to_vec());
         let listed = list(ctx, &at).await;
-        if listed.as_ref().is_err_and(|failure| failure.transient) {
+        if listed.as_ref().is_err_and(CopyFailure::may_retry) {
             return listed.map(|_| false);
         }
         let is_copied = |name: &Vec<u8>| {
@@ -165,11 +164,10 @@ impl CopiedNames {
             0 => Ok(true),
             lacking => {
                 let at = at.display();
-                let message = format!(
+                Err(CopyFailure::protocol(format!(
                     "nothing was deleted in {at}: {lacking} of the entries that were copied there are not listed under their \
                      names, so others may be their copies; compare both directories"
-                );
-                Err(CopyFailure::new(Exit::Protocol, message))
+                )))
             }
         }
     }

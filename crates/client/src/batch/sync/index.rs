@@ -16,7 +16,7 @@ use crate::batch::plan::{
 use crate::location::Location;
 use crate::partial::is_unfinished;
 use crate::tree::{TreeEntry, TreeVisitor, join_path, parents};
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// An entry of the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,7 +187,7 @@ impl UnlistedPlaces {
         let Self { mut first, more } = std::mem::take(self);
         if more > 0 {
             let message = format!("{more} more directories could not be listed in full");
-            first.push((Vec::new(), CopyFailure::new(Exit::Partial, message)));
+            first.push((Vec::new(), CopyFailure::new(FailureKind::Partial, message)));
         }
         first
     }
@@ -345,8 +345,7 @@ impl DestinationIndex {
 
 /// The failure of a list of extra files that cannot be read.
 pub(super) fn unreadable(error: &std::io::Error) -> CopyFailure {
-    let message = format!("the list of extra files cannot be read: {error}");
-    CopyFailure::new(Exit::Local, message)
+    CopyFailure::local(format!("the list of extra files cannot be read: {error}"))
 }
 
 impl TreeVisitor for DestinationIndex {

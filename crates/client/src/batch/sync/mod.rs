@@ -7,7 +7,6 @@ use std::time::Instant;
 use proto::checksum::ChecksumAlgorithm;
 
 use super::batch_journal::BatchJournal;
-use super::failure_cause::FailedPlace;
 use super::plan::{
     CopyPlan, PlanFiller, PlanReader, check_conflicts, is_directory, trim_trailing_slashes,
     walk_tree,
@@ -20,7 +19,7 @@ use crate::session::ListingUse;
 use crate::storage::capabilities::AvailableChecksums;
 use crate::tree::TreeVisitor;
 use crate::{
-    CopyFailure, CopyObserver, CopySummary, Exit, PreservedTimes, SymlinkPolicy, SyncOptions,
+    CopyFailure, CopyObserver, CopySummary, FailureKind, PreservedTimes, SymlinkPolicy, SyncOptions,
 };
 
 mod comparison;
@@ -63,7 +62,7 @@ async fn sync_trees(
     let sources = [source.to_owned()];
     let (sources, to) = secured_locations(&sources, destination, &options.copy)?;
     let [from] = sources.as_slice() else {
-        return Err(usage("sync takes one source".to_owned()));
+        return Err(CopyFailure::usage("sync takes one source".to_owned()));
     };
     request::check_sync((from, &to), &options.copy)?;
     let listing_use = match options.delete {
@@ -92,7 +91,7 @@ async fn compare_and_copy(
         tokio::try_join!(directory_facts(ctx, from), directory_facts(ctx, to))?;
     let Some(source) = source else {
         let message = format!("{}: no such directory", from.display());
-        return Err(CopyFailure::new(Exit::NotFound, message));
+        return Err(CopyFailure::new(FailureKind::NotFound, message));
     };
     let plan = Arc::new(temporary_plan(&[from, to]));
     let filler = Arc::new(PlanFiller::new(ctx, &plan, totals, false));
@@ -117,9 +116,9 @@ async fn compare_and_copy(
     let destination_is_whole = unlisted.is_empty();
     for (at, failure) in unlisted {
         match options.delete {
-            true => filler.report(FailedPlace::at(&at), failure),
+            true => filler.report(at.display(), failure),
             // Its files are copied, whatever is there.
-            false => ctx.warn(failure.message),
+            false => ctx.warn(failure.to_string()),
         }
     }
     let keeps_times =
@@ -188,10 +187,10 @@ async fn directory_facts(
 ) -> Result<Option<SourceFacts>, CopyFailure> {
     let (id, path) = (at.storage_id(), trim_trailing_slashes(at.path()));
     match ctx.stat(&id, path).await {
-        Err(failure) if failure.exit == Exit::NotFound => Ok(None),
+        Err(failure) if failure.is_missing() => Ok(None),
         Err(failure) => Err(failure),
         Ok(entry) if is_directory(&entry) => Ok(Some(SourceFacts::from_entry(&entry))),
-        Ok(_) => Err(usage(format!(
+        Ok(_) => Err(CopyFailure::usage(format!(
             "{} is not a directory: sync takes two directories, cp copies files",
             at.display()
         ))),
@@ -281,12 +280,11 @@ async fn common_algorithm(
             .all(|end| end.ranges.contains(algorithm) || end.whole_files.contains(algorithm))
     });
     common.next().ok_or_else(|| {
-        let message = format!(
+        CopyFailure::protocol(format!(
             "{} and {} have no checksum in common: leave out --checksum to compare sizes and times",
             from.display(),
             to.display()
-        );
-        CopyFailure::new(Exit::Protocol, message)
+        ))
     })
 }
 
@@ -303,8 +301,4 @@ async fn available_checksums(
             return Ok(available);
         }
     }
-}
-
-fn usage(message: String) -> CopyFailure {
-    CopyFailure::new(Exit::Usage, message)
 }

@@ -10,14 +10,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::index::DestinationIndex;
-use super::usage;
+use crate::CopyFailure;
 use crate::answers::SourceFacts;
 use crate::batch::plan::{join_location, trim_trailing_slashes};
 use crate::batch::{BatchContext, lock};
 use crate::location::{Location, Scheme, Server, StorageId};
 use crate::replacement::random_token;
 use crate::tree::{TreeEntry, join_path};
-use crate::{CopyFailure, Exit};
 
 /// Entries of one tree by which a directory of the other is suspected to be its top.
 const SAMPLED_ENTRIES: usize = 32;
@@ -269,11 +268,10 @@ impl SameTreeWatch {
         let at = self.marker_in(directory);
         let removed = remove_directory(ctx, &at).await;
         removed.map_err(|failure| {
-            let message = format!(
-                "{failure}; remove the empty directory {}, which was made to tell both trees apart",
+            failure.remark(format!(
+                "remove the empty directory {}, which was made to tell both trees apart",
                 at.display()
-            );
-            CopyFailure { message, ..failure }
+            ))
         })
     }
 
@@ -285,14 +283,14 @@ impl SameTreeWatch {
         let at = join_location(&self.from, &join_path(directory, &self.marker));
         match ctx.stat(&at.storage_id(), at.path()).await {
             Ok(_) => Ok(true),
-            Err(failure) if failure.exit == Exit::NotFound => Ok(false),
+            Err(failure) if failure.is_missing() => Ok(false),
             Err(failure) => Err(failure),
         }
     }
 
     fn refusal(&self) -> CopyFailure {
         let (from, to) = (self.from.display(), self.to.display());
-        usage(format!(
+        CopyFailure::usage(format!(
             "{from} and {to} are one tree, or one is in the other: nothing was changed"
         ))
     }

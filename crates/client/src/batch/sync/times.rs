@@ -8,13 +8,13 @@ use proto::ranges::RangeSet;
 use proto::timestamp::Timestamp;
 
 use super::index::{FileThere, TimeThere};
+use crate::CopyFailure;
 use crate::answers::SourceFacts;
 use crate::batch::BatchContext;
 use crate::batch::stream_plan::{CopyRange, StreamPlan, new_transfer_spec};
 use crate::location::Location;
 use crate::replacement::temporary_name;
 use crate::storage::contract::Storage;
-use crate::{CopyFailure, Exit};
 
 /// Times of servers and file systems are rounded by less than this, seconds: FAT keeps two seconds, some servers minutes.
 const COARSEST: i64 = 60;
@@ -162,15 +162,18 @@ async fn kept_of(
     loop {
         let mut session = request.session().await?;
         let mut kept = store_and_read(ctx, &mut *session, &path, time).await;
-        if kept.as_ref().err().is_none_or(|failure| !failure.transient)
+        if kept
+            .as_ref()
+            .err()
+            .is_none_or(|failure| !failure.may_retry())
             && let Err(failure) = session.remove(&path).await
-            && failure.transient
+            && failure.may_retry()
         {
             kept = Err(failure);
         }
         match request.end(session, kept).await {
             Ok(None) => {}
-            Err(failure) if failure.transient => return Err(failure),
+            Err(failure) if failure.may_retry() => return Err(failure),
             kept => return Ok(kept.unwrap_or_default()),
         }
     }
@@ -193,10 +196,9 @@ async fn store_and_read(
     storage.store(source, path, &spec, &control).await?;
     storage.set_modified(path, time).await?;
     let found = storage.stat(path).await?;
-    found.modified.ok_or_else(|| {
-        let message = format!("{} tells no times", storage.name());
-        CopyFailure::new(Exit::Protocol, message)
-    })
+    found
+        .modified
+        .ok_or_else(|| CopyFailure::protocol(format!("{} tells no times", storage.name())))
 }
 
 #[cfg(test)]

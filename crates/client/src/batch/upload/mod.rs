@@ -16,7 +16,7 @@ use crate::partial::{lock_remote_destination, partial_path, upload_journal};
 use crate::storage::capabilities::AvailableChecksums;
 use crate::storage::contract::Storage;
 use crate::transfer::TransferConfirmation;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 use naming::RefusedName;
 
 mod naming;
@@ -158,7 +158,7 @@ impl<'a> StorageDestination<'a> {
         }
         match session.available_checksums(&self.store_path()).await {
             // The file does not exist yet.
-            Err(missing) if missing.exit == Exit::NotFound => Ok(AvailableChecksums::default()),
+            Err(missing) if missing.is_missing() => Ok(AvailableChecksums::default()),
             checksums => checksums,
         }
     }
@@ -188,13 +188,13 @@ impl<'a> StorageDestination<'a> {
         confirmation: &TransferConfirmation,
         size: Option<u64>,
     ) {
-        if failure.transient
+        if failure.may_retry()
             && let Some(journal) = &mut self.state.journal
         {
             // The server may have crashed, so its unconfirmed bytes need proof in a later run.
             journal.mark_server_lost();
         }
-        self.connection_lost = failure.transient;
+        self.connection_lost = failure.may_retry();
         if confirmation.was_refused() {
             self.server_refused = true;
             if let Some(journal) = &mut self.state.journal {
@@ -266,8 +266,8 @@ impl<'a> StorageDestination<'a> {
         // A partial file beside it means that a later copy of the same name did not finish.
         match &self.partial_path {
             Some(aside) => match session.stat(aside).await {
-                Err(failure) if failure.transient => Err(failure),
-                Err(failure) if failure.exit == Exit::NotFound => Ok(Some(existing)),
+                Err(failure) if failure.may_retry() => Err(failure),
+                Err(failure) if failure.is_missing() => Ok(Some(existing)),
                 // There is one, or there may be.
                 _ => Ok(None),
             },
@@ -312,7 +312,7 @@ impl<'a> StorageDestination<'a> {
         expected: u64,
     ) -> Result<bool, CopyFailure> {
         let entry = match session.stat(&self.store_path()).await {
-            Err(failure) if failure.transient || failure.exit == Exit::NotFound => {
+            Err(failure) if failure.may_retry() || failure.is_missing() => {
                 return Err(failure);
             }
             // A drop box shows nothing of what it has stored.
@@ -320,12 +320,10 @@ impl<'a> StorageDestination<'a> {
             Ok(entry) => entry,
         };
         match entry.size {
-            Some(size) if size != expected => Err(CopyFailure::new(
-                Exit::Integrity,
-                format!(
-                    "{}: {size} of {expected} bytes arrived; the copy keeps its partial name",
-                    self.display_name
-                ),
+            Some(size) if size != expected => Err(CopyFailure::about(
+                FailureKind::Integrity,
+                &self.display_name,
+                format_args!("{size} of {expected} bytes arrived; the copy keeps its partial name"),
             )),
             size => Ok(size.is_some()),
         }
@@ -338,8 +336,8 @@ impl<'a> StorageDestination<'a> {
         verified: Result<T, CopyFailure>,
     ) -> Result<T, CopyFailure> {
         match &verified {
-            Err(failure) if failure.exit == Exit::Integrity => self.state.remove_journal(),
-            Err(failure) if self.state.unconfirmed && failure.exit == Exit::Protocol => {
+            Err(failure) if failure.kind() == FailureKind::Integrity => self.state.remove_journal(),
+            Err(failure) if self.state.unconfirmed && failure.kind() == FailureKind::Protocol => {
                 self.retract_to(RangeSet::new());
             }
             _ => {}
@@ -355,7 +353,7 @@ async fn remote_file_facts(
 ) -> Result<Option<SourceFacts>, CopyFailure> {
     match session.stat(path).await {
         Ok(entry) if entry.kind == EntryKind::File => Ok(Some(SourceFacts::from_entry(&entry))),
-        Err(failure) if failure.transient => Err(failure),
+        Err(failure) if failure.may_retry() => Err(failure),
         Ok(_) | Err(_) => Ok(None),
     }
 }

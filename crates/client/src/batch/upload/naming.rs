@@ -8,8 +8,9 @@ use proto::ranges::RangeSet;
 
 use super::super::BatchContext;
 use super::StorageDestination;
+use crate::failure::Sentence;
 use crate::storage::contract::Storage;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// A file with the final name, as far as the storage shows it.
 pub(super) enum OldFile {
@@ -73,7 +74,11 @@ impl StorageDestination<'_> {
         refusal: CopyFailure,
     ) -> Result<bool, CopyFailure> {
         // Another reason, such as a full disk, is none against the name.
-        if refusal.exit != Exit::Refused || session.capabilities().takes_any_name {
+        let may_be_for_the_name = matches!(
+            refusal.kind(),
+            FailureKind::Refused | FailureKind::NameTooLong
+        );
+        if !may_be_for_the_name || session.capabilities().takes_any_name {
             return Ok(false);
         }
         if let Some(first) = self.refused_name.take() {
@@ -122,8 +127,8 @@ impl StorageDestination<'_> {
     pub(super) async fn old_file(&self, session: &mut dyn Storage) -> Result<OldFile, CopyFailure> {
         match session.stat(self.path).await {
             Ok(entry) => Ok(OldFile::Exists(entry.kind)),
-            Err(failure) if failure.transient => Err(failure),
-            Err(failure) if failure.exit == Exit::NotFound => Ok(OldFile::Missing),
+            Err(failure) if failure.may_retry() => Err(failure),
+            Err(failure) if failure.is_missing() => Ok(OldFile::Missing),
             Err(_) => Ok(OldFile::Unknown),
         }
     }
@@ -141,26 +146,20 @@ impl StorageDestination<'_> {
         };
         ctx.warn(format!(
             "{files}, even while unfinished: {}",
-            refused.refusal.message
+            refused.refusal
         ));
     }
 
     /// The failure of a copy that would destroy the old file before the new one is complete.
     fn old_file_failure(&self, refusal: &CopyFailure) -> CopyFailure {
-        CopyFailure::new(
-            Exit::Refused,
-            format!(
-                "{} exists and would be lost if the copy were interrupted, because {}; --in-place replaces it all \
-                 the same",
-                self.display_name, refusal.message
-            ),
-        )
+        let reason = Sentence::about(&self.display_name)
+            .words(" exists and would be lost if the copy were interrupted, because ")
+            .sentence(&refusal.whole());
+        CopyFailure::refused(reason).advise("--in-place replaces it all the same")
     }
 }
 
 /// The failure of a copy whose partial name is refused while there is an old file. Whether the name is the reason is unknown.
-fn taken_name_failure(mut refusal: CopyFailure) -> CopyFailure {
-    refusal.message +=
-        "; if only the partial name is refused, --in-place replaces the file that exists";
-    refusal
+fn taken_name_failure(refusal: CopyFailure) -> CopyFailure {
+    refusal.remark("if only the partial name is refused, --in-place replaces the file that exists")
 }

@@ -11,8 +11,9 @@ use super::super::BatchContext;
 use super::naming::{OldFile, RefusedName};
 use super::{StorageDestination, UploadFinish};
 use crate::answers::{RefusedRenameStep, RenameFailure};
+use crate::failure::Sentence;
 use crate::storage::contract::Storage;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 impl StorageDestination<'_> {
     /// Gives the complete and verified file its time, if the server supports that, and its final
@@ -44,12 +45,12 @@ impl StorageDestination<'_> {
             mut failure,
             refused_step,
         } = refusal;
-        if failure.transient {
+        if failure.may_retry() {
             return Err(failure);
         }
         if can_resend
             && refused_step != RefusedRenameStep::RnfrRefused
-            && is_name_too_long(&failure)
+            && failure.kind() == FailureKind::NameTooLong
         {
             // The file system cannot hold this name, so the copy can never succeed. The source
             // still has the data: it existed and was unchanged a moment ago.
@@ -62,7 +63,7 @@ impl StorageDestination<'_> {
         // Somebody else removed the partial file or holds the final name. Storing the file again
         // would not help.
         let partial_is_gone =
-            refused_step == RefusedRenameStep::RnfrRefused && failure.exit == Exit::NotFound;
+            refused_step == RefusedRenameStep::RnfrRefused && failure.is_missing();
         let may_be_taken = matches!(
             refused_step,
             RefusedRenameStep::NewNameMayExist | RefusedRenameStep::NewNameIsTaken
@@ -75,7 +76,7 @@ impl StorageDestination<'_> {
                     return Ok(UploadFinish::StoreDirectly);
                 }
                 OldFile::Exists(EntryKind::File) => {
-                    failure.message += "; --in-place replaces the file that exists";
+                    failure = failure.remark("--in-place replaces the file that exists");
                 }
                 OldFile::Exists(_) | OldFile::Unknown => {}
             }
@@ -87,18 +88,17 @@ impl StorageDestination<'_> {
     /// Adds to a permanent failure the location of the complete and verified file that could not be
     /// renamed.
     pub(in super::super) fn explain_failure(&self, mut failure: CopyFailure) -> CopyFailure {
-        if failure.transient {
+        if failure.may_retry() {
             return failure;
         }
         if let Some(verified_partial) = &self.verified_partial {
-            let verified_partial = printable(verified_partial);
-            failure.message += &format!(
-                "; the file is complete and verified: it is kept on the server as {verified_partial}, rename it manually"
-            );
+            let kept = "the file is complete and verified: it is kept on the server as ";
+            let kept = Sentence::from(kept).name(printable(verified_partial));
+            failure = failure.remark(kept.words(", rename it manually"));
         }
         if let Some(old_path) = &self.moved_aside {
-            let old_path = printable(old_path);
-            failure.message += &format!("; the previous file is kept as {old_path}");
+            let kept = Sentence::from("the previous file is kept as ").name(printable(old_path));
+            failure = failure.remark(kept);
         }
         failure
     }
@@ -121,7 +121,7 @@ impl StorageDestination<'_> {
             return Ok(());
         };
         match session.set_modified(self.path, time).await {
-            Err(failure) if failure.transient => Err(failure),
+            Err(failure) if failure.may_retry() => Err(failure),
             _ => Ok(()),
         }
     }
@@ -139,13 +139,13 @@ impl StorageDestination<'_> {
             return Ok(());
         };
         let taken = refusal.refused_step == RefusedRenameStep::NewNameMayExist
-            && !refusal.failure.transient;
+            && !refusal.failure.may_retry();
         if !taken {
             return Err(refusal);
         }
         match session.stat(self.path).await {
             Ok(entry) if entry.kind == EntryKind::File => {}
-            Err(failure) if failure.exit == Exit::NotFound => {
+            Err(failure) if failure.is_missing() => {
                 // No existing file explains the refusal.
                 return Err(RenameFailure {
                     refused_step: RefusedRenameStep::RntoRefused,
@@ -158,7 +158,7 @@ impl StorageDestination<'_> {
         // Derived from the partial name, so it is as recognisable and short enough.
         let old_path = [stored, b".old"].concat();
         match session.stat(&old_path).await {
-            Err(failure) if failure.exit == Exit::NotFound => {}
+            Err(failure) if failure.is_missing() => {}
             Ok(_) => {
                 // The file may be the only copy of its data.
                 return Err(old_copy_in_the_way(refusal, &old_path));
@@ -167,7 +167,7 @@ impl StorageDestination<'_> {
         }
         // RNTO failed on an existing name: the old file keeps its data under a new name.
         match session.rename(self.path, &old_path, None).await {
-            Err(lost) if lost.failure.transient => return Err(lost),
+            Err(lost) if lost.failure.may_retry() => return Err(lost),
             Err(_) => return Err(refusal),
             Ok(()) => self.moved_aside = Some(old_path.clone()),
         }
@@ -175,7 +175,7 @@ impl StorageDestination<'_> {
         else {
             return Ok(());
         };
-        if !failure.transient && session.rename(&old_path, self.path, None).await.is_ok() {
+        if !failure.may_retry() && session.rename(&old_path, self.path, None).await.is_ok() {
             self.moved_aside = None;
         }
         Err(RenameFailure {
@@ -202,15 +202,9 @@ impl StorageDestination<'_> {
 
 /// Adds to a refusal that `old_path`, left by an earlier copy, prevents moving the existing file out of
 /// the way.
-fn old_copy_in_the_way(mut refusal: RenameFailure, old_path: &[u8]) -> RenameFailure {
-    let old_path = printable(old_path);
-    refusal.failure.message += &format!(
-        "; {old_path}, which an earlier copy moved out of the way, still exists: examine it, then remove or rename it"
-    );
-    refusal
-}
-
-/// Whether the server's file system cannot hold such a long name.
-fn is_name_too_long(failure: &CopyFailure) -> bool {
-    failure.message.to_lowercase().contains("name too long")
+fn old_copy_in_the_way(refusal: RenameFailure, old_path: &[u8]) -> RenameFailure {
+    let failure = refusal.failure.remark(Sentence::about(printable(old_path)).words(
+        ", which an earlier copy moved out of the way, still exists: examine it, then remove or rename it",
+    ));
+    RenameFailure { failure, ..refusal }
 }

@@ -108,7 +108,7 @@ impl StorageDestination<'_> {
             return Ok(());
         }
         match session.remove(partial_path).await {
-            Err(failure) if failure.transient => Err(failure),
+            Err(failure) if failure.may_retry() => Err(failure),
             // Usually there is no such file.
             _ => Ok(()),
         }
@@ -141,7 +141,7 @@ impl StorageDestination<'_> {
         let path = self.store_path();
         let length_now = match session.stat(&path).await {
             Ok(entry) => entry.size.unwrap_or(0),
-            Err(failure) if failure.transient => return Err(failure),
+            Err(failure) if failure.may_retry() => return Err(failure),
             Err(_) => 0,
         };
         // Nothing counts unless the checks below show that this run wrote the file.
@@ -164,7 +164,7 @@ impl StorageDestination<'_> {
         let matches = match common_range_algorithm(&[checksums, &destination_checksums]) {
             Some(algorithm) => {
                 match range_ends_agree(source, &mut destination, algorithm, &stored).await {
-                    Err(failure) if failure.transient => return Err(failure),
+                    Err(failure) if failure.may_retry() => return Err(failure),
                     // A checksum that cannot be had proves nothing.
                     agree => agree.unwrap_or(false),
                 }

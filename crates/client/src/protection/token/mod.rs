@@ -7,7 +7,7 @@ use std::path::Path;
 use proto::command::Secret;
 use security::token::{TokenDiscoveryError, TokenFacts, describe_token, discover_token};
 
-use crate::{CopyFailure, Exit};
+use crate::CopyFailure;
 
 /// Permission bits of the group. A file that `--token` names is for its user alone, whereas one of
 /// BEARER_TOKEN_FILE may be shared with a group, as those of batch systems are.
@@ -18,7 +18,7 @@ const GROUP_MODE: u32 = 0o070;
 /// # Errors
 /// `Refused`
 pub(crate) fn read_token_file(path: &Path) -> Result<Secret, CopyFailure> {
-    let refused = |problem: String| CopyFailure::new(Exit::Refused, problem);
+    let refused = |problem: String| CopyFailure::refused(problem);
     let token = security::token::read_token_file(path);
     let token = token.map_err(|error| refused(error.to_string()))?;
     let name = path.display();

@@ -1,6 +1,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
+use crate::FailureKind;
 
 fn read(text: &str, mode: u32) -> Result<Secret, CopyFailure> {
     let dir = tempfile::tempdir().unwrap();
@@ -28,12 +29,12 @@ fn a_token_that_others_may_read_or_that_is_malformed_is_refused_without_being_sh
         ("", 0o600, "empty"),
     ] {
         let failure = read(text, mode).unwrap_err();
-        assert_eq!(failure.exit, Exit::Refused);
-        assert!(failure.message.contains(word), "{failure}");
-        assert!(!failure.message.contains("s3cret"), "{failure}");
+        assert_eq!(failure.kind(), FailureKind::Refused);
+        assert!(failure.to_string().contains(word), "{failure}");
+        assert!(!failure.to_string().contains("s3cret"), "{failure}");
     }
     let missing = read_token_file(Path::new("/nonexistent/token")).unwrap_err();
-    assert!(missing.message.contains("/nonexistent/token"));
+    assert!(missing.to_string().contains("/nonexistent/token"));
 }
 
 #[test]
@@ -42,8 +43,11 @@ fn a_token_file_that_is_no_regular_file_is_refused_and_never_waited_for() {
     let pipe = crate::test_files::make_pipe(dir.path());
     for special in [pipe.as_path(), Path::new("/dev/zero"), dir.path()] {
         let failure = read_token_file(special).unwrap_err();
-        assert_eq!(failure.exit, Exit::Refused);
-        assert!(failure.message.contains("not a regular file"), "{failure}");
+        assert_eq!(failure.kind(), FailureKind::Refused);
+        assert!(
+            failure.to_string().contains("not a regular file"),
+            "{failure}"
+        );
     }
 }
 

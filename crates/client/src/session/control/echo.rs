@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use proto::command::{Command, Secret};
+use proto::echo::replace_part;
 use proto::reply::{Reply, ReplyError};
 
 use super::{ClientControlConnection, dialogue};
@@ -62,7 +63,10 @@ impl SentSecrets {
     fn masked<'t>(&self, text: &'t [u8]) -> Cow<'t, [u8]> {
         let mut masked = Cow::Borrowed(text);
         for secret in &self.secrets {
-            if let Some(without) = without(&masked, &secret.0) {
+            let is_unmistakable = secret.0.len() >= UNMISTAKABLE;
+            let joins = |byte: u8| !is_unmistakable && byte.is_ascii_alphanumeric();
+            let without = replace_part(&masked, &secret.0, MASK, joins);
+            if without != *masked {
                 masked = Cow::Owned(without);
             }
         }
@@ -88,29 +92,6 @@ impl ClientControlConnection {
         dialogue::log_reply(&self.name, &self.secrets.in_log(&reply));
         Some(self.secrets.in_reply(reply))
     }
-}
-
-/// The text with [`MASK`] in place of a secret; `None`: it is not there.
-fn without(text: &[u8], secret: &[u8]) -> Option<Vec<u8>> {
-    let is_outside = |byte: Option<&u8>| byte.is_none_or(|byte| !byte.is_ascii_alphanumeric());
-    let mut shown = Vec::new();
-    let mut rest = 0;
-    while let Some(at) = find(&text[rest..], secret).map(|at| rest + at) {
-        let end = at + secret.len();
-        let is_word = is_outside(text[..at].last()) && is_outside(text.get(end));
-        shown.extend_from_slice(&text[rest..at]);
-        match secret.len() >= UNMISTAKABLE || is_word {
-            true => shown.extend_from_slice(MASK),
-            false => shown.extend_from_slice(secret),
-        }
-        rest = end;
-    }
-    shown.extend_from_slice(&text[rest..]);
-    (shown != text).then_some(shown)
-}
-
-fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
-    text.windows(wanted.len()).position(|part| part == wanted)
 }
 
 #[cfg(test)]

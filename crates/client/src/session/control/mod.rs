@@ -14,9 +14,9 @@ use proto::reply::{Reply, ReplyReader};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::time::timeout;
 
+use crate::CopyFailure;
 use crate::location::Server;
 use crate::reach::{self, ReachedServer};
-use crate::{CopyFailure, Exit};
 
 pub(crate) mod dialogue;
 mod echo;
@@ -396,14 +396,11 @@ impl ClientControlConnection {
         self.received_replies.extend(replies);
         result.map_err(|error| {
             self.unusable = true;
-            CopyFailure::new(
-                Exit::Protocol,
-                format!(
-                    "{} does not speak FTP: {}; check host and port",
-                    self.name,
-                    self.secrets.in_error(&error)
-                ),
-            )
+            CopyFailure::protocol(format!(
+                "{} does not speak FTP: {}; check host and port",
+                self.name,
+                self.secrets.in_error(&error)
+            ))
         })
     }
 
@@ -458,14 +455,11 @@ impl ClientControlConnection {
     /// Abandons the connection after more than `limit` preliminary replies.
     fn too_many_replies_failure(&mut self, limit: usize) -> CopyFailure {
         self.unusable = true;
-        CopyFailure::new(
-            Exit::Protocol,
-            format!(
-                "{} sent more than {limit} preliminary replies and no final one; report this to its \
+        CopyFailure::protocol(format!(
+            "{} sent more than {limit} preliminary replies and no final one; report this to its \
                  administrator",
-                self.name
-            ),
-        )
+            self.name
+        ))
     }
 
     fn connection_lost_failure(&mut self, reason: &str) -> CopyFailure {

@@ -12,8 +12,8 @@ use tokio::time::timeout;
 
 use super::protected_lines::ProtectedLines;
 use super::{ClientControlConnection, IAC};
+use crate::CopyFailure;
 use crate::protection::{gsi_failure, handshake_failure, tls_failure};
-use crate::{CopyFailure, Exit};
 
 /// Longest wait for an alert on a connection that is broken already.
 const ALERT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -138,14 +138,11 @@ impl ClientControlConnection {
             self.unusable = true;
             match error {
                 ProtectedReplyError::Invalid(error) => gsi_failure(&self.name, &error),
-                ProtectedReplyError::Clear => CopyFailure::new(
-                    Exit::Protocol,
-                    format!(
-                        "{} sent a reply without protection in a GSI session: somebody on the path \
+                ProtectedReplyError::Clear => CopyFailure::protocol(format!(
+                    "{} sent a reply without protection in a GSI session: somebody on the path \
                          may have injected it; try again",
-                        self.name
-                    ),
-                ),
+                    self.name
+                )),
                 other => gsi_failure(&self.name, &GsiError::Token(other.to_string())),
             }
         })
@@ -154,13 +151,10 @@ impl ClientControlConnection {
     /// The failure for a reply that the security exchange does not allow.
     pub(crate) fn exchange_failure(&mut self, reply: &Reply, problem: &str) -> CopyFailure {
         self.unusable = true;
-        CopyFailure::new(
-            Exit::Protocol,
-            format!(
-                "{} broke the security exchange: {problem} ({}); report this to its administrator",
-                self.name,
-                reply.for_log()
-            ),
-        )
+        CopyFailure::protocol(format!(
+            "{} broke the security exchange: {problem} ({}); report this to its administrator",
+            self.name,
+            reply.for_log()
+        ))
     }
 }

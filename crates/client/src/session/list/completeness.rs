@@ -4,6 +4,7 @@
 use proto::command::Command;
 
 use crate::CopyFailure;
+use crate::failure::{Operation, Sentence};
 use crate::session::ClientSession;
 
 /// A listing as far as it has arrived.
@@ -47,15 +48,16 @@ impl ClientSession {
         &self,
         listing: ListingExtent,
         command: &Command,
-        operation: &str,
+        operation: &Operation,
     ) -> Result<(), CopyFailure> {
         let Some(cut) = listing.cut(command, self.listings_end_unproved()) else {
             return Ok(());
         };
-        Err(CopyFailure::unreachable(format!(
-            "cannot {operation} at {}: the listing was cut on its way ({cut}); try again",
+        let reason = Sentence::cannot(operation).words(format_args!(
+            " at {}: the listing was cut on its way ({cut})",
             self.name()
-        )))
+        ));
+        Err(CopyFailure::unreachable(reason).advise("try again"))
     }
 }
 

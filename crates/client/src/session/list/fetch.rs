@@ -18,14 +18,15 @@ use tune::Prior;
 use super::completeness::ListingExtent;
 use super::entries::{EntrySink, ListingLimits, ListingText};
 use super::limit_remark::limit_remark;
+use crate::CopyFailure;
 use crate::answers::EntryVisitor;
-use crate::session::replies::{self, RefusalCause, refusal_cause};
+use crate::failure::{Operation, Sentence};
+use crate::session::replies::{self, Meaning, RefusalCause, refusal_cause, says};
 use crate::session::{ClientSession, display_path};
 use crate::transfer::control_messages::ReplySinks;
 use crate::transfer::exchange::{CompletedExchange, LocalTransfer, TransferExchange};
 use crate::transfer::outcome::FailedTransfer;
 use crate::transfer::prepare::{LocalDataEnd, PreparationResult};
-use crate::{CopyFailure, Exit};
 
 /// Batches of entries queued between the data connection and the visitor.
 const QUEUED_BATCHES: usize = 4;
@@ -74,7 +75,7 @@ impl ClientSession {
             let option = Command::Opts(OptsCommand::MlsrOptions { deflate });
             requirements.announcements.push(option);
         }
-        let operation = format!("list {}", display_path(request.path));
+        let operation = Operation::on_path("list", request.path);
         let mut warnings = Vec::new();
         let preparation = self
             .prepare_transfer(
@@ -135,14 +136,13 @@ impl ClientSession {
                 })
             }
             Err(failed) => match (sink.exceeded_limit(), failed.refusal) {
-                (Some(excess), _) => Err(CopyFailure::new(
-                    Exit::Protocol,
-                    format!(
-                        "{}: its listing of {} has {excess}",
-                        self.name(),
-                        display_path(request.path)
-                    ),
-                )),
+                (Some(excess), _) => {
+                    let listing = Sentence::from(format!("{}: its listing of ", self.name()));
+                    let listing = listing.name(display_path(request.path));
+                    Err(CopyFailure::protocol(
+                        listing.words(format_args!(" has {excess}")),
+                    ))
+                }
                 (_, Some(reply)) if replies::is_unsupported(&reply) => Ok(ListingEnd::Unsupported),
                 (_, Some(reply)) if is_empty_directory_reply(&requirements.command, &reply) => {
                     Ok(ListingEnd::Empty)
@@ -220,7 +220,7 @@ impl ClientSession {
 /// A server has confirmed a compressed text whose end is missing.
 fn cut_listing() -> FailedTransfer {
     let message = "a listing ended in the middle, although the server says that it is complete";
-    CopyFailure::new(Exit::Protocol, message).into()
+    CopyFailure::protocol(message).into()
 }
 
 /// Listings use MODE S whatever the session's transfers use, since every server supports it.
@@ -249,7 +249,7 @@ fn is_empty_directory_reply(verb: &Command, reply: &Reply) -> bool {
     reply.code == 550
         && matches!(verb, Command::Nlst(_))
         && refusal_cause(reply) != RefusalCause::Denied
-        && reply.text().to_lowercase().contains("no files")
+        && says(reply, Meaning::NoFiles)
 }
 
 fn listing_settings(reply_timeout: Duration) -> TransferSettings {

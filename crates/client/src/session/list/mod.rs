@@ -11,10 +11,11 @@ use proto::listing::{EntryKind, ListedEntry, ListingFormat};
 
 use super::path_names::split_path;
 use super::replies;
-use super::{COMPRESSED_FROM, ClientSession, ListingUse, display_path};
+use super::{COMPRESSED_FROM, ClientSession, ListingUse};
+use crate::CopyFailure;
 use crate::answers::{EntryVisitor, ListingVisitor, SymlinkCheckedEntry};
+use crate::failure::Operation;
 use crate::incomplete_listing::IncompleteListing;
-use crate::{CopyFailure, Exit};
 
 mod completeness;
 mod entries;
@@ -157,11 +158,10 @@ impl<'l, 'v> DirectoryListing<'l, 'v> {
             return doubt.failure(server, self.path);
         }
         self.refusal.unwrap_or_else(|| {
-            let message = format!(
+            CopyFailure::protocol(format!(
                 "{server} sends no directory listing in a supported form (MLSD, LIST, NLST); name the files one by \
                  one"
-            );
-            CopyFailure::new(Exit::Protocol, message)
+            ))
         })
     }
 }
@@ -258,7 +258,7 @@ impl ClientSession {
         mut listing: DirectoryListing<'_, '_>,
     ) -> Result<(), CopyFailure> {
         if let Some(reply) = self.change_directory(listing.path).await? {
-            let operation = format!("list {}", display_path(listing.path));
+            let operation = Operation::on_path("list", listing.path);
             let refused = replies::refusal_failure(self.name(), &operation, &reply);
             return Err(listing.refusal.unwrap_or(refused));
         }
@@ -449,7 +449,7 @@ impl ClientSession {
                         return Ok(ControlFlow::Break(()));
                     }
                 }
-                Err(failure) if failure.transient => return Err(failure),
+                Err(failure) if failure.may_retry() => return Err(failure),
                 // Whether it was deleted meanwhile, is a dangling link, or has another name in truth: it may be there.
                 Err(_) => unknown.push(name),
             }

@@ -32,7 +32,8 @@ async fn a_damaged_checksum_reply_is_requested_again() {
         .await
         .unwrap_err();
     // Such a server does not have the checksum. That is no damage, and it is not asked again.
-    assert_eq!((failure.exit, failure.transient), (Exit::Protocol, false));
+    assert_eq!(failure.kind(), FailureKind::Protocol);
+    assert!(!failure.may_retry());
     assert!(session.features().checksum_algorithms.is_empty());
     peer.finish().await;
 }
@@ -102,11 +103,11 @@ async fn checksum_markers_restart_the_reply_timeout() {
         .checksum(ChecksumAlgorithm::Md5, 0, Some(5), b"/f")
         .await
         .unwrap_err();
-    assert_eq!(failure.exit, Exit::NotFound);
+    assert_eq!(failure.kind(), FailureKind::NotFound);
     let cannot = session
         .checksum(ChecksumAlgorithm::Sha1, 0, None, b"/f")
         .await
         .unwrap_err();
-    assert_eq!(cannot.exit, Exit::Protocol);
+    assert_eq!(cannot.kind(), FailureKind::Protocol);
     peer.finish().await;
 }

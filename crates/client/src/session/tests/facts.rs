@@ -20,8 +20,8 @@ async fn stat_works_without_mlst() {
     assert!(file.modified.is_some());
     assert_eq!(session.stat(b"/d").await.unwrap().kind, EntryKind::Dir);
     assert_eq!(
-        session.stat(b"/none").await.unwrap_err().exit,
-        Exit::NotFound
+        session.stat(b"/none").await.unwrap_err().kind(),
+        FailureKind::NotFound
     );
     peer.finish().await;
 }
@@ -42,8 +42,8 @@ async fn a_missing_path_is_told_by_its_words_and_else_asked_about_once_more() {
         let actions = script([with_mlst(), command_and_reply("MLST /x", mlst), more]);
         let (mut session, peer) = open_session(actions).await;
         let failure = session.stat(b"/x").await.unwrap_err();
-        assert_eq!(failure.exit, Exit::NotFound);
-        assert!(failure.message.contains("has no /x"), "{failure}");
+        assert_eq!(failure.kind(), FailureKind::NotFound);
+        assert!(failure.to_string().contains("has no /x"), "{failure}");
         peer.finish().await;
     }
 }
@@ -103,7 +103,7 @@ async fn a_path_that_no_answer_tells_of_is_unknown_and_read_all_the_same() {
         actions.extend(asked());
         let (mut session, peer) = open_session(actions).await;
         let unknown = session.stat(b"/d/f").await.unwrap_err();
-        assert_ne!(unknown.exit, Exit::NotFound, "{refusal}");
+        assert_ne!(unknown.kind(), FailureKind::NotFound, "{refusal}");
         let file = session.stat_to_read(b"/d/f").await.unwrap();
         assert_eq!((file.kind, file.size), (EntryKind::File, None));
         peer.finish().await;
@@ -138,7 +138,7 @@ async fn consent_to_cwd_proves_no_directory_where_every_path_gets_it() {
     ]);
     let (mut session, peer) = open_session(actions).await;
     let missing = session.stat(b"/f").await.unwrap_err();
-    assert_eq!(missing.exit, Exit::NotFound);
+    assert_eq!(missing.kind(), FailureKind::NotFound);
     assert_eq!(session.stat(b"/d").await.unwrap().kind, EntryKind::Dir);
     peer.finish().await;
 }
@@ -177,7 +177,7 @@ async fn a_user_without_permission_is_told_so_and_paths_stay_as_they_are() {
     let (mut session, peer) = open_session(actions).await;
     for path in [b"/a/f", b"/a/g"] {
         let refused = session.delete(path).await.unwrap_err();
-        assert_eq!(refused.exit, Exit::Refused);
+        assert_eq!(refused.kind(), FailureKind::Refused);
     }
     assert!(!session.habits().names_only);
     peer.finish().await;
@@ -194,7 +194,7 @@ async fn no_name_alone_is_deleted_where_consent_to_cwd_means_nothing() {
     ]);
     let (mut session, peer) = open_session(actions).await;
     let refused = session.delete(b"/a/f").await.unwrap_err();
-    assert_eq!(refused.exit, Exit::Refused);
+    assert_eq!(refused.kind(), FailureKind::Refused);
     drop(session);
     peer.finish().await;
 }

@@ -108,9 +108,10 @@ async fn an_ambiguous_directory_is_not_entered_and_nothing_is_deleted() {
     ]);
     let (mut session, peer) = open_session(actions).await;
     let failure = remove_tree(&mut session, b"/t").await.unwrap_err();
-    assert_eq!(failure.exit, Exit::Refused);
+    assert_eq!(failure.kind(), FailureKind::Refused);
     assert!(
-        failure.message.contains("/t/d") && failure.message.contains("nothing in it was deleted"),
+        failure.to_string().contains("/t/d")
+            && failure.to_string().contains("nothing in it was deleted"),
         "{failure}"
     );
     drop(session);

@@ -89,7 +89,7 @@ async fn a_directory_that_a_login_may_not_list_in_full_is_not_known_to_be_comple
     let (mut session, peer) = open_session(actions).await;
     let reason = session.list(b"/d").await.unwrap_err();
     assert!(
-        reason.message.contains("may not see everything"),
+        reason.to_string().contains("may not see everything"),
         "{reason}"
     );
     peer.finish().await;
@@ -121,6 +121,6 @@ async fn epsv_follows_a_refused_pasv() {
     assert_eq!(entries.len(), 1);
     assert_eq!(entries[0].name, b"x;y z");
     let failure = session.list(b"/e").await.unwrap_err();
-    assert_eq!(failure.exit, Exit::NotFound);
+    assert_eq!(failure.kind(), FailureKind::NotFound);
     peer.finish().await;
 }

@@ -11,7 +11,7 @@ use super::scripted_server::{
     ScriptedAction, ScriptedFtpServer, command_and_reply, login_script, login_script_with_feat,
 };
 use crate::location::{Scheme, Server};
-use crate::{CopyFailure, Credential, Exit};
+use crate::{CopyFailure, Credential, FailureKind};
 use ScriptedAction::{ExpectLine, ExpectPassiveAndReply, SendData, SendLine, Sleep};
 
 mod checksum;
@@ -72,9 +72,13 @@ async fn a_peer_that_does_not_speak_ftp_fails_at_once() {
             ScriptedFtpServer::start_session(vec![SendLine(said), ScriptedAction::ExpectEof]).await;
         let failure = ClientSession::open(&peer.server, Duration::from_secs(3600)).await;
         let failure = failure.unwrap_err();
-        assert_eq!((failure.exit, failure.transient), (Exit::Protocol, false));
-        assert!(failure.message.contains("does not speak FTP"), "{failure}");
-        assert!(failure.message.contains(shown), "{failure}");
+        assert_eq!(failure.kind(), FailureKind::Protocol);
+        assert!(!failure.may_retry());
+        assert!(
+            failure.to_string().contains("does not speak FTP"),
+            "{failure}"
+        );
+        assert!(failure.to_string().contains(shown), "{failure}");
     }
 }
 
@@ -98,8 +102,11 @@ async fn refused_mkd_names_the_missing_parent_directory() {
     ]);
     let (mut session, peer) = open_session(actions).await;
     let failure = session.make_dir(b"/no/x").await.unwrap_err();
-    assert_eq!(failure.exit, Exit::NotFound);
-    assert!(failure.message.contains("no directory /no "), "{failure}");
+    assert_eq!(failure.kind(), FailureKind::NotFound);
+    assert!(
+        failure.to_string().contains("no directory /no "),
+        "{failure}"
+    );
     peer.finish().await;
 }
 
@@ -114,7 +121,8 @@ async fn an_unexplained_refusal_of_an_existing_file_means_permission() {
     ]);
     let (mut session, peer) = open_session(actions).await;
     let failure = session.delete(b"/a").await.unwrap_err();
-    assert_eq!((failure.exit, failure.transient), (Exit::Refused, false));
+    assert_eq!(failure.kind(), FailureKind::Refused);
+    assert!(!failure.may_retry());
     peer.finish().await;
 }
 
@@ -132,36 +140,41 @@ async fn a_login_without_password_sends_no_pass() {
 
 #[tokio::test]
 async fn refused_logins_give_the_reason() {
-    let table: &[(&'static str, &str, Exit, bool)] = &[
+    let table: &[(&'static str, &str, FailureKind, bool)] = &[
         (
             "530 Login incorrect.",
             "check user name",
-            Exit::Refused,
+            FailureKind::Refused,
             false,
         ),
         (
             "530 Must perform GSSAPI authentication.",
             "needs GSI security",
-            Exit::Refused,
+            FailureKind::Refused,
             false,
         ),
         (
             "530 Non-anonymous sessions must use encryption.",
             "needs TLS",
-            Exit::Refused,
+            FailureKind::Refused,
             false,
         ),
-        ("332 account?", "ACCT", Exit::Refused, false),
-        ("421 too many", "try again later", Exit::Unreachable, true),
+        ("332 account?", "ACCT", FailureKind::Refused, false),
+        (
+            "421 too many",
+            "try again later",
+            FailureKind::SessionLimit,
+            true,
+        ),
     ];
-    for (reply, words, exit, transient) in table {
+    for (reply, words, kind, may_retry) in table {
         let actions = script([
             vec![SendLine("220 hi")],
             command_and_reply("USER joe", reply),
         ]);
         let failure = open_script(actions).await.unwrap_err();
-        assert!(failure.message.contains(words), "{failure}");
-        assert_eq!((failure.exit, failure.transient), (*exit, *transient));
+        assert!(failure.to_string().contains(words), "{failure}");
+        assert_eq!((failure.kind(), failure.may_retry()), (*kind, *may_retry));
     }
 }
 
@@ -170,15 +183,18 @@ async fn unusable_greetings_fail_with_their_class() {
     let busy = open_script(vec![SendLine("421 Service busy")])
         .await
         .unwrap_err();
-    assert_eq!((busy.exit, busy.transient), (Exit::Unreachable, true));
-    assert!(busy.message.contains("Service busy"), "{busy}");
+    assert_eq!(busy.kind(), FailureKind::SessionLimit);
+    assert!(busy.may_retry());
+    assert!(busy.to_string().contains("Service busy"), "{busy}");
 
     let http = "HTTP/1.1 400 Bad Request\n".repeat(40);
     let garbage = open_script(vec![SendLine(http.leak())]).await.unwrap_err();
-    assert_eq!((garbage.exit, garbage.transient), (Exit::Protocol, false));
+    assert_eq!(garbage.kind(), FailureKind::Protocol);
+    assert!(!garbage.may_retry());
 
     let closed = open_script(vec![]).await.unwrap_err();
-    assert_eq!((closed.exit, closed.transient), (Exit::Unreachable, true));
+    assert_eq!(closed.kind(), FailureKind::Unreachable);
+    assert!(closed.may_retry());
 }
 
 #[tokio::test]
@@ -187,8 +203,9 @@ async fn a_silent_server_runs_into_the_timeout() {
     let failure = ClientSession::open(&peer.server, Duration::from_millis(200))
         .await
         .unwrap_err();
-    assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
-    assert!(failure.message.contains("did not answer"), "{failure}");
+    assert_eq!(failure.kind(), FailureKind::Unreachable);
+    assert!(failure.may_retry());
+    assert!(failure.to_string().contains("did not answer"), "{failure}");
 }
 
 #[tokio::test]
@@ -209,19 +226,15 @@ async fn refused_connections_and_unknown_hosts_are_not_retried() {
     let refused = ClientSession::open(&server("127.0.0.1", port), TIMEOUT)
         .await
         .unwrap_err();
-    assert_eq!(
-        (refused.exit, refused.transient),
-        (Exit::Unreachable, false)
-    );
-    assert!(refused.message.contains("cannot connect"), "{refused}");
+    assert_eq!(refused.kind(), FailureKind::Unreachable);
+    assert!(!refused.may_retry());
+    assert!(refused.to_string().contains("cannot connect"), "{refused}");
 
     let unknown = ClientSession::open(&server("no-such-host.invalid", 21), TIMEOUT)
         .await
         .unwrap_err();
-    assert_eq!(
-        (unknown.exit, unknown.transient),
-        (Exit::Unreachable, false)
-    );
+    assert_eq!(unknown.kind(), FailureKind::Unreachable);
+    assert!(!unknown.may_retry());
 }
 
 #[tokio::test]
@@ -229,7 +242,7 @@ async fn names_with_line_breaks_are_refused_before_anything_is_sent() {
     let (mut session, peer) = open_session(login_script()).await;
     for path in [&b"/a\nDELE /b"[..], b"/a\rb", b"/a\0b", b""] {
         let failure = session.delete(path).await.unwrap_err();
-        assert_eq!(failure.exit, Exit::Usage);
+        assert_eq!(failure.kind(), FailureKind::Usage);
     }
     peer.finish().await;
     let mut server = ScriptedFtpServer::start_session(login_script())
@@ -239,7 +252,7 @@ async fn names_with_line_breaks_are_refused_before_anything_is_sent() {
     for credential in [Credential::password("joe\r\nDELE x", "secret"), unsupported] {
         server.credential = credential;
         let failure = ClientSession::open(&server, TIMEOUT).await.unwrap_err();
-        assert_eq!(failure.exit, Exit::Usage);
+        assert_eq!(failure.kind(), FailureKind::Usage);
     }
 }
 
@@ -259,8 +272,8 @@ async fn mkdir_reports_an_existing_directory() {
     ]);
     let (mut session, peer) = open_session(actions).await;
     assert_eq!(
-        session.make_dir(b"/e").await.unwrap_err().exit,
-        Exit::Refused
+        session.make_dir(b"/e").await.unwrap_err().kind(),
+        FailureKind::Refused
     );
     assert!(!session.make_dir(b"/d").await.unwrap());
     assert!(session.make_dir(b"/f").await.unwrap());
@@ -286,14 +299,17 @@ async fn an_unexplained_550_is_resolved_by_stat() {
     ]))
     .await;
     let missing = session.delete(b"/gone").await.unwrap_err();
-    assert_eq!(missing.exit, Exit::NotFound, "{missing}");
-    assert!(missing.message.contains("Delete operation"), "{missing}");
+    assert_eq!(missing.kind(), FailureKind::NotFound, "{missing}");
+    assert!(
+        missing.to_string().contains("Delete operation"),
+        "{missing}"
+    );
     let kept = session.delete(b"/kept").await.unwrap_err();
-    assert_eq!(kept.exit, Exit::Refused, "{kept}");
+    assert_eq!(kept.kind(), FailureKind::Refused, "{kept}");
     let denied = session.delete(b"/protected").await.unwrap_err();
-    assert_eq!(denied.exit, Exit::Refused, "{denied}");
+    assert_eq!(denied.kind(), FailureKind::Refused, "{denied}");
     let missing = session.rename(b"/gone", b"/new").await.unwrap_err();
-    assert_eq!(missing.exit, Exit::NotFound, "{missing}");
+    assert_eq!(missing.kind(), FailureKind::NotFound, "{missing}");
     peer.finish().await;
 }
 

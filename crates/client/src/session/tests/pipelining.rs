@@ -37,7 +37,7 @@ async fn login_and_first_stat_are_one_pipeline() {
     assert_eq!(session.stat(b"/f").await.unwrap().size, Some(7));
     // A prefetched reply is used once.
     let missing = session.stat(b"/f").await.unwrap_err();
-    assert_eq!(missing.exit, Exit::NotFound);
+    assert_eq!(missing.kind(), FailureKind::NotFound);
     peer.finish().await;
 }
 
@@ -53,7 +53,7 @@ async fn an_unused_prefetched_reply_is_not_taken_for_another() {
     let mut session = session.unwrap();
     assert!(session.is_usable());
     let failure = session.delete(b"/g").await.unwrap_err();
-    assert_eq!(failure.exit, Exit::NotFound);
+    assert_eq!(failure.kind(), FailureKind::NotFound);
     assert_eq!(session.stat(b"/f").await.unwrap().size, Some(8));
     peer.finish().await;
 }
@@ -87,7 +87,7 @@ async fn range_checksums_are_requested_in_one_pipeline() {
     let refused = session
         .checksums(ChecksumAlgorithm::Crc32c, &ranges, b"/f")
         .await;
-    assert_eq!(refused.unwrap_err().exit, Exit::NotFound);
+    assert_eq!(refused.unwrap_err().kind(), FailureKind::NotFound);
     assert_eq!(session.stat(b"/f").await.unwrap().size, Some(7));
     peer.finish().await;
 }
@@ -105,7 +105,7 @@ async fn a_cancelled_wait_makes_the_session_unusable() {
     let cut = tokio::time::timeout(limit, session.delete(b"/g")).await;
     assert!(cut.is_err() && !session.is_usable());
     let failure = session.stat(b"/f").await.unwrap_err();
-    assert!(failure.transient, "{failure}");
+    assert!(failure.may_retry(), "{failure}");
 }
 
 #[tokio::test]
@@ -126,40 +126,40 @@ async fn a_path_with_a_line_break_is_not_prefetched() {
 #[tokio::test]
 async fn refused_pipelined_logins_give_the_reason() {
     let not_in = "211-x\n PARALLEL\n211 End.\n530 log in\n530 log in";
-    let table: &[(&[&'static str], &str, Exit, bool)] = &[
+    let table: &[(&[&'static str], &str, FailureKind, bool)] = &[
         (
             &["331 pw", "530 Login incorrect.", not_in],
             "check user name",
-            Exit::Refused,
+            FailureKind::Refused,
             false,
         ),
         (
             &["530 Must perform GSSAPI authentication.", "503 user?"],
             "needs GSI security",
-            Exit::Refused,
+            FailureKind::Refused,
             false,
         ),
         (
             &["331 pw", "421 Too many failures; closing."],
             "try again later",
-            Exit::Unreachable,
+            FailureKind::SessionLimit,
             true,
         ),
         (
             &["421 too many sessions"],
             "try again later",
-            Exit::Unreachable,
+            FailureKind::SessionLimit,
             true,
         ),
-        (&["332 account?"], "ACCT", Exit::Refused, false),
+        (&["332 account?"], "ACCT", FailureKind::Refused, false),
     ];
-    for (replies, words, exit, transient) in table {
+    for (replies, words, kind, may_retry) in table {
         let mut actions = vec![SendLine(LONGHAUL_GREETING)];
         actions.extend(["USER", "PASS", "FEAT", "SITE", "TYPE"].map(ExpectLine));
         actions.extend(replies.iter().map(|reply| SendLine(reply)));
         let failure = open_script(actions).await.unwrap_err();
-        assert!(failure.message.contains(words), "{failure}");
-        assert_eq!((failure.exit, failure.transient), (*exit, *transient));
+        assert!(failure.to_string().contains(words), "{failure}");
+        assert_eq!((failure.kind(), failure.may_retry()), (*kind, *may_retry));
     }
 }
 
@@ -232,7 +232,7 @@ async fn a_refused_login_at_a_toolkit_server_is_not_repeated() {
         vec![ExpectEof],
     ]);
     let (session, peer) = open_with_first_path(actions).await;
-    assert_eq!(session.unwrap_err().exit, Exit::Refused);
+    assert_eq!(session.unwrap_err().kind(), FailureKind::Refused);
     peer.finish().await;
 }
 
@@ -278,12 +278,12 @@ async fn time_and_name_are_set_in_one_pipeline() {
         .set_time_and_rename(b"/a", b"/b", time)
         .await
         .unwrap();
-    for exit in [Exit::Refused, Exit::NotFound] {
+    for exit in [FailureKind::Refused, FailureKind::NotFound] {
         let refused = session
             .set_time_and_rename(b"/a", b"/b", time)
             .await
             .unwrap_err();
-        assert_eq!(refused.failure.exit, exit, "{refused:?}");
+        assert_eq!(refused.failure.kind(), exit, "{refused:?}");
     }
     session
         .set_time_and_rename(b"/a", b"/b", None)
@@ -309,7 +309,7 @@ async fn a_421_within_a_pipeline_is_quoted() {
         .unwrap_err();
     let failure = refused.failure;
     assert!(
-        failure.transient && failure.message.contains("shutting down"),
+        failure.may_retry() && failure.to_string().contains("shutting down"),
         "{failure}"
     );
 }
@@ -373,5 +373,5 @@ async fn a_server_that_drops_commands_ahead_loses_the_session_and_no_directory_c
     let (mut session, _peer) = open_session(actions).await;
     let paths = [&b"/a"[..], b"/b", b"/c"];
     let made = session.make_dirs(&paths, true).await;
-    assert!(made.is_err_and(|failure| failure.transient) || !session.control.is_usable());
+    assert!(made.is_err_and(|failure| failure.may_retry()) || !session.control.is_usable());
 }

@@ -13,8 +13,8 @@ async fn connection_failure(host: &str, scheme: Scheme, port: u16) -> String {
         security: Arc::default(),
     };
     let failure = ClientSession::open(&server, TIMEOUT).await.unwrap_err();
-    assert_eq!(failure.exit, Exit::Unreachable);
-    failure.message
+    assert_eq!(failure.kind(), FailureKind::Unreachable);
+    failure.to_string()
 }
 
 #[tokio::test]

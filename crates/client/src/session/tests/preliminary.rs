@@ -14,9 +14,13 @@ async fn assert_endless_replies_fail<T>(
     let mut session = opening.await.unwrap();
     let answer = tokio::time::timeout(TIMEOUT, ask(&mut session)).await;
     let failure = answer.expect("it waits for ever").err().unwrap();
-    assert_eq!((failure.exit, failure.transient), (Exit::Protocol, false));
-    assert!(failure.message.contains("preliminary replies"), "{failure}");
-    assert_eq!(failure.message.lines().count(), 1);
+    assert_eq!(failure.kind(), FailureKind::Protocol);
+    assert!(!failure.may_retry());
+    assert!(
+        failure.to_string().contains("preliminary replies"),
+        "{failure}"
+    );
+    assert_eq!(failure.to_string().lines().count(), 1);
     assert!(!session.is_usable());
 }
 

@@ -14,9 +14,10 @@ async fn a_name_with_0xff_is_refused_for_globus_before_anything_is_sent() {
     let named = session.rename(b"/a", b"/a\xff").await;
     for refused in [dir, missing, facts, named] {
         let failure = refused.unwrap_err();
-        assert_eq!((failure.exit, failure.transient), (Exit::Usage, false));
-        assert!(failure.message.contains("the byte 0xFF"), "{failure}");
-        assert_eq!(failure.message.lines().count(), 1);
+        assert_eq!(failure.kind(), FailureKind::Usage);
+        assert!(!failure.may_retry());
+        assert!(failure.to_string().contains("the byte 0xFF"), "{failure}");
+        assert_eq!(failure.to_string().lines().count(), 1);
     }
     session.delete(b"/ok").await.unwrap();
     peer.finish().await;

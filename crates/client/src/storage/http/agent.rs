@@ -18,7 +18,7 @@ use ureq::{Agent, Error, Proxy, ProxyProtocol};
 
 use crate::location::Scheme;
 use crate::network_proxy::{NetworkProxy, ProxyScheme};
-use crate::{ConnectionSecurity, CopyFailure, Exit};
+use crate::{ConnectionSecurity, CopyFailure};
 
 /// Size of the receive and send buffers, bytes.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -85,7 +85,7 @@ fn tls_proxy(proxy: &NetworkProxy) -> Result<Proxy, CopyFailure> {
     if let Some((user, password)) = proxy.login_texts() {
         built = built.username(&user).password(&password);
     }
-    let invalid = |_| CopyFailure::new(Exit::Usage, format!("the proxy {proxy} cannot be used"));
+    let invalid = |_| CopyFailure::usage(format!("the proxy {proxy} cannot be used"));
     built.build().map_err(invalid)
 }
 

@@ -16,7 +16,8 @@ use super::errors::{self, RefusedRequest};
 use super::lookup::{head, lacks_webdav, propfind};
 use super::request::{HttpRequest, HttpRequestBody};
 use crate::answers::{RefusedRenameStep, RenameFailure};
-use crate::{CopyFailure, Exit};
+use crate::failure::Operation;
+use crate::{CopyFailure, FailureKind};
 
 /// The URLs of a path.
 #[derive(Debug, Clone)]
@@ -51,7 +52,7 @@ type HeaderFields = Vec<(&'static str, String)>;
 fn prove(
     client: &mut HttpClient,
     at: &PathUrls,
-    action: &str,
+    action: &Operation,
 ) -> Result<ProvedKind, RefusedRequest> {
     let description = propfind(client, &at.file, (0, action))?;
     let answered = &description.url;
@@ -71,7 +72,7 @@ fn command(
     client: &mut HttpClient,
     (method, url): (&str, &HttpUrl),
     headers: &[(&'static str, String)],
-    action: &str,
+    action: &Operation,
 ) -> Result<(), RefusedRequest> {
     let request = HttpRequest {
         method,
@@ -97,7 +98,7 @@ pub(super) fn make_collection(
     client: &mut HttpClient,
     at: &PathUrls,
 ) -> Result<(), RefusedRequest> {
-    let action = format!("make {}", at.collection);
+    let action = Operation::on("make", &at.collection);
     command(client, ("MKCOL", &at.collection), &[], &action)
 }
 
@@ -123,7 +124,7 @@ pub(super) fn remove(
     at: &PathUrls,
     what: Removable,
 ) -> Result<(), CopyFailure> {
-    let action = format!("remove {}", at.file);
+    let action = Operation::on("remove", &at.file);
     let depth = || ("depth", "0".to_owned());
     if what == Removable::OwnFile {
         let removed = command(client, ("DELETE", &at.file), &[depth()], &action);
@@ -157,7 +158,7 @@ pub(super) fn remove(
 fn remove_empty_collection(
     client: &mut HttpClient,
     at: &PathUrls,
-    action: &str,
+    action: &Operation,
 ) -> Result<(), RefusedRequest> {
     let described = propfind(client, &at.collection, (1, action))?;
     if described.url != at.collection {
@@ -167,9 +168,12 @@ fn remove_empty_collection(
     let itself = listing.itself.and_then(|itself| itself.kind);
     let is_empty = listing.members.is_empty() && listing.unknown.is_empty();
     if itself != Some(EntryKind::Dir) || !is_empty {
-        let message =
-            format!("cannot {action}: the server does not say that it is an empty directory");
-        return Err(CopyFailure::new(Exit::Refused, message).into());
+        return Err(action
+            .failed(
+                FailureKind::Refused,
+                "the server does not say that it is an empty directory",
+            )
+            .into());
     }
     command(client, ("DELETE", &at.collection), &[], action)
 }
@@ -178,7 +182,7 @@ fn remove_empty_collection(
 /// another tag for it: so if the file is still the one that was `proved`, the request is sent without it.
 fn conditionally(
     client: &mut HttpClient,
-    (at, proved, action): (&PathUrls, &ProvedKind, &str),
+    (at, proved, action): (&PathUrls, &ProvedKind, &Operation),
     condition: impl Fn(&str) -> (&'static str, String),
     send: impl Fn(&mut HttpClient, HeaderFields) -> Result<(), RefusedRequest>,
 ) -> Result<(), RefusedRequest> {
@@ -192,7 +196,7 @@ fn conditionally(
     match prove(client, at, action) {
         Ok(now) if now == *proved => send(client, Vec::new()),
         // Without its status, which is none of the request that was refused.
-        Err(lost) if lost.failure.transient => Err(lost.failure.into()),
+        Err(lost) if lost.failure.may_retry() => Err(lost.failure.into()),
         _ => Err(refused),
     }
 }
@@ -203,11 +207,11 @@ pub(super) fn rename(
     (from, to): (&PathUrls, &PathUrls),
     is_own_file: bool,
 ) -> Result<(), RenameFailure> {
-    let action = format!("rename {} to {}", from.file, to.file);
+    let action = Operation::on("rename", &from.file).to(&to.file);
     // Where the server does not tell, it is taken for a file.
     let is_tree = !is_own_file
         && match prove(client, from, &action) {
-            Err(refused) if refused.failure.exit == Exit::NotFound || refused.failure.transient => {
+            Err(refused) if refused.failure.is_missing() || refused.failure.may_retry() => {
                 return Err(refused.failure.into());
             }
             proved => proved.is_ok_and(|proved| proved.is_collection),
@@ -223,14 +227,15 @@ pub(super) fn rename(
     let moved = match old {
         None => move_it(client, "F", Vec::new()),
         Some(_) if is_tree => {
-            let message = format!("cannot {action}: a file is there; remove it first");
-            return Err(new_name_is_taken(CopyFailure::new(Exit::Usage, message)));
+            return Err(new_name_is_taken(
+                action.failed(FailureKind::Usage, "a file is there; remove it first"),
+            ));
         }
         Some(_) if has_delimiters(to) => {
-            let message = format!(
-                "cannot {action}: a file is there, and a server may take the new name for another one"
-            );
-            return Err(new_name_refused(CopyFailure::new(Exit::Protocol, message)));
+            return Err(new_name_refused(action.failed(
+                FailureKind::Protocol,
+                "a file is there, and a server may take the new name for another one",
+            )));
         }
         Some(old) => {
             let condition = |etag: &str| ("if", format!("<{}> ([{etag}])", to.file.uri()));
@@ -256,7 +261,7 @@ pub(super) fn rename(
 fn file_to_replace(
     client: &mut HttpClient,
     to: &PathUrls,
-    action: &str,
+    action: &Operation,
 ) -> Result<Option<ProvedKind>, RenameFailure> {
     let unknown = match prove(client, to, action) {
         Ok(proved) if proved.is_collection => {
@@ -268,22 +273,23 @@ fn file_to_replace(
         Ok(proved) => return Ok(Some(proved)),
         Err(unknown) => unknown,
     };
-    if unknown.failure.exit == Exit::NotFound {
+    if unknown.failure.is_missing() {
         return Ok(None);
     }
     // HEAD cannot tell files from collections, but says whether anything is there.
     let found = match unknown.status {
-        Some(status) if status != 207 && !unknown.failure.transient => {
+        Some(status) if status != 207 && !unknown.failure.may_retry() => {
             head(client, &to.file).map_err(|refused| refused.failure)
         }
         _ => Err(unknown.failure.clone()),
     };
     match found {
-        Err(missing) if missing.exit == Exit::NotFound => Ok(None),
-        Err(lost) if lost.transient => Err(lost.into()),
+        Err(missing) if missing.is_missing() => Ok(None),
+        Err(lost) if lost.may_retry() => Err(lost.into()),
         _ => {
-            let mut failure = unknown.failure;
-            failure.message += "; nothing shows that the new name is free";
+            let failure = unknown
+                .failure
+                .remark("nothing shows that the new name is free");
             Err(new_name_is_taken(failure))
         }
     }
@@ -299,19 +305,17 @@ fn has_delimiters(at: &PathUrls) -> bool {
 fn check_new_name(
     client: &mut HttpClient,
     to: &PathUrls,
-    action: &str,
+    action: &Operation,
 ) -> Result<(), RenameFailure> {
     if !has_delimiters(to) {
         return Ok(());
     }
     match prove(client, to, action) {
-        Err(missing) if missing.failure.exit == Exit::NotFound => {
-            let message = format!(
-                "cannot {action}: the server has given it another name; look for one that ends before a character of \
-                 the new name, and remove it"
-            );
-            Err(new_name_refused(CopyFailure::new(Exit::Protocol, message)))
-        }
+        Err(missing) if missing.failure.is_missing() => Err(new_name_refused(action.failed(
+            FailureKind::Protocol,
+            "the server has given it another name; look for one that ends before a character of \
+                 the new name, and remove it",
+        ))),
         _ => Ok(()),
     }
 }
@@ -324,9 +328,9 @@ pub(super) fn refuses_renames(
     client: &mut HttpClient,
     at: &PathUrls,
 ) -> Result<Option<RenameFailure>, CopyFailure> {
-    let action = format!("rename {}", at.file);
+    let action = Operation::on("rename", &at.file);
     match propfind(client, &at.file, (0, &action)) {
-        Err(refused) if refused.failure.transient => Err(refused.failure),
+        Err(refused) if refused.failure.may_retry() => Err(refused.failure),
         Err(refused) if refused.status.is_some_and(lacks_webdav) => {
             Ok(Some(unsupported(refused.failure)))
         }
@@ -339,7 +343,7 @@ fn send_move(
     client: &mut HttpClient,
     (from, to): (&HttpUrl, &HttpUrl),
     (overwrite, fields): (&str, HeaderFields),
-    action: &str,
+    action: &Operation,
 ) -> Result<(), RefusedRequest> {
     let mut send = |destination: String| {
         let own = vec![
@@ -365,14 +369,16 @@ fn send_move(
 fn refused_move(
     client: &mut HttpClient,
     (from, to): (&PathUrls, &PathUrls),
-    action: &str,
+    action: &Operation,
     refused: RefusedRequest,
 ) -> RenameFailure {
     let RefusedRequest { status, failure } = refused;
     let does_not_move = || {
         let status = status.unwrap_or_default();
-        let message = format!("cannot {action}: the server does not do that (HTTP {status})");
-        CopyFailure::new(Exit::Protocol, message)
+        action.failed(
+            FailureKind::Protocol,
+            format_args!("the server does not do that (HTTP {status})"),
+        )
     };
     match status {
         Some(409 | 507) => new_name_refused(failure),
@@ -380,7 +386,7 @@ fn refused_move(
         Some(412) if is_missing(client, to, action) => unsupported(does_not_move()),
         // Something has the new name by now, or the name leads elsewhere: what is there is unknown.
         Some(300..=399 | 412) => new_name_is_taken(failure),
-        None if !failure.transient => new_name_is_taken(failure),
+        None if !failure.may_retry() => new_name_is_taken(failure),
         // No file of this server can be moved (RFC 9110 sections 15.5.6 and 15.6.2).
         Some(405 | 501) => unsupported(failure),
         // It means another server (section 9.9.4), so the next attempt would end in the same way.
@@ -391,8 +397,8 @@ fn refused_move(
     }
 }
 
-fn is_missing(client: &mut HttpClient, at: &PathUrls, action: &str) -> bool {
-    matches!(prove(client, at, action), Err(missing) if missing.failure.exit == Exit::NotFound)
+fn is_missing(client: &mut HttpClient, at: &PathUrls, action: &Operation) -> bool {
+    matches!(prove(client, at, action), Err(missing) if missing.failure.is_missing())
 }
 
 fn unsupported(failure: CopyFailure) -> RenameFailure {
@@ -416,7 +422,9 @@ fn new_name_refused(failure: CopyFailure) -> RenameFailure {
     }
 }
 
-fn is_collection(action: &str, advice: &str) -> CopyFailure {
-    let message = format!("cannot {action}: a directory is there; {advice}");
-    CopyFailure::new(Exit::Usage, message)
+fn is_collection(action: &Operation, advice: &str) -> CopyFailure {
+    action.failed(
+        FailureKind::Usage,
+        format_args!("a directory is there; {advice}"),
+    )
 }

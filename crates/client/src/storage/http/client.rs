@@ -20,7 +20,7 @@ use super::{agent, dialogue, errors};
 use crate::credentials::Credential;
 use crate::location::Scheme;
 use crate::network_proxy::NetworkProxy;
-use crate::{ConnectionSecurity, CopyFailure, Exit};
+use crate::{ConnectionSecurity, CopyFailure, FailureKind};
 
 /// Most redirects of one request.
 const MAX_REDIRECTS: usize = 10;
@@ -75,8 +75,9 @@ impl HttpOrigin {
                 Some(value)
             }
             Some(Err(_)) => {
-                let message = "the login has characters that HTTP cannot carry";
-                return Err(CopyFailure::new(Exit::Usage, message));
+                return Err(CopyFailure::usage(
+                    "the login has characters that HTTP cannot carry",
+                ));
             }
         };
         Ok(Self {
@@ -116,7 +117,7 @@ impl HttpClient {
         settings: &TransferSettings,
     ) -> Result<Self, CopyFailure> {
         let dialer = Dialer::new(settings);
-        let dialer = dialer.map_err(|e| CopyFailure::new(Exit::Local, e.to_string()))?;
+        let dialer = dialer.map_err(|e| CopyFailure::local(e.to_string()))?;
         Ok(Self {
             origin: origin.clone(),
             dialer,
@@ -160,11 +161,8 @@ impl HttpClient {
                 return Ok(reply);
             };
             let next_url = reply.url.resolve_redirect(location).map_err(|error| {
-                let message = format!(
-                    "cannot {}: the server redirects the request, but {error}",
-                    request.action
-                );
-                CopyFailure::new(Exit::Protocol, message)
+                let reason = format_args!("the server redirects the request, but {error}");
+                request.action.failed(FailureKind::Protocol, reason)
             })?;
             if !request.follows(status) {
                 return Err(errors::redirected(request.action, &next_url));
@@ -172,8 +170,8 @@ impl HttpClient {
             reply.discard_body();
             target = next_url;
         }
-        let message = format!("cannot {}: too many redirects", request.action);
-        Err(CopyFailure::new(Exit::Protocol, message))
+        let reason = "too many redirects";
+        Err(request.action.failed(FailureKind::Protocol, reason))
     }
 
     fn send_once(
@@ -194,11 +192,8 @@ impl HttpClient {
         }
         dialogue::log_request(request, to, login.is_some());
         let message = message.body(body).map_err(|_| {
-            let text = format!(
-                "cannot {}: HTTP cannot express this request",
-                request.action
-            );
-            CopyFailure::new(Exit::Usage, text)
+            let reason = "HTTP cannot express this request";
+            request.action.failed(FailureKind::Usage, reason)
         })?;
         let agent = self.agent(to)?;
         let result = agent.run(message);

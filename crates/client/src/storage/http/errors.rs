@@ -7,9 +7,10 @@ use ureq::Error;
 
 use super::agent::UnknownProxy;
 use super::response::HttpResponse;
+use crate::failure::Operation;
 use crate::network_proxy::proxy_advice;
 use crate::protection::is_unknown_authority;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// A request that did not succeed.
 #[derive(Debug)]
@@ -29,96 +30,99 @@ impl From<CopyFailure> for RefusedRequest {
 }
 
 /// The failure of a request that a server redirects to `target`, which it must not follow: what is there is unknown.
-pub(super) fn redirected(action: &str, target: &HttpUrl) -> CopyFailure {
-    let message = format!(
-        "cannot {action}: the server redirects the request to {target}; if that is meant, name it instead"
-    );
-    CopyFailure::new(Exit::Protocol, message)
+pub(super) fn redirected(action: &Operation, target: &HttpUrl) -> CopyFailure {
+    action.failed(
+        FailureKind::Protocol,
+        format_args!(
+            "the server redirects the request to {target}; if that is meant, name it instead"
+        ),
+    )
 }
 
 /// The failure of a request about a path of which the server does not say what it is.
-pub(super) fn unknown_kind(action: &str) -> CopyFailure {
-    let message =
-        format!("cannot {action}: the server does not say whether that is a file or a directory");
-    CopyFailure::new(Exit::Protocol, message)
+pub(super) fn unknown_kind(action: &Operation) -> CopyFailure {
+    action.failed(
+        FailureKind::Protocol,
+        "the server does not say whether that is a file or a directory",
+    )
 }
 
 /// The failure of a transfer of a file that has another version now.
-pub(super) fn changed(action: &str) -> CopyFailure {
-    let message = format!("cannot {action}: the file changed while it was copied; start over");
-    CopyFailure::new(Exit::Integrity, message)
+pub(super) fn changed(action: &Operation) -> CopyFailure {
+    action.failed(
+        FailureKind::Integrity,
+        "the file changed while it was copied; start over",
+    )
 }
 
-/// The failure for a status. `action`: `read http://host/f`.
-pub(super) fn status_failure(action: &str, response: &HttpResponse) -> CopyFailure {
+/// The failure for a status.
+pub(super) fn status_failure(action: &Operation, response: &HttpResponse) -> CopyFailure {
     let status = response.status();
-    let permanent = |exit, reason: &str| {
-        let message = format!("cannot {action}: {reason} (HTTP {status})");
-        CopyFailure::new(exit, message)
-    };
-    let transient = |reason: &str| {
-        let after = response
-            .header("retry-after")
-            .filter(|after| is_printable(after));
-        let after = after.map_or_else(String::new, |after| {
-            format!(", which says Retry-After: {after}")
-        });
-        let message = format!("cannot {action}: {reason} (HTTP {status}{after})");
-        CopyFailure::transient(Exit::Unreachable, message)
-    };
-    match status {
-        404 | 410 => permanent(
-            Exit::NotFound,
+    let (kind, reason) = match status {
+        404 | 410 => (
+            FailureKind::NotFound,
             "the server has no such file or directory; check the path",
         ),
         // PUT and MKCOL below a missing collection (RFC 4918 sections 9.3.1 and 9.7.1).
-        409 => permanent(
-            Exit::NotFound,
+        409 => (
+            FailureKind::NotFound,
             "the directory above it does not exist; make it first",
         ),
-        401 => permanent(
-            Exit::Refused,
+        401 => (
+            FailureKind::Refused,
             "the server requires a user and a password; put them into ~/.netrc or the URL",
         ),
-        403 => permanent(
-            Exit::Refused,
+        403 => (
+            FailureKind::Refused,
             "the server refuses it; a signed URL may have expired",
         ),
-        407 => permanent(
-            Exit::Refused,
+        407 => (
+            FailureKind::Refused,
             "the proxy requires a login; write it into the proxy's URL",
         ),
-        405 | 501 => permanent(
-            Exit::Protocol,
+        405 | 501 => (
+            FailureKind::Protocol,
             "the server does not support this request; it may not be a WebDAV server",
         ),
-        411 => permanent(
-            Exit::Protocol,
+        411 => (
+            FailureKind::Protocol,
             "the server requires the length in advance; copy a file, not a pipe",
         ),
-        412 => permanent(
-            Exit::Integrity,
+        412 => (
+            FailureKind::Integrity,
             "it has changed, or another program has made it; try again",
         ),
-        413 => permanent(Exit::Local, "the server does not accept files of this size"),
-        416 => permanent(Exit::Integrity, "the file became shorter; start over"),
-        423 => permanent(Exit::Refused, "it is locked; try again later"),
+        413 => (
+            FailureKind::Local,
+            "the server does not accept files of this size",
+        ),
+        416 => (
+            FailureKind::Integrity,
+            "the file became shorter; start over",
+        ),
+        423 => (FailureKind::Refused, "it is locked; try again later"),
         // Insufficient Storage (RFC 4918 section 11.5).
-        507 => CopyFailure {
-            no_room: true,
-            ..permanent(
-                Exit::Local,
-                "the server's disk or quota is full; make room there",
-            )
-        },
-        408 | 425 | 429 => transient("the server asks to retry later"),
-        500..=599 => transient("the server failed"),
-        300..=399 => permanent(
-            Exit::Protocol,
+        507 => (
+            FailureKind::ServerDiskFull,
+            "the server's disk or quota is full; make room there",
+        ),
+        408 | 425 | 429 => (FailureKind::Unreachable, "the server asks to retry later"),
+        500..=599 => (FailureKind::Unreachable, "the server failed"),
+        300..=399 => (
+            FailureKind::Protocol,
             "the server redirects in a way that cannot be followed",
         ),
-        _ => permanent(Exit::Protocol, "the server refuses it"),
-    }
+        _ => (FailureKind::Protocol, "the server refuses it"),
+    };
+    let may_retry = kind == FailureKind::Unreachable;
+    let after = response
+        .header("retry-after")
+        .filter(|after| may_retry && is_printable(after));
+    let after = after.map_or_else(String::new, |after| {
+        format!(", which says Retry-After: {after}")
+    });
+    let reason = format_args!("{reason} (HTTP {status}{after})");
+    action.failed(kind, reason).retried(may_retry)
 }
 
 /// Whether text from a peer is fit to be shown.
@@ -128,7 +132,7 @@ fn is_printable(text: &str) -> bool {
 
 /// The failure of a request without a response, or with an incomplete one.
 pub(super) fn request_failure(
-    action: &str,
+    action: &Operation,
     error: &Error,
     dialer_error: Option<&DataError>,
 ) -> CopyFailure {
@@ -139,32 +143,31 @@ pub(super) fn request_failure(
         return tls_failure(action, tls_error);
     }
     match error {
-        Error::Other(inner) if inner.is::<UnknownProxy>() => CopyFailure::new(
-            Exit::Unreachable,
-            format!("cannot {action}: {inner}; check its name"),
+        Error::Other(inner) if inner.is::<UnknownProxy>() => action.failed(
+            FailureKind::Unreachable,
+            format_args!("{inner}; check its name"),
         ),
-        Error::Io(inner) => CopyFailure::transient(
-            Exit::Unreachable,
-            format!("cannot {action}: the connection was lost: {inner}"),
+        Error::Io(inner) => action
+            .failed(
+                FailureKind::Unreachable,
+                format_args!("the connection was lost: {inner}"),
+            )
+            .retried(true),
+        Error::HostNotFound => action.failed(
+            FailureKind::Unreachable,
+            "the server's name is unknown; check the spelling",
         ),
-        Error::HostNotFound => CopyFailure::new(
-            Exit::Unreachable,
-            format!("cannot {action}: the server's name is unknown; check the spelling"),
+        Error::ConnectProxyFailed(_) => action.failed(
+            FailureKind::Unreachable,
+            "the proxy refuses the connection; check --proxy, https_proxy and no_proxy",
         ),
-        Error::ConnectProxyFailed(_) => CopyFailure::new(
-            Exit::Unreachable,
-            format!(
-                "cannot {action}: the proxy refuses the connection; check --proxy, https_proxy and no_proxy"
-            ),
+        Error::Protocol(_) | Error::LargeResponseHeader(..) | Error::Http(_) => action.failed(
+            FailureKind::Protocol,
+            "the server's response is not valid HTTP/1.1",
         ),
-        Error::Protocol(_) | Error::LargeResponseHeader(..) | Error::Http(_) => CopyFailure::new(
-            Exit::Protocol,
-            format!("cannot {action}: the server's response is not valid HTTP/1.1"),
-        ),
-        _ => CopyFailure::transient(
-            Exit::Unreachable,
-            format!("cannot {action}: the connection was lost"),
-        ),
+        _ => action
+            .failed(FailureKind::Unreachable, "the connection was lost")
+            .retried(true),
     }
 }
 
@@ -178,7 +181,7 @@ fn tls_error(error: &Error) -> Option<&TlsError> {
     }
 }
 
-fn tls_failure(action: &str, error: &TlsError) -> CopyFailure {
+fn tls_failure(action: &Operation, error: &TlsError) -> CopyFailure {
     let hint = match error {
         TlsError::Peer(reason) if is_unknown_authority(reason) => {
             "; if you trust its authority, name the file of its certificate with --ca"
@@ -190,41 +193,32 @@ fn tls_failure(action: &str, error: &TlsError) -> CopyFailure {
         TlsError::Peer(reason) => format!("the server's certificate is not valid: {reason}"),
         other => format!("no secure connection: {other}"),
     };
-    let message = format!("cannot {action}: {reason}{hint}");
     // The names in a certificate may have line ends; a message is one line.
-    CopyFailure::new(Exit::Unreachable, message.replace(['\r', '\n'], " "))
+    let reason = reason.replace(['\r', '\n'], " ");
+    action.failed(FailureKind::Unreachable, reason + hint)
 }
 
-fn data_failure(action: &str, error: &DataError) -> CopyFailure {
+fn data_failure(action: &Operation, error: &DataError) -> CopyFailure {
     match error {
-        DataError::Aborted => CopyFailure::new(Exit::Interrupted, "interrupted"),
-        DataError::Stalled { seconds } => CopyFailure::transient(
-            Exit::Unreachable,
-            format!(
-                "cannot {action}: received nothing from the server for {seconds} s; try again, with a longer --timeout if it is slow"
-            ),
-        ),
-        DataError::Connect { to, source } => CopyFailure {
-            away: true,
-            ..CopyFailure::unreachable(format!(
-                "cannot {action}: cannot connect to {to}: {source}; check host and port, and that the server runs"
-            ))
-        },
+        DataError::Aborted => CopyFailure::new(FailureKind::Interrupted, "interrupted"),
+        DataError::Stalled { seconds } => action.failed(FailureKind::Unreachable, format_args!("received nothing from the server for {seconds} s; try again, with a longer --timeout if it is slow")).retried(true),
+        DataError::Connect { to, source } => {
+            let reason = format_args!("cannot connect to {to}: {source}");
+            action.failed(FailureKind::Away, reason)
+                .retried(true)
+                .advise("check host and port, and that the server runs")
+        }
         DataError::Tunnel { source, .. } => {
-            let (exit, transient, advice) = proxy_advice(source);
-            CopyFailure {
-                transient,
-                ..CopyFailure::new(exit, format!("cannot {action}: {error}; {advice}"))
-            }
+            let (kind, may_retry, advice) = proxy_advice(source);
+            action.failed(kind, error)
+                .retried(may_retry)
+                .advise(advice)
         }
         DataError::Setup { .. } => {
-            CopyFailure::new(Exit::Local, format!("cannot {action}: {error}"))
+            action.failed(FailureKind::Local, error)
         }
-        DataError::Wire { source, .. } => CopyFailure::transient(
-            Exit::Unreachable,
-            format!("cannot {action}: the connection was lost: {source}"),
-        ),
-        other => CopyFailure::transient(Exit::Unreachable, format!("cannot {action}: {other}")),
+        DataError::Wire { source, .. } => action.failed(FailureKind::Unreachable, format_args!("the connection was lost: {source}")).retried(true),
+        other => action.failed(FailureKind::Unreachable, other).retried(true),
     }
 }
 
@@ -240,9 +234,12 @@ mod tests {
             subject: DistinguishedName::from_text("/CN=h"),
             problem: "its issuer /CN=a is not among the trusted authorities".to_owned(),
         });
-        let failure = tls_failure("read h", &unknown);
-        assert!(failure.message.ends_with("with --ca"), "{failure}");
-        let other = tls_failure("read h", &TlsError::Protocol("wrong version".to_owned()));
-        assert!(!other.message.contains("--ca"), "{other}");
+        let failure = tls_failure(&Operation::from("read h"), &unknown);
+        assert!(failure.to_string().ends_with("with --ca"), "{failure}");
+        let other = tls_failure(
+            &Operation::from("read h"),
+            &TlsError::Protocol("wrong version".to_owned()),
+        );
+        assert!(!other.to_string().contains("--ca"), "{other}");
     }
 }

@@ -11,7 +11,8 @@ use super::client::HttpClient;
 use super::errors::{self, RefusedRequest};
 use super::facts::HttpFileFacts;
 use super::request::{HttpRequest, HttpRequestBody};
-use crate::{CopyFailure, Exit};
+use crate::failure::Operation;
+use crate::{CopyFailure, FailureKind};
 
 /// The facts of a path, as far as one request or two have told them.
 #[derive(Debug)]
@@ -67,7 +68,7 @@ fn described(
     support: WebDavSupport,
 ) -> Result<(Option<ListedEntry>, WebDavSupport), CopyFailure> {
     let url = &urls.requested;
-    let action = format!("read {url}");
+    let action = Operation::on("read", url);
     let refused = match propfind(client, url, (0, &action)) {
         Ok(described) => {
             let itself = described.listing().itself;
@@ -91,16 +92,16 @@ fn described(
         (_, Some(status)) if lacks_webdav(status) => Ok((None, WebDavSupport::HasNot)),
         // Who fails, is busy, is lost or is not understood has said nothing.
         (_, Some(207 | 500..)) => Err(refused.failure),
-        _ if refused.failure.transient => Err(refused.failure),
+        _ if refused.failure.may_retry() => Err(refused.failure),
         // Servers that do not know the method refuse it in some way.
         _ => Ok((None, support)),
     }
 }
 
 /// The failure for a path of which a server with WebDAV does not say what it is. HEAD says at least whether anything is there.
-fn unknown_kind(client: &mut HttpClient, urls: &FileUrls, action: &str) -> CopyFailure {
+fn unknown_kind(client: &mut HttpClient, urls: &FileUrls, action: &Operation) -> CopyFailure {
     match urls.head(client) {
-        Err(refused) if refused.failure.exit == Exit::NotFound || refused.failure.transient => {
+        Err(refused) if refused.failure.is_missing() || refused.failure.may_retry() => {
             refused.failure
         }
         _ => errors::unknown_kind(action),
@@ -130,7 +131,7 @@ impl FileUrls {
         let last = self.last_target.as_ref().map(|target| head(client, target));
         match last {
             Some(Ok(facts)) => Ok(facts),
-            Some(Err(refused)) if refused.failure.transient => Err(refused),
+            Some(Err(refused)) if refused.failure.may_retry() => Err(refused),
             // A signed URL may have expired.
             _ => head(client, &self.requested),
         }
@@ -143,7 +144,7 @@ pub(super) fn head(
     client: &mut HttpClient,
     url: &HttpUrl,
 ) -> Result<(HttpFileFacts, bool), RefusedRequest> {
-    let action = format!("read {url}");
+    let action = Operation::on("read", url);
     let mut headers = vec![
         ("want-repr-digest", digest::WANT_REPR_DIGEST.to_owned()),
         ("want-digest", digest::WANT_DIGEST.to_owned()),
@@ -214,7 +215,7 @@ impl DavDescription {
 pub(super) fn propfind(
     client: &mut HttpClient,
     target: &HttpUrl,
-    (depth, action): (u8, &str),
+    (depth, action): (u8, &Operation),
 ) -> Result<DavDescription, RefusedRequest> {
     let request = HttpRequest {
         method: "PROPFIND",
@@ -229,9 +230,9 @@ pub(super) fn propfind(
     let status = response.status();
     if status != 207 {
         let failure = match status {
-            _ if lacks_webdav(status) => CopyFailure::new(
-                Exit::Protocol,
-                format!("cannot {action}: the server is not a WebDAV server (HTTP {status})"),
+            _ if lacks_webdav(status) => action.failed(
+                FailureKind::Protocol,
+                format_args!("the server is not a WebDAV server (HTTP {status})"),
             ),
             _ => errors::status_failure(action, &response),
         };
@@ -253,9 +254,9 @@ pub(super) fn propfind(
         })?;
     let resources = multistatus::parse(&body).map_err(|error| RefusedRequest {
         status: Some(status),
-        failure: CopyFailure::new(
-            Exit::Protocol,
-            format!("cannot {action}: in the server's response, {error}"),
+        failure: action.failed(
+            FailureKind::Protocol,
+            format_args!("in the server's response, {error}"),
         ),
     })?;
     Ok(DavDescription { resources, url })

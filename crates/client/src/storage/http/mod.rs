@@ -35,12 +35,13 @@ use proto::timestamp::Timestamp;
 
 use super::capabilities::{AvailableChecksums, Capabilities};
 use super::contract::Storage;
+use crate::CopyFailure;
 use crate::answers::{
     ListingVisitor, RenameFailure, SourceVersion, SymlinkCheckScope, SymlinkCheckedEntry,
 };
+use crate::failure::Operation;
 use crate::incomplete_listing::IncompleteListing;
 use crate::transfer::{TransferAttempt, TransferSpec};
-use crate::{CopyFailure, Exit};
 use changes::Removable;
 use lookup::propfind;
 use ranges::{HttpFile, receive_file};
@@ -137,7 +138,7 @@ impl Storage for HttpStorage {
         visit: &mut ListingVisitor<'_>,
     ) -> Result<(), CopyFailure> {
         let at = self.urls(path);
-        let action = format!("list {}", at.collection);
+        let action = Operation::on("list", &at.collection);
         let listed = self.blocking(move |client| {
             let described = propfind(client, &at.collection, (1, &action));
             let described = described.map_err(|refused| refused.failure)?;
@@ -181,7 +182,7 @@ impl Storage for HttpStorage {
         let mut times = Vec::with_capacity(paths.len());
         for path in paths {
             times.push(match self.current_facts(path).await {
-                Err(failure) if failure.transient => return Err(failure),
+                Err(failure) if failure.may_retry() => return Err(failure),
                 facts => facts
                     .ok()
                     .and_then(|facts| facts.entry(path, EntryKind::File).modified),
@@ -229,15 +230,12 @@ impl Storage for HttpStorage {
             .find(|(known, _)| *known == algorithm);
         match entry.filter(|_| is_whole) {
             Some((_, checksum)) => Ok(checksum.clone()),
-            None => Err(CopyFailure::new(
-                Exit::Protocol,
-                format!(
-                    "{} does not provide {} for this file; name an algorithm that it provides (cksum -a, cp --verify), or \
+            None => Err(CopyFailure::protocol(format!(
+                "{} does not provide {} for this file; name an algorithm that it provides (cksum -a, cp --verify), or \
                      use cp --verify none",
-                    self.name,
-                    algorithm.name()
-                ),
-            )),
+                self.name,
+                algorithm.name()
+            ))),
         }
     }
 
@@ -252,7 +250,7 @@ impl Storage for HttpStorage {
         // All requests of this transfer must be for these facts. The next file is examined again.
         self.last_facts = None;
         let requested_url = self.url_for(path);
-        let action = format!("read {requested_url}");
+        let action = Operation::on("read", &requested_url);
         if let (None, Some(announced), Some(size)) = (spec.part, spec.size, facts.size)
             && announced != size
         {
@@ -280,7 +278,7 @@ impl Storage for HttpStorage {
         });
         let (file, result) = result
             .await
-            .map_err(|e| CopyFailure::new(Exit::Local, e.to_string()))?;
+            .map_err(|e| CopyFailure::local(e.to_string()))?;
         guard.0 = None;
         let idle_clients = file.idle_clients.into_inner();
         self.idle_clients = idle_clients.unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -20,9 +20,10 @@ use super::facts::HttpFileFacts;
 use super::lookup::FileUrls;
 use super::request::{HttpRequest, HttpRequestBody};
 use super::response::HttpResponse;
+use crate::failure::Operation;
 use crate::transfer::TransferSpec;
 use crate::transfer::outcome::pull_failure;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 /// Most bytes per request when several connections fetch a file.
 const MAX_REQUEST_BYTES: u64 = 32 << 20;
@@ -38,7 +39,7 @@ pub(super) struct HttpFile {
     pub(super) requested_url: HttpUrl,
     pub(super) facts: HttpFileFacts,
     /// The operation for messages: `read http://host/f`.
-    pub(super) action: String,
+    pub(super) action: Operation,
     /// Clients of earlier requests.
     pub(super) idle_clients: Mutex<Vec<HttpClient>>,
     /// The server was found to send the whole file for any range.
@@ -141,7 +142,7 @@ impl HttpFile {
         // The server may have closed the connection after the file.
         if now
             .as_ref()
-            .is_err_and(|refused| refused.status.is_none() && refused.failure.transient)
+            .is_err_and(|refused| refused.status.is_none() && refused.failure.may_retry())
         {
             now = urls.head(&mut client);
         }
@@ -162,17 +163,17 @@ impl HttpFile {
     /// anything.
     fn final_failure(
         &self,
-        mut failure: CopyFailure,
+        failure: CopyFailure,
         spec: &TransferSpec,
         is_started: bool,
     ) -> CopyFailure {
         if !self.joins_ranges() {
             spec.confirmation.mark_refused();
         }
-        if failure.transient && is_started && !self.joins_ranges() {
-            failure.transient = false;
-            failure.message += "; the output cannot be continued, since no strong ETag shows that the file is the same: \
-                                copy to a file";
+        if failure.may_retry() && is_started && !self.joins_ranges() {
+            return failure.retried(false).remark(
+                "the output cannot be continued, since no strong ETag shows that the file is the same: copy to a file",
+            );
         }
         failure
     }
@@ -297,7 +298,7 @@ impl HttpRangeReader<'_> {
     fn send(&mut self, headers: &[(&str, String)]) -> Result<HttpResponse, CopyFailure> {
         let file = self.file;
         let Some(client) = &mut self.client else {
-            return Err(CopyFailure::new(Exit::Interrupted, "interrupted"));
+            return Err(CopyFailure::new(FailureKind::Interrupted, "interrupted"));
         };
         let mut request = |target: &HttpUrl| {
             let request = HttpRequest {
@@ -326,10 +327,7 @@ impl HttpRangeReader<'_> {
         end: Option<u64>,
     ) -> Result<(), CopyFailure> {
         let file = self.file;
-        let failed = |exit, reason: &str| {
-            let message = format!("cannot {}: {reason}", file.action);
-            Err(CopyFailure::new(exit, message))
-        };
+        let failed = |kind, reason: &str| Err(file.action.failed(kind, reason));
         let now = HttpFileFacts::from_response(&response);
         if !file.facts.may_be_same(&now) {
             return Err(errors::changed(&file.action));
@@ -341,19 +339,20 @@ impl HttpRangeReader<'_> {
         if must_have_tag && now.strong_etag().is_none() && !is_whole {
             file.omits_etag.store(true, Ordering::Relaxed);
             return failed(
-                Exit::Protocol,
+                FailureKind::Protocol,
                 "the server does not say which version of the file it sends",
             );
         }
         // A coded body has other lengths and offsets than the file.
         if let Some(coding) = response.foreign_coding(&file.requested_url) {
             let coding = printable(coding.as_bytes());
-            let message = format!(
-                "cannot {}: the server sends it in the content coding {coding}, which was not asked for; fetch it with a \
-                 program that decodes it (curl --compressed)",
-                file.action
+            let reason = format!(
+                "the server sends it in the content coding {coding}, which was not asked for"
             );
-            return Err(CopyFailure::new(Exit::Protocol, message));
+            let failure = file.action.failed(FailureKind::Protocol, reason);
+            return Err(
+                failure.advise("fetch it with a program that decodes it (curl --compressed)")
+            );
         }
         if response.status() == 206 {
             let content_range = response
@@ -361,14 +360,14 @@ impl HttpRangeReader<'_> {
                 .and_then(ContentRange::parse);
             let Some(range) = content_range.and_then(|content_range| content_range.range) else {
                 return failed(
-                    Exit::Protocol,
+                    FailureKind::Protocol,
                     "the server does not say which part of the file it sends",
                 );
             };
             let expected = end.or(file.facts.size).unwrap_or(range.end);
             if (range.start, range.end) != (start, expected) {
                 return failed(
-                    Exit::Protocol,
+                    FailureKind::Protocol,
                     "the server sends a different part of the file than requested",
                 );
             }
@@ -394,11 +393,8 @@ impl HttpRangeReader<'_> {
         let is_partial = expected.is_some() && expected != file.facts.size.or(length);
         if (start > 0 || is_partial) && !file.single_reader {
             file.ignores_ranges.store(true, Ordering::Relaxed);
-            let message = format!(
-                "cannot {}: the server does not send ranges of it",
-                file.action
-            );
-            return Err(CopyFailure::new(Exit::Protocol, message));
+            let reason = "the server does not send ranges of it";
+            return Err(file.action.failed(FailureKind::Protocol, reason));
         }
         let mut body = response.into_body();
         let skipped = io::copy(&mut (&mut body).take(start), &mut io::sink());
@@ -418,11 +414,9 @@ impl HttpRangeReader<'_> {
             && self.must_end
             && body.read(&mut [0; 1]).map_err(|e| self.wrap_error(e))? > 0
         {
-            let message = format!(
-                "cannot {}: the server sends more than announced",
-                self.file.action
-            );
-            return Err(io::Error::other(CopyFailure::new(Exit::Protocol, message)));
+            let reason = "the server sends more than announced";
+            let failure = self.file.action.failed(FailureKind::Protocol, reason);
+            return Err(io::Error::other(failure));
         }
         Ok(())
     }
@@ -445,13 +439,13 @@ impl HttpRangeReader<'_> {
                 &ureq::Error::HostNotFound,
                 own_failure.as_ref(),
             ),
-            None => CopyFailure::transient(
-                Exit::Unreachable,
-                format!(
-                    "cannot {}: the connection was lost: {error}",
-                    self.file.action
-                ),
-            ),
+            None => {
+                let reason = format_args!("the connection was lost: {error}");
+                self.file
+                    .action
+                    .failed(FailureKind::Unreachable, reason)
+                    .retried(true)
+            }
         }
     }
 }

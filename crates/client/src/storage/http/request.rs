@@ -4,6 +4,8 @@ use std::io::Read;
 
 use proto::http::url::HttpUrl;
 
+use crate::failure::Operation;
+
 /// A request.
 pub(super) struct HttpRequest<'a> {
     /// Method, for example `GET`.
@@ -13,7 +15,7 @@ pub(super) struct HttpRequest<'a> {
     /// Additional headers.
     pub(super) headers: &'a [(&'a str, String)],
     /// The operation for messages, for example `read http://host/f`.
-    pub(super) action: &'a str,
+    pub(super) action: &'a Operation,
 }
 
 impl HttpRequest<'_> {

@@ -14,7 +14,7 @@ use super::client::{HttpClient, HttpOrigin};
 use super::facts::HttpFileFacts;
 use super::lookup::{FileUrls, ResourceFacts, WebDavSupport, examine};
 use crate::credentials::Credential;
-use crate::{ConnectionSecurity, CopyFailure, Exit};
+use crate::{ConnectionSecurity, CopyFailure, FailureKind};
 
 /// Most idle connections that are kept for the next file.
 pub(super) const MAX_IDLE_CLIENTS: usize = 64;
@@ -125,7 +125,7 @@ impl HttpStorage {
         });
         let (client, result) = result
             .await
-            .map_err(|e| CopyFailure::new(Exit::Local, e.to_string()))?;
+            .map_err(|e| CopyFailure::local(e.to_string()))?;
         guard.0 = None;
         self.rtt = client.dialer.rtt().unwrap_or(self.rtt);
         self.path_ends = client.dialer.path_ends().or(self.path_ends);
@@ -177,10 +177,10 @@ impl HttpStorage {
         self.note_target(path, facts.url.clone());
         match is_directory {
             false => Ok(facts),
-            true => {
-                let message = format!("{} is a directory", self.url_for(path));
-                Err(CopyFailure::new(Exit::Usage, message))
-            }
+            true => Err(CopyFailure::usage(format!(
+                "{} is a directory",
+                self.url_for(path)
+            ))),
         }
     }
 
@@ -239,7 +239,9 @@ impl Drop for StopDialerOnDrop {
 
 /// Whether a request could not connect.
 pub(super) fn is_away<T>(result: &Result<T, CopyFailure>) -> bool {
-    result.as_ref().is_err_and(|failure| failure.away)
+    result
+        .as_ref()
+        .is_err_and(|failure| failure.kind() == FailureKind::Away)
 }
 
 /// The last component of a path.

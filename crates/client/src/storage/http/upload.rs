@@ -13,9 +13,10 @@ use super::client::HttpClient;
 use super::errors;
 use super::lookup::{FileUrls, WebDavSupport, examine};
 use super::request::{HttpRequest, HttpRequestBody};
+use crate::failure::Operation;
 use crate::transfer::TransferSpec;
 use crate::transfer::outcome::pull_failure;
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 use data::error::DataError;
 
 /// Size from which a body waits for 100 Continue (RFC 9110 section 10.1.1), bytes. A refusal then
@@ -46,11 +47,13 @@ pub(super) fn put(
     settings: &TransferSettings,
     control: &Arc<TransferControl>,
 ) -> Result<TransferReport, CopyFailure> {
-    let action = format!("write {target}");
+    let action = Operation::on("write", target);
     if spec.destination_offset.is_some_and(|offset| offset > 0) || !spec.completed_ranges.is_empty()
     {
-        let message = format!("cannot {action}: HTTP servers accept whole files only");
-        return Err(CopyFailure::new(Exit::Protocol, message));
+        return Err(action.failed(
+            FailureKind::Protocol,
+            "HTTP servers accept whole files only",
+        ));
     }
     let range = BodyRange {
         offset: spec.part.map_or(0, |(offset, _)| offset),
@@ -109,7 +112,7 @@ fn refused_name(
     target: &HttpUrl,
     (status, failure): (u16, CopyFailure),
 ) -> CopyFailure {
-    if failure.exit == Exit::NotFound {
+    if failure.is_missing() {
         let directory = target.parent();
         let urls = FileUrls {
             requested: directory,
@@ -120,7 +123,6 @@ fn refused_name(
             return failure;
         }
     }
-    let message =
-        format!("cannot write {target}: the server does not accept this name (HTTP {status})");
-    CopyFailure::new(Exit::Refused, message)
+    let reason = format_args!("the server does not accept this name (HTTP {status})");
+    Operation::on("write", target).failed(FailureKind::Refused, reason)
 }

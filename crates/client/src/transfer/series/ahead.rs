@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use super::super::exchange::LocalTransfer;
 use super::super::outcome::{self, FailedTransfer};
 use crate::CopyFailure;
+use crate::failure::{Operation, Sentence};
 use crate::session::ClientSession;
 use crate::session::control::MarkerRateLimit;
 
@@ -87,7 +88,7 @@ impl AheadSender {
         &mut self,
         session: &mut ClientSession,
         started: &AtomicBool,
-        operation: &str,
+        operation: &Operation,
     ) -> Result<TransferReport, FailedTransfer> {
         let mut sent = None;
         let mut markers = MarkerRateLimit::new();
@@ -121,10 +122,14 @@ impl AheadSender {
         let limit = session.control.reply_timeout();
         match timeout(limit, self.results.recv()).await {
             Ok(result) => self.take_result(result, session.name(), operation),
-            Err(_) => Err(CopyFailure::unreachable(format!(
-                "{} confirmed a transfer that has not ended: cannot {operation}; try again",
-                session.name()
-            ))
+            Err(_) => Err(CopyFailure::unreachable(
+                Sentence::from(format!(
+                    "{} confirmed a transfer that has not ended: cannot ",
+                    session.name()
+                ))
+                .operation(operation),
+            )
+            .advise("try again")
             .into()),
         }
     }
@@ -133,7 +138,7 @@ impl AheadSender {
         &mut self,
         result: Option<Result<TransferReport, DataError>>,
         server: &str,
-        operation: &str,
+        operation: &Operation,
     ) -> Result<TransferReport, FailedTransfer> {
         self.unconfirmed.0.pop_front();
         match result {

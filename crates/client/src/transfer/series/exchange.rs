@@ -17,8 +17,9 @@ use super::super::{TransferAttempt, TransferSpec, get, negotiation, put};
 use super::files::{SeriesEnd, SeriesFile};
 use super::local_end::{file_spec, local_transfer, path_of};
 use crate::CopyFailure;
+use crate::failure::Operation;
+use crate::session::ClientSession;
 use crate::session::replies::{RefusalCause, refusal_cause};
-use crate::session::{ClientSession, display_path};
 
 /// A transfer whose command is sent.
 pub(super) struct SeriesTransfer<'a> {
@@ -108,7 +109,7 @@ pub(super) fn refuses_file(failed: &FailedTransfer) -> bool {
         ),
         _ => false,
     };
-    names_file && !failed.failure.transient
+    names_file && !failed.failure.may_retry()
 }
 
 /// Moves the bytes of a file whose commands are sent, and checks that all have moved.
@@ -127,7 +128,7 @@ pub(super) async fn exchange(
         SeriesEnd::Receive(_) => "read",
         SeriesEnd::Send(_) => "write",
     };
-    let operation = format!("{verb} {}", display_path(path_of(end, file)));
+    let operation = Operation::on_path(verb, path_of(end, file));
     let spec = file_spec(end, file, spec);
     let part = Arc::new(TransferControl::part_of(control, file.start));
     let mut settings = negotiation::data_settings(session, mode, &spec, &RangeSet::new());

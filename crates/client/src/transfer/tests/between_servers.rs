@@ -89,9 +89,9 @@ async fn the_server_that_failed_first_is_named() {
     )
     .await;
     let failure = outcome.unwrap_err();
-    assert_eq!(failure.exit, Exit::NotFound);
-    assert!(failure.message.contains("/s"), "{failure}");
-    assert!(failure.message.contains("nobody came"), "{failure}");
+    assert_eq!(failure.kind(), FailureKind::NotFound);
+    assert!(failure.to_string().contains("/s"), "{failure}");
+    assert!(failure.to_string().contains("nobody came"), "{failure}");
 }
 
 #[tokio::test]
@@ -110,8 +110,8 @@ async fn a_reason_is_reported_before_a_broken_connection() {
     )
     .await;
     let failure = outcome.unwrap_err();
-    assert!(!failure.transient, "{failure}");
-    assert!(failure.message.contains("No space left"), "{failure}");
+    assert!(!failure.may_retry(), "{failure}");
+    assert!(failure.to_string().contains("No space left"), "{failure}");
 }
 
 #[tokio::test]
@@ -170,8 +170,11 @@ async fn endless_markers_after_the_other_side_ended_fail_the_transfer() {
         )
         .await;
         let failure = copying.expect("it waits for ever").0.unwrap_err();
-        assert_eq!(failure.exit, Exit::Protocol, "{failure}");
-        assert!(failure.message.contains("preliminary replies"), "{failure}");
+        assert_eq!(failure.kind(), FailureKind::Protocol, "{failure}");
+        assert!(
+            failure.to_string().contains("preliminary replies"),
+            "{failure}"
+        );
         assert!(!source_session.is_usable() || !destination_session.is_usable());
     }
 }
@@ -188,13 +191,13 @@ async fn a_refusing_source_abandons_the_destination_session() {
         &five_byte_spec(),
     )
     .await;
-    assert_eq!(outcome.unwrap_err().exit, Exit::NotFound);
+    assert_eq!(outcome.unwrap_err().kind(), FailureKind::NotFound);
     assert!(
         destination_session
             .delete(b"/x")
             .await
             .unwrap_err()
-            .transient
+            .may_retry()
     );
 }
 
@@ -226,7 +229,7 @@ async fn markers_report_progress_and_a_wrong_length_fails() {
     spec.streams = 4;
     let (outcome, reported) = copy(&mut source_session, &mut destination_session, &spec).await;
     // Both confirm, but the last marker reports fewer bytes than the file has.
-    assert_eq!(outcome.unwrap_err().exit, Exit::Integrity);
+    assert_eq!(outcome.unwrap_err().kind(), FailureKind::Integrity);
     assert_eq!(reported, [3]);
     assert_eq!(spec.stored_ranges.lock().unwrap().to_string(), "0-3");
 }

@@ -12,8 +12,9 @@ async fn an_early_refusal_stops_the_data_side_and_keeps_the_session() {
     ])
     .await;
     let failure = fetch(&mut session, &sink(), &spec()).await.unwrap_err();
-    assert_eq!((failure.exit, failure.transient), (Exit::NotFound, false));
-    assert!(failure.message.contains("No such file"), "{failure}");
+    assert_eq!(failure.kind(), FailureKind::NotFound);
+    assert!(!failure.may_retry());
+    assert!(failure.to_string().contains("No such file"), "{failure}");
     session.delete(b"/g").await.unwrap();
     peer.finish().await;
 }
@@ -44,7 +45,8 @@ async fn a_get_succeeds_only_with_226() {
     );
     assert_eq!(memory.take(), b"hello");
     let failure = fetch(&mut session, &memory, &spec()).await.unwrap_err();
-    assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
+    assert_eq!(failure.kind(), FailureKind::Unreachable);
+    assert!(failure.may_retry());
     peer.finish().await;
 }
 
@@ -116,7 +118,8 @@ async fn a_226_without_eod_or_eof_disputes_the_data() {
 #[tokio::test]
 async fn a_lost_data_connection_does_not_dispute_received_bytes() {
     let (failure, spec) = extended(block(0, b"hel", 0), "426 Connection closed").await;
-    assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
+    assert_eq!(failure.kind(), FailureKind::Unreachable);
+    assert!(failure.may_retry());
     assert!(!spec.confirmation.was_refused());
 }
 
@@ -135,8 +138,8 @@ async fn a_short_file_fails() {
     let mut spec = spec();
     spec.size = Some(5);
     let failure = fetch(&mut session, &sink(), &spec).await.unwrap_err();
-    assert_eq!(failure.exit, Exit::Integrity);
-    assert!(failure.message.contains("3 of 5"), "{failure}");
+    assert_eq!(failure.kind(), FailureKind::Integrity);
+    assert!(failure.to_string().contains("3 of 5"), "{failure}");
     peer.finish().await;
 }
 
@@ -155,7 +158,7 @@ async fn a_grown_file_fails() {
     let mut spec = spec();
     spec.size = Some(5);
     let failure = fetch(&mut session, &sink(), &spec).await.unwrap_err();
-    assert_eq!(failure.exit, Exit::Protocol);
+    assert_eq!(failure.kind(), FailureKind::Protocol);
 }
 
 #[tokio::test]
@@ -171,8 +174,12 @@ async fn a_lost_control_connection_ends_the_data_side() {
     ])
     .await;
     let failure = fetch(&mut session, &sink(), &spec()).await.unwrap_err();
-    assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
-    assert!(failure.message.contains("control connection"), "{failure}");
+    assert_eq!(failure.kind(), FailureKind::Unreachable);
+    assert!(failure.may_retry());
+    assert!(
+        failure.to_string().contains("control connection"),
+        "{failure}"
+    );
 }
 
 #[tokio::test]
@@ -191,8 +198,9 @@ async fn stalled_data_runs_into_the_timeout() {
     let mut spec = spec();
     spec.options.stall = Duration::from_secs(1);
     let failure = fetch(&mut session, &sink(), &spec).await.unwrap_err();
-    assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
-    assert!(failure.message.contains("stalled"), "{failure}");
+    assert_eq!(failure.kind(), FailureKind::Unreachable);
+    assert!(failure.may_retry());
+    assert!(failure.to_string().contains("stalled"), "{failure}");
 }
 
 #[tokio::test]
@@ -214,7 +222,8 @@ async fn a_dropped_transfer_makes_the_session_unusable() {
     let cut = tokio::time::timeout(limit, fetch(&mut session, &memory, &spec)).await;
     assert!(cut.is_err());
     let failure = session.delete(b"/g").await.unwrap_err();
-    assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
+    assert_eq!(failure.kind(), FailureKind::Unreachable);
+    assert!(failure.may_retry());
 }
 
 #[tokio::test]
@@ -244,6 +253,10 @@ async fn endless_preliminary_replies_fail_the_transfer() {
     let storing = store(&mut session, b"hello", &spec);
     let ended = tokio::time::timeout(TIMEOUT, storing).await;
     let failure = ended.expect("it waits for ever").unwrap_err();
-    assert_eq!((failure.exit, failure.transient), (Exit::Protocol, false));
-    assert!(failure.message.contains("preliminary replies"), "{failure}");
+    assert_eq!(failure.kind(), FailureKind::Protocol);
+    assert!(!failure.may_retry());
+    assert!(
+        failure.to_string().contains("preliminary replies"),
+        "{failure}"
+    );
 }

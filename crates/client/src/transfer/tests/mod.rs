@@ -14,7 +14,7 @@ use crate::session::ClientSession;
 use crate::session::scripted_server::{
     ScriptedAction, ScriptedFtpServer, command_and_reply, login_script, login_script_with_feat,
 };
-use crate::{CopyFailure, Exit, ModeChoice};
+use crate::{CopyFailure, FailureKind, ModeChoice};
 use ScriptedAction::{
     AcceptAndHold, ExpectLine, ExpectPassiveAndReply, ReceiveData, SendData, SendLine, Sleep,
 };
@@ -102,8 +102,8 @@ async fn a_put_into_a_missing_directory_names_the_directory() {
     ])
     .await;
     let failure = store(&mut session, b"hello", &spec()).await.unwrap_err();
-    assert_eq!(failure.exit, Exit::NotFound);
-    assert!(failure.message.contains("no directory / "), "{failure}");
+    assert_eq!(failure.kind(), FailureKind::NotFound);
+    assert!(failure.to_string().contains("no directory / "), "{failure}");
     peer.finish().await;
 }
 
@@ -155,8 +155,9 @@ async fn a_full_local_disk_is_reported_before_the_servers_reply() {
     )
     .await;
     let failure = outcome.unwrap_err();
-    assert_eq!((failure.exit, failure.transient), (Exit::Local, false));
-    assert!(failure.message.contains("full disk"), "{failure}");
+    assert_eq!(failure.kind(), FailureKind::LocalDiskFull);
+    assert!(!failure.may_retry());
+    assert!(failure.to_string().contains("full disk"), "{failure}");
 }
 
 #[tokio::test]
@@ -235,8 +236,9 @@ async fn a_full_disk_at_the_server_is_reported() {
     ])
     .await;
     let failure = store(&mut session, b"hello", &spec()).await.unwrap_err();
-    assert_eq!((failure.exit, failure.transient), (Exit::Local, false));
-    assert!(failure.message.contains("disk"), "{failure}");
+    assert_eq!(failure.kind(), FailureKind::ServerDiskFull);
+    assert!(!failure.may_retry());
+    assert!(failure.to_string().contains("disk"), "{failure}");
 }
 
 #[tokio::test]
@@ -352,8 +354,9 @@ async fn a_silent_server_after_retr_is_taken_for_unable_to_connect() {
         let failure = match with_a_server_that_says_nothing().await {
             Ok(failure) | Err(failure) => failure,
         };
-        assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
-        if failure.message.contains("--mode s") {
+        assert_eq!(failure.kind(), FailureKind::Unreachable);
+        assert!(failure.may_retry());
+        if failure.to_string().contains("--mode s") {
             return;
         }
         failures.push(failure);

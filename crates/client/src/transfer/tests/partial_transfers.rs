@@ -127,8 +127,9 @@ async fn no_part_is_taken_from_a_server_that_ignores_rest() {
     let failure = fetch(&mut session, &memory, &part_by_rest())
         .await
         .unwrap_err();
-    assert_eq!((failure.exit, failure.transient), (Exit::Protocol, false));
-    assert!(failure.message.contains("in part"), "{failure}");
+    assert_eq!(failure.kind(), FailureKind::Protocol);
+    assert!(!failure.may_retry());
+    assert!(failure.to_string().contains("in part"), "{failure}");
     assert_eq!(memory.take(), b"");
     drop(session);
     peer.finish().await;
@@ -152,7 +153,7 @@ async fn a_resumed_get_does_without_rest_after_it_had_no_effect() {
     spec.size = Some(5);
     spec.completed_ranges.insert(0, 2);
     let failure = fetch(&mut session, &sink(), &spec).await.unwrap_err();
-    assert!(failure.transient, "{failure}");
+    assert!(failure.may_retry(), "{failure}");
     assert!(spec.confirmation.has_misplaced());
     assert!(session.features().ignores_rest);
     drop(session);
@@ -201,7 +202,7 @@ async fn an_empty_part_of_a_missing_file_is_refused() {
     spec.size = Some(0);
     spec.part = Some((0, 0));
     let failure = fetch(&mut session, &sink(), &spec).await.unwrap_err();
-    assert_eq!(failure.exit, Exit::NotFound);
+    assert_eq!(failure.kind(), FailureKind::NotFound);
 }
 
 #[tokio::test]

@@ -120,7 +120,7 @@ async fn a_refused_transfer_keeps_replies_and_commands_aligned() {
     let failure = fetch(&mut session, &sink(), &four_stream_spec())
         .await
         .unwrap_err();
-    assert_eq!(failure.exit, Exit::NotFound);
+    assert_eq!(failure.kind(), FailureKind::NotFound);
     session.delete(b"/g").await.unwrap();
     peer.finish().await;
 }
@@ -192,7 +192,7 @@ async fn eprt_follows_a_refused_port() {
     let failure = fetch(&mut session, &sink(), &four_stream_spec())
         .await
         .unwrap_err();
-    assert_eq!(failure.exit, Exit::NotFound);
+    assert_eq!(failure.kind(), FailureKind::NotFound);
     peer.finish().await;
 }
 
@@ -224,8 +224,9 @@ async fn a_421_within_a_pipeline_is_reported() {
     let failure = fetch(&mut session, &sink(), &four_stream_spec())
         .await
         .unwrap_err();
-    assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
-    assert!(failure.message.contains("shutting down"), "{failure}");
+    assert_eq!(failure.kind(), FailureKind::Unreachable);
+    assert!(failure.may_retry());
+    assert!(failure.to_string().contains("shutting down"), "{failure}");
     assert!(!session.is_usable());
 }
 
@@ -432,7 +433,7 @@ async fn a_source_that_refuses_port_is_retried_without_pipelining() {
     let to = ScriptedFtpServer::start_session(receiving_script(again)).await;
     let (failed, _sessions) = copy_between_servers(&from, &to).await;
     let failure = failed.unwrap_err();
-    assert_eq!(failure.exit, Exit::Refused, "{failure}");
+    assert_eq!(failure.kind(), FailureKind::Refused, "{failure}");
     from.finish().await;
     to.finish().await;
 }

@@ -300,7 +300,7 @@ async fn a_session_without_257_to_pwd_is_abandoned() {
     .await;
     send_two_sizes(&mut session).await;
     assert!(!session.is_usable());
-    assert!(session.delete(b"/g").await.unwrap_err().transient);
+    assert!(session.delete(b"/g").await.unwrap_err().may_retry());
     peer.finish().await;
 }
 

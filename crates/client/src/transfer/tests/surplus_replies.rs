@@ -16,7 +16,7 @@ async fn a_late_reply_does_not_confirm_a_store() {
     ])
     .await;
     let failure = store(&mut session, b"hello", &spec()).await.unwrap_err();
-    assert_eq!(failure.exit, Exit::Local, "{failure}");
+    assert_eq!(failure.kind(), FailureKind::ServerDiskFull, "{failure}");
     peer.finish().await;
 }
 
@@ -43,7 +43,7 @@ async fn a_late_reply_is_not_taken_for_a_data_address() {
     fetch(&mut session, &memory, &spec()).await.unwrap();
     assert_eq!(memory.take(), b"hello");
     let failure = fetch(&mut session, &memory, &spec()).await.unwrap_err();
-    assert!(failure.message.contains("500 no"), "{failure}");
+    assert!(failure.to_string().contains("500 no"), "{failure}");
     peer.finish().await;
 }
 

@@ -27,8 +27,9 @@ use self::settings::{
 pub(super) use self::subject::TransferSubject;
 use super::server_pair::{ExpectedBytes, MarkerProgress, ServerPair};
 use super::{TransferAttempt, TransferSpec, negotiation, put, restart};
-use crate::session::{ClientSession, DataPurpose, display_path};
-use crate::{CopyFailure, Exit};
+use crate::CopyFailure;
+use crate::failure::{Operation, Sentence};
+use crate::session::{ClientSession, DataPurpose};
 
 /// Settings agreed with both servers.
 struct ThirdPartyAgreement {
@@ -215,15 +216,11 @@ impl ThirdPartyServers<'_> {
     }
 
     fn partial_copy_failure(&self, path: &[u8]) -> CopyFailure {
-        CopyFailure::new(
-            Exit::Protocol,
-            format!(
-                "cannot copy a part of {} from {} to another server: {PartialRetrievalUnsupported}; copy the whole \
-                 file, or copy through this machine",
-                display_path(path),
-                self.source.name()
-            ),
-        )
+        let from = self.source.name();
+        let reason = Sentence::cannot(&Operation::on_path("copy a part of", path)).words(
+            format_args!(" from {from} to another server: {PartialRetrievalUnsupported}"),
+        );
+        CopyFailure::protocol(reason).advise("copy the whole file, or copy through this machine")
     }
 
     /// Sends the settings, the addresses and the two transfer commands.
@@ -444,7 +441,7 @@ impl ThirdPartyServers<'_> {
     fn check_moved_bytes(
         &self,
         agreement: &ThirdPartyAgreement,
-        receiving: &str,
+        receiving: &Operation,
         reported: Option<u64>,
     ) -> Result<u64, CopyFailure> {
         match (reported, self.expected_bytes(agreement)) {

@@ -7,6 +7,7 @@ use proto::sizing::BufferSizing;
 use proto::stripes::StripeAddresses;
 
 use crate::CopyFailure;
+use crate::failure::Operation;
 use crate::session::ClientSession;
 use crate::transfer::negotiation;
 use crate::transfer::prepare::PreparationResult;
@@ -48,7 +49,7 @@ pub(super) struct SettingsResult {
 pub(super) async fn send_settings(
     session: &mut ClientSession,
     steps: Vec<PlanStep>,
-    operation: &str,
+    operation: &Operation,
     warnings: &mut Vec<String>,
 ) -> Result<SettingsResult, CopyFailure> {
     let mut announced = None;

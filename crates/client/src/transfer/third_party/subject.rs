@@ -5,6 +5,7 @@ use proto::client::RetrievalPlan;
 use proto::command::{Command, ExtendedRetrieve, ExtendedStore};
 
 use crate::CopyFailure;
+use crate::failure::Operation;
 use crate::session::{ClientSession, display_path};
 use crate::transfer::bundle::{announcements, directory_of};
 use crate::transfer::{TransferSpec, negotiation};
@@ -46,7 +47,7 @@ impl TransferSubject<'_> {
     }
 
     /// For messages: what the source does before the transfer and in it, and what the destination does.
-    pub(super) fn operation_names(&self) -> [String; 3] {
+    pub(super) fn operation_names(&self) -> [Operation; 3] {
         let (from, to) = match self {
             Self::File { from, to } => (display_path(from), display_path(to)),
             Self::Bundle { from, to } => (
@@ -55,9 +56,9 @@ impl TransferSubject<'_> {
             ),
         };
         [
-            format!("read {from}"),
-            format!("send {from}"),
-            format!("write {to}"),
+            Operation::on("read", &from),
+            Operation::on("send", &from),
+            Operation::on("write", &to),
         ]
     }
 

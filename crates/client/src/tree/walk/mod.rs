@@ -13,8 +13,9 @@ use super::pending::{PendingDirectories, PendingDirectory};
 use super::{MAX_DEPTH, NO_REGULAR_FILE, TreeEntry, TreeVisitor, check_name, join_path};
 use crate::answers::{SourceFacts, SymlinkCheckScope, SymlinkCheckedEntry};
 use crate::session::display_path;
+use crate::session::path_names::directory_and_name;
 use crate::storage::contract::Storage;
-use crate::{CopyFailure, Exit, SymlinkPolicy};
+use crate::{CopyFailure, SymlinkPolicy};
 
 mod times;
 
@@ -123,7 +124,7 @@ impl TreeWalk {
     pub(crate) async fn run(&self, storage: &mut dyn Storage) -> Result<(), CopyFailure> {
         while let Some(mut directory) = self.pending.next().await? {
             let listed = match self.list_directory(storage, &mut directory).await {
-                Err(failure) if failure.transient && storage.is_usable() => {
+                Err(failure) if failure.may_retry() && storage.is_usable() => {
                     directory.refusals += 1;
                     self.give_up_after(failure, &directory)
                 }
@@ -135,7 +136,7 @@ impl TreeWalk {
                     self.pending.listed();
                 }
                 Err(failure) => {
-                    let is_over = !failure.transient;
+                    let is_over = !failure.may_retry();
                     if is_over {
                         self.pending.fail(failure.clone());
                     }
@@ -159,11 +160,7 @@ impl TreeWalk {
         if directory.refusals <= self.max_attempts || self.knows_nothing(directory) {
             return Err(failure);
         }
-        let failure = CopyFailure {
-            transient: false,
-            ..failure
-        };
-        self.visit_path(&directory.path, TreeEntry::Unlisted(failure))
+        self.visit_path(&directory.path, TreeEntry::Unlisted(failure.retried(false)))
     }
 
     /// Whether this is the top, and nothing of it is known.
@@ -205,7 +202,7 @@ impl TreeWalk {
         if let Some(failure) = stopped {
             return Err(failure);
         }
-        if listed.as_ref().is_err_and(|failure| failure.transient) {
+        if listed.as_ref().is_err_and(CopyFailure::may_retry) {
             return listed;
         }
         self.ask_times(storage, directory).await?;
@@ -291,7 +288,7 @@ impl TreeWalk {
         // Only loops that identities cannot reveal get this deep.
         if directory.depth >= MAX_DEPTH {
             let reason = format!("more than {MAX_DEPTH} directories deep: a loop of links?");
-            let failure = CopyFailure::new(Exit::Protocol, reason);
+            let failure = CopyFailure::protocol(reason);
             return self.visit(&directory.path, &entry.name, TreeEntry::Unlisted(failure));
         }
         found.push(PendingDirectory {
@@ -336,7 +333,7 @@ impl TreeWalk {
             let relative = join_path(&directory.path, &link.name);
             let target = storage.stat(&join_path(&self.top, &relative)).await;
             if let Err(failure) = &target
-                && failure.transient
+                && failure.may_retry()
             {
                 return Err(failure.clone());
             }
@@ -345,9 +342,7 @@ impl TreeWalk {
             };
             let target = match target {
                 Ok(target) => target,
-                Err(failure) if failure.exit == Exit::NotFound => {
-                    ListedEntry::new(b"", EntryKind::SymLink)
-                }
+                Err(failure) if failure.is_missing() => ListedEntry::new(b"", EntryKind::SymLink),
                 // Something may be there, and what it is is unknown.
                 Err(failure) => {
                     self.visit_path(&relative, TreeEntry::Failed(failure))?;
@@ -382,7 +377,7 @@ impl TreeWalk {
             None if directory.ancestors.followed_unknown_link => {
                 let reason = "symbolic link below a symbolic link, and the server does not report whether \
                            that is a loop: copy it under its own name";
-                TreeEntry::Failed(CopyFailure::new(Exit::Protocol, reason))
+                TreeEntry::Failed(CopyFailure::protocol(reason))
             }
             _ => {
                 let ancestors = directory.ancestors.child(target.unique.clone(), true);
@@ -422,7 +417,7 @@ impl TreeWalk {
             (self.visited_at_once, self.links_at_once) = (visited, links);
         }
         match listed {
-            Err(failure) if failure.transient => Err(failure),
+            Err(failure) if failure.may_retry() => Err(failure),
             _ => Ok(is_listed),
         }
     }
@@ -441,7 +436,8 @@ impl TreeWalk {
         if let Err(failure) = names.and_then(|()| links.check(&path)) {
             return self.visit_path(&path, TreeEntry::Failed(failure));
         }
-        let (directory, name) = split_path(&path);
+        let (directory, name) = directory_and_name(&path);
+        let directory = directory.unwrap_or_default();
         entry.name = name.to_vec();
         if entry.is_symlink() {
             links.add(&path);
@@ -462,8 +458,8 @@ impl TreeWalk {
     }
 
     fn visit_path(&self, path: &[u8], entry: TreeEntry) -> Result<(), CopyFailure> {
-        let (directory, name) = split_path(path);
-        self.visit(directory, name, entry)
+        let (directory, name) = directory_and_name(path);
+        self.visit(directory.unwrap_or_default(), name, entry)
     }
 
     fn visit(&self, directory: &[u8], name: &[u8], entry: TreeEntry) -> Result<(), CopyFailure> {
@@ -476,22 +472,11 @@ impl TreeWalk {
         }
         if self.entries.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {
             let top = display_path(&self.top);
-            return Err(CopyFailure::new(
-                Exit::Protocol,
-                format!(
-                    "{top} has more than {MAX_ENTRIES} entries below it: name its directories one by one"
-                ),
-            ));
+            return Err(CopyFailure::protocol(format!(
+                "{top} has more than {MAX_ENTRIES} entries below it: name its directories one by one"
+            )));
         }
         self.visitor.visit(directory, name, entry)
-    }
-}
-
-/// The directory and the name of a relative path.
-fn split_path(path: &[u8]) -> (&[u8], &[u8]) {
-    match path.iter().rposition(|b| *b == b'/') {
-        Some(slash) => (&path[..slash], &path[slash + 1..]),
-        None => (b"", path),
     }
 }
 

@@ -62,7 +62,7 @@ fn what_a_lost_listing_of_the_whole_tree_brought_is_not_visited_again_but_may_fa
         let entry = ListedEntry::new(name, EntryKind::File);
         walk.visit_listed(&mut below, entry, &mut found).unwrap();
     }
-    let failure = CopyFailure::new(Exit::Refused, "not readable");
+    let failure = CopyFailure::refused("not readable");
     let unlisted = TreeEntry::Unlisted(failure.clone());
     walk.visit_path(b"d", TreeEntry::Failed(failure)).unwrap();
     walk.visit_path(b"d", unlisted).unwrap();

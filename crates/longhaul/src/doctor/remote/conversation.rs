@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use client::location::Server;
-use client::{CopyFailure, Exit};
+use client::{CopyFailure, FailureKind};
 use data::transport::{ControlTransport, tls_error};
 use proto::client::{SecurityExchange, SecurityStep};
 use proto::command::Command;
@@ -106,13 +106,13 @@ impl Conversation {
         self.replies.extend(replies);
         fed.map_err(|error| {
             let text = format!("{} is no FTP server: {error}; check the port", self.name);
-            CopyFailure::new(Exit::Protocol, text)
+            CopyFailure::protocol(text)
         })
     }
 
     fn lost(&self, reason: &str) -> CopyFailure {
         let text = format!("lost {}: {reason}; try again later", self.name);
-        CopyFailure::new(Exit::Unreachable, text)
+        CopyFailure::new(FailureKind::Unreachable, text)
     }
 
     /// Asks for TLS and makes the handshake.

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use client::location::{Location, Scheme, Server};
 use client::session::ClientSession;
-use client::{ConnectionSecurity, CopyFailure, Exit, SecurityOptions};
+use client::{ConnectionSecurity, CopyFailure, Exit, FailureKind, SecurityOptions};
 use proto::command::Command;
 use proto::feature::ServerFeatures;
 
@@ -59,12 +59,11 @@ impl RemoteTarget {
         let login = args.login || names_user;
         if login {
             let asked = ask_before([url], &security);
-            let asked = asked.map_err(|error| CopyFailure::new(Exit::Local, error.to_string()))?;
-            asked.ok_or_else(|| CopyFailure::new(Exit::Interrupted, "interrupted"))?;
+            let asked = asked.map_err(|error| CopyFailure::local(error.to_string()))?;
+            asked.ok_or_else(|| CopyFailure::new(FailureKind::Interrupted, "interrupted"))?;
         }
         let Location::Remote { server, .. } = Location::parse_secured(url, &security)? else {
-            return Err(CopyFailure::new(
-                Exit::Usage,
+            return Err(CopyFailure::usage(
                 "the argument is no server: give a URL such as ftps://host/",
             ));
         };
@@ -79,8 +78,8 @@ impl RemoteTarget {
                 unreachable: false,
             },
             Err(failure) => ExaminedServer {
-                unreachable: failure.exit == Exit::Unreachable,
-                findings: vec![Finding::failure("connection", failure.message)],
+                unreachable: failure.exit() == Exit::Unreachable,
+                findings: vec![Finding::failure("connection", failure.to_string())],
             },
         };
         let is_ftp = !matches!(self.server.scheme, Scheme::Http | Scheme::Https);
@@ -113,8 +112,8 @@ impl RemoteTarget {
     fn trust(&self) -> OfferTrust {
         let security = &self.server.security;
         OfferTrust {
-            tls: security.tls_trust().map_err(|failure| failure.message),
-            gsi: security.grid_trust().map_err(|failure| failure.message),
+            tls: security.tls_trust().map_err(|failure| failure.to_string()),
+            gsi: security.grid_trust().map_err(|failure| failure.to_string()),
         }
     }
 
@@ -175,7 +174,7 @@ impl RemoteTarget {
                 session.close().await;
                 Finding::good("login", format!("accepted ({user})"))
             }
-            Err(failure) => Finding::failure("login", failure.message),
+            Err(failure) => Finding::failure("login", failure.to_string()),
         }
     }
 

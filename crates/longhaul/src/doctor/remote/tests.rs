@@ -254,5 +254,5 @@ fn a_password_is_not_sent_in_the_clear_over_a_network() {
 fn a_file_is_no_server() {
     let args = doctor_args(&["/tmp/x"]);
     let failure = RemoteTarget::parse("/tmp/x", &args).err().unwrap();
-    assert_eq!(failure.exit, Exit::Usage);
+    assert_eq!(failure.exit(), Exit::Usage);
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use client::location::Location;
-use client::{CopyFailure, Exit, PairSource, Remotes};
+use client::{CopyFailure, PairSource, Remotes};
 
 use super::file::{ConfigurationFile, FileSetting};
 use super::keys::{self, SettingKey};
@@ -28,7 +28,7 @@ impl CommandLine {
     /// # Errors
     /// `Usage`: the words are no command.
     pub(crate) fn new(words: Vec<OsString>) -> Result<Self, CopyFailure> {
-        let usage = |text: String| CopyFailure::new(Exit::Usage, text);
+        let usage = |text: String| CopyFailure::usage(text);
         let matches = built_command()
             .try_get_matches_from(&words)
             .map_err(|error| usage(super::one_line(&error)))?;
@@ -167,8 +167,7 @@ impl EffectiveSettings {
             };
             let refused = |reason: String| {
                 let value = keys::masked(&key.name, &value);
-                let message = format!("{origin}: {} = {value}: {reason}", key.name);
-                CopyFailure::new(Exit::Usage, message)
+                CopyFailure::usage(format!("{origin}: {} = {value}: {reason}", key.name))
             };
             let words = value.command_words(&key.flag).map_err(refused)?;
             key.check(&words).map_err(refused)?;
@@ -217,13 +216,10 @@ fn refuse_sections(key: &SettingKey, files: &[ConfigurationFile]) -> Result<(), 
     });
     match sections.next() {
         None => Ok(()),
-        Some(place) => Err(CopyFailure::new(
-            Exit::Usage,
-            format!(
-                "{place}: {name} may concern a server of --from, which is not known before the list is read: choose \
+        Some(place) => Err(CopyFailure::usage(format!(
+            "{place}: {name} may concern a server of --from, which is not known before the list is read: choose \
                  with --{name}, or give the list as a file"
-            ),
-        )),
+        ))),
     }
 }
 
@@ -233,7 +229,7 @@ fn find(
     files: &[ConfigurationFile],
     servers: &[NamedServer],
 ) -> Result<Option<(SettingValue, Origin)>, CopyFailure> {
-    let usage = |problem: String| CopyFailure::new(Exit::Usage, problem);
+    let usage = |problem: String| CopyFailure::usage(problem);
     if let Some(found) = environment::value(key).map_err(usage)? {
         return Ok(Some(found));
     }

@@ -37,7 +37,7 @@ impl Configured {
     }
 
     fn refusal(&self, words: &[&str]) -> String {
-        self.load(words).err().unwrap().message
+        self.load(words).err().unwrap().to_string()
     }
 }
 

@@ -81,7 +81,7 @@ async fn a_byte_that_is_wrong_every_time_fails_after_some_repairs() {
     assert_eq!(summary.resent_bytes, 4 * MIN_BLOCK);
     assert_eq!(warnings.len(), 4, "{warnings:?}");
     let failure = summary.first_failure.unwrap();
-    assert!(failure.message.contains("4 times"), "{failure}");
+    assert!(failure.to_string().contains("4 times"), "{failure}");
 }
 
 #[tokio::test]

@@ -50,7 +50,7 @@ async fn an_old_file_stays_where_the_new_one_would_be_written_over_it() {
         let to = server.url(encoded);
         let (summary, _) = copy(&from, &to, &options()).await;
         assert_ne!(summary.exit, Exit::Done, "{summary:?}");
-        let failure = summary.first_failure.unwrap().message;
+        let failure = summary.first_failure.unwrap().to_string();
         assert!(failure.contains("--in-place"), "{failure}");
         assert_eq!(server.get(name).as_deref(), Some(&b"old"[..]), "{failure}");
         let (summary, _) = copy(&from, &to, &in_place).await;

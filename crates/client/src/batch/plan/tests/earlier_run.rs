@@ -203,7 +203,7 @@ fn a_file_in_conflict_with_one_that_an_earlier_run_has_copied_is_refused() {
     check_conflicts(&plan, &Arc::default()).unwrap();
     add(&plan, ("/from/b", "/to"), file());
     let failure = check_conflicts(&plan, &Arc::default()).unwrap_err();
-    assert_eq!(failure.exit, Exit::Usage, "{failure}");
+    assert_eq!(failure.kind(), FailureKind::Usage, "{failure}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::batch::batch_journal::BatchJournal;
 use crate::batch::tests::options;
 use crate::batch::totals::BatchTotals;
 use crate::location::Location;
-use crate::{CopyFailure, CopyOptions, Exit};
+use crate::{CopyFailure, CopyOptions, FailureKind};
 
 mod earlier_run;
 
@@ -110,7 +110,7 @@ async fn destinations_follow_the_rules_of_cp() {
     let failure = make_plan(ctx.clone(), &both, local(top.join("x")))
         .await
         .unwrap_err();
-    assert_eq!(failure.exit, Exit::Usage);
+    assert_eq!(failure.kind(), FailureKind::Usage);
     let plan = planned(&ctx, &[local(top.join("[ab]"))], local(top.join("d"))).await;
     assert_eq!(destinations(&plan), [show("d/a"), show("d/b")]);
 }
@@ -126,13 +126,13 @@ async fn copies_onto_themselves_and_directories_without_r_are_refused() {
     for to in [top.join("a"), top.join("same"), top.to_owned()] {
         let plan = planned(&ctx, &[local(top.join("a"))], local(to)).await;
         assert!(plan.items.is_empty());
-        assert_eq!(plan.failed[0].exit, Exit::Usage);
+        assert_eq!(plan.failed[0].kind(), FailureKind::Usage);
     }
     let plan = planned(&ctx, &[local(top.join("d"))], local(top.join("e"))).await;
-    assert_eq!(plan.failed[0].exit, Exit::Usage);
-    assert!(plan.failed[0].message.contains("-r"));
+    assert_eq!(plan.failed[0].kind(), FailureKind::Usage);
+    assert!(plan.failed[0].to_string().contains("-r"));
     let plan = planned(&ctx, &[local(top.join("none"))], local(top.join("e"))).await;
-    assert_eq!(plan.failed[0].exit, Exit::NotFound);
+    assert_eq!(plan.failed[0].kind(), FailureKind::NotFound);
 }
 
 #[tokio::test]
@@ -156,7 +156,7 @@ async fn trees_keep_their_relative_paths() {
         local(top.join("src/sub dir/x")),
     )
     .await;
-    assert_eq!(plan.failed[0].exit, Exit::Usage);
+    assert_eq!(plan.failed[0].kind(), FailureKind::Usage);
     assert!(plan.items.is_empty());
 }
 
@@ -168,8 +168,8 @@ async fn refused(top: &Path, sources: &[&str], to: &str) -> String {
     let failure = make_plan(recursive_options, &sources, local(top.join(to)))
         .await
         .unwrap_err();
-    assert_eq!(failure.exit, Exit::Usage, "{failure}");
-    failure.message
+    assert_eq!(failure.kind(), FailureKind::Usage, "{failure}");
+    failure.to_string()
 }
 
 #[tokio::test]
@@ -267,8 +267,11 @@ fn conflicts_between_remote_files_are_refused() {
         (&[("/a/x", "ftp://h/x")], &["ftp://h/x/"]),
     ] {
         let failure = check_conflicts(&plan(items, directories), &Arc::default()).unwrap_err();
-        assert_eq!(failure.exit, Exit::Usage, "{items:?}");
-        assert!(failure.message.contains("nothing was copied"), "{failure}");
+        assert_eq!(failure.kind(), FailureKind::Usage, "{items:?}");
+        assert!(
+            failure.to_string().contains("nothing was copied"),
+            "{failure}"
+        );
     }
     for items in [
         [("/a/x", "ftp://h/x"), ("/a/x", "ftp://g/x")],

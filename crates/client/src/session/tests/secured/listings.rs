@@ -63,14 +63,14 @@ async fn a_listing_that_cannot_be_protected_is_warned_about_and_deletes_nothing(
     let (mut session, fake, warnings) = grid_session(CANNOT, options(), enters).await;
     session.set_listing_use(ListingUse::Deleting);
     let failure = session.list(b"/").await.unwrap_err();
-    assert_eq!(failure.exit, Exit::Refused);
+    assert_eq!(failure.kind(), FailureKind::Refused);
     for word in [
         "DCSC",
         "nothing is deleted",
         "--delegate limited",
         "--data-protection clear",
     ] {
-        assert!(failure.message.contains(word), "{failure}");
+        assert!(failure.to_string().contains(word), "{failure}");
     }
     assert!(warnings.lock().unwrap().is_empty());
     drop(session);
@@ -112,7 +112,7 @@ async fn listings_do_without_the_privacy_that_a_server_refuses_and_the_user_is_t
     let (mut session, fake, warnings) =
         grid_session(CAN_PROTECT, options(), refused(goes_on)).await;
     let failure = session.list(b"/").await.unwrap_err();
-    assert!(failure.message.contains("that is enough"), "{failure}");
+    assert!(failure.to_string().contains("that is enough"), "{failure}");
     let warned = warnings.lock().unwrap().join("|");
     assert!(
         warned.contains("PROT P") && !warned.contains("--delegate"),
@@ -123,8 +123,11 @@ async fn listings_do_without_the_privacy_that_a_server_refuses_and_the_user_is_t
     let (mut session, fake, _) = grid_session(CAN_PROTECT, options(), refused(Vec::new())).await;
     session.set_listing_use(ListingUse::Deleting);
     let failure = session.list(b"/").await.unwrap_err();
-    assert_eq!(failure.exit, Exit::Refused);
-    assert!(failure.message.contains("nothing is deleted"), "{failure}");
+    assert_eq!(failure.kind(), FailureKind::Refused);
+    assert!(
+        failure.to_string().contains("nothing is deleted"),
+        "{failure}"
+    );
     drop(session);
     fake.finish().await;
     // Asked for by name, it is had, or nothing moves.
@@ -134,10 +137,10 @@ async fn listings_do_without_the_privacy_that_a_server_refuses_and_the_user_is_t
     };
     let (mut session, fake, _) = grid_session(CAN_PROTECT, options, refused(Vec::new())).await;
     let failure = session.list(b"/").await.unwrap_err();
-    assert_eq!(failure.exit, Exit::Refused);
+    assert_eq!(failure.kind(), FailureKind::Refused);
     assert!(
         failure
-            .message
+            .to_string()
             .contains("refuses protected data connections"),
         "{failure}"
     );

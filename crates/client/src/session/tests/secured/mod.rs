@@ -131,8 +131,9 @@ async fn try_never_goes_on_in_clear_with_a_server_that_had_tls() {
     let fake = start_to_try([protected, stripped_session()], identity.trusting()).await;
     let first = ClientSession::open(&fake.server, TIMEOUT).await.unwrap();
     let failure = first.open_another().await.unwrap_err();
-    assert_eq!((failure.exit, failure.transient), (Exit::Refused, false));
-    assert!(failure.message.contains("had TLS before"), "{failure}");
+    assert_eq!(failure.kind(), FailureKind::Refused);
+    assert!(!failure.may_retry());
+    assert!(failure.to_string().contains("had TLS before"), "{failure}");
     fake.finish().await;
 }
 
@@ -146,7 +147,7 @@ async fn try_never_goes_on_in_clear_after_a_handshake_that_was_cut() {
     let again = ClientSession::open(&fake.server, TIMEOUT)
         .await
         .unwrap_err();
-    assert_eq!(again.exit, Exit::Refused, "{again}");
+    assert_eq!(again.kind(), FailureKind::Refused, "{again}");
     fake.finish().await;
 }
 
@@ -235,8 +236,8 @@ async fn a_silent_server_of_ftps_may_expect_implicit_tls_and_the_user_is_told() 
     let (fake, warnings) = start(Scheme::Ftps, SecurityOptions::default(), script).await;
     let short = Duration::from_millis(200);
     let failure = ClientSession::open(&fake.server, short).await.unwrap_err();
-    assert_eq!(failure.exit, Exit::Unreachable);
-    assert!(failure.message.contains("--tls implicit"), "{failure}");
+    assert_eq!(failure.kind(), FailureKind::Unreachable);
+    assert!(failure.to_string().contains("--tls implicit"), "{failure}");
     fake.finish().await;
     let warned = warnings.lock().unwrap().join("|");
     assert!(warned.contains("--tls implicit"), "{warned}");
@@ -261,8 +262,9 @@ async fn tls_that_is_required_and_refused_opens_no_session() {
         let failure = ClientSession::open(&fake.server, TIMEOUT)
             .await
             .unwrap_err();
-        assert_eq!((failure.exit, failure.transient), (Exit::Refused, false));
-        assert!(failure.message.contains("in clear"), "{failure}");
+        assert_eq!(failure.kind(), FailureKind::Refused);
+        assert!(!failure.may_retry());
+        assert!(failure.to_string().contains("in clear"), "{failure}");
         fake.finish().await;
     }
 }
@@ -293,7 +295,7 @@ async fn try_goes_on_in_clear_with_a_warning_only_if_the_server_has_no_tls() {
     let failure = ClientSession::open(&fake.server, TIMEOUT)
         .await
         .unwrap_err();
-    assert_eq!(failure.exit, Exit::Unreachable);
+    assert_eq!(failure.kind(), FailureKind::Unreachable);
     fake.finish().await;
 }
 
@@ -327,12 +329,9 @@ async fn a_failed_handshake_is_never_followed_by_a_login() {
         let failure = ClientSession::open(&fake.server, TIMEOUT)
             .await
             .unwrap_err();
-        assert_eq!(
-            (failure.exit, failure.transient),
-            (Exit::Refused, false),
-            "{failure}"
-        );
-        assert!(failure.message.contains(word), "{failure}");
+        assert_eq!(failure.kind(), FailureKind::Refused, "{failure}");
+        assert!(!failure.may_retry());
+        assert!(failure.to_string().contains(word), "{failure}");
         fake.finish().await;
     }
 }
@@ -357,8 +356,8 @@ async fn the_reason_for_a_refused_certificate_survives_the_reset_behind_it() {
             break failure;
         }
     };
-    assert_eq!(failure.exit, Exit::Refused, "{failure}");
-    assert!(failure.message.contains("--cert"), "{failure}");
+    assert_eq!(failure.kind(), FailureKind::Refused, "{failure}");
+    assert!(failure.to_string().contains("--cert"), "{failure}");
 }
 
 #[tokio::test]
@@ -383,11 +382,9 @@ async fn replies_injected_before_the_handshake_end_the_session() {
         let mut script = greeting();
         script.extend(command_and_reply("AUTH TLS", injected));
         let (fake, _) = start(Scheme::Ftps, identity.trusting(), script).await;
-        let failure = ClientSession::open(&fake.server, TIMEOUT)
-            .await
-            .unwrap_err();
+        let opened = ClientSession::open(&fake.server, TIMEOUT).await;
         // The connection may also end while the client waits for the rest of a reply.
-        assert_ne!(failure.exit, Exit::Done);
+        opened.unwrap_err();
         fake.finish().await;
     }
 }
@@ -439,9 +436,10 @@ async fn refused_protection_of_data_fails_and_names_the_flag() {
     let (fake, _) = start(Scheme::Ftps, identity.trusting(), script).await;
     let mut session = ClientSession::open(&fake.server, TIMEOUT).await.unwrap();
     let failure = session.list(b"/").await.unwrap_err();
-    assert_eq!((failure.exit, failure.transient), (Exit::Refused, false));
+    assert_eq!(failure.kind(), FailureKind::Refused);
+    assert!(!failure.may_retry());
     assert!(
-        failure.message.contains("--data-protection clear"),
+        failure.to_string().contains("--data-protection clear"),
         "{failure}"
     );
     drop(session);
@@ -485,7 +483,8 @@ async fn a_gsi_url_never_goes_on_without_gsi() {
     let failure = ClientSession::open(&fake.server, TIMEOUT)
         .await
         .unwrap_err();
-    assert_eq!((failure.exit, failure.transient), (Exit::Refused, false));
-    assert!(failure.message.contains("ftp:"), "{failure}");
+    assert_eq!(failure.kind(), FailureKind::Refused);
+    assert!(!failure.may_retry());
+    assert!(failure.to_string().contains("ftp:"), "{failure}");
     fake.finish().await;
 }

@@ -42,7 +42,7 @@ async fn a_token_is_not_sent_to_a_server_that_does_not_announce_tokens() {
     let failure = ClientSession::open(&fake.server, TIMEOUT)
         .await
         .unwrap_err();
-    assert_eq!(failure.exit, Exit::Refused);
-    assert!(failure.message.contains("--token"), "{failure}");
+    assert_eq!(failure.kind(), FailureKind::Refused);
+    assert!(failure.to_string().contains("--token"), "{failure}");
     fake.finish().await;
 }

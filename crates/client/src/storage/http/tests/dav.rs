@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::*;
+use crate::FailureKind;
 use crate::answers::RefusedRenameStep;
 use crate::storage::webdav::WebDavServer;
 
@@ -30,7 +31,7 @@ async fn what_a_path_is_comes_from_propfind() {
     }
     assert_eq!(server.methods(), ["PROPFIND"; 3]);
     let missing = http.stat(b"/none").await.unwrap_err();
-    assert_eq!(missing.exit, Exit::NotFound);
+    assert_eq!(missing.kind(), FailureKind::NotFound);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -71,7 +72,7 @@ async fn a_busy_server_has_not_said_what_a_path_is() {
         });
         let (mut http, path) = session(&server.url("/d"));
         let failure = http.stat(&path).await.unwrap_err();
-        assert!(failure.transient, "{failure}");
+        assert!(failure.may_retry(), "{failure}");
     }
 }
 
@@ -124,7 +125,7 @@ async fn one_refusal_does_not_make_files_of_collections() {
         assert_eq!(entry.kind, EntryKind::Dir, "{refusal}");
         // Now it is known to have it, so the refusal is about the path.
         let failure = http.stat(b"/a/x").await.unwrap_err();
-        assert!(!failure.transient, "{failure}");
+        assert!(!failure.may_retry(), "{failure}");
     }
 }
 
@@ -135,12 +136,12 @@ async fn a_directory_is_removed_as_an_empty_one_only_if_the_server_lists_nothing
     let (mut http, _) = session(&server.url("/"));
     for path in [&b"/d"[..], b"/f"] {
         let failure = http.remove_dir(path).await.unwrap_err();
-        assert_eq!(failure.exit, Exit::Refused, "{failure}");
+        assert_eq!(failure.kind(), FailureKind::Refused, "{failure}");
     }
     assert_eq!(server.paths(), ["/d/precious", "/f"]);
     http.remove_dir(b"/empty").await.unwrap();
     let missing = http.stat(b"/empty").await.unwrap_err();
-    assert_eq!(missing.exit, Exit::NotFound);
+    assert_eq!(missing.kind(), FailureKind::NotFound);
     let itself = "<response><href>/d/</href><propstat><prop><resourcetype><collection/></resourcetype></prop></propstat>\
                   </response>";
     let other = "<response><href>/proxy/d/g</href></response>";
@@ -160,11 +161,11 @@ async fn a_collection_is_neither_removed_nor_replaced_as_a_file() {
     server.answer_head_of_collections();
     let (mut http, _) = session(&server.url("/"));
     let failure = http.remove(b"/d").await.unwrap_err();
-    assert_eq!(failure.exit, Exit::Usage, "{failure}");
+    assert_eq!(failure.kind(), FailureKind::Usage, "{failure}");
     let failure = http.rename(b"/f", b"/d", None).await.unwrap_err().failure;
-    assert_eq!(failure.exit, Exit::Usage, "{failure}");
+    assert_eq!(failure.kind(), FailureKind::Usage, "{failure}");
     let failure = http.rename(b"/d", b"/f", None).await.unwrap_err().failure;
-    assert_eq!(failure.exit, Exit::Usage, "{failure}");
+    assert_eq!(failure.kind(), FailureKind::Usage, "{failure}");
     assert_eq!(server.paths(), ["/d/precious", "/f"]);
     http.rename(b"/d", b"/e", None).await.unwrap();
     assert_eq!(server.paths(), ["/e/precious", "/f"]);
@@ -304,9 +305,9 @@ async fn requests_that_change_something_follow_no_redirect() {
             http.make_dir(b"/new").await.unwrap_err(),
             renamed.failure,
         ] {
-            assert!(!failure.transient, "{failure}");
-            assert!(failure.message.contains("/elsewhere"), "{failure}");
-            assert!(!failure.message.contains("hush"), "{failure}");
+            assert!(!failure.may_retry(), "{failure}");
+            assert!(failure.to_string().contains("/elsewhere"), "{failure}");
+            assert!(!failure.to_string().contains("hush"), "{failure}");
         }
     }
     assert!(other.requests().is_empty());
@@ -326,7 +327,7 @@ async fn a_proxy_that_takes_the_destination_for_another_server_is_given_a_path()
     http.rename(b"/part", b"/d/f", None).await.unwrap();
     let failure = http.rename(b"/part", b"/d/g", None).await.unwrap_err();
     assert_eq!(failure.refused_step, RefusedRenameStep::Unsupported);
-    assert!(!failure.failure.transient, "{}", failure.failure);
+    assert!(!failure.failure.may_retry(), "{}", failure.failure);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -342,7 +343,7 @@ async fn a_new_name_that_a_server_cuts_off_is_found_out() {
     for name in names {
         http.remember_stored(&path);
         let failure = http.rename(&path, name, None).await.unwrap_err().failure;
-        assert_eq!(failure.exit, Exit::Protocol, "{failure}");
+        assert_eq!(failure.kind(), FailureKind::Protocol, "{failure}");
     }
     // Another file, or a collection, has the name that is left.
     let server = ScriptedHttpServer::start(|request| match request.method.as_str() {
@@ -403,12 +404,15 @@ async fn a_listing_with_what_is_not_understood_ends_with_a_failure_after_what_is
     .await;
     let failure = failure.unwrap();
     assert_eq!(
-        (names, failure.exit),
-        (vec!["f".to_owned()], Exit::Protocol)
+        (names, failure.kind()),
+        (vec!["f".to_owned()], FailureKind::Protocol)
     );
-    assert!(failure.message.contains("/proxy/d/g"), "{failure}");
+    assert!(failure.to_string().contains("/proxy/d/g"), "{failure}");
     let (names, failure) = listed("").await;
-    assert_eq!((names.len(), failure.unwrap().exit), (0, Exit::Protocol));
+    assert_eq!(
+        (names.len(), failure.unwrap().kind()),
+        (0, FailureKind::Protocol)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,6 +13,7 @@ use super::scripted::{
     ReceivedRequest, ScriptedHttpServer, file_response, head_response, response,
 };
 use super::*;
+use crate::FailureKind;
 use crate::credentials::Credential;
 use crate::location::Location;
 
@@ -167,10 +168,7 @@ async fn a_truncated_body_is_a_lost_connection_and_its_bytes_are_kept() {
     });
     let (result, _, stored) = fetched(&server.url("/f"), &spec(Some(3_000_000), 1)).await;
     let failure = result.unwrap_err();
-    assert!(
-        failure.transient && failure.exit == Exit::Unreachable,
-        "{failure}"
-    );
+    assert!(failure.is_lost(), "{failure}");
     let end: u64 = stored.strip_prefix("0-").unwrap().parse().unwrap();
     assert!(end > 900_000 && end < 1_000_000, "{end}");
 }
@@ -188,8 +186,8 @@ async fn failure_of(
     let (result, _, stored) = fetched(&server.url("/f?secret=s"), &spec).await;
     assert_eq!(stored, "");
     let failure = result.unwrap_err();
-    assert!(!failure.message.contains("secret"), "{failure}");
-    assert!(!failure.message.contains('\n'), "{failure}");
+    assert!(!failure.to_string().contains("secret"), "{failure}");
+    assert!(!failure.to_string().contains('\n'), "{failure}");
     failure
 }
 
@@ -202,49 +200,53 @@ async fn wrong_ranges_and_changed_files_are_refused() {
         }
     };
     for range in ["bytes 0-899/1000", "bytes 101-1000/*", "nonsense"] {
-        let exit = failure_of(partial(range, "\"v1\"")).await.exit;
-        assert_eq!(exit, Exit::Protocol, "{range}");
+        let exit = failure_of(partial(range, "\"v1\"")).await.kind();
+        assert_eq!(exit, FailureKind::Protocol, "{range}");
     }
     for range in ["bytes 100-999/2000", "bytes 100-1000/1001"] {
         let other_size = failure_of(partial(range, "\"v1\"")).await;
-        assert_eq!(other_size.exit, Exit::Integrity);
+        assert_eq!(other_size.kind(), FailureKind::Integrity);
     }
     let changed = failure_of(partial("bytes 100-999/1000", "\"v2\"")).await;
     assert!(
-        changed.message.contains("changed while it was copied"),
+        changed.to_string().contains("changed while it was copied"),
         "{changed}"
     );
     let replaced = failure_of(|_| response("200 OK", &[("ETag", "\"v2\"")], &[1; 1000])).await;
-    assert_eq!(replaced.exit, Exit::Integrity);
+    assert_eq!(replaced.kind(), FailureKind::Integrity);
     let failed = failure_of(|_| response("412 Precondition Failed", &[], b"")).await;
-    assert_eq!(failed.exit, Exit::Integrity);
+    assert_eq!(failed.kind(), FailureKind::Integrity);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn statuses_map_to_exit_classes() {
     for (status, exit, transient) in [
-        ("404 Not Found", Exit::NotFound, false),
-        ("410 Gone", Exit::NotFound, false),
-        ("401 Unauthorized", Exit::Refused, false),
-        ("403 Forbidden", Exit::Refused, false),
-        ("429 Too Many Requests", Exit::Unreachable, true),
-        ("503 Service Unavailable", Exit::Unreachable, true),
-        ("507 Insufficient Storage", Exit::Local, false),
-        ("400 Bad Request", Exit::Protocol, false),
+        ("404 Not Found", FailureKind::NotFound, false),
+        ("410 Gone", FailureKind::NotFound, false),
+        ("401 Unauthorized", FailureKind::Refused, false),
+        ("403 Forbidden", FailureKind::Refused, false),
+        ("429 Too Many Requests", FailureKind::Unreachable, true),
+        ("503 Service Unavailable", FailureKind::Unreachable, true),
+        (
+            "507 Insufficient Storage",
+            FailureKind::ServerDiskFull,
+            false,
+        ),
+        ("400 Bad Request", FailureKind::Protocol, false),
     ] {
         let failure = failure_of(move |_| response(status, &[("Retry-After", "7")], b"no")).await;
         assert_eq!(
-            (failure.exit, failure.transient),
+            (failure.kind(), failure.may_retry()),
             (exit, transient),
             "{failure}"
         );
     }
     let later = failure_of(|_| response("503 Busy", &[("Retry-After", "7")], b"")).await;
-    assert!(later.message.contains("Retry-After: 7"), "{later}");
+    assert!(later.to_string().contains("Retry-After: 7"), "{later}");
     let silent = failure_of(|_| Vec::new()).await;
-    assert!(silent.transient, "{silent}");
+    assert!(silent.may_retry(), "{silent}");
     let nonsense = failure_of(|_| b"SSH-2.0-OpenSSH\r\n\r\n".to_vec()).await;
-    assert_eq!(nonsense.exit, Exit::Protocol, "{nonsense}");
+    assert_eq!(nonsense.kind(), FailureKind::Protocol, "{nonsense}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -280,7 +282,10 @@ async fn redirect_loops_end() {
     let server = ScriptedHttpServer::start(|_| response("302 Found", &[("Location", "/f")], b""));
     let (mut http, path) = session(&server.url("/f"));
     let failure = http.stat(&path).await.unwrap_err();
-    assert!(failure.message.contains("too many redirects"), "{failure}");
+    assert!(
+        failure.to_string().contains("too many redirects"),
+        "{failure}"
+    );
     // PROPFIND and HEAD.
     assert_eq!(server.requests().len(), 22);
 }
@@ -336,7 +341,7 @@ async fn checksums_come_from_the_digest_of_the_whole_file() {
         (ChecksumAlgorithm::Md5, Some(3)),
     ] {
         let none = http.checksum(algorithm, 0, length, &path).await;
-        assert_eq!(none.unwrap_err().exit, Exit::Protocol);
+        assert_eq!(none.unwrap_err().kind(), FailureKind::Protocol);
     }
     assert!(server.requests()[0].header("want-repr-digest").is_some());
 }
@@ -379,16 +384,20 @@ async fn a_file_is_put_with_its_length_or_chunked() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_put_is_explained() {
-    for (status, exit, word) in [
-        ("409 Conflict", Exit::NotFound, "directory above"),
-        ("507 Insufficient Storage", Exit::Local, "full"),
-        ("405 Method Not Allowed", Exit::Protocol, "WebDAV"),
-        ("403 Forbidden", Exit::Refused, "refuses"),
+    for (status, kind, word) in [
+        ("409 Conflict", FailureKind::NotFound, "directory above"),
+        (
+            "507 Insufficient Storage",
+            FailureKind::ServerDiskFull,
+            "full",
+        ),
+        ("405 Method Not Allowed", FailureKind::Protocol, "WebDAV"),
+        ("403 Forbidden", FailureKind::Refused, "refuses"),
     ] {
         let server = ScriptedHttpServer::start(move |_| response(status, &[], b""));
         let failure = stored(&server, b"hello", Some(5)).await.0.unwrap_err();
-        assert_eq!(failure.exit, exit, "{failure}");
-        assert!(failure.message.contains(word), "{failure}");
+        assert_eq!(failure.kind(), kind, "{failure}");
+        assert!(failure.to_string().contains(word), "{failure}");
     }
 }
 
@@ -397,10 +406,10 @@ async fn a_refused_name_is_told_from_a_missing_directory() {
     let listing = "<multistatus xmlns='DAV:'><response><href>/dir/</href><propstat><prop><resourcetype><collection/>\
                    </resourcetype></prop></propstat></response></multistatus>";
     for (status, is_there, exit) in [
-        ("400 Bad Request", true, Exit::Refused),
-        ("403 Forbidden", true, Exit::Refused),
-        ("409 Conflict", true, Exit::Refused),
-        ("409 Conflict", false, Exit::NotFound),
+        ("400 Bad Request", true, FailureKind::Refused),
+        ("403 Forbidden", true, FailureKind::Refused),
+        ("409 Conflict", true, FailureKind::Refused),
+        ("409 Conflict", false, FailureKind::NotFound),
     ] {
         let server = ScriptedHttpServer::start(move |request| match request.method.as_str() {
             "PUT" => response(status, &[], b""),
@@ -412,7 +421,7 @@ async fn a_refused_name_is_told_from_a_missing_directory() {
         let spec = spec(Some(1), 1);
         let control = Arc::new(TransferControl::new());
         let stored = http.store(source, &path, &spec, &control).await;
-        assert_eq!(stored.unwrap_err().exit, exit, "{status} {is_there}");
+        assert_eq!(stored.unwrap_err().kind(), exit, "{status} {is_there}");
         assert!(!spec.started.load(Ordering::Relaxed), "nothing is stored");
     }
 }

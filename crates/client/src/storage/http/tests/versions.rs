@@ -1,6 +1,7 @@
 //! A file is fetched in one version, or not at all.
 
 use super::*;
+use crate::FailureKind;
 use crate::answers::SourceVersion;
 
 const LENGTH: usize = 3_000_000;
@@ -74,7 +75,7 @@ async fn a_file_that_is_overwritten_while_it_is_sent_is_refused() {
         });
         let spec = spec(Some(LENGTH as u64), 1);
         let failure = fetched(&server.url("/f"), &spec).await.0.unwrap_err();
-        assert_eq!(failure.exit, Exit::Integrity, "{failure}");
+        assert_eq!(failure.kind(), FailureKind::Integrity, "{failure}");
     }
 }
 
@@ -104,7 +105,7 @@ async fn a_file_counts_only_if_the_server_tells_its_version_again_or_never_does(
         let spec = spec(Some(LENGTH as u64), 1);
         let result = fetched(&server.url("/f"), &spec).await.0;
         assert_eq!(result.is_ok(), is_done, "{status}: {result:?}");
-        let failed_transiently = result.is_err_and(|failure| failure.transient);
+        let failed_transiently = result.is_err_and(|failure| failure.may_retry());
         assert_eq!(failed_transiently, is_transient, "{status}");
         assert_eq!(spec.confirmation.was_refused(), !is_done, "{status}");
     }
@@ -154,7 +155,8 @@ async fn check_ranges_without_tag(of_ranges: &'static [(&str, &str)]) {
     let mut rest = spec(Some(LENGTH as u64), 1);
     rest.completed_ranges.insert(0, 1000);
     let failure = fetched(&server.url("/f"), &rest).await.0.unwrap_err();
-    assert_eq!((failure.exit, failure.transient), (Exit::Protocol, false));
+    assert_eq!(failure.kind(), FailureKind::Protocol);
+    assert!(!failure.may_retry());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -281,5 +283,5 @@ async fn a_body_that_is_longer_than_the_file_was_is_refused() {
             .to_vec(),
     });
     let failure = fetched(&server.url("/f"), &spec(Some(5), 1)).await.0;
-    assert_eq!(failure.unwrap_err().exit, Exit::Protocol);
+    assert_eq!(failure.unwrap_err().kind(), FailureKind::Protocol);
 }

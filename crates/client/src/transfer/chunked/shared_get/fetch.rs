@@ -14,7 +14,7 @@ use super::super::outcome::ChunkTotals;
 use super::range_board::{RangeBoard, RangeProgress, RangeRequest};
 use crate::session::{ClientSession, RestartEffect};
 use crate::transfer::{RestartProof, TransferAttempt, TransferSpec, get};
-use crate::{CopyFailure, Exit, ModeChoice};
+use crate::{CopyFailure, ModeChoice};
 
 /// A session and its number of streams.
 #[derive(Debug, Clone, Copy)]
@@ -296,7 +296,7 @@ impl SharedFetch {
         }
         state.refused = true;
         let others_can = match began {
-            true => failure.exit == Exit::Unreachable,
+            true => failure.kind().is_unreachable(),
             false => session > 0,
         };
         if !others_can || self.control.is_cancelled() || state.running.is_empty() {

@@ -11,8 +11,8 @@ use tune::streams::auto::{TransferDecision, TransferSetting};
 use tune::streams::sessions::SessionPolicy;
 
 use super::fetch::{SessionStreams, SharedFetch};
+use crate::CopyFailure;
 use crate::session::SessionOpener;
-use crate::{CopyFailure, Exit};
 
 /// How often the policy gets a sample.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
@@ -75,7 +75,7 @@ impl FurtherSessions {
                     ended?;
                 }
                 Some(ended) = self.running.join_next(), if !self.running.is_empty() => {
-                    let lost = |_| CopyFailure::new(Exit::Local, "a thread of the transfer ended unexpectedly");
+                    let lost = |_| CopyFailure::local("a thread of the transfer ended unexpectedly");
                     ended.map_err(lost)??;
                 }
                 _ = ticks.tick() => self.sample(),

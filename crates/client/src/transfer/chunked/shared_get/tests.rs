@@ -21,7 +21,7 @@ use crate::session::scripted_server::ScriptedAction::{
 use crate::session::scripted_server::{ScriptedFtpServer, login_script};
 use crate::transfer::tests::spec;
 use crate::transfer::{Chunking, TransferAttempt, TransferSpec, get};
-use crate::{CopyFailure, Credential, Exit};
+use crate::{CopyFailure, Credential, FailureKind};
 
 const SIZE: usize = 16 << 20;
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -332,7 +332,7 @@ async fn a_server_that_ignores_rest_is_found_out_without_a_checksum() {
     };
     let (server, _) = ignoring().start().await;
     let failure = fetch(&server, &sink(), &spec).await.unwrap_err();
-    assert!(failure.transient, "{failure}");
+    assert!(failure.may_retry(), "{failure}");
     // Nor do ranges count that the server has confirmed.
     assert!(spec.confirmation.has_misplaced());
     // The last byte shows it where every session was relieved of the end of its range.
@@ -344,7 +344,7 @@ async fn a_server_that_ignores_rest_is_found_out_without_a_checksum() {
     middle.confirmation = Arc::default();
     let (server, _) = ignoring().start().await;
     let failure = fetch(&server, &sink(), &middle).await.unwrap_err();
-    assert!(failure.transient, "{failure}");
+    assert!(failure.may_retry(), "{failure}");
     let (server, _) = SharedServer::default().start().await;
     let sink = sink();
     fetch(&server, &sink, &middle).await.unwrap();
@@ -402,5 +402,5 @@ async fn the_refusal_of_the_file_is_reported() {
     let failure = fetch(&peer.server, &sink(), &shared_spec(1))
         .await
         .unwrap_err();
-    assert_eq!(failure.exit, Exit::NotFound);
+    assert_eq!(failure.kind(), FailureKind::NotFound);
 }

@@ -20,8 +20,8 @@ use super::super::exchange;
 use super::super::files::SeriesEnd;
 use super::super::local_end::{self, file_spec, local_transfer};
 use super::SeriesDialogue;
-use crate::session::display_path;
-use crate::{CopyFailure, Exit};
+use crate::failure::Operation;
+use crate::{CopyFailure, FailureKind};
 
 impl SeriesDialogue<'_> {
     fn may_send_bytes(&self) -> bool {
@@ -79,7 +79,10 @@ impl SeriesDialogue<'_> {
             let started = kept.map(AheadSender::start).transpose();
             self.ahead = started.map_err(|error| {
                 self.session.control.abandon();
-                CopyFailure::transient(Exit::Local, format!("cannot start a thread: {error}"))
+                CopyFailure::transient(
+                    FailureKind::Local,
+                    format!("cannot start a thread: {error}"),
+                )
             })?;
         }
         Ok(self.ahead.as_mut())
@@ -96,7 +99,7 @@ impl SeriesDialogue<'_> {
     pub(super) async fn take_transfer_ahead(&mut self, position: usize) -> Result<(), CopyFailure> {
         let file = self.file(position);
         let path = local_end::path_of(&self.series.end, file);
-        let operation = format!("write {}", display_path(path));
+        let operation = Operation::on_path("write", path);
         let Some(sender) = &mut self.ahead else {
             return Err(FailedTransfer::no_data_channel(self.session.name(), &operation).into());
         };
@@ -123,7 +126,7 @@ impl SeriesDialogue<'_> {
             Err(failed) => failed,
         };
         if exchange::refuses_file(&failed) {
-            self.fail_file(position, failed.failure.message.clone());
+            self.fail_file(position, failed.failure.to_string());
         }
         let how = match failed.refusal {
             Some(_) => SeriesBreak::Misplaced,
@@ -137,9 +140,6 @@ impl SeriesDialogue<'_> {
         self.note_break(how);
         self.ahead = None;
         self.session.control.abandon();
-        CopyFailure {
-            transient: true,
-            ..failure
-        }
+        failure.retried(true)
     }
 }

@@ -16,9 +16,10 @@ use super::ahead::AheadSender;
 use super::exchange::{self, SeriesTransfer};
 use super::files::{FileSeries, SeriesEnd, SeriesFile, SeriesReport};
 use super::local_end;
+use crate::failure::Operation;
 use crate::session::checksum::checksum_in_reply;
 use crate::session::{ClientSession, display_path, replies};
-use crate::{CopyFailure, Exit};
+use crate::{CopyFailure, FailureKind};
 
 mod bytes_ahead;
 
@@ -231,18 +232,15 @@ impl<'a> SeriesDialogue<'a> {
 
     /// A failure of a file with no commands ahead.
     fn fail_alone(&mut self, position: usize, failure: CopyFailure) -> Result<(), CopyFailure> {
-        if failure.transient {
+        if failure.may_retry() {
             self.note_break(SeriesBreak::Lost);
             return Err(failure);
         }
-        self.fail_file(position, failure.message.clone());
+        self.fail_file(position, failure.to_string());
         match self.session.is_usable() {
             true => Ok(()),
             // The other files need another session.
-            false => Err(CopyFailure {
-                transient: true,
-                ..failure
-            }),
+            false => Err(failure.retried(true)),
         }
     }
 
@@ -319,7 +317,7 @@ impl<'a> SeriesDialogue<'a> {
             return Ok(());
         }
         // Perhaps they are those of another one. It moves again, with nothing ahead.
-        let failure = CopyFailure::transient(Exit::Integrity, reason);
+        let failure = CopyFailure::transient(FailureKind::Integrity, reason);
         Err(self.break_off(SeriesBreak::Misplaced, failure))
     }
 
@@ -328,7 +326,8 @@ impl<'a> SeriesDialogue<'a> {
             return self.take_transfer_ahead(position).await;
         }
         let Some(mode) = self.mode else {
-            return Err(FailedTransfer::no_data_channel(self.session.name(), "go on").into());
+            let operation = Operation::from("go on");
+            return Err(FailedTransfer::no_data_channel(self.session.name(), &operation).into());
         };
         let transfer = SeriesTransfer {
             end: &self.series.end,
@@ -357,7 +356,7 @@ impl<'a> SeriesDialogue<'a> {
             return self.fail_alone(position, failed.failure);
         }
         if refuses_file {
-            self.fail_file(position, failed.failure.message.clone());
+            self.fail_file(position, failed.failure.to_string());
             // In MODE S the next file has its own address. In MODE E the commands ahead are for data connections that
             // are closed now.
             if mode == TransferMode::Stream && self.session.control.is_intact() {
@@ -369,10 +368,7 @@ impl<'a> SeriesDialogue<'a> {
                 None => SeriesBreak::Lost,
             });
         }
-        Err(CopyFailure {
-            transient: true,
-            ..failed.failure
-        })
+        Err(failed.failure.retried(true))
     }
 
     /// The bytes of a file have moved, and the server has confirmed them.
@@ -454,7 +450,7 @@ impl<'a> SeriesDialogue<'a> {
         });
         self.session.control.abandon();
         CopyFailure::transient(
-            Exit::Protocol,
+            FailureKind::Protocol,
             format!(
                 "{} answered {} of {} with {}; try again",
                 self.session.name(),

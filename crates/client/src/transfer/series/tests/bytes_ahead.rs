@@ -118,7 +118,7 @@ async fn a_refused_file_with_bytes_ahead_ends_the_session_before_another_gets_a_
         ],
     ];
     let (report, failure) = run_verified(&script).await;
-    assert!(failure.unwrap().transient);
+    assert!(failure.unwrap().may_retry());
     assert_eq!(report.moved, [0]);
     let failed: Vec<usize> = report.failed.iter().map(|failure| failure.index).collect();
     assert_eq!(failed, [2]);
@@ -142,7 +142,7 @@ async fn a_file_with_the_bytes_of_another_is_moved_again_without_bytes_ahead() {
     ];
     let (report, failure) = run_verified(&script).await;
     let failure = failure.unwrap();
-    assert!(failure.transient && failure.exit == Exit::Integrity);
+    assert!(failure.may_retry() && failure.kind() == FailureKind::Integrity);
     assert_eq!(report.moved, [0]);
     assert!(report.failed.is_empty());
     assert_eq!(report.lead, CommandLead::AcrossTransfers);
@@ -152,7 +152,7 @@ async fn a_file_with_the_bytes_of_another_is_moved_again_without_bytes_ahead() {
 async fn a_lost_connection_with_bytes_ahead_leaves_all_unconfirmed_files() {
     let script = [first_files(), bytes_of_two()];
     let (report, failure) = run_verified(&script).await;
-    assert!(failure.unwrap().transient);
+    assert!(failure.unwrap().may_retry());
     assert_eq!(report.moved, [0]);
     assert!(report.failed.is_empty());
     assert_eq!(report.lead, CommandLead::AcrossTransfers);

@@ -11,7 +11,7 @@ use proto::timestamp::Timestamp;
 
 use super::files::{SeriesEnd, SeriesFile};
 use super::*;
-use crate::Exit;
+use crate::FailureKind;
 use crate::session::scripted_server::{
     ScriptedAction, ScriptedFtpServer, command_and_reply, login_script, login_script_with_feat,
 };
@@ -129,7 +129,7 @@ async fn a_server_that_refuses_commands_during_transfers_gets_none_later() {
         vec![SendLine("150 go\n450 PASV: data transfer in progress")],
     ];
     let (report, result, _) = run(script, &series).await;
-    assert!(result.unwrap_err().transient);
+    assert!(result.unwrap_err().may_retry());
     assert_eq!(report.moved, [0]);
     assert!(report.failed.is_empty());
     assert_eq!(report.lead, CommandLead::BetweenTransfers);
@@ -149,7 +149,7 @@ async fn a_reply_too_many_ends_the_series_before_it_counts_for_another_file() {
         ],
     ];
     let (report, result, _) = run(script, &series).await;
-    assert_eq!(result.unwrap_err().exit, Exit::Protocol);
+    assert_eq!(result.unwrap_err().kind(), FailureKind::Protocol);
     assert_eq!(report.moved, [0, 1]);
     assert_eq!(report.lead, CommandLead::BetweenTransfers);
 }
@@ -168,7 +168,7 @@ async fn a_file_shorter_than_announced_is_not_moved_in_spite_of_226() {
         ],
     ];
     let (report, result, _) = run(script, &series).await;
-    assert_eq!(result.unwrap_err().exit, Exit::Integrity);
+    assert_eq!(result.unwrap_err().kind(), FailureKind::Integrity);
     assert_eq!(report.moved, [0]);
 }
 
@@ -187,7 +187,7 @@ async fn a_connection_that_ends_in_the_middle_leaves_the_rest_unmoved() {
     ];
     let (report, result, _) = run(script, &series).await;
     let failure = result.unwrap_err();
-    assert!(failure.transient && failure.exit == Exit::Unreachable);
+    assert!(failure.is_lost());
     assert_eq!(report.moved, [0, 1]);
     assert!(report.failed.is_empty());
 }
