@@ -3,11 +3,12 @@
 
     scripted_server.py -- COMMAND ...
 
-starts the server on a free port, writes the list of its scenarios to a file, and runs COMMAND with two variables:
-ENABLE_SCRIPTED (HOST:PORT of the server) and ENABLE_SCENARIOS (the file). It ends when COMMAND ends, with its exit code.
+starts the server on a free port, writes the lists of its scenarios to two files, and runs COMMAND with three variables:
+ENABLE_SCRIPTED (HOST:PORT of the server), ENABLE_SCENARIOS (the file for XML-RPC) and ENABLE_SCENARIOS_JSON (that for the
+JSON interface). It ends when COMMAND ends, with its exit code.
 
 The name of the client in a call chooses the scenario; a call that names no client is answered as a good server does.
-Each line of the file is NAME, a tab, and the outcome that every library must have for EnableGetBufferSize:
+Each line of a file is NAME, a tab, and the outcome that every library must have for EnableGetBufferSize:
 
     buffer=N       the answer is N
     refused=CODE   a fault or an HTTP status
@@ -15,7 +16,7 @@ Each line of the file is NAME, a tab, and the outcome that every library must ha
     timeout        nothing came back in time
     no-server      the connection ended before an answer
 
-Scenarios that are not `buffer` have the same outcome for each method.
+Scenarios that are not `buffer` and not called `buffer-...` have the same outcome for each method.
 """
 
 import json
@@ -26,6 +27,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import urllib.parse
 import xmlrpc.client
 
 ADVICE = {
@@ -102,18 +104,49 @@ EXTERNAL = (b"<?xml version='1.0'?><!DOCTYPE a [<!ENTITY x SYSTEM 'file:///etc/h
             b"<methodResponse><params><param><value><int>1</int></value></param></params></methodResponse>")
 
 # name: (outcome, bytes that are sent and after which the connection ends)
-FIXED = {
+def of_http(good):
+    """The scenarios that do not depend on what a good answer is."""
+    return {
+        "chunked": ("buffer=4194304", chunked(good)),
+        "until-close": ("buffer=4194304", HEAD + b"\r\n" + good),
+        "http-1.0": ("buffer=4194304", b"HTTP/1.0 200 OK\r\n\r\n" + good),
+        "interim-status": ("buffer=4194304", b"HTTP/1.1 100 Continue\r\n\r\n" + plain(good)),
+        "lower-case-fields": ("buffer=4194304", b"HTTP/1.1 200 OK\r\ncontent-length:%d\r\n\r\n" % len(good) + good),
+        "status-500": ("refused=500", status(b"500 Internal Server Error")),
+        "status-413": ("refused=413", status(b"413 Payload Too Large")),
+        "status-401": ("refused=401", status(b"401 Unauthorized", b"WWW-Authenticate: Basic realm=\"x\"\r\n")),
+        "status-301": ("refused=301", status(b"301 Moved Permanently", b"Location: http://127.0.0.1:1/RPC2\r\n")),
+        "status-307": ("refused=307", status(b"307 Temporary Redirect", b"Location: /RPC2\r\n")),
+        "status-without-reason": ("refused=404", status(b"404")),
+        "status-204": ("bad", b"HTTP/1.1 204 No Content\r\n\r\n"),
+        "nothing": ("no-server", b""),
+        "not-http": ("bad", b"220 ftp.example.org FTP server ready.\r\n"),
+        "half-a-status-line": ("bad", b"HTTP/1.1 2"),
+        "half-a-head": ("bad", b"HTTP/1.1 200 OK\r\nContent-Type: te"),
+        "status-junk": ("bad", b"HTTP/1.1 abc OK\r\n\r\n" + good),
+        "html": ("bad", plain(b"<html>hello</html>")),
+        "empty-body": ("bad", plain(b"")),
+        "truncated-body": ("bad", HEAD + b"Content-Length: %d\r\n\r\n" % len(good) + good[:-5]),
+        "truncated-chunks": ("bad", chunked(good)[:-30]),
+        "chunk-size-junk": ("bad", HEAD + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n" + good),
+        "chunk-size-negative": ("bad", HEAD + b"Transfer-Encoding: chunked\r\n\r\n-5\r\n" + good),
+        "chunk-size-huge": ("bad", HEAD + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n" + good),
+        "length-huge": ("bad", HEAD + b"Content-Length: 99999999999999999999999\r\n\r\n" + good),
+        "length-too-long": ("bad", HEAD + b"Content-Length: 262145\r\n\r\n" + b" " * 262145),
+        "length-negative": ("bad", HEAD + b"Content-Length: -5\r\n\r\n" + good),
+        "length-junk": ("bad", HEAD + b"Content-Length: many\r\n\r\n" + good),
+        "two-lengths": ("bad", HEAD + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\n" + good),
+        "unknown-coding": ("bad", HEAD + b"Transfer-Encoding: gzip\r\n\r\n" + good),
+    }
+
+
+FIXED = dict(of_http(GOOD), **{
     "int": ("buffer=4194304", plain(GOOD)),
     "i4": ("buffer=65536", plain(answer("<i4>65536</i4>"))),
     "i8": ("buffer=10000000000", plain(answer("<i8>10000000000</i8>"))),
     "double": ("buffer=10000000000", plain(answer("<double>10000000000</double>"))),
     "double-exponent": ("buffer=12500000000", plain(answer("<double>1.25e10</double>"))),
     "double-fraction-of-zero": ("buffer=65536", plain(answer("<double>65536.000</double>"))),
-    "chunked": ("buffer=4194304", chunked(GOOD)),
-    "until-close": ("buffer=4194304", HEAD + b"\r\n" + GOOD),
-    "http-1.0": ("buffer=4194304", b"HTTP/1.0 200 OK\r\n\r\n" + GOOD),
-    "interim-status": ("buffer=4194304", b"HTTP/1.1 100 Continue\r\n\r\n" + plain(GOOD)),
-    "lower-case-fields": ("buffer=4194304", b"HTTP/1.1 200 OK\r\ncontent-length:%d\r\n\r\n" % len(GOOD) + GOOD),
     "white-space-and-comments": ("buffer=77", plain(
         b"<?xml version='1.0' encoding='utf-8'?>\n<!-- a -->\n<methodResponse >\n <params>\r\n\t<param>\n<value>\n"
         b"<int> 77\n</int><!-- - b --></value> </param></params>\n</methodResponse>\n<!-- c -->\n")),
@@ -126,33 +159,8 @@ FIXED = {
     "fault-without-code": ("bad", plain(fault([("faultString", "<string>x</string>")]))),
     "fault-with-text-code": ("bad", plain(fault([("faultCode", "many"), ("faultString", "x")]))),
     "fault-without-struct": ("bad", plain(b"<methodResponse><fault><value><int>1</int></value></fault></methodResponse>")),
-    "status-500": ("refused=500", status(b"500 Internal Server Error")),
-    "status-413": ("refused=413", status(b"413 Payload Too Large")),
-    "status-401": ("refused=401", status(b"401 Unauthorized", b"WWW-Authenticate: Basic realm=\"x\"\r\n")),
-    "status-301": ("refused=301", status(b"301 Moved Permanently", b"Location: http://127.0.0.1:1/RPC2\r\n")),
-    "status-307": ("refused=307", status(b"307 Temporary Redirect", b"Location: /RPC2\r\n")),
-    "status-without-reason": ("refused=404", status(b"404")),
-    "status-204": ("bad", b"HTTP/1.1 204 No Content\r\n\r\n"),
-    "nothing": ("no-server", b""),
-    "not-http": ("bad", b"220 ftp.example.org FTP server ready.\r\n"),
-    "half-a-status-line": ("bad", b"HTTP/1.1 2"),
-    "half-a-head": ("bad", b"HTTP/1.1 200 OK\r\nContent-Type: te"),
-    "status-junk": ("bad", b"HTTP/1.1 abc OK\r\n\r\n" + GOOD),
-    "html": ("bad", plain(b"<html>hello</html>")),
-    "empty-body": ("bad", plain(b"")),
-    "truncated-body": ("bad", HEAD + b"Content-Length: %d\r\n\r\n" % len(GOOD) + GOOD[:60]),
     "truncated-xml": ("bad", plain(GOOD[:-25])),
     "truncated-xml-until-close": ("bad", HEAD + b"\r\n" + GOOD[:70]),
-    "truncated-chunks": ("bad", chunked(GOOD)[:-30]),
-    "chunk-size-junk": ("bad", HEAD + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n" + GOOD),
-    "chunk-size-negative": ("bad", HEAD + b"Transfer-Encoding: chunked\r\n\r\n-5\r\n" + GOOD),
-    "chunk-size-huge": ("bad", HEAD + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n" + GOOD),
-    "length-huge": ("bad", HEAD + b"Content-Length: 99999999999999999999999\r\n\r\n" + GOOD),
-    "length-too-long": ("bad", HEAD + b"Content-Length: 262145\r\n\r\n" + b" " * 262145),
-    "length-negative": ("bad", HEAD + b"Content-Length: -5\r\n\r\n" + GOOD),
-    "length-junk": ("bad", HEAD + b"Content-Length: many\r\n\r\n" + GOOD),
-    "two-lengths": ("bad", HEAD + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\n" + GOOD),
-    "unknown-coding": ("bad", HEAD + b"Transfer-Encoding: gzip\r\n\r\n" + GOOD),
     "entity-bomb": ("bad", plain(BOMB)),
     "external-entity": ("bad", plain(EXTERNAL)),
     "document-type": ("bad", plain(GOOD.replace(b"<methodR", b"<!DOCTYPE methodResponse><methodR", 1))),
@@ -182,7 +190,54 @@ FIXED = {
     "no-digits": ("bad", plain(answer("<int></int>"))),
     "word-for-digits": ("bad", plain(answer("<int>many</int>"))),
     "unknown-type": ("bad", plain(answer("<number>7</number>"))),
-}
+})
+JSON_GOOD = json.dumps(dict(SPARSE, bdp_bytes=4_194_304)).encode()
+
+
+def json_answer(**members):
+    return plain(json.dumps(dict(SPARSE, **members)).encode())
+
+
+def json_refusal(line, text):
+    return status(line, body=json.dumps({"error": text}, ensure_ascii=False).encode())
+
+
+FIXED_JSON = dict(of_http(JSON_GOOD), **{
+    "int": ("buffer=4194304", plain(JSON_GOOD)),
+    "large": ("buffer=10000000000", json_answer(bdp_bytes=10_000_000_000)),
+    "whole-double": ("buffer=12500000000", plain(b'{"bdp_bytes": 1.25e10}')),
+    "white-space": ("buffer=77", plain(b' \r\n\t{ "bdp_bytes" :\n77 } \n')),
+    "null": ("buffer=7", json_answer(bdp_bytes=None, set_buffer_bytes=7)),
+    "half-a-status-line": ("no-server", b"HTTP/1.1 2"),
+    "refused-unknown": ("refused=404", json_refusal(b"404 Not Found", "the name x has no address")),
+    "refused-token": ("refused=403", json_refusal(b"401 Unauthorized", "the token is missing")),
+    "refused-busy": ("refused=503", json_refusal(b"503 Service Unavailable", "too many requests")),
+    "refused-arguments": ("refused=-32602", json_refusal(b"400 Bad Request", "no client <a> & “b” \u009b31m")),
+    "refused-without-text": ("refused=404", status(b"404 Not Found", body=b'{"error": 7}')),
+    "buffer-unknown": ("refused=404", json_answer()),
+    "buffer-negative": ("bad", json_answer(bdp_bytes=-1)),
+    "buffer-fraction": ("bad", json_answer(bdp_bytes=0.5)),
+    "buffer-text": ("bad", json_answer(bdp_bytes="4194304")),
+    "buffer-boolean": ("bad", json_answer(bdp_bytes=True)),
+    "truncated-json": ("bad", plain(JSON_GOOD[:-5])),
+    "truncated-json-until-close": ("bad", HEAD + b"\r\n" + JSON_GOOD[:20]),
+    "array": ("bad", plain(b"[1]")),
+    "number": ("bad", plain(b"4194304")),
+    "xml": ("bad", plain(GOOD)),
+    "two-members-of-one-name": ("bad", plain(b'{"bdp_bytes": 1, "bdp_bytes": 2}')),
+    "nan": ("bad", plain(b'{"bdp_bytes": NaN}')),
+    "infinite": ("bad", plain(b'{"bdp_bytes": 1e999}')),
+    "too-large": ("bad", plain(b'{"bdp_bytes": 99999999999999999999}')),
+    "not-utf-8": ("bad", plain(b'{"why": "\xff"}')),
+    "overlong-utf-8": ("bad", plain(b'{"why": "\xc0\xaf"}')),
+    "surrogate": ("bad", plain(b'{"why": "\\ud800"}')),
+    "utf-16": ("bad", plain(JSON_GOOD.decode().encode("utf-16"))),
+    "nul": ("bad", plain(b'{"why": "\\u0000"}')),
+    "deep": ("bad", plain(b'{"a": ' + b"[" * 200 + b"]" * 200 + b"}")),
+    "very-deep": ("bad", plain(b"[" * 100_000 + b"]" * 100_000)),
+    "wide": ("bad", plain(json.dumps({"a": [0] * 16_400}).encode())),
+    "junk-after-the-answer": ("bad", plain(JSON_GOOD + b"{}")),
+})
 # name: (outcome, what is sent first, what is sent for ever, pause between two pieces in seconds)
 ENDLESS = {
     "endless-body": ("bad", HEAD + b"\r\n", b" " * 4096, 0),
@@ -209,7 +264,7 @@ def read_request(connection):
     head, body = data.split(b"\r\n\r\n", 1)
     lines = head.decode("latin-1").split("\r\n")
     fields = {name.lower(): value.strip() for name, value in (line.split(":", 1) for line in lines[1:])}
-    while len(body) < int(fields["content-length"]):
+    while len(body) < int(fields.get("content-length", 0)):
         piece = connection.recv(65536)
         if not piece:
             return None
@@ -244,20 +299,56 @@ def good_answer(request, fields, method, arguments, client):
     return xmlrpc.client.Fault(-32601, "no such method")
 
 
+def good_json(request, fields, query, body):
+    """What a good server says to a request of its JSON interface, as HTTP."""
+    method, target, _ = request.split(" ")
+    resource = target.partition("?")[0].removeprefix("/api/v1/")
+    client = query.get("client", "")
+    if method != "GET":
+        if fields.get("authorization") != "Bearer a-token":
+            return json_refusal(b"401 Unauthorized", "the token is missing or wrong")
+        expected = {
+            ("POST", "hosts"): b'{"client":"192.0.2.1"}',
+            ("DELETE", "hosts/192.0.2.1"): b"",
+            ("POST", "hosts/192.0.2.1/tests/ping%2Fx"): b"",
+        }
+        answer = {"changed": expected.get((method, resource)) == body}
+    elif resource == "net-info":
+        answer = NET_INFO
+    elif resource == "qos":
+        answer = {"dscp": 1, "class": "lower effort", "reservation_helps": False, "why": "bulk"}
+    elif resource == "hosts":
+        answer = {"total": 1, "hosts": [{"client": "192.0.2.7"}]}
+    elif client == "echo":
+        seen = {"request": request, "authorization": fields.get("authorization")}
+        answer = dict(SPARSE, why=json.dumps(seen, sort_keys=True, separators=(",", ":")))
+    elif client == "wrong-type":
+        answer = dict(SPARSE, streams="four")
+    else:
+        answer = SPARSE if client == "sparse" else ADVICE
+    return plain(json.dumps(answer, ensure_ascii=False).encode())
+
+
 def serve(connection):
     with connection:
         read = read_request(connection)
         if read is None:
             return
         request, fields, body = read
-        arguments, method = xmlrpc.client.loads(body)
-        client = arguments[1] if len(arguments) > 1 else ""
-        if isinstance(client, dict):
-            client = client.get("client", "")
+        is_json = " /api/v1/" in request
+        fixed, good = (FIXED_JSON, JSON_GOOD) if is_json else (FIXED, GOOD)
+        if is_json:
+            query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(request.split(" ")[1]).query))
+            client = query.get("client", "")
+        else:
+            arguments, method = xmlrpc.client.loads(body)
+            client = arguments[1] if len(arguments) > 1 else ""
+            if isinstance(client, dict):
+                client = client.get("client", "")
         if client == "reset":
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        elif client in FIXED:
-            connection.sendall(FIXED[client][1])
+        elif client in fixed:
+            connection.sendall(fixed[client][1])
             finish(connection)
         elif client in ENDLESS:
             _, first, again, pause = ENDLESS[client]
@@ -268,8 +359,11 @@ def serve(connection):
                 if pause and closed(connection):
                     return
         elif client == "drip":
-            for position in range(len(plain(GOOD))):
-                connection.sendall(plain(GOOD)[position:position + 1])
+            for position in range(len(plain(good))):
+                connection.sendall(plain(good)[position:position + 1])
+            finish(connection)
+        elif is_json:
+            connection.sendall(good_json(request, fields, query, body))
             finish(connection)
         else:
             value = good_answer(request, fields, method, arguments, client)
@@ -301,8 +395,8 @@ def serve_quietly(connection):
         pass  # The client left early, as some scenarios want.
 
 
-def outcomes():
-    table = {name: entry[0] for group in (FIXED, ENDLESS) for name, entry in group.items()}
+def outcomes(fixed):
+    table = {name: entry[0] for group in (fixed, ENDLESS) for name, entry in group.items()}
     return dict(table, reset="no-server", drip="buffer=4194304")
 
 
@@ -317,15 +411,13 @@ def main(arguments):
             threading.Thread(target=serve_quietly, args=(connection,), daemon=True).start()
 
     threading.Thread(target=accept, daemon=True).start()
-    with tempfile.NamedTemporaryFile("w", suffix=".scenarios") as table:
-        for name, outcome in outcomes().items():
-            table.write("%s\t%s\n" % (name, outcome))
-        table.flush()
-        surroundings = dict(
-            os.environ,
-            ENABLE_SCRIPTED="127.0.0.1:%d" % listener.getsockname()[1],
-            ENABLE_SCENARIOS=table.name,
-        )
+    with tempfile.TemporaryDirectory() as place:
+        surroundings = dict(os.environ, ENABLE_SCRIPTED="127.0.0.1:%d" % listener.getsockname()[1])
+        for variable, fixed in (("ENABLE_SCENARIOS", FIXED), ("ENABLE_SCENARIOS_JSON", FIXED_JSON)):
+            surroundings[variable] = os.path.join(place, variable)
+            with open(surroundings[variable], "w") as table:
+                for name, outcome in outcomes(fixed).items():
+                    table.write("%s\t%s\n" % (name, outcome))
         sys.exit(subprocess.call(arguments[1:], env=surroundings))
 
 

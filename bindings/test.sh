@@ -74,6 +74,12 @@ test_c() {
         skipped "c" "no C compiler or no make"
         return
     fi
+    for library in libcurl jansson; do
+        if ! pkg-config --exists "$library" 2>/dev/null; then
+            skipped "c" "no pkg-config, or no headers of $library (Debian: libcurl4-openssl-dev, libjansson-dev)"
+            return
+        fi
+    done
     step "c: tests" make -s -C c check BUILD="$place/c" CC="${CC:-cc}"
 }
 

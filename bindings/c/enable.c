@@ -6,25 +6,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "answer.h"
-#include "bytes.h"
 #include "http.h"
 #include "server.h"
-#include "utf8.h"
+#include "text.h"
+#include "value.h"
 
-/* Numbers from here on have no double of their own, and XML-RPC carries large numbers as doubles. */
+/* Numbers from here on have no double of their own, which is all that some readers of JSON have. */
 #define MAX_NUMBER (UINT64_C(1) << 53)
 #define MAX_TIMEOUT_MS 86400000U
 #define MAX_TOKEN 1024
+#define MAX_PATH 2048
 
 /* One call of one server. */
 struct call {
     struct server server;
-    const char *method;
-    unsigned timeout_ms;
+    const char *name;
+    struct request request;
     char token[MAX_TOKEN + 1];
-    /* The body of the request. */
-    struct bytes body;
+    /* Path and query. */
+    char path[MAX_PATH];
     enable_error *error;
 };
 
@@ -33,7 +33,7 @@ static void tell(enable_error *error, int code, const char *message)
     if (error == NULL)
         return;
     error->code = code;
-    enable_utf8_printable(error->message, sizeof error->message, message);
+    enable_text_printable(error->message, sizeof error->message, message);
 }
 
 static enable_status failed(const struct call *call, enable_status status, int code, const char *reason)
@@ -46,13 +46,13 @@ static enable_status failed(const struct call *call, enable_status status, int c
         break;
     case ENABLE_TIMED_OUT:
         snprintf(message, sizeof message, "the advice server at %s did not answer within %u ms", shown,
-                 call->timeout_ms);
+                 call->request.timeout_ms);
         break;
     case ENABLE_REFUSED:
-        snprintf(message, sizeof message, "the advice server at %s refused %s: %s", shown, call->method, reason);
+        snprintf(message, sizeof message, "the advice server at %s refused %s: %s", shown, call->name, reason);
         break;
     case ENABLE_BAD_ANSWER:
-        snprintf(message, sizeof message, "%s did not answer %s as an advice server does: %s", shown, call->method,
+        snprintf(message, sizeof message, "%s did not answer %s as an advice server does: %s", shown, call->name,
                  reason);
         break;
     default:
@@ -83,140 +83,127 @@ static int read_token(char out[MAX_TOKEN + 1], const char *token)
     return 1;
 }
 
-/* Adds text as XML holds it; returns 0 if XML cannot. */
-static int add_escaped(struct bytes *out, const char *text)
-{
-    for (size_t left = strlen(text); left > 0;) {
-        unsigned long point;
-        size_t length = enable_utf8_decode(text, left, &point);
-        if (length == 0 || !enable_utf8_is_xml(point))
-            return 0;
-        if (point == '<')
-            enable_bytes_add_text(out, "&lt;");
-        else if (point == '>')
-            enable_bytes_add_text(out, "&gt;");
-        else if (point == '&')
-            enable_bytes_add_text(out, "&amp;");
-        else
-            enable_bytes_add(out, text, length);
-        text += length;
-        left -= length;
-    }
-    return 1;
-}
-
-static int add_string(struct bytes *out, const char *text)
-{
-    enable_bytes_add_text(out, "<value><string>");
-    int added = add_escaped(out, text);
-    enable_bytes_add_text(out, "</string></value>");
-    return added;
-}
-
-/* Begins a call. On failure nothing is left to be freed. */
-static enable_status begin(struct call *call, const char *host, const char *method, const enable_options *options,
-                           enable_error *error)
+/* Begins a call. `path` is that of the resource. */
+static enable_status begin(struct call *call, const char *host, const char *name, const char *method, const char *path,
+                           const enable_options *options, enable_error *error)
 {
     static const enable_options defaults = {0, 0, NULL};
     memset(call, 0, sizeof *call);
     call->error = error;
-    call->method = method;
+    call->name = name;
+    call->request.method = method;
+    call->request.path = call->path;
+    snprintf(call->path, sizeof call->path, "/api/v1/%s", path);
     tell(error, 0, "");
     if (options == NULL)
         options = &defaults;
-    call->timeout_ms = options->timeout_ms == 0 ? ENABLE_DEFAULT_TIMEOUT_MS : options->timeout_ms;
-    if (call->timeout_ms > MAX_TIMEOUT_MS)
+    call->request.timeout_ms = options->timeout_ms == 0 ? ENABLE_DEFAULT_TIMEOUT_MS : options->timeout_ms;
+    if (call->request.timeout_ms > MAX_TIMEOUT_MS)
         return unusable(error, "the time-out is longer than a day");
     if (host == NULL || !enable_server_read(&call->server, host, options->port == 0 ? ENABLE_DEFAULT_PORT : options->port))
         return unusable(error, "no advice server: name a host, HOST:PORT, or http://HOST:PORT");
     if (options->token != NULL && !read_token(call->token, options->token))
         return unusable(error, "the token must be 1 to 1024 visible ASCII characters");
-    enable_bytes_add_text(&call->body, "<?xml version=\"1.0\"?>\n<methodCall><methodName>");
-    int added = method != NULL && add_escaped(&call->body, method);
-    enable_bytes_add_text(&call->body, "</methodName><params>");
-    if (added)
-        return ENABLE_OK;
-    enable_bytes_clear(&call->body);
-    return unusable(error, "the name of the method cannot be sent");
+    call->request.token = call->token[0] == '\0' ? NULL : call->token;
+    return ENABLE_OK;
 }
 
-/* Begins a call whose first arguments are the data server and, if it is not NULL, the client. */
-static enable_status begin_for(struct call *call, const char *host, const char *client, const char *method,
-                               const enable_options *options, enable_error *error)
+/* Adds to the path; returns 0 if there is no room. */
+static int add(struct call *call, const char *text)
 {
-    enable_status status = begin(call, host, method, options, error);
-    if (status != ENABLE_OK)
-        return status;
-    enable_bytes_add_text(&call->body, "<param>");
-    add_string(&call->body, call->server.host);
-    enable_bytes_add_text(&call->body, "</param>");
-    if (client == NULL)
-        return ENABLE_OK;
-    enable_bytes_add_text(&call->body, "<param>");
-    int added = add_string(&call->body, client);
-    enable_bytes_add_text(&call->body, "</param>");
-    if (added)
-        return ENABLE_OK;
-    enable_bytes_clear(&call->body);
-    return unusable(error, "the name of the client cannot be sent");
+    size_t used = strlen(call->path);
+    size_t length = strlen(text);
+    if (length >= sizeof call->path - used)
+        return 0;
+    memcpy(call->path + used, text, length + 1);
+    return 1;
 }
 
-static enable_status refused(const struct call *call, const enable_value *fault)
+/* Whether text can be sent: UTF-8 without control characters. */
+static int is_sendable(const char *text)
 {
-    int64_t code;
-    const enable_value *given = enable_value_member(fault, "faultCode");
-    const char *text = enable_value_text(enable_value_member(fault, "faultString"));
-    if (given == NULL || enable_value_type(given) != ENABLE_INTEGER || !enable_value_integer(given, &code) ||
-        code < INT32_MIN || code > INT32_MAX || text == NULL)
-        return failed(call, ENABLE_BAD_ANSWER, 0, "the fault has no code or no text");
-    return failed(call, ENABLE_REFUSED, (int)code, text);
+    json_t *utf8 = json_string(text);
+    int sendable = utf8 != NULL;
+    json_decref(utf8);
+    for (; *text != '\0'; text++)
+        if ((unsigned char)*text < ' ' || *text == '\x7f')
+            sendable = 0;
+    return sendable;
 }
 
-/* Sends the call, reads the answer and ends the call. */
-static enable_status finish(struct call *call, enable_value **answer)
+/* Adds text of the caller to the path, escaped; returns 0 if it cannot be sent. */
+static int add_escaped(struct call *call, const char *text)
 {
-    struct bytes response = {0};
-    char space[128];
-    const char *reason = "";
-    int http_status = 0;
-    long long deadline = enable_http_now() + call->timeout_ms;
-    enable_bytes_add_text(&call->body, "</params></methodCall>\n");
-    enable_status status = ENABLE_NO_RESOURCES;
-    if (!call->body.failed)
-        status = enable_http_post(&call->server, call->token[0] == '\0' ? NULL : call->token, &call->body, deadline,
-                                  &http_status, &response, &reason, space);
-    if (status != ENABLE_OK) {
-        failed(call, status, 0, reason);
-    } else if (http_status >= 300) {
-        char text[32];
-        snprintf(text, sizeof text, "HTTP status %d", http_status);
-        status = failed(call, ENABLE_REFUSED, http_status, text);
-    } else {
-        int fault;
-        const char *problem;
-        enable_value *value = enable_answer_read(response.data == NULL ? "" : response.data, response.length, &fault,
-                                                 &problem);
-        if (value == NULL) {
-            status = failed(call, problem == NULL ? ENABLE_NO_RESOURCES : ENABLE_BAD_ANSWER, 0, problem);
-        } else if (fault) {
-            status = refused(call, value);
-            enable_value_free(value);
-        } else {
-            *answer = value;
-        }
+    if (text == NULL || strlen(text) >= MAX_PATH || !is_sendable(text))
+        return 0;
+    char *escaped = curl_easy_escape(NULL, text, (int)strlen(text));
+    int added = escaped != NULL && add(call, escaped);
+    curl_free(escaped);
+    return added;
+}
+
+/* Adds a member of the query; returns 0 if it cannot be sent. */
+static int add_member(struct call *call, const char *name, const char *value)
+{
+    return add(call, strchr(call->path, '?') == NULL ? "?" : "&") && add(call, name) && add(call, "=") &&
+           add_escaped(call, value);
+}
+
+/* The code of a refusal whose body says why. The interface knows statuses of HTTP alone. */
+static int code_of(long status)
+{
+    switch (status) {
+    case 400:
+        return ENABLE_FAULT_ARGUMENTS;
+    case 401:
+        return ENABLE_FAULT_FORBIDDEN;
+    default:
+        return (int)status;
     }
-    enable_bytes_clear(&response);
-    enable_bytes_clear(&call->body);
+}
+
+/* What the response says: on ENABLE_OK, `*answer`. */
+static enable_status read_response(const struct call *call, const struct response *response, json_t **answer)
+{
+    char problem[JSON_ERROR_TEXT_LENGTH];
+    char text[32];
+    json_t *value = enable_value_read(response->body, response->length, problem);
+    if (response->status >= 200 && response->status < 300) {
+        *answer = value;
+        if (value != NULL)
+            return ENABLE_OK;
+        return failed(call, problem[0] == '\0' ? ENABLE_NO_RESOURCES : ENABLE_BAD_ANSWER, 0, problem);
+    }
+    const char *reason = json_string_value(json_object_get(value, "error"));
+    snprintf(text, sizeof text, "HTTP status %ld", response->status);
+    enable_status status = reason != NULL ? failed(call, ENABLE_REFUSED, code_of(response->status), reason)
+                                          : failed(call, ENABLE_REFUSED, (int)response->status, text);
+    json_decref(value);
+    return status;
+}
+
+/* Sends the call and reads the answer. */
+static enable_status finish(struct call *call, json_t **answer)
+{
+    struct response *response = calloc(1, sizeof *response);
+    if (response == NULL)
+        return failed(call, ENABLE_NO_RESOURCES, 0, "");
+    enable_status status = enable_http_send(&call->server, &call->request, response);
+    if (status == ENABLE_OK)
+        status = read_response(call, response, answer);
+    else
+        failed(call, status, 0, response->problem);
+    free(response);
     return status;
 }
 
 /* Sends the call and reads an answer that is a struct. */
-static enable_status finish_struct(struct call *call, enable_value **answer)
+static enable_status finish_struct(struct call *call, json_t **answer)
 {
-    enable_value *value = NULL;
+    json_t *value = NULL;
     enable_status status = finish(call, &value);
-    if (status == ENABLE_OK && enable_value_type(value) != ENABLE_STRUCT) {
-        enable_value_free(value);
+    if (status == ENABLE_OK && !json_is_object(value)) {
+        json_decref(value);
         return failed(call, ENABLE_BAD_ANSWER, 0, "the answer is not a struct");
     }
     if (status == ENABLE_OK)
@@ -224,21 +211,143 @@ static enable_status finish_struct(struct call *call, enable_value **answer)
     return status;
 }
 
+/* A method of the service as the interface offers it. */
+struct method {
+    const char *name;
+    const char *http;
+    /* The resource below /api/v1. */
+    const char *path;
+    /* Numbers of arguments. */
+    size_t min;
+    size_t max;
+    /* The member that is the result, and the one in its place where that is absent; NULL: the whole answer. */
+    const char *result;
+    const char *otherwise;
+};
+
+/* The first argument of a question is the data server, the second one the client. */
+static const struct method METHODS[] = {
+    {"EnableGetBufferSize", "GET", "advice", 1, 2, "bdp_bytes", "set_buffer_bytes"},
+    {"EnableGetStreams", "GET", "advice", 1, 2, "streams", NULL},
+    {"EnableGetNetInfo", "GET", "net-info", 1, 2, NULL, NULL},
+    {"EnableGetAdvice", "GET", "advice", 1, 1, NULL, NULL},
+    {"EnableGetQoS", "GET", "qos", 1, 2, NULL, NULL},
+    {"EnableListHosts", "GET", "hosts?limit=500", 0, 1, "hosts", NULL},
+    {"EnableAddHost", "POST", "hosts", 1, 1, "changed", NULL},
+    {"EnableRemoveHost", "DELETE", "hosts", 1, 1, "changed", NULL},
+    {"EnableRunTest", "POST", "hosts", 2, 2, "changed", NULL},
+};
+
+/* Takes the result of a method out of its answer. */
+static enable_status take_result(const struct call *call, const struct method *method, json_t *answer, json_t **result)
+{
+    json_t *found = answer;
+    if (method->result != NULL)
+        found = json_object_get(answer, method->result);
+    if (found == NULL && method->otherwise != NULL)
+        found = json_object_get(answer, method->otherwise);
+    const char *why = json_string_value(json_object_get(answer, "why"));
+    enable_status status = ENABLE_OK;
+    if (found != NULL)
+        *result = json_incref(found);
+    else if (why != NULL)
+        status = failed(call, ENABLE_REFUSED, ENABLE_FAULT_UNKNOWN_PATH, why);
+    else
+        status = failed(call, ENABLE_BAD_ANSWER, 0, "the answer has no result");
+    json_decref(answer);
+    return status;
+}
+
+/* Tells the server the arguments of a change; returns 0 if one cannot be sent. `*body` is to be freed. */
+static int add_change(struct call *call, const struct method *method, const char *const *arguments, char **body)
+{
+    if (strcmp(method->name, "EnableAddHost") == 0) {
+        json_t *object = is_sendable(arguments[0]) ? json_pack("{s:s}", "client", arguments[0]) : NULL;
+        call->request.body = *body = object == NULL ? NULL : json_dumps(object, JSON_COMPACT);
+        json_decref(object);
+        return *body != NULL;
+    }
+    return add(call, "/") && add_escaped(call, arguments[0]) &&
+           (method->max < 2 || (add(call, "/tests/") && add_escaped(call, arguments[1])));
+}
+
+/* Calls a method of the table. */
+static enable_status call_method(const char *host, const struct method *method, const char *const *arguments, size_t count,
+                                 const enable_options *options, json_t **result, enable_error *error)
+{
+    struct call call;
+    char *body = NULL;
+    json_t *answer = NULL;
+    enable_status status = begin(&call, host, method->name, method->http, method->path, options, error);
+    if (status != ENABLE_OK)
+        return status;
+    for (size_t i = 0; i < count; i++)
+        if (arguments[i] == NULL || !is_sendable(arguments[i]))
+            return unusable(error, "an argument cannot be sent");
+    if (count < method->min || count > method->max)
+        return failed(&call, ENABLE_REFUSED, ENABLE_FAULT_ARGUMENTS, "it takes another number of arguments");
+    int added = strcmp(method->http, "GET") != 0 ? add_change(&call, method, arguments, &body)
+                : count == 2                     ? add_member(&call, "client", arguments[1])
+                                                 : 1;
+    status = added ? finish_struct(&call, &answer) : unusable(error, "an argument cannot be sent");
+    free(body);
+    return status == ENABLE_OK ? take_result(&call, method, answer, result) : status;
+}
+
+/* Names of the methods that can be called. */
+static enable_status list_methods(enable_value **answer)
+{
+    json_t *names = json_array();
+    int failures = names == NULL;
+    for (size_t i = 0; i < sizeof METHODS / sizeof *METHODS; i++)
+        failures += json_array_append_new(names, json_string(METHODS[i].name)) != 0;
+    failures += json_array_append_new(names, json_string("system.listMethods")) != 0;
+    if (failures > 0) {
+        json_decref(names);
+        return ENABLE_NO_RESOURCES;
+    }
+    *answer = (enable_value *)names;
+    return ENABLE_OK;
+}
+
+enable_status enable_call(const char *host, const char *method, const char *const *arguments, size_t count,
+                          const enable_options *options, enable_value **answer, enable_error *error)
+{
+    json_t *result = NULL;
+    struct call call;
+    enable_status status = begin(&call, host, "the call", "GET", "", options, error);
+    if (status != ENABLE_OK)
+        return status;
+    if (method == NULL || !is_sendable(method))
+        return unusable(error, "the name of the method cannot be sent");
+    if (strcmp(method, "system.listMethods") == 0)
+        return list_methods(answer);
+    for (size_t i = 0; i < sizeof METHODS / sizeof *METHODS; i++)
+        if (strcmp(METHODS[i].name, method) == 0) {
+            status = call_method(host, &METHODS[i], arguments, count, options, &result, error);
+            if (status == ENABLE_OK)
+                *answer = (enable_value *)result;
+            return status;
+        }
+    call.name = method;
+    return failed(&call, ENABLE_REFUSED, ENABLE_FAULT_NO_METHOD, "there is no such method with text arguments");
+}
+
 enable_status enable_get_buffer_size(const char *host, const char *client, const enable_options *options,
                                      int64_t *bytes, enable_error *error)
 {
-    struct call call;
+    const char *arguments[] = {"", client};
     enable_value *answer = NULL;
+    enable_status status = enable_call(host, "EnableGetBufferSize", arguments, client == NULL ? 1 : 2, options, &answer, error);
     int64_t size;
-    enable_status status = begin_for(&call, host, client, "EnableGetBufferSize", options, error);
-    if (status == ENABLE_OK)
-        status = finish(&call, &answer);
     if (status != ENABLE_OK)
         return status;
-    if (!enable_value_integer(answer, &size) || size < 0)
-        status = failed(&call, ENABLE_BAD_ANSWER, 0, "the answer is not a whole number that is 0 or more");
-    else
+    if (enable_value_integer(answer, &size) && size >= 0) {
         *bytes = size;
+    } else {
+        status = ENABLE_BAD_ANSWER;
+        tell(error, 0, "the buffer in the answer is not a whole number that is 0 or more");
+    }
     enable_value_free(answer);
     return status;
 }
@@ -246,31 +355,12 @@ enable_status enable_get_buffer_size(const char *host, const char *client, const
 enable_status enable_get_net_info(const char *host, const char *client, const enable_options *options,
                                   enable_value **info, enable_error *error)
 {
-    struct call call;
-    enable_status status = begin_for(&call, host, client, "EnableGetNetInfo", options, error);
-    return status == ENABLE_OK ? finish_struct(&call, info) : status;
+    const char *arguments[] = {"", client};
+    return enable_call(host, "EnableGetNetInfo", arguments, client == NULL ? 1 : 2, options, info, error);
 }
 
-enable_status enable_call(const char *host, const char *method, const char *const *arguments, size_t count,
-                          const enable_options *options, enable_value **answer, enable_error *error)
-{
-    struct call call;
-    enable_status status = begin(&call, host, method, options, error);
-    if (status != ENABLE_OK)
-        return status;
-    for (size_t i = 0; i < count; i++) {
-        enable_bytes_add_text(&call.body, "<param>");
-        if (arguments[i] == NULL || !add_string(&call.body, arguments[i])) {
-            enable_bytes_clear(&call.body);
-            return unusable(error, "an argument cannot be sent");
-        }
-        enable_bytes_add_text(&call.body, "</param>");
-    }
-    return finish(&call, answer);
-}
-
-/* Adds the members of a question that are told; returns 0 if one cannot be sent. */
-static int add_question(struct bytes *out, const enable_question *question)
+/* Adds what a question tells to the query; returns 0 if something cannot be sent. */
+static int add_question(struct call *call, const enable_question *question)
 {
     const struct {
         const char *name;
@@ -283,28 +373,15 @@ static int add_question(struct bytes *out, const enable_question *question)
         {"client_bps", question->client_bps},
         {"max_streams", question->max_streams},
     };
-    enable_bytes_add_text(out, "<param><value><struct>");
-    if (question->client != NULL) {
-        enable_bytes_add_text(out, "<member><name>client</name>");
-        if (!add_string(out, question->client))
-            return 0;
-        enable_bytes_add_text(out, "</member>");
-    }
+    if (question->client != NULL && !add_member(call, "client", question->client))
+        return 0;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        char member[128];
-        const char *type = numbers[i].value > INT32_MAX ? "double" : "int";
-        if (numbers[i].value >= MAX_NUMBER)
+        char digits[32];
+        snprintf(digits, sizeof digits, "%" PRIu64, numbers[i].value);
+        if (numbers[i].value >= MAX_NUMBER || (numbers[i].value > 0 && !add_member(call, numbers[i].name, digits)))
             return 0;
-        if (numbers[i].value == 0)
-            continue;
-        snprintf(member, sizeof member, "<member><name>%s</name><value><%s>%" PRIu64 "</%s></value></member>",
-                 numbers[i].name, type, numbers[i].value, type);
-        enable_bytes_add_text(out, member);
     }
-    if (question->must_set_buffer)
-        enable_bytes_add_text(out, "<member><name>must_set_buffer</name><value><boolean>1</boolean></value></member>");
-    enable_bytes_add_text(out, "</struct></value></param>");
-    return 1;
+    return !question->must_set_buffer || add_member(call, "must_set_buffer", "true");
 }
 
 /* Advice together with the answer that holds its texts. */
@@ -367,27 +444,26 @@ enable_status enable_get_advice(const char *host, const enable_question *questio
                                 enable_advice **advice, enable_error *error)
 {
     struct call call;
-    enable_value *answer = NULL;
-    enable_status status = begin_for(&call, host, NULL, "EnableGetAdvice", options, error);
+    json_t *answer = NULL;
+    enable_status status = begin(&call, host, "EnableGetAdvice", "GET", "advice", options, error);
     if (status != ENABLE_OK)
         return status;
-    if (question != NULL && !add_question(&call.body, question)) {
-        enable_bytes_clear(&call.body);
+    if (question != NULL && !add_question(&call, question))
         return unusable(error, "the client of the question cannot be sent, or a number is 2^53 or more");
-    }
     status = finish_struct(&call, &answer);
     if (status != ENABLE_OK)
         return status;
     struct held_advice *held = calloc(1, sizeof *held);
-    if (held != NULL && read_advice(answer, &held->advice)) {
-        held->answer = answer;
+    enable_value *value = (enable_value *)answer;
+    if (held != NULL && read_advice(value, &held->advice)) {
+        held->answer = value;
         *advice = &held->advice;
         return ENABLE_OK;
     }
     status = held == NULL ? ENABLE_NO_RESOURCES : ENABLE_BAD_ANSWER;
     failed(&call, status, 0, "a member of the advice has the wrong type");
     free(held);
-    enable_value_free(answer);
+    enable_value_free(value);
     return status;
 }
 

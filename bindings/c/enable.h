@@ -6,7 +6,7 @@
  * path between that server and this host: which buffer to set, how many streams to open, what rate to expect.
  *
  * Every function is thread-safe; the library keeps no state. A call blocks its thread until the answer is there or its
- * time is up. Link with -lenable.
+ * time is up. Link with -lenable (static: also -lcurl -ljansson).
  */
 #ifndef ENABLE_H
 #define ENABLE_H
@@ -31,7 +31,7 @@ extern "C" {
 /* A number that the server does not know. */
 #define ENABLE_UNKNOWN (-1)
 
-/* Codes of refusals (enable_error.code). An HTTP status other than 2xx is also a refusal, with that status as its code. */
+/* Codes of refusals (enable_error.code). Any other code is an HTTP status that is not 2xx. */
 #define ENABLE_FAULT_UNKNOWN_PATH 404 /* nothing is known of this path yet; a test has been scheduled */
 #define ENABLE_FAULT_FORBIDDEN 403    /* the token is missing or wrong */
 #define ENABLE_FAULT_BUSY 503         /* too many requests, or too many hosts */
@@ -144,7 +144,7 @@ typedef enum enable_type {
     ENABLE_INTEGER,
     ENABLE_DOUBLE,
     ENABLE_BOOLEAN,
-    /* Also times and base64, as their text. */
+    /* Also times, as their text. */
     ENABLE_STRING,
     ENABLE_ARRAY,
     ENABLE_STRUCT
@@ -174,8 +174,10 @@ ENABLE_API enable_status enable_get_net_info(const char *host, const char *clien
 ENABLE_API enable_status enable_get_advice(const char *host, const enable_question *question,
                                            const enable_options *options, enable_advice **advice, enable_error *error);
 
-/* Calls any method whose arguments are strings, with exactly these arguments. Free the answer with
- * enable_value_free. */
+/* Calls a method whose arguments are strings, with exactly these arguments, as the service names it in XML-RPC:
+ * EnableGetBufferSize, EnableGetStreams, EnableGetNetInfo, EnableGetAdvice and EnableGetQoS (data server, client),
+ * EnableListHosts (none), EnableAddHost and EnableRemoveHost (client), EnableRunTest (client, test). system.listMethods has
+ * their names; others are ENABLE_REFUSED with the code ENABLE_FAULT_NO_METHOD. Free the answer with enable_value_free. */
 ENABLE_API enable_status enable_call(const char *host, const char *method, const char *const *arguments, size_t count,
                                      const enable_options *options, enable_value **answer, enable_error *error);
 

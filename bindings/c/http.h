@@ -1,21 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Posts one request and reads the response, within one deadline and within bounds. */
+/* One request and its response, within a time and within bounds. */
 #ifndef ENABLE_HTTP_H
 #define ENABLE_HTTP_H
 
-#include "bytes.h"
+#include <curl/curl.h>
+
 #include "enable.h"
 #include "server.h"
+#include "value.h"
 
-/* Milliseconds of a clock that does not step. */
-long long enable_http_now(void);
+struct request {
+    /* GET, POST or DELETE. */
+    const char *method;
+    /* Path and query, escaped. */
+    const char *path;
+    /* JSON; NULL: none. */
+    const char *body;
+    /* NULL: none. */
+    const char *token;
+    unsigned timeout_ms;
+};
 
-/*
- * Sends `body` to /RPC2 before the time `deadline`. On ENABLE_OK `*status` is the HTTP status, and `response` the body if the
- * status is 2xx. On other outcomes `*reason` says why; it lives as long as the program or `space`.
- */
-enable_status enable_http_post(const struct server *server, const char *token, const struct bytes *body,
-                               long long deadline, int *status, struct bytes *response, const char **reason,
-                               char space[128]);
+struct response {
+    /* Status of HTTP. */
+    long status;
+    size_t length;
+    char body[ENABLE_MAX_BODY];
+    /* Bytes of the fields. */
+    size_t head;
+    /* Why there is no response. */
+    const char *problem;
+    char reason[CURL_ERROR_SIZE];
+};
+
+/* Sends a request. On ENABLE_OK there is a response of any status; the body is whole if that is below 300. */
+enable_status enable_http_send(const struct server *server, const struct request *request, struct response *response);
 
 #endif

@@ -1,115 +1,146 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 #include "value.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
-enable_value *enable_value_new(enable_type type)
+/* Why a value is not taken; NULL if it is. An empty reason: memory ran out. What is unknown is absent: members that are
+ * null are removed, and an item of an array, which keeps its place, becomes an empty string. */
+static const char *take(json_t *value, unsigned depth, unsigned *values)
 {
-    enable_value *value = calloc(1, sizeof *value);
-    if (value != NULL)
-        value->type = type;
-    return value;
-}
-
-int enable_value_add(enable_value *value, char *name, enable_value *item)
-{
-    if (value->count == value->capacity) {
-        size_t capacity = 2 * value->capacity + 4;
-        enable_value **items = realloc(value->items, capacity * sizeof *items);
-        if (items != NULL)
-            value->items = items;
-        char **names = realloc(value->names, capacity * sizeof *names);
-        if (names != NULL)
-            value->names = names;
-        if (items == NULL || names == NULL) {
-            free(name);
-            enable_value_free(item);
-            return 0;
-        }
-        value->capacity = capacity;
+    const char *problem = NULL;
+    const char *name;
+    json_t *inner;
+    size_t index;
+    void *next;
+    if (depth > ENABLE_MAX_DEPTH || ++*values > ENABLE_MAX_VALUES)
+        return "too many or too deeply nested values";
+    json_object_foreach_safe(value, next, name, inner) {
+        if (json_is_null(inner))
+            json_object_del(value, name);
+        else if ((problem = take(inner, depth + 1, values)) != NULL)
+            return problem;
     }
-    value->items[value->count] = item;
-    value->names[value->count] = name;
-    value->count++;
-    return 1;
+    json_array_foreach(value, index, inner) {
+        if (json_is_null(inner) && json_array_set_new(value, index, json_string("")) != 0)
+            return "";
+        if ((problem = take(json_array_get(value, index), depth + 1, values)) != NULL)
+            return problem;
+    }
+    return NULL;
 }
 
-/* The nesting of a value is bounded where it is read (ENABLE_MAX_DEPTH). */
+json_t *enable_value_read(const char *body, size_t length, char problem[JSON_ERROR_TEXT_LENGTH])
+{
+    json_error_t error;
+    unsigned values = 0;
+    json_t *value = json_loadb(body, length, JSON_REJECT_DUPLICATES, &error);
+    if (value == NULL) {
+        int memory = json_error_code(&error) == json_error_out_of_memory;
+        snprintf(problem, JSON_ERROR_TEXT_LENGTH, "%s", memory ? "" : error.text);
+        return NULL;
+    }
+    const char *reason = take(value, 1, &values);
+    if (reason == NULL)
+        return value;
+    snprintf(problem, JSON_ERROR_TEXT_LENGTH, "%s", reason);
+    json_decref(value);
+    return NULL;
+}
+
+/* A value of an answer is one of JSON. The functions of jansson that read it take it as not constant. */
+static json_t *json_of(const enable_value *value)
+{
+    return (json_t *)value;
+}
+
 void enable_value_free(enable_value *value)
 {
-    if (value == NULL)
-        return;
-    for (size_t i = 0; i < value->count; i++) {
-        enable_value_free(value->items[i]);
-        free(value->names[i]);
-    }
-    free(value->items);
-    free(value->names);
-    free(value->text);
-    free(value);
+    json_decref(json_of(value));
 }
 
 enable_type enable_value_type(const enable_value *value)
 {
-    return value->type;
+    switch (json_typeof(json_of(value))) {
+    case JSON_OBJECT:
+        return ENABLE_STRUCT;
+    case JSON_ARRAY:
+        return ENABLE_ARRAY;
+    case JSON_INTEGER:
+        return ENABLE_INTEGER;
+    case JSON_REAL:
+        return ENABLE_DOUBLE;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return ENABLE_BOOLEAN;
+    default:
+        return ENABLE_STRING;
+    }
 }
 
 size_t enable_value_count(const enable_value *value)
 {
-    return value == NULL ? 0 : value->count;
+    json_t *json = json_of(value);
+    return json_is_object(json) ? json_object_size(json) : json_array_size(json);
+}
+
+/* The member of a struct at an index; NULL if there is none. */
+static void *member_at(const enable_value *value, size_t index)
+{
+    void *member = json_object_iter(json_of(value));
+    for (; member != NULL && index > 0; index--)
+        member = json_object_iter_next(json_of(value), member);
+    return member;
 }
 
 const enable_value *enable_value_at(const enable_value *value, size_t index)
 {
-    return value == NULL || index >= value->count ? NULL : value->items[index];
+    void *member = member_at(value, index);
+    json_t *found = member != NULL ? json_object_iter_value(member) : json_array_get(json_of(value), index);
+    return (const enable_value *)found;
 }
 
 const char *enable_value_name(const enable_value *value, size_t index)
 {
-    return value == NULL || index >= value->count ? NULL : value->names[index];
+    void *member = member_at(value, index);
+    return member == NULL ? NULL : json_object_iter_key(member);
 }
 
 const enable_value *enable_value_member(const enable_value *value, const char *name)
 {
-    if (value == NULL || value->type != ENABLE_STRUCT)
-        return NULL;
-    for (size_t i = 0; i < value->count; i++)
-        if (strcmp(value->names[i], name) == 0)
-            return value->items[i];
-    return NULL;
+    return (const enable_value *)json_object_get(json_of(value), name);
 }
 
 const char *enable_value_text(const enable_value *value)
 {
-    return value == NULL ? NULL : value->text;
+    return json_string_value(json_of(value));
 }
 
 int enable_value_number(const enable_value *value, double *number)
 {
-    if (value == NULL || (value->type != ENABLE_INTEGER && value->type != ENABLE_DOUBLE))
+    if (!json_is_number(json_of(value)))
         return 0;
-    *number = value->type == ENABLE_INTEGER ? (double)value->integer : value->number;
+    *number = json_number_value(json_of(value));
     return 1;
 }
 
 int enable_value_integer(const enable_value *value, int64_t *integer)
 {
-    if (value == NULL)
-        return 0;
-    if (value->type == ENABLE_INTEGER) {
-        *integer = value->integer;
+    json_t *json = json_of(value);
+    if (json_is_integer(json)) {
+        *integer = json_integer_value(json);
         return 1;
     }
     /* 2^63 is the first double that does not fit. */
-    if (value->type != ENABLE_DOUBLE || !(value->number >= -9223372036854775808.0) ||
-        !(value->number < 9223372036854775808.0) || (double)(int64_t)value->number != value->number)
+    double number = json_real_value(json);
+    if (!json_is_real(json) || !(number >= -9223372036854775808.0) || !(number < 9223372036854775808.0) ||
+        (double)(int64_t)number != number)
         return 0;
-    *integer = (int64_t)value->number;
+    *integer = (int64_t)number;
     return 1;
 }
 
 int enable_value_is_true(const enable_value *value)
 {
-    return value != NULL && value->type == ENABLE_BOOLEAN && value->integer != 0;
+    return json_is_true(json_of(value));
 }

@@ -1,29 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The inside of a value of an answer. */
+/* Answers: values of JSON, within bounds and without null. */
 #ifndef ENABLE_VALUE_H
 #define ENABLE_VALUE_H
 
+#include <jansson.h>
+
 #include "enable.h"
 
-struct enable_value {
-    enable_type type;
-    /* An integer, or a boolean as 0 or 1. */
-    int64_t integer;
-    double number;
-    /* Of a string. */
-    char *text;
-    /* Of an array or a struct. */
-    size_t count;
-    size_t capacity;
-    struct enable_value **items;
-    /* Names of the members of a struct. */
-    char **names;
-};
+/* Longest body that is read, bytes. */
+#define ENABLE_MAX_BODY (256 * 1024)
+/* Deepest nesting of values. */
+#define ENABLE_MAX_DEPTH 32
+/* Most values in a body. */
+#define ENABLE_MAX_VALUES 16384
 
-/* A value of this type; NULL if memory ran out. */
-enable_value *enable_value_new(enable_type type);
-/* Adds an item and its name (NULL in an array), and owns both from now on, also if memory ran out: then 0 is
- * returned. */
-int enable_value_add(enable_value *value, char *name, enable_value *item);
+/* Reads a body that holds an object or an array. Returns NULL if it does not, or if memory ran out, with the reason in
+ * `problem`, which is empty where jansson tells that it was memory. */
+json_t *enable_value_read(const char *body, size_t length, char problem[JSON_ERROR_TEXT_LENGTH]);
 
 #endif

@@ -8,16 +8,13 @@ trap 'rm -rf "$place"' EXIT
 "$1" -s install BUILD="$place/build" DESTDIR="$place/root" PREFIX=/usr
 library="$place/root/usr/lib"
 test -f "$place/root/usr/share/man/man3/enable.3"
-if ! command -v pkg-config >/dev/null 2>&1; then
-    echo "installed: SKIPPED: no pkg-config"
-    exit 0
-fi
 export PKG_CONFIG_PATH="$library/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$place/root"
 export PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 PKG_CONFIG_ALLOW_SYSTEM_LIBS=1
 # Word splitting is meant: these are several flags.
 # shellcheck disable=SC2046
 "$2" $(pkg-config --cflags enable) example.c $(pkg-config --libs enable) -o "$place/shared"
-"$2" -I"$place/root/usr/include" example.c "$library/libenable.a" -o "$place/static"
+# shellcheck disable=SC2046
+"$2" -I"$place/root/usr/include" example.c "$library/libenable.a" $(pkg-config --libs libcurl jansson) -o "$place/static"
 for program in shared static; do
     code=0
     LD_LIBRARY_PATH="$library" "$place/$program" 'a b' 2>"$place/errors" || code=$?
@@ -31,7 +28,8 @@ sed -n 's/^ENABLE_API .*\b\(enable_[a-z_]*\)(.*/\1/p' enable.h | sort >"$place/d
 diff "$place/declared" "$place/visible"
 if command -v c++ >/dev/null 2>&1; then
     printf '#include <enable.h>\nint main() { return enable_status_text(ENABLE_OK) == nullptr; }\n' >"$place/a.cc"
-    c++ -I"$place/root/usr/include" "$place/a.cc" "$library/libenable.a" -o "$place/cxx"
+    # shellcheck disable=SC2046
+    c++ -I"$place/root/usr/include" "$place/a.cc" "$library/libenable.a" $(pkg-config --libs libcurl jansson) -o "$place/cxx"
     "$place/cxx"
 fi
 echo "installed: ok"

@@ -21,6 +21,8 @@
 //! **Printing.** [`show`] is for people: three digits and a suitable prefix. [`exact`] and [`Rate`]'s
 //! `Display` are for files: their text parses back to the same value.
 //!
+//! [`names`] has the one rule for names of congestion controls.
+//!
 //! The crate is pure and depends on no other crate of the workspace. [`message_rate`] keeps a peer to a rate of messages. [`splitmix`] has the reproducible
 //! pseudo-random numbers that several crates need.
 
@@ -28,6 +30,7 @@
 
 pub mod exact;
 pub mod message_rate;
+pub mod names;
 mod rate;
 mod read;
 pub mod show;

@@ -1,4 +1,6 @@
-//! The few DER encodings (ITU-T X.690) that OpenSSL's safe interface does not write.
+//! DER (ITU-T X.690) as `asn1-rs` reads and writes it, where OpenSSL's safe interface does neither.
+
+use x509_parser::asn1_rs::{Any, FromDer, Length, ToDer};
 
 /// SEQUENCE.
 pub(crate) const SEQUENCE: u8 = 0x30;
@@ -9,70 +11,30 @@ pub(crate) const INTEGER: u8 = 0x02;
 
 /// One element: tag, length, content.
 pub(crate) fn element(tag: u8, content: &[u8]) -> Vec<u8> {
-    let mut out = vec![tag];
-    let length = content.len().to_be_bytes();
-    let significant = &length[length.iter().take_while(|byte| **byte == 0).count()..];
-    match significant {
-        [] => out.push(0),
-        [short] if *short < 0x80 => out.push(*short),
-        long => {
-            // At most 8 bytes, the size of a usize.
-            out.push(0x80 | long.len().to_le_bytes()[0]);
-            out.extend_from_slice(long);
-        }
-    }
-    out.extend_from_slice(content);
-    out
+    // A vector takes all bytes.
+    let length = Length::Definite(content.len()).to_der_vec();
+    [&[tag], &*length.unwrap_or_default(), content].concat()
 }
 
 /// An INTEGER that is not negative.
 pub(crate) fn integer(value: u32) -> Vec<u8> {
-    let bytes = value.to_be_bytes();
-    let leading = bytes.iter().take_while(|byte| **byte == 0).count().min(3);
-    let mut content = bytes[leading..].to_vec();
-    if content[0] >= 0x80 {
-        content.insert(0, 0);
-    }
-    element(INTEGER, &content)
+    value.to_der_vec().unwrap_or_default()
 }
 
 /// The first element of `bytes`: tag, content, and the bytes behind it. `None` if it is cut off, or
 /// has a form that DER does not know (tags of several bytes are in no structure read here).
 pub(crate) fn read(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&tag, rest) = bytes.split_first()?;
-    let (&first, rest) = rest.split_first()?;
-    let (length, rest) = if first < 0x80 {
-        (usize::from(first), rest)
-    } else {
-        let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-        if digits.is_empty() || digits.len() > 4 {
-            return None;
-        }
-        let length = digits
-            .iter()
-            .fold(0, |length, digit| length << 8 | usize::from(*digit));
-        (length, rest)
-    };
-    let (content, rest) = rest.split_at_checked(length)?;
-    Some((tag, content, rest))
+    let (behind, element) = Any::from_der(bytes).ok()?;
+    match element.header.raw_tag()? {
+        [tag] => Some((*tag, element.data, behind)),
+        _ => None,
+    }
 }
 
-/// The value of an INTEGER's content that is not negative and below 2^32.
-pub(crate) fn read_integer(content: &[u8]) -> Option<u32> {
-    let digits = match content {
-        [] => return None,
-        [first, ..] if *first >= 0x80 => return None,
-        [0, rest @ ..] => rest,
-        all => all,
-    };
-    if digits.len() > 4 {
-        return None;
-    }
-    Some(
-        digits
-            .iter()
-            .fold(0, |value, digit| value << 8 | u32::from(*digit)),
-    )
+/// The value of an INTEGER that is not negative and below 2^32, and with nothing behind it.
+pub(crate) fn read_integer(bytes: &[u8]) -> Option<u32> {
+    let (behind, value) = u32::from_der(bytes).ok()?;
+    behind.is_empty().then_some(value)
 }
 
 #[cfg(test)]
@@ -106,18 +68,27 @@ mod tests {
         }
         for value in [0, 1, 127, 128, 65_535, u32::MAX] {
             let bytes = integer(value);
-            assert_eq!(read_integer(read(&bytes).unwrap().1), Some(value));
+            assert_eq!(read_integer(&bytes), Some(value));
         }
         assert_eq!(read(&[0x30, 0x80]), None);
-        assert_eq!(read_integer(&[0xff]), None);
+        assert_eq!(read(&[0x30, 2, 0]), None);
+        assert_eq!(read(&[0x3f, 0x81, 1, 0]), None);
+        for bytes in [
+            &[2, 1, 0xff][..],
+            &[2, 0],
+            &[2, 5, 1, 0, 0, 0, 0],
+            &[2, 1, 1, 0],
+            &[4, 1, 1],
+        ] {
+            assert_eq!(read_integer(bytes), None, "{bytes:?}");
+        }
     }
 
     proptest! {
         #[test]
         fn reading_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
-            if let Some((_, content, _)) = read(&bytes) {
-                read_integer(content);
-            }
+            read(&bytes);
+            read_integer(&bytes);
         }
     }
 }
