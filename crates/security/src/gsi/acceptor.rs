@@ -2,6 +2,7 @@
 
 use super::context::{GsiContext, GsiError, GsiStep, exchange_engine, feed, plain_bytes};
 use crate::tls::{Handshake, TlsConfig, TlsEngine, TlsRole};
+use crate::x509::der;
 use crate::x509::{PeerIdentity, ProxyRequest};
 
 /// Size of the RSA key of a delegated credential, bits. A client cannot ask for a larger one, which
@@ -129,25 +130,17 @@ fn accept_delegated(
     request: ProxyRequest,
 ) -> Result<GsiStep, GsiError> {
     let certificates = plain_bytes(&mut engine)?;
-    // Further certificates may follow; the chain is the one of the handshake.
-    let Some(length) = der_length(&certificates) else {
-        return Err(unexpected("no certificate for the delegation"));
+    // Further certificates may follow; the chain is the one of the handshake. A certificate has 128 bytes at least and 65535
+    // at most.
+    let delegated = match der::read(&certificates) {
+        Some((der::SEQUENCE, content, behind)) if (128..=65535).contains(&content.len()) => {
+            &certificates[..certificates.len() - behind.len()]
+        }
+        _ => return Err(unexpected("no certificate for the delegation")),
     };
-    let delegated = request.complete(&certificates[..length], &engine.peer_certificates())?;
+    let delegated = request.complete(delegated, &engine.peer_certificates())?;
     let context = GsiContext::new(*engine, Some(delegated))?;
     Ok(GsiStep::Complete(None, Box::new(context)))
-}
-
-/// Length of the DER sequence at the start, with its header (X.690 §8.1.3); a certificate has
-/// 128 bytes at least and 65535 at most.
-fn der_length(bytes: &[u8]) -> Option<usize> {
-    let (header, content) = match bytes {
-        [0x30, 0x81, length, ..] => (3, usize::from(*length)),
-        [0x30, 0x82, high, low, ..] => (4, usize::from(u16::from_be_bytes([*high, *low]))),
-        _ => return None,
-    };
-    let length = header + content;
-    (length <= bytes.len()).then_some(length)
 }
 
 fn unexpected(what: &str) -> GsiError {

@@ -167,17 +167,15 @@ fn read_information(style: ProxyStyle, value: &[u8]) -> Result<ProxyRole, String
     let mut policy = None;
     while !rest.is_empty() {
         let (tag, content, behind) = der::read(rest).ok_or_else(unreadable)?;
+        let part = &rest[..rest.len() - behind.len()];
         rest = behind;
         let length = match (tag, style) {
             (SEQUENCE, _) if policy.is_none() => {
                 policy = Some(content);
                 continue;
             }
-            (der::INTEGER, ProxyStyle::Rfc) if policy.is_none() => content,
-            (0xa1, ProxyStyle::Draft) if policy.is_some() => match der::read(content) {
-                Some((der::INTEGER, length, [])) => length,
-                _ => return Err(unreadable()),
-            },
+            (der::INTEGER, ProxyStyle::Rfc) if policy.is_none() => part,
+            (0xa1, ProxyStyle::Draft) if policy.is_some() => content,
             _ => return Err(unreadable()),
         };
         if path_length.is_some() {
