@@ -1,6 +1,8 @@
 //! Answers of the service. The same fields are the members of the XML-RPC struct and of the JSON object.
 
 use serde::{Deserialize, Deserializer, Serialize};
+use units::names;
+pub use units::names::is_congestion_control as is_kernel_name;
 
 /// TCP port of an Enable server unless its configuration names another one.
 pub const DEFAULT_PORT: u16 = 2812;
@@ -111,19 +113,9 @@ pub struct QosAdvice {
     pub why: String,
 }
 
-/// Longest name of a congestion control (TCP_CA_NAME_MAX of linux/tcp.h without the NUL), bytes.
-const LONGEST_NAME: usize = 15;
-
-/// Whether a kernel can have a congestion control of this name. It becomes a flag of other programs, where a space
-/// would begin another flag.
-pub fn is_kernel_name(name: &str) -> bool {
-    let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-    (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(allowed)
-}
-
 fn kernel_name<'de, D: Deserializer<'de>>(value: D) -> Result<Option<String>, D::Error> {
     let name = Option::<String>::deserialize(value)?;
-    Ok(name.filter(|name| is_kernel_name(name)))
+    Ok(name.filter(|name| names::is_congestion_control(name)))
 }
 
 #[cfg(test)]

@@ -8,13 +8,12 @@ use tune::limiter::Limiter;
 use tune::path::prior_from_evidence;
 use tune::streams::auto::LimiterVerdict;
 use tune::{Evidence, Prior};
+use units::names;
 
 use crate::path_key::PathKey;
 
 /// Less teaches nothing: it may have fitted into the buffers on the way.
 const MIN_BYTES: u64 = 4 << 20;
-/// Longest name of a congestion control (TCP_CA_NAME_MAX without the NUL), bytes.
-const MAX_NAME: usize = 15;
 
 /// A lesson of one path, as the file holds it. Times are microseconds, `time` is seconds since 1970, rates are bytes per
 /// second.
@@ -62,7 +61,7 @@ impl Lesson {
             congestion_control: evidence
                 .congestion_control
                 .clone()
-                .filter(|n| n.len() <= MAX_NAME),
+                .filter(|name| names::is_congestion_control(name)),
             pacing_rate: evidence.pacing_rate,
             limited_by: limiter.name().to_owned(),
         };
@@ -85,12 +84,7 @@ impl Lesson {
 
     /// Whether a transfer of this program can have taught it. A file may hold anything.
     pub(crate) fn is_sound(&self) -> bool {
-        let is_name = |name: &String| {
-            name.len() <= MAX_NAME
-                && name
-                    .bytes()
-                    .all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b))
-        };
+        let is_name = |name: &String| names::is_congestion_control(name);
         self.key.is_canonical()
             && Limiter::parse(&self.limited_by).is_some()
             && self.congestion_control.as_ref().is_none_or(is_name)

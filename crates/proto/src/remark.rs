@@ -11,6 +11,8 @@
 
 use std::fmt;
 
+use units::names;
+
 use crate::printable::needs_escape;
 use crate::reply::Reply;
 
@@ -30,8 +32,6 @@ const READER_FIELD: &str = "appname=\"longhaul\"";
 const MAX_REMARK_CHARS: usize = 400;
 /// Longest name of a limiter, bytes.
 const MAX_LIMITER_NAME: usize = 40;
-/// Longest name of a congestion control, bytes: TCP_CA_NAME_MAX without the closing NUL.
-const MAX_CONGESTION_NAME: usize = 15;
 
 /// Limiter of a transfer, as reported by the sending server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl LimiterReport {
     pub fn new(limiter: &str, streams: u32, congestion: &str) -> Option<Self> {
         let is_valid = is_limiter_name(limiter)
             && streams > 0
-            && (congestion.is_empty() || is_congestion_control_name(congestion));
+            && (congestion.is_empty() || names::is_congestion_control(congestion));
         is_valid.then(|| Self {
             limiter: limiter.to_owned(),
             streams,
@@ -121,12 +121,6 @@ fn is_limiter_name(name: &str) -> bool {
         && name.len() <= MAX_LIMITER_NAME
         && name.chars().all(letter)
         && !has_extra_space
-}
-
-/// Whether the name is a possible name of a congestion control in the kernel.
-pub(crate) fn is_congestion_control_name(name: &str) -> bool {
-    let letter = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    !name.is_empty() && name.len() <= MAX_CONGESTION_NAME && name.chars().all(letter)
 }
 
 /// Remarks on a transfer in the 226 of the server.

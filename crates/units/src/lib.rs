@@ -21,12 +21,15 @@
 //! **Printing.** [`show`] is for people: three digits and a suitable prefix. [`exact`] and [`Rate`]'s
 //! `Display` are for files: their text parses back to the same value.
 //!
+//! [`names`] has the one rule for names of congestion controls.
+//!
 //! The crate is pure and depends on no other crate of the workspace. [`splitmix`] has the reproducible
 //! pseudo-random numbers that several crates need.
 
 #![forbid(unsafe_code)]
 
 pub mod exact;
+pub mod names;
 mod rate;
 mod read;
 pub mod show;

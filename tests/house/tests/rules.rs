@@ -14,7 +14,7 @@ const MOST_LINES: usize = 500;
 /// Which crates of the workspace a crate may use; tests may use more.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("units", &[]),
-    ("proto", &[]),
+    ("proto", &["units"]),
     ("tune", &["units"]),
     ("link", &["units"]),
     ("sim", &["link", "tune", "units"]),

@@ -1,9 +1,8 @@
 //! Syntax of kernel settings and congestion controls.
 
-use super::error::TopologyError;
+use units::names;
 
-/// Maximum length of a congestion control's name: `TCP_CA_NAME_MAX` of Linux without the final NUL.
-const LONGEST_CONGESTION: usize = 15;
+use super::error::TopologyError;
 
 /// Parses a `net.*` setting.
 pub(super) fn parse_sysctl(key: &str, value: &str) -> Result<(String, String), TopologyError> {
@@ -30,10 +29,7 @@ pub(super) fn parse_sysctl(key: &str, value: &str) -> Result<(String, String), T
 
 /// Parses the name of a congestion control.
 pub(super) fn parse_congestion_control(name: &str) -> Result<String, TopologyError> {
-    let letters = name
-        .bytes()
-        .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-    if letters && (1..=LONGEST_CONGESTION).contains(&name.len()) {
+    if names::is_congestion_control(name) {
         return Ok(name.into());
     }
     Err(TopologyError::new(format!(

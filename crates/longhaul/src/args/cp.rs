@@ -19,6 +19,7 @@ use proto::sizing::SocketBuffers;
 use security::token::read_token_file;
 
 use tune::streams::chunked::ChunkTuningMode;
+use units::names;
 
 use super::batch::BatchArgs;
 use command_line::flags::advisor::TOKEN_FILE;
@@ -320,14 +321,9 @@ fn parse_max_streams(text: &str) -> Result<u32, String> {
     parse_stream_count(text).ok_or_else(|| "use a number from 1 to 256".into())
 }
 
-/// `TCP_CA_NAME_MAX` of Linux: the longest name of a congestion control, including the NUL.
-const CONGESTION_NAME_MAX: usize = 16;
-
 /// Parses `--cc`.
 pub(crate) fn parse_congestion(text: &str) -> Result<CongestionChoice, String> {
-    let name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    // The name is sent in OPTS TUNE, so it must not contain separators of that command.
-    if text.is_empty() || text.len() >= CONGESTION_NAME_MAX || !text.chars().all(name) {
+    if !names::is_congestion_control(text) {
         return Err("use auto, system or a name such as bbr".into());
     }
     Ok(CongestionChoice::parse(text))

@@ -1,11 +1,12 @@
 //! OPTS (RFC 2389 §4). Names and values are case-insensitive. One command may hold several `k=v;`, and the
 //! final `;` may be missing.
 
+use units::names;
+
 use super::CommandError;
 use super::words::{ArgumentWords, parse_number};
 use crate::checksum::ChecksumAlgorithm;
 use crate::eblock::MAX_STREAMS;
-use crate::remark::is_congestion_control_name;
 use crate::sizing::BufferSizing;
 use crate::streams::ParallelismRange;
 
@@ -227,14 +228,14 @@ fn seconds(value: &str) -> Result<u32, OptionError> {
         .ok_or(OptionError::InvalidValue("Markers"))
 }
 
-/// OPTS TUNE. Congestion controls have kernel names: up to 15 letters, digits, `_`, `-`.
+/// OPTS TUNE.
 fn tune(options: &str) -> Result<OptsCommand, OptionError> {
     let (key, value) = parse_single_pair(options)?;
     if key != "CONGESTION" {
         return Err(OptionError::UnknownOption);
     }
     let name = value.to_ascii_lowercase();
-    if !is_congestion_control_name(&name) {
+    if !names::is_congestion_control(&name) {
         return Err(OptionError::InvalidValue("Congestion"));
     }
     Ok(OptsCommand::CongestionControl(name))
