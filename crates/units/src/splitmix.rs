@@ -1,5 +1,6 @@
 //! Pseudo-random numbers by SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
-//! Generators", 2014). They are the same on every machine, and committed results depend on them.
+//! Generators", 2014). They are the same on every machine, and committed results depend on them: the seeds of a network's
+//! links, the files of an experiment's trees, and the jitter of `tune::streams::auto` in a simulated transfer.
 
 /// Increment of the state per number: 2^64 divided by the golden ratio, made odd. Its multiples are far from
 /// each other.
