@@ -54,7 +54,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("command-line", &["data", "enable", "proto", "units"]),
     (
         "lab",
-        &["emulator", "link", "proto", "sim", "tune", "units"],
+        &[
+            "emulator",
+            "link",
+            "proto",
+            "sim",
+            "smallfile",
+            "tune",
+            "units",
+        ],
     ),
 ];
 

@@ -1,9 +1,8 @@
 //! Saved results: JSON for programs, and CSV with one line per run for spreadsheets. The cells of several
 //! commands are merged into one file.
 
-use std::fs::{File, Permissions};
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use super::csv_file::csv_text;
@@ -107,22 +106,15 @@ pub(crate) fn save(
     let results = merged(definition, kept, fresh);
     let csv = json.with_extension("csv");
     let text = serde_json::to_string_pretty(&results).map(|text| text + "\n");
-    replace(out, &json, text.map_err(io::Error::from))?;
-    replace(out, &csv, Ok(self::csv(&results)?))?;
+    replace(&json, text.map_err(io::Error::from))?;
+    replace(&csv, Ok(self::csv(&results)?))?;
     Ok(SavedResults { results, json, csv })
 }
 
-/// Replaces a file atomically, so that a reader or a crash never meets half of it.
-fn replace(out: &Path, path: &Path, content: io::Result<String>) -> Result<(), LabError> {
-    let written = content.and_then(|content| {
-        let mut builder = tempfile::Builder::new();
-        let mut file = builder
-            .permissions(Permissions::from_mode(0o644))
-            .tempfile_in(out)?;
-        file.write_all(content.as_bytes())?;
-        file.persist(path)?;
-        Ok(())
-    });
+/// Replaces a file, which others may read; the lock of the folder excludes other commands.
+fn replace(path: &Path, content: io::Result<String>) -> Result<(), LabError> {
+    let written =
+        content.and_then(|content| smallfile::replace_with_mode(path, content.as_bytes(), 0o644));
     written.map_err(|e| LabError::system(format!("cannot write {}", path.display()), e))
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use super::file::{UsersError, UsersFileReplacement, read_users_file};
+use super::file::{UsersError, UsersFileChange, read_users_file};
 use super::line::{UserRecord, is_record_of, parse_records};
 use super::{UserAccount, hash_password};
 
@@ -16,7 +16,7 @@ pub fn add(path: &Path, account: &UserAccount, password: &[u8]) -> Result<bool, 
     }
     .format()?;
     // Begun before the file is read, so that no other command can change it in between.
-    let replacement = UsersFileReplacement::begin(path)?;
+    let change = UsersFileChange::begin(path)?;
     let old = match read_users_file(path) {
         Err(UsersError::Read { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => {
             String::new()
@@ -35,13 +35,13 @@ pub fn add(path: &Path, account: &UserAccount, password: &[u8]) -> Result<bool, 
     }
     text.extend_from_slice(&line);
     text.push(b'\n');
-    replacement.commit(&text)?;
+    change.commit(&text)?;
     Ok(replaced)
 }
 
 /// Removes an account; returns whether it existed.
 pub fn remove(path: &Path, name: &str) -> Result<bool, UsersError> {
-    let replacement = UsersFileReplacement::begin(path)?;
+    let change = UsersFileChange::begin(path)?;
     let (old, _) = read_users_file(path)?;
     let kept: Vec<&str> = old
         .lines()
@@ -54,7 +54,7 @@ pub fn remove(path: &Path, name: &str) -> Result<bool, UsersError> {
     if !text.is_empty() {
         text.push('\n');
     }
-    replacement.commit(text.as_bytes())?;
+    change.commit(text.as_bytes())?;
     Ok(true)
 }
 

@@ -1,11 +1,10 @@
 //! Reading and replacing the users file.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use smallfile::regular_file;
+use smallfile::{FileReplacement, regular_file};
 
 use super::line::LineError;
 
@@ -129,88 +128,37 @@ pub(super) fn read_users_file(path: &Path) -> Result<(String, UsersFileVersion),
     Ok((text, UsersFileVersion::from_metadata(&meta)))
 }
 
-/// The new version of a users file, `FILE.new`, while it is being written. It excludes other changes
-/// until it is committed or dropped, because only one process can create it (`O_EXCL`, open(2)).
+/// A change of the users file. No other command changes it until it is committed or dropped.
 #[derive(Debug)]
-pub(super) struct UsersFileReplacement {
+pub(super) struct UsersFileChange {
     path: PathBuf,
-    new: PathBuf,
-    file: File,
-    committed: bool,
+    change: FileReplacement,
 }
 
-impl UsersFileReplacement {
+impl UsersFileChange {
     /// Begins a change of `path`.
     pub(super) fn begin(path: &Path) -> Result<Self, UsersError> {
-        let mut new = path.as_os_str().to_owned();
-        new.push(".new");
-        let new = PathBuf::from(new);
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&new);
-        match file {
-            Ok(file) => Ok(Self {
-                path: path.to_owned(),
-                new,
-                file,
-                committed: false,
-            }),
+        let change = FileReplacement::begin(path).map_err(|cause| match cause.kind() {
             // Another command is at work, or one was killed: the message names the file to remove.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Err(UsersError::Busy { lock: new })
-            }
-            Err(cause) => Err(UsersError::Write {
+            io::ErrorKind::AlreadyExists => UsersError::Busy {
+                lock: FileReplacement::new_path(path),
+            },
+            _ => UsersError::Write {
                 path: path.to_owned(),
                 cause,
-            }),
-        }
-    }
-
-    /// Replaces the file's content with `text`, atomically: after a crash the old or the new file is
-    /// there, complete.
-    pub(super) fn commit(mut self, text: &[u8]) -> Result<(), UsersError> {
-        self.write(text).map_err(|cause| UsersError::Write {
-            path: self.path.clone(),
-            cause,
+            },
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            change,
         })
     }
 
-    /// Gives the new file the owner of the old one. Otherwise a change by root would lock out a server
-    /// that runs as another account.
-    fn keep_owner(&self) -> io::Result<()> {
-        let owner = |meta: std::fs::Metadata| (meta.uid(), meta.gid());
-        let old = match self.path.metadata() {
-            Ok(meta) => owner(meta),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        if old == self.file.metadata().map(owner)? {
-            return Ok(());
-        }
-        fchown(&self.file, Some(old.0), Some(old.1))
-    }
-
-    fn write(&mut self, text: &[u8]) -> io::Result<()> {
-        self.keep_owner()?;
-        self.file.write_all(text)?;
-        // Synced before the rename, or a crash could leave an empty users file (fsync(2)).
-        self.file.sync_all()?;
-        std::fs::rename(&self.new, &self.path)?;
-        self.committed = true;
-        // rename(2) is durable only once the directory is synced (fsync(2)).
-        match self.path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => File::open(parent)?.sync_all(),
-            _ => File::open(".")?.sync_all(),
-        }
-    }
-}
-
-impl Drop for UsersFileReplacement {
-    fn drop(&mut self) {
-        if !self.committed {
-            let _ = std::fs::remove_file(&self.new);
-        }
+    /// Replaces the file's content with `text`.
+    pub(super) fn commit(self, text: &[u8]) -> Result<(), UsersError> {
+        let Self { path, change } = self;
+        change
+            .commit(text)
+            .map_err(|cause| UsersError::Write { path, cause })
     }
 }

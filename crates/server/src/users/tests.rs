@@ -115,7 +115,7 @@ fn files_that_others_may_access_are_refused() {
 fn only_one_change_runs_at_a_time() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("users");
-    let other = file::UsersFileReplacement::begin(&path).unwrap();
+    let other = file::UsersFileChange::begin(&path).unwrap();
     let error = add(&path, &account("ann"), b"1").unwrap_err();
     assert!(matches!(error, UsersError::Busy { .. }), "{error}");
     drop(other);
