@@ -9,4 +9,4 @@ pub mod regular_file;
 mod replacement;
 pub mod settings;
 
-pub use replacement::{Change, replace, replace_with_mode};
+pub use replacement::{FileReplacement, replace, replace_with_mode};

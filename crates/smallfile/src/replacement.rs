@@ -51,14 +51,14 @@ fn sync_directory_of(path: &Path) -> io::Result<()> {
 /// A change of a file that begins before the old one is read. Until it is committed or dropped, no other one begins, because
 /// only one process can create `PATH.new` (`O_EXCL`, open(2)).
 #[derive(Debug)]
-pub struct Change {
+pub struct FileReplacement {
     path: PathBuf,
     new: PathBuf,
     file: File,
     committed: bool,
 }
 
-impl Change {
+impl FileReplacement {
     /// Begins a change. Only its owner may read the new file.
     ///
     /// # Errors
@@ -106,7 +106,7 @@ impl Change {
     }
 }
 
-impl Drop for Change {
+impl Drop for FileReplacement {
     fn drop(&mut self) {
         if !self.committed {
             let _ = std::fs::remove_file(&self.new);
@@ -139,12 +139,15 @@ mod tests {
     fn a_change_excludes_others_until_it_is_committed_or_dropped() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("record");
-        let change = Change::begin(&path).unwrap();
-        let other = Change::begin(&path).unwrap_err();
+        let change = FileReplacement::begin(&path).unwrap();
+        let other = FileReplacement::begin(&path).unwrap_err();
         assert_eq!(other.kind(), ErrorKind::AlreadyExists);
         drop(change);
-        Change::begin(&path).unwrap().commit(b"first").unwrap();
-        let change = Change::begin(&path).unwrap();
+        FileReplacement::begin(&path)
+            .unwrap()
+            .commit(b"first")
+            .unwrap();
+        let change = FileReplacement::begin(&path).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"first");
         change.commit(b"second").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"second");

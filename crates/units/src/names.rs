@@ -15,20 +15,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_congestion_control_has_the_letters_and_the_length_of_a_kernel_name() {
-        for name in ["cubic", "bbr2", "dctcp-reno", "a_b", "B", "123456789012345"] {
-            assert!(is_congestion_control(name), "{name}");
-        }
-        for name in [
-            "",
-            "1234567890123456",
-            "bbr;",
-            "bbr 2",
-            "b\u{e9}",
-            "a.b",
-            "a\0",
-        ] {
-            assert!(!is_congestion_control(name), "{name:?}");
-        }
+    fn a_congestion_control_has_1_to_15_letters() {
+        let long = "123456789012345";
+        assert!(
+            ["cubic", "dctcp-reno", "a_B", long]
+                .into_iter()
+                .all(is_congestion_control)
+        );
+        let no = ["", "1234567890123456", "bbr;", "b 2", "b\u{e9}", "a.b"];
+        assert!(!no.into_iter().any(is_congestion_control));
     }
 }

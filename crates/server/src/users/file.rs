@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use smallfile::{Change, regular_file};
+use smallfile::{FileReplacement, regular_file};
 
 use super::line::LineError;
 
@@ -132,16 +132,16 @@ pub(super) fn read_users_file(path: &Path) -> Result<(String, UsersFileVersion),
 #[derive(Debug)]
 pub(super) struct UsersFileChange {
     path: PathBuf,
-    change: Change,
+    change: FileReplacement,
 }
 
 impl UsersFileChange {
     /// Begins a change of `path`.
     pub(super) fn begin(path: &Path) -> Result<Self, UsersError> {
-        let change = Change::begin(path).map_err(|cause| match cause.kind() {
+        let change = FileReplacement::begin(path).map_err(|cause| match cause.kind() {
             // Another command is at work, or one was killed: the message names the file to remove.
             io::ErrorKind::AlreadyExists => UsersError::Busy {
-                lock: Change::new_path(path),
+                lock: FileReplacement::new_path(path),
             },
             _ => UsersError::Write {
                 path: path.to_owned(),
