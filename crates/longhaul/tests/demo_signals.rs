@@ -32,9 +32,12 @@ impl Drop for StartedDemo {
 
 /// A demo over loopback whose servers run.
 fn demo(place: &Path) -> StartedDemo {
-    // Where nohup(1) runs the tests, SIGHUP is ignored.
+    // Where nohup(1) runs the tests, SIGHUP is ignored, and in the background of a script SIGINT and SIGQUIT.
     let mut child = Command::new("env")
-        .args(["--default-signal=HUP", env!("CARGO_BIN_EXE_longhaul")])
+        .args([
+            "--default-signal=HUP,INT,QUIT",
+            env!("CARGO_BIN_EXE_longhaul"),
+        ])
         .args(["demo", "--loopback", "--size", "300M", "--dir"])
         .arg(place.join("demo"))
         .env("HOME", place)

@@ -7,22 +7,22 @@
 )]
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 use std::process::Command;
 
 mod served;
 
+use rustix::net::{self, AddressFamily, SocketType};
 use served::ServedRoot;
 
 /// The messages and events of a copy of these files from a server that is not there.
 fn failures(names: &[&str], flags: &[&str]) -> (Vec<String>, String) {
     let scratch = tempfile::tempdir().unwrap();
-    // Nobody listens there once it is dropped.
-    let gone = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    // Bound until the end, so that no other server gets the port; nobody listens there.
+    let bound = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    net::bind(&bound, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let gone = SocketAddrV4::try_from(net::getsockname(&bound).unwrap()).unwrap();
     let pairs: String = names
         .iter()
         .map(|name| format!("ftp://{gone}/{name} {name}\n"))
