@@ -64,6 +64,9 @@ impl ProgramOutput {
     }
 }
 
+/// Time after a program's end in which its output is awaited.
+const AFTER_EXIT: Duration = Duration::from_secs(1);
+
 /// A running program. Dropping it kills the process group.
 struct ProcessGroup {
     child: Child,
@@ -109,16 +112,34 @@ impl ProgramCall<'_> {
                     let _ = pipe.write_all(self.input).await;
                 }
             };
-            let ((), output, errors) = tokio::join!(
-                write,
-                read_up_to(output, self.max_output),
-                read_beginning(errors)
-            );
-            let output = output?;
+            let pipes = async {
+                tokio::join!(
+                    write,
+                    read_up_to(output, self.max_output),
+                    read_beginning(errors)
+                )
+            };
+            tokio::pin!(pipes);
+            let (ended, printed) = tokio::select! {
+                printed = &mut pipes => (None, Some(printed)),
+                status = group.child.wait() => (Some(status?), None),
+            };
+            let printed = match printed {
+                Some(printed) => Some(printed),
+                // A process that the program leaves behind may keep its pipes open (sendmail(8)).
+                None => tokio::time::timeout(AFTER_EXIT, pipes).await.ok(),
+            };
+            let (output, errors) = match printed {
+                Some(((), output, errors)) => (output?, errors),
+                None => (Vec::new(), Vec::new()),
+            };
             if output.len() > self.max_output {
                 return Ok(None);
             }
-            let status = group.child.wait().await?;
+            let status = match ended {
+                Some(status) => status,
+                None => group.child.wait().await?,
+            };
             Ok(Some((status, output, errors)))
         };
         match tokio::time::timeout(self.time_limit, work).await {
@@ -164,6 +185,8 @@ pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     use std::os::unix::fs::PermissionsExt as _;
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
+        // A relative one would be of whatever directory this process is in.
+        .filter(|directory| directory.is_absolute())
         .chain(["/usr/sbin".into(), "/usr/local/sbin".into()])
         .map(|directory| directory.join(name))
         .find(|file| {

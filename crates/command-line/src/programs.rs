@@ -5,6 +5,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -31,7 +32,8 @@ pub fn prepare_process(arguments: &[OsString]) {
     }
 }
 
-/// The file of another program of longhaul: in the directory of this one, or else on `PATH`.
+/// The file of another program of longhaul: in the directory of this one, or else on `PATH`. Relative directories of `PATH`
+/// do not count: they would be of whatever directory this process is in.
 pub fn find(name: &str) -> Option<PathBuf> {
     let own = env::current_exe().ok();
     let beside = own.as_deref().and_then(|own| own.parent());
@@ -39,8 +41,12 @@ pub fn find(name: &str) -> Option<PathBuf> {
     let directories = beside.map(PathBuf::from).into_iter();
     directories
         .chain(env::split_paths(&on_path))
+        .filter(|directory| directory.is_absolute())
         .map(|directory| directory.join(name))
-        .find(|file| file.is_file())
+        .find(|file| {
+            let facts = file.metadata();
+            facts.is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
+        })
 }
 
 /// Finds the program of a verb, `longhaul-VERB`.

@@ -129,7 +129,7 @@ fn become_program_of(verb: &str, words: &[OsString]) -> Result<Exit> {
         Ok(never) => match never {},
         Err(error) => {
             print_to_stderr(&format!("longhaul: {error}"));
-            Ok(Exit::NotFound)
+            Ok(Exit::Local)
         }
     }
 }

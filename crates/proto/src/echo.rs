@@ -20,10 +20,10 @@ pub fn replace_part(text: &[u8], part: &[u8], by: &[u8], joins: impl Fn(u8) -> b
     replaced
 }
 
-/// The text with `by` in place of a path, and of its last component, where they stand alone: without letters or digits
-/// beside them.
+/// The text with `by` in place of a path, and of its last component, where they stand alone: without letters, digits,
+/// `-`, `_` or a byte of another script beside them.
 pub fn replace_path(text: &[u8], path: &[u8], by: &[u8]) -> Vec<u8> {
-    let joins = |byte: u8| byte.is_ascii_alphanumeric();
+    let joins = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | 0x80..);
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     let text = replace_part(text, path, by, joins);
     replace_part(&text, name, by, joins)

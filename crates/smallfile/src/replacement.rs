@@ -21,10 +21,18 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
 /// The disk's. The old file then stays.
 pub fn replace_with_mode(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let new = new_path(path);
+    // One that a crash has left, or a link: neither its mode nor its place is that of the new file.
+    match std::fs::remove_file(&new) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     let mut options = File::options();
-    let file = options.write(true).create(true).truncate(true);
-    write_synced(&file.mode(mode).open(&new)?, content)?;
-    std::fs::rename(&new, path)?;
+    let file = options.write(true).create_new(true).mode(mode).open(&new)?;
+    let replaced = write_synced(&file, content).and_then(|()| std::fs::rename(&new, path));
+    if replaced.is_err() {
+        let _ = std::fs::remove_file(&new);
+    }
+    replaced?;
     sync_directory_of(path)
 }
 

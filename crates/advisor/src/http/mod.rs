@@ -15,6 +15,7 @@ mod connections;
 mod description;
 mod health;
 mod json_api;
+mod limits;
 mod live;
 mod metrics;
 mod names;
@@ -25,8 +26,8 @@ mod shared;
 mod token;
 mod xml_rpc;
 
-pub use connections::ServerLimits;
 pub use description::openapi;
+pub use limits::ServerLimits;
 pub use token::TokenFileError;
 
 use shared::Shared;

@@ -9,7 +9,7 @@ use axum::http::HeaderMap;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
-use super::connections::{PeerShares, ServerLimits};
+use super::limits::{PeerShares, ServerLimits};
 use super::names::NameResolver;
 use super::token::{TokenRefused, WriteToken, may_write};
 use crate::service::Advisor;

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::failure_cause::report_failure;
 use super::lock;
 use super::totals::BatchTotals;
+use super::totals::report_failure;
 use crate::protection::NO_SECURITY;
 use crate::{CopyFailure, CopyObserver, CopyOptions, CopySummary};
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::bundle::{self, BatchWork, MovedBundle};
-use super::failure_cause::{report_failure, report_shared};
 use super::hard_links::FilesNotCopied;
 use super::plan::{
     self, CopyPlan, NextEntry, PlanReader, PlannedEntry, PlannedFile, PlannedHardLink, PlannedLink,
 };
 use super::room::FullPlaces;
 use super::totals::BatchTotals;
+use super::totals::{report_failure, report_shared};
 use super::work::WorkQueue;
 use super::{
     BatchContext, FileOutcome, TransferMeasurement, file, hard_links, leftovers, lock, preserve,

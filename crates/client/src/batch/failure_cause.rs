@@ -1,40 +1,9 @@
 //! Why files fail, apart from their names: many files of a batch fail alike, and are told of together.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
-
-use super::lock;
-use super::totals::BatchTotals;
-use crate::{CopyEvent, CopyFailure, CopyObserver};
 
 /// Most causes of a batch that are told apart.
 const MAX_CAUSES: usize = 256;
-
-/// Counts and reports a file that failed for good.
-pub(crate) fn report_failure(
-    observer: &Arc<dyn CopyObserver>,
-    totals: &Mutex<BatchTotals>,
-    source: String,
-    failure: CopyFailure,
-) {
-    let cause = failure.cause();
-    report_shared(observer, totals, source, (failure, cause));
-}
-
-/// Like [`report_failure`], with a cause that is known.
-pub(super) fn report_shared(
-    observer: &Arc<dyn CopyObserver>,
-    totals: &Mutex<BatchTotals>,
-    source: String,
-    (failure, cause): (CopyFailure, String),
-) {
-    lock(totals).file_failed(&failure, &cause);
-    observer.on_event(CopyEvent::Failed {
-        source,
-        failure,
-        cause,
-    });
-}
 
 /// How many files have failed for each cause.
 #[derive(Debug, Default)]

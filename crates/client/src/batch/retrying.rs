@@ -233,7 +233,13 @@ impl BatchContext {
     ) {
         let is_usable = result.as_ref().err().is_none_or(|failure| {
             !failure.may_retry()
-                && matches!(failure.kind(), FailureKind::NotFound | FailureKind::Refused)
+                && matches!(
+                    failure.kind(),
+                    FailureKind::NotFound
+                        | FailureKind::Refused
+                        | FailureKind::LoginLimit
+                        | FailureKind::NameTooLong
+                )
         });
         if !is_usable {
             return self.drop_session(id, &*session, result);

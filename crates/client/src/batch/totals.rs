@@ -1,15 +1,17 @@
 //! Totals of a batch, and the exit class that follows from them.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use proto::sizing::SocketBuffers;
 use tune::limiter::Limiter;
 
 use super::failure_cause::CauseCounts;
+use super::lock;
 use super::measurement::{MeasurementSource, TransferMeasurement};
 use crate::protection::NO_SECURITY;
 use crate::why::BatchEvidence;
-use crate::{CopyFailure, CopySummary, Exit, FailureKind, SafeBytes};
+use crate::{CopyEvent, CopyFailure, CopyObserver, CopySummary, Exit, FailureKind, SafeBytes};
 
 /// Totals so far.
 #[derive(Debug, Default)]
@@ -274,6 +276,32 @@ impl BatchTotals {
             most_failed_for: self.causes.most_frequent(),
         }
     }
+}
+
+/// Counts and reports a file that failed for good.
+pub(crate) fn report_failure(
+    observer: &Arc<dyn CopyObserver>,
+    totals: &Mutex<BatchTotals>,
+    source: String,
+    failure: CopyFailure,
+) {
+    let cause = failure.cause();
+    report_shared(observer, totals, source, (failure, cause));
+}
+
+/// Like [`report_failure`], with a cause that is known.
+pub(super) fn report_shared(
+    observer: &Arc<dyn CopyObserver>,
+    totals: &Mutex<BatchTotals>,
+    source: String,
+    (failure, cause): (CopyFailure, String),
+) {
+    lock(totals).file_failed(&failure, &cause);
+    observer.on_event(CopyEvent::Failed {
+        source,
+        failure,
+        cause,
+    });
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
 use std::io::{self, ErrorKind};
 
-pub(crate) use sentence::{Operation, Sentence};
+pub(crate) use sentence::{Operation, Sentence, display_reply};
 
 /// Result class of the process, with the exit codes that scripts rely on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

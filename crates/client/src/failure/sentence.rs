@@ -7,7 +7,6 @@ use proto::echo::replace_path;
 use proto::printable::printable;
 use proto::reply::Reply;
 
-use crate::session::replies::display_reply;
 use crate::{CopyFailure, FailureKind};
 
 /// The text that stands in a cause for a name.
@@ -168,6 +167,17 @@ impl Display for Sentence {
             SentencePart::Reply(reply) => f.write_str(&display_reply(reply)),
         })
     }
+}
+
+/// Code and text in one line, without a full stop at its end: it stands inside a sentence.
+pub(crate) fn display_reply(reply: &Reply) -> String {
+    let text = reply.summary();
+    let text = text.trim();
+    let text = match text.strip_suffix('.') {
+        Some(sentence) if !sentence.ends_with('.') => sentence,
+        _ => text,
+    };
+    format!("{} {text}", reply.code)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use security::tls::TlsError;
 use security::x509::TrustError;
 
 use crate::CopyFailure;
-use crate::session::replies::display_reply;
+use crate::failure::display_reply;
 
 /// Alerts by which a server refuses this client's certificate, or its absence (RFC 8446 §6.2).
 const CERTIFICATE_ALERTS: [&str; 4] = ["certificate", "unknown ca", "access denied", "identity"];

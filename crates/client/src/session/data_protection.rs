@@ -16,9 +16,10 @@ use security::tls::{ExpectedPeer, TlsEngine, TlsOptions};
 use security::x509::{CertifiedKey, TrustStore};
 
 use super::ClientSession;
-use super::replies::{display_reply, is_unsupported};
+use super::replies::is_unsupported;
 use super::secure::ClientSessionSecurity;
 use crate::CopyFailure;
+use crate::failure::display_reply;
 use crate::protection::{DataProtectionChoice, config_failure};
 use crate::storage::capabilities::ThirdPartyProtocol;
 

@@ -15,6 +15,7 @@ use proto::command::{Command, TransferMode};
 use proto::feature::ServerFeatures;
 use proto::printable::printable;
 
+use crate::failure::Sentence;
 use crate::location::Server;
 use crate::{CopyFailure, Credential};
 
@@ -403,12 +404,13 @@ impl ClientSession {
         if self.control.can_send_name(path) {
             return Ok(());
         }
-        Err(CopyFailure::usage(format!(
-            "the remote path \"{}\" contains the byte 0xFF, which {} (globus-gridftp-server) drops from \
-             names; give another path",
-            display_path(path),
-            self.name()
-        )))
+        let reason = Sentence::from("the remote path \"")
+            .name(display_path(path))
+            .words(format_args!(
+                "\" contains the byte 0xFF, which {} (globus-gridftp-server) drops from names",
+                self.name()
+            ));
+        Err(CopyFailure::usage(reason).advise("give another path"))
     }
 
     /// Adds a warning unless this session has given it before.
@@ -436,10 +438,10 @@ fn check_path(path: &[u8]) -> Result<(), CopyFailure> {
     } else {
         return Ok(());
     };
-    Err(CopyFailure::usage(format!(
-        "the remote path \"{}\" {fault}; give another path",
-        display_path(path)
-    )))
+    let reason = Sentence::from("the remote path \"")
+        .name(display_path(path))
+        .words(format_args!("\" {fault}"));
+    Err(CopyFailure::usage(reason).advise("give another path"))
 }
 
 fn check_credential(server: &Server) -> Result<(), CopyFailure> {

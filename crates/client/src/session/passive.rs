@@ -114,7 +114,7 @@ impl ClientSession {
             .ok_or(AddressError::Malformed)
             .map(|address| StripeAddresses::single(self.complete_passive_address(address)))
             .map_err(|error| {
-                let shown = replies::display_reply(reply);
+                let shown = crate::failure::display_reply(reply);
                 CopyFailure::protocol(format!(
                     "{} sent no usable data address ({error}): {shown}; report this to its administrator",
                     self.name(),

@@ -10,8 +10,8 @@ use security::tls::TlsConfig;
 use security::x509::CertifiedKey;
 
 use super::control::ClientControlConnection;
-use super::replies::display_reply;
 use crate::CopyFailure;
+use crate::failure::display_reply;
 use crate::location::{Scheme, Server};
 use crate::protection::{
     DelegationChoice, TlsUse, auth_refused_failure, clear_fallback_warning,

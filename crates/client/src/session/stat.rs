@@ -257,6 +257,8 @@ impl ClientSession {
             RefusalCause::Unsupported
             | RefusalCause::NoFile
             | RefusalCause::Directory
+            // What cannot exist is as missing as other names, which its directory tells.
+            | RefusalCause::NameTooLong
             | RefusalCause::Other => None,
             _ => Some(self.facts_refused_failure(path, reply)),
         }

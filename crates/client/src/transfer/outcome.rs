@@ -267,6 +267,9 @@ fn data_failure(server: &str, operation: &Operation, error: &DataError) -> CopyF
         DataError::Write { what, source } => Sentence::from("cannot write ")
             .name(what)
             .words(format_args!(": {source}")),
+        DataError::Shrunk { what, at, expected } => Sentence::about(what).words(format_args!(
+            " shrank while it was sent: it ended at {at} of {expected} bytes"
+        )),
         // The server is not involved.
         _ if matches!(kind, FailureKind::Local | FailureKind::Interrupted) => {
             error.to_string().into()

@@ -4,7 +4,7 @@ use proto::eblock::{BlockDecoder, BlockError, BlockEvent, HEADER_LEN};
 use proto::ranges::RangeSet;
 
 use super::ReceiveTask;
-use super::extended::ExtendedReceive;
+use super::extended_receive::ExtendedReceive;
 use super::stream_receiver::StreamReceiver;
 use crate::error::DataError;
 use crate::stream_io::{InputResult, StreamIo};

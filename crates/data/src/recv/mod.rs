@@ -3,6 +3,7 @@
 mod acceptor;
 mod block_reader;
 mod extended;
+mod extended_receive;
 mod pending_connections;
 mod receiver_threads;
 mod stream_mode;

@@ -5,7 +5,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 
 use super::ReceiveTask;
 use super::block_reader::{BlockReader, StreamEnd};
-use super::extended::ExtendedReceive;
+use super::extended_receive::ExtendedReceive;
 use crate::error::DataError;
 use crate::stream::DataStream;
 use crate::stream_io::StreamIo;

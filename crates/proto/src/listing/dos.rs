@@ -1,7 +1,6 @@
 //! Lines of `DIR`, as Windows servers show them.
 
-use super::ls::grouped_number;
-use super::row_date::{RowTime, TimeOfDay, is_blank, three_parts, words};
+use super::row_date::{RowTime, TimeOfDay, grouped_number, is_blank, three_parts, words};
 use super::{EntryKind, ListedEntry, directory_kind};
 use crate::timestamp::Timestamp;
 

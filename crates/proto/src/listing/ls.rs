@@ -3,7 +3,8 @@
 use super::dos::parse_dos;
 use super::eplf::parse_eplf;
 use super::row_date::{
-    RowDate, RowWord, YearAfterTime, begins_with_year, date_at, is_blank, number, words,
+    RowDate, RowWord, YearAfterTime, begins_with_year, date_at, grouped_number, is_blank, number,
+    words,
 };
 use super::{DirectoryEntry, EntryKind, ListedEntry, directory_kind, push_name, without_ending};
 use crate::timestamp::Timestamp;
@@ -205,38 +206,6 @@ fn size_in(word: &[u8], kind: EntryKind) -> Option<Option<u64>> {
             && figures.first().is_some_and(u8::is_ascii_digit)
     });
     (is_free || is_rounded).then_some(None)
-}
-
-/// A number, possibly with separators between groups of three digits: `,`, `.`, `'` or a space that does not break, in
-/// UTF-8, Latin-1 or a code page of DOS.
-pub(super) fn grouped_number(word: &[u8]) -> Option<u64> {
-    const SEPARATORS: [&[u8]; 8] = [
-        b",",
-        b".",
-        b"'",
-        b"\xc2\xa0",
-        b"\xe2\x80\xaf",
-        b"\xe2\x80\x99",
-        b"\xa0",
-        b"\xff",
-    ];
-    let first = word.iter().take_while(|b| b.is_ascii_digit()).count();
-    let (digits, mut rest) = word.split_at(first);
-    if rest.is_empty() {
-        return number(digits);
-    }
-    let separator = SEPARATORS.into_iter().find(|s| rest.starts_with(s))?;
-    let mut digits = digits.to_vec();
-    if digits.is_empty() || digits.len() > 3 {
-        return None;
-    }
-    while !rest.is_empty() {
-        let group = rest.strip_prefix(separator)?;
-        let (three, behind) = group.split_at_checked(3)?;
-        digits.extend_from_slice(three);
-        rest = behind;
-    }
-    number(&digits)
 }
 
 /// Owner and group from the columns between mode and size: `[links] [owner] [group]`.

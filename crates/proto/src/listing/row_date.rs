@@ -44,6 +44,38 @@ pub(super) fn number(word: &[u8]) -> Option<u64> {
     str::from_utf8(word).ok()?.parse().ok()
 }
 
+/// A number, possibly with separators between groups of three digits: `,`, `.`, `'` or a space that does not break, in
+/// UTF-8, Latin-1 or a code page of DOS.
+pub(super) fn grouped_number(word: &[u8]) -> Option<u64> {
+    const SEPARATORS: [&[u8]; 8] = [
+        b",",
+        b".",
+        b"'",
+        b"\xc2\xa0",
+        b"\xe2\x80\xaf",
+        b"\xe2\x80\x99",
+        b"\xa0",
+        b"\xff",
+    ];
+    let first = word.iter().take_while(|b| b.is_ascii_digit()).count();
+    let (digits, mut rest) = word.split_at(first);
+    if rest.is_empty() {
+        return number(digits);
+    }
+    let separator = SEPARATORS.into_iter().find(|s| rest.starts_with(s))?;
+    let mut digits = digits.to_vec();
+    if digits.is_empty() || digits.len() > 3 {
+        return None;
+    }
+    while !rest.is_empty() {
+        let group = rest.strip_prefix(separator)?;
+        let (three, behind) = group.split_at_checked(3)?;
+        digits.extend_from_slice(three);
+        rest = behind;
+    }
+    number(&digits)
+}
+
 /// A time of day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TimeOfDay {

@@ -251,10 +251,12 @@ impl StreamedNames {
         let shown = source.display();
         // A tree has no such names. Those of other files could be the names of their partial files.
         if is_unfinished(&to.name) {
-            return Err(CopyFailure::usage(format!(
-                "{shown}: a partial file or journal could have the name of {}: copy it alone; it was not copied",
-                destination.display()
-            )));
+            let reason = Sentence::about(&shown)
+                .words(": a partial file or journal could have the name of ")
+                .name(destination.display());
+            return Err(CopyFailure::usage(
+                reason.words(": copy it alone; it was not copied"),
+            ));
         }
         let to = self.keys.hash(&to);
         if self.read.contains(&to) || self.directories.contains(&to) {
@@ -266,8 +268,8 @@ impl StreamedNames {
             let is_partial = is_unfinished(&from.name);
             let from = self.keys.hash(&from);
             if is_partial || self.written.contains(&from) {
-                return Err(CopyFailure::usage(format!(
-                    "{shown} may be replaced by another file of this copy: copy it alone; it was not copied"
+                return Err(CopyFailure::usage(Sentence::about(&shown).words(
+                    " may be replaced by another file of this copy: copy it alone; it was not copied",
                 )));
             }
             self.read.insert(from);

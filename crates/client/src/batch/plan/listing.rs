@@ -20,8 +20,8 @@ use super::paths::{
 use super::selecting::SelectedEntries;
 use crate::answers::SourceFacts;
 use crate::batch::BatchContext;
-use crate::batch::failure_cause::report_failure;
 use crate::batch::totals::BatchTotals;
+use crate::batch::totals::report_failure;
 use crate::failure::Sentence;
 use crate::location::{Location, StorageId};
 use crate::partial::is_unfinished;

@@ -362,7 +362,7 @@ impl ClientControlConnection {
                 }
                 if reply.code == 421 {
                     self.unusable = true;
-                    self.closing_reply = Some(super::replies::display_reply(&reply));
+                    self.closing_reply = Some(crate::failure::display_reply(&reply));
                 }
                 if !reply.is_preliminary() {
                     self.outstanding_replies = self.outstanding_replies.saturating_sub(1);

@@ -81,7 +81,7 @@ impl ClientControlConnection {
         // Such a reply may have been read together with the last expected one.
         while let Some(reply) = self.take_received() {
             if reply.code == 421 {
-                return Err(self.unusable_failure(&super::super::replies::display_reply(&reply)));
+                return Err(self.unusable_failure(&crate::failure::display_reply(&reply)));
             }
             self.surplus.note(self.surplus.last);
         }

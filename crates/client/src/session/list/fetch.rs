@@ -21,7 +21,7 @@ use super::limit_remark::limit_remark;
 use crate::CopyFailure;
 use crate::answers::EntryVisitor;
 use crate::failure::{Operation, Sentence};
-use crate::session::replies::{self, Meaning, RefusalCause, refusal_cause, says};
+use crate::session::replies::{self, Meaning, RefusalCause, means, refusal_cause};
 use crate::session::{ClientSession, display_path};
 use crate::transfer::control_messages::ReplySinks;
 use crate::transfer::exchange::{CompletedExchange, LocalTransfer, TransferExchange};
@@ -249,7 +249,8 @@ fn is_empty_directory_reply(verb: &Command, reply: &Reply) -> bool {
     reply.code == 550
         && matches!(verb, Command::Nlst(_))
         && refusal_cause(reply) != RefusalCause::Denied
-        && says(reply, Meaning::NoFiles)
+        // The first line alone: further ones may speak of another directory.
+        && means(&reply.text().to_lowercase(), Meaning::NoFiles)
 }
 
 fn listing_settings(reply_timeout: Duration) -> TransferSettings {

@@ -46,12 +46,12 @@ pub(crate) enum RefusalCause {
 /// space.
 const TOLD_CAUSES: [RefusalCause; 7] = [
     RefusalCause::Full,
-    RefusalCause::NameTooLong,
     RefusalCause::Missing,
     RefusalCause::Exists,
     RefusalCause::Directory,
     RefusalCause::NoFile,
     RefusalCause::Denied,
+    RefusalCause::NameTooLong,
 ];
 
 /// Reads the cause of a refusal. A code with one meaning decides alone. Otherwise the text comes first, since servers agree
@@ -60,6 +60,10 @@ pub(crate) fn refusal_cause(reply: &Reply) -> RefusalCause {
     let text = lowercase_text(reply);
     let tells = |cause| means(&text, Meaning::Refused(cause));
     match reply.code {
+        // Whatever the code: the command is known, and so is the name's fault.
+        500 | 502 | 504 | 552 if tells(RefusalCause::NameTooLong) => {
+            return RefusalCause::NameTooLong;
+        }
         426 | 450 if tells(RefusalCause::Occupied) => return RefusalCause::Occupied,
         421 => return RefusalCause::Lost,
         452 | 552 => return RefusalCause::Full,
@@ -174,17 +178,6 @@ pub(crate) fn names_session_limit(reply: &Reply) -> bool {
 pub(crate) fn is_unsupported(reply: &Reply) -> bool {
     matches!(reply.code, 202 | 500 | 501 | 502 | 503 | 504)
         && refusal_cause(reply) == RefusalCause::Unsupported
-}
-
-/// Code and text in one line, without a full stop at its end: it stands inside a sentence.
-pub(crate) fn display_reply(reply: &Reply) -> String {
-    let text = reply.summary();
-    let text = text.trim();
-    let text = match text.strip_suffix('.') {
-        Some(sentence) if !sentence.ends_with('.') => sentence,
-        _ => text,
-    };
-    format!("{} {text}", reply.code)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ fn reply(code: u16, lines: &[&str]) -> Reply {
 
 #[test]
 fn a_reply_stands_inside_a_sentence() {
-    let shown = |text| display_reply(&reply(530, &[text]));
+    let shown = |text| crate::failure::display_reply(&reply(530, &[text]));
     assert_eq!(shown("Send AUTH TLS first. "), "530 Send AUTH TLS first");
     assert_eq!(shown("Wait ..."), "530 Wait ...");
     assert_eq!(shown("No"), "530 No");

@@ -7,7 +7,7 @@ use ureq::Error;
 
 use super::agent::UnknownProxy;
 use super::response::HttpResponse;
-use crate::failure::Operation;
+use crate::failure::{Operation, Sentence};
 use crate::network_proxy::proxy_advice;
 use crate::protection::is_unknown_authority;
 use crate::{CopyFailure, FailureKind};
@@ -31,12 +31,10 @@ impl From<CopyFailure> for RefusedRequest {
 
 /// The failure of a request that a server redirects to `target`, which it must not follow: what is there is unknown.
 pub(super) fn redirected(action: &Operation, target: &HttpUrl) -> CopyFailure {
-    action.failed(
-        FailureKind::Protocol,
-        format_args!(
-            "the server redirects the request to {target}; if that is meant, name it instead"
-        ),
-    )
+    let reason = Sentence::cannot(action)
+        .words(": the server redirects the request to ")
+        .name(target);
+    CopyFailure::protocol(reason).advise("if that is meant, name it instead")
 }
 
 /// The failure of a request about a path of which the server does not say what it is.

@@ -291,6 +291,8 @@ impl Sink for StoreSink {
 
 impl Drop for StoreSink {
     fn drop(&mut self) {
+        // Only after a panic has nobody ended it.
+        self.abandon();
         if let Some(charge) = &self.charge {
             charge.settle(self.file());
         }

@@ -18,7 +18,7 @@ use super::files::{FileSeries, SeriesEnd, SeriesFile, SeriesReport};
 use super::local_end;
 use crate::failure::Operation;
 use crate::session::checksum::checksum_in_reply;
-use crate::session::{ClientSession, display_path, replies};
+use crate::session::{ClientSession, display_path};
 use crate::{CopyFailure, FailureKind};
 
 mod bytes_ahead;
@@ -261,7 +261,11 @@ impl<'a> SeriesDialogue<'a> {
             // A file without its time is still complete.
             Command::Mfmt(..) | Command::Dele(_) => {}
             command if refused => {
-                let reason = format!("{}: {}", command.verb(), replies::display_reply(&reply));
+                let reason = format!(
+                    "{}: {}",
+                    command.verb(),
+                    crate::failure::display_reply(&reply)
+                );
                 let is_check = !matches!(command, Command::Rnfr(_) | Command::Rnto(_));
                 match is_check {
                     true => self.check_failed(position, reason)?,
@@ -456,7 +460,7 @@ impl<'a> SeriesDialogue<'a> {
                 self.session.name(),
                 command.verb(),
                 display_path(self.series.files.first().map_or(b"", |file| &file.path)),
-                replies::display_reply(reply)
+                crate::failure::display_reply(reply)
             ),
         )
     }

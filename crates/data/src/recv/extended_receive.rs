@@ -1,0 +1,161 @@
+//! State shared by all connections of one MODE E transfer: the end-of-data marks (GFD.20 §3.4), the
+//! announced ranges, and the connections kept for reuse.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use proto::eblock::{BlockError, EodCounter};
+use proto::ranges::RangeSet;
+
+use super::stream_receiver::MAX_RANGES_STORED;
+use crate::budget::StreamPermit;
+use crate::error::DataError;
+use crate::os::wake::WakeEvent;
+use crate::stream::DataStream;
+use crate::transfer_checksum::TransferChecksum;
+
+/// State shared by the connections of one transfer.
+#[derive(Debug)]
+pub(super) struct ExtendedReceive {
+    pub(super) checksum: TransferChecksum,
+    /// Set when the transfer is complete: connections that wait for a header stop waiting.
+    pub(super) completed: WakeEvent,
+    /// Set when the acceptor must check its state.
+    pub(super) acceptor_wake: WakeEvent,
+    completion: Mutex<EodCounter>,
+    /// A connection has carried a valid header.
+    has_header: AtomicBool,
+    /// Number of active readers.
+    active_readers: AtomicUsize,
+    /// Connections that have finished their part and may be reused.
+    parked: Mutex<Vec<Arc<DataStream>>>,
+    /// The error of the first connection that began with an invalid header.
+    bad_start: Mutex<Option<DataError>>,
+    /// The ranges that block headers have announced.
+    announced: Mutex<RangeSet>,
+}
+
+impl ExtendedReceive {
+    pub(super) fn new(checksum: TransferChecksum) -> Result<Self, DataError> {
+        let wake = || WakeEvent::new().map_err(|e| DataError::setup("an event descriptor", e));
+        Ok(Self {
+            checksum,
+            completed: wake()?,
+            acceptor_wake: wake()?,
+            completion: Mutex::default(),
+            has_header: AtomicBool::new(false),
+            active_readers: AtomicUsize::new(0),
+            parked: Mutex::default(),
+            bad_start: Mutex::default(),
+            announced: Mutex::default(),
+        })
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.completion.lock().is_complete()
+    }
+
+    pub(super) fn has_valid_header(&self) -> bool {
+        self.has_header.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_valid_header(&self) {
+        self.has_header.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn active_readers(&self) -> usize {
+        self.active_readers.load(Ordering::SeqCst)
+    }
+
+    /// Whether a connection remains on which an end mark might still come.
+    pub(super) fn has_live_parked(&self) -> bool {
+        self.parked.lock().iter().any(|s| s.is_alive())
+    }
+
+    pub(super) fn on_eod(&self) -> Result<(), BlockError> {
+        let mut completion = self.completion.lock();
+        // The count is checked: more EODs than announced are an error.
+        completion.on_eod()?;
+        self.notify_if_complete(&completion);
+        Ok(())
+    }
+
+    /// Returns whether it is the first EOF.
+    pub(super) fn on_eof(&self, streams: u64) -> Result<bool, BlockError> {
+        let mut completion = self.completion.lock();
+        let first = completion.on_eof(streams)?;
+        self.notify_if_complete(&completion);
+        Ok(first)
+    }
+
+    /// Records that a connection began with an invalid header. The first error is kept.
+    pub(super) fn note_bad_start(&self, error: DataError) {
+        self.bad_start.lock().get_or_insert(error);
+    }
+
+    pub(super) fn take_bad_start(&self) -> Option<DataError> {
+        self.bad_start.lock().take()
+    }
+
+    /// Records that a block at `start..end` is about to arrive. Returns the parts of it that were
+    /// announced before.
+    pub(super) fn announce_block(&self, start: u64, end: u64) -> Result<RangeSet, DataError> {
+        let mut announced = self.announced.lock();
+        let gaps = announced.gaps(start, end);
+        let new = announced.insert(start, end);
+        // The bound counts ranges, because each costs memory.
+        if announced.range_count() > MAX_RANGES_STORED {
+            let limit = MAX_RANGES_STORED;
+            return Err(DataError::Scattered { limit });
+        }
+        // The usual case: nothing of the block was announced before.
+        if new == end - start {
+            return Ok(RangeSet::new());
+        }
+        let mut repeated = RangeSet::new();
+        repeated.insert(start, end);
+        for gap in gaps.iter() {
+            repeated.remove(gap.start, gap.end);
+        }
+        Ok(repeated)
+    }
+
+    fn notify_if_complete(&self, completion: &EodCounter) {
+        if completion.is_complete() {
+            self.completed.wake();
+            self.acceptor_wake.wake();
+        }
+    }
+
+    /// Takes the permit of a parked connection: new streams take precedence over connections that
+    /// are only kept.
+    pub(super) fn take_parked_permit(&self) -> Option<StreamPermit> {
+        self.parked.lock().iter().find_map(|s| s.take_permit())
+    }
+
+    pub(super) fn park(&self, stream: Arc<DataStream>) {
+        self.parked.lock().push(stream);
+    }
+
+    /// Counts a reader as active until the guard is dropped.
+    pub(super) fn start_reader(&self) -> ActiveReaderGuard<'_> {
+        self.active_readers.fetch_add(1, Ordering::SeqCst);
+        ActiveReaderGuard(self)
+    }
+
+    /// The checksum of all bytes, and the connections that may be reused.
+    pub(super) fn into_parts(self) -> (TransferChecksum, Vec<Arc<DataStream>>) {
+        (self.checksum, self.parked.into_inner())
+    }
+}
+
+/// Counts a reader from before its thread starts until it ends, also after a panic.
+pub(super) struct ActiveReaderGuard<'g>(&'g ExtendedReceive);
+
+impl Drop for ActiveReaderGuard<'_> {
+    fn drop(&mut self) {
+        self.0.active_readers.fetch_sub(1, Ordering::SeqCst);
+        self.0.acceptor_wake.wake();
+    }
+}
