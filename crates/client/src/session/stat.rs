@@ -257,7 +257,7 @@ impl ClientSession {
             RefusalCause::Unsupported
             | RefusalCause::NoFile
             | RefusalCause::Directory
-            // What cannot exist is as missing as other names, which its directory tells.
+            // A name that cannot exist is as missing as others, which its directory tells.
             | RefusalCause::NameTooLong
             | RefusalCause::Other => None,
             _ => Some(self.facts_refused_failure(path, reply)),
