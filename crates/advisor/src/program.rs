@@ -230,6 +230,12 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_process_that_a_program_leaves_behind_is_not_waited_for() {
+        let ran = shell("sleep 100 & exit 0", LONG).run().await.unwrap();
+        assert!(ran.status.success());
+    }
+
+    #[tokio::test]
     async fn endless_output_is_refused() {
         let failure = shell("exec yes", LONG).run().await.unwrap_err();
         assert!(

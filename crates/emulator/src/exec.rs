@@ -17,7 +17,7 @@ pub(super) const HOSTS_VARIABLE: &str = "LAB_HOSTS";
 /// Environment variable with `HOST=FILE` for each host, separated by spaces. FILE is the host's network
 /// namespace.
 pub(super) const NAMESPACES_VARIABLE: &str = "LAB_NAMESPACES";
-/// Environment variable with the path of `longhaul`.
+/// Environment variable with the path of the program that runs the lab.
 pub(super) const PROGRAM_VARIABLE: &str = "LAB_PROGRAM";
 
 /// Replaces this process by `command` on a host of the surrounding lab (`longhaul lab exec`).

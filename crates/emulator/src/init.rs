@@ -38,7 +38,7 @@ pub(super) struct InitOrders {
     pub(super) changes: SysctlChanges,
 }
 
-/// Runs as the first process of a lab's PID namespace (`longhaul lab init`, not for users). It starts
+/// Runs as the first process of a lab's PID namespace ([`NetRequest::first_process`](crate::NetRequest::first_process)). It starts
 /// the command, reaps orphans, and ends when the lab ends. Returns the command's exit code, 128 + N if
 /// signal N ended it. Everything that the command left running ends with this process.
 ///

@@ -25,7 +25,7 @@ const NAMESPACE_END_LIMIT: Duration = TERMINATION_GRACE.saturating_add(Duration:
 
 /// Parameters for starting the command.
 pub(super) struct CommandStart<'a> {
-    /// Path of `longhaul`, which runs as the first process of the namespace.
+    /// Path of this program, which runs again as the first process of the namespace.
     pub(super) program: PathBuf,
     /// The words that make it the first process.
     pub(super) first_process: &'a [&'a str],
@@ -55,8 +55,8 @@ impl CommandStart<'_> {
     /// Starts the command. All its processes inherit the lock.
     ///
     /// # Errors
-    /// [`LabError::Refused`]: the system allows no PID namespace; [`LabError::NotFound`]: `longhaul`
-    /// does not exist.
+    /// [`LabError::Refused`]: the system allows no PID namespace; [`LabError::NotFound`]: this
+    /// program's file does not exist any more.
     pub(super) fn start(self, lock: &LabLock) -> Result<RunningCommand, LabError> {
         let (reading, writing) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|e| LabError::system("cannot make a pipe", e))?;

@@ -22,7 +22,7 @@ use data::os::core_dumps::forbid_core_dumps;
 
 use asking::AskingFailure;
 
-/// Give advice on network paths, and use it
+// Its description is that of `AdvisorArgs`, which `longhaul` shows too.
 #[derive(Debug, Parser)]
 #[command(
     name = "longhaul-advisor",

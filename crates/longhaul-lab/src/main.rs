@@ -19,7 +19,7 @@ use lab::LabError;
 use lab::experiment::RunRequest;
 use lab::simulate::SimRequest;
 
-/// WAN lab: a network emulator, a TCP simulator and repeatable experiments
+// Its description is that of `LabArgs`, which `longhaul` shows too.
 #[derive(Debug, Parser)]
 #[command(
     name = "longhaul-lab",

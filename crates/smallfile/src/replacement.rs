@@ -144,6 +144,18 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_a_crash_left_is_not_written_through() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("record"), dir.path().join("other"));
+        std::fs::write(&other, "kept").unwrap();
+        std::os::unix::fs::symlink(&other, dir.path().join("record.new")).unwrap();
+        replace_with_mode(&path, b"new", 0o600).unwrap();
+        assert!(path.symlink_metadata().unwrap().is_file());
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        assert_eq!(std::fs::read(&other).unwrap(), b"kept");
+    }
+
+    #[test]
     fn a_change_excludes_others_until_it_is_committed_or_dropped() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("record");

@@ -277,6 +277,8 @@ pub enum EnforceError {
     Refused {
         /// The command as one would type it.
         command: String,
+        /// The kernel refused, and not `ip` itself: its exit status is 2 (ip(8)).
+        by_kernel: bool,
         /// Its standard error.
         message: String,
     },
@@ -343,6 +345,7 @@ impl IpCommand {
             let message = String::from_utf8_lossy(&output.stderr);
             return Err(EnforceError::Refused {
                 command: shown(args),
+                by_kernel: output.status.code() == Some(2),
                 message: message.trim().to_owned(),
             });
         }
@@ -499,9 +502,9 @@ fn shown_route(ip: &IpCommand, args: &[&str]) -> Result<Option<ShownRoute>, Enfo
     let value = match ip.json(args) {
         Ok(value) => value,
         // The kernel's answer is an error if there is no route, or an unreachable, prohibit or blackhole route.
-        Err(EnforceError::Refused { message, .. }) if message.contains("RTNETLINK answers") => {
-            return Ok(None);
-        }
+        Err(EnforceError::Refused {
+            by_kernel: true, ..
+        }) => return Ok(None),
         Err(error) => return Err(error),
     };
     let routes: Vec<ShownRoute> =

@@ -141,6 +141,20 @@ fn a_store_that_fails_without_a_byte_leaves_no_file() {
 }
 
 #[test]
+fn a_store_that_nobody_ends_leaves_no_file_either() {
+    let session = FilesFixture::new();
+    let storing = session.storing(
+        store("new", StoreDisposition::Truncate),
+        TransferMode::Stream,
+    );
+    storing.sink.write_at(0, b"some").unwrap();
+    storing.fail_disk();
+    // As after a panic in its thread.
+    drop(storing);
+    assert!(!session.host("new").exists());
+}
+
+#[test]
 fn a_store_that_has_ended_takes_no_more_bytes() {
     let session = FilesFixture::new();
     let storing = session.storing(store("f", StoreDisposition::Truncate), TransferMode::Stream);
