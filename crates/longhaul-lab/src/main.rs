@@ -208,8 +208,7 @@ fn simulate(args: &SimArgs) -> Result<u8, LabError> {
         SimOutputFormat::Csv => report.to_csv(),
         SimOutputFormat::Json => report.to_json(),
     };
-    print_line(text.trim_end())
-        .map_err(|e| LabError::system("cannot write to standard output", e))?;
+    check_printed(print_line(text.trim_end()))?;
     Ok(0)
 }
 
@@ -224,6 +223,12 @@ fn trace(args: &TraceArgs) -> Result<u8, LabError> {
     Ok(0)
 }
 
+/// A reader that has enough (`longhaul lab list | head`) is no error.
 fn check_printed(result: std::io::Result<()>) -> Result<(), LabError> {
-    result.map_err(|e| LabError::system("cannot write to standard output", e))
+    match result {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(LabError::system("cannot write to standard output", error))
+        }
+        _ => Ok(()),
+    }
 }
