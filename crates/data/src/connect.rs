@@ -18,7 +18,7 @@ use crate::os::wake::{self, WakeEvent};
 use crate::security::ConnectionOpener;
 use crate::settings::TransferSettings;
 use crate::stream::{DataStream, set_handshake_options};
-use crate::tls_handshake::SenderCandidates;
+use crate::tls_handshake::{SenderCandidates, UNNEEDED_HANDSHAKE_WAIT};
 use crate::transfer::ActiveTransfer;
 use crate::tunnel::{Tunnel, TunnelRoute};
 
@@ -228,43 +228,55 @@ impl ConnectAttempt {
         open.next().ok_or(DataError::NoPeer { seconds })
     }
 
-    /// Waits for the connection. Returns `None` if `unless` was woken first.
+    /// Waits for the connection. Returns `None` if `unless` was woken first, or soon afterwards where the
+    /// peer may wait for a handshake already (see [`UNNEEDED_HANDSHAKE_WAIT`]).
     pub(crate) fn wait_connected(
         mut self,
         transfer: &ActiveTransfer,
         settings: &TransferSettings,
         unless: &WakeEvent,
     ) -> Result<Option<DataStream>, DataError> {
+        let mut unless = Some(unless);
         loop {
             let left = self.until.saturating_duration_since(Instant::now());
             // Three reasons end the wait: the socket is ready, the connection is not needed, or the
             // transfer stops.
             let fds = [
                 (self.connection.as_fd(), self.connection.interest()),
-                (unless.as_fd(), PollFlags::IN),
                 (transfer.stop_wake().as_fd(), PollFlags::IN),
+                // Once it was woken, the stop event stands in.
+                (
+                    unless.unwrap_or(transfer.stop_wake()).as_fd(),
+                    PollFlags::IN,
+                ),
             ];
-            let [ready, not_needed, _] =
+            let [ready, _, not_needed] =
                 wake::wait(fds, left).map_err(|e| DataError::setup("poll(2)", e))?;
             transfer.check()?;
             if ready && let Some(opened) = self.connection.advance() {
                 return opened.and_then(|()| self.finish(settings)).map(Some);
             }
-            if not_needed {
-                return Ok(None);
-            }
-            if left.is_zero() {
-                return Err(self.timeout_error());
+            if not_needed && unless.take().is_some() {
+                if settings.security.is_none() || !self.connection.may_be_accepted() {
+                    return Ok(None);
+                }
+                self.until = self.until.min(Instant::now() + UNNEEDED_HANDSHAKE_WAIT);
+            } else if left.is_zero() {
+                return match unless {
+                    Some(_) => Err(self.timeout_error()),
+                    None => Ok(None),
+                };
             }
         }
     }
 
     fn finish(self, settings: &TransferSettings) -> Result<DataStream, DataError> {
         let to = self.to;
+        let is_tunnelled = self.connection.is_tunnelled();
         let socket = self.connection.into_socket();
         let stream = DataStream::new(socket, to, ConnectionOpener::ThisEnd, settings);
         stream
-            .map(|stream| stream.with_permit(self.permit))
+            .map(|stream| stream.with_permit(self.permit).with_tunnel(is_tunnelled))
             .map_err(|source| DataError::Connect { to, source })
     }
 

@@ -145,6 +145,16 @@ impl OpeningConnection {
         }
     }
 
+    /// Whether it goes through a proxy.
+    pub(crate) fn is_tunnelled(&self) -> bool {
+        self.tunnel.is_some()
+    }
+
+    /// Whether the peer may have accepted it, although it is not known to be open: the proxy was asked.
+    pub(crate) fn may_be_accepted(&self) -> bool {
+        self.tunnel.as_ref().is_some_and(|t| t.is_connected)
+    }
+
     /// The socket, once [`OpeningConnection::advance`] has returned success.
     pub(crate) fn into_socket(self) -> Socket {
         self.socket

@@ -46,6 +46,8 @@ pub struct DataStream {
     id: StreamId,
     transport: DataTransport,
     peer: SocketAddr,
+    /// Whether it goes through a proxy.
+    is_tunnelled: bool,
     /// The receive buffer as reported after its last change, bytes; 0: never changed.
     receive_buffer: AtomicU64,
     /// Bytes that the peer had acknowledged when the present transfer began to use the connection.
@@ -91,11 +93,25 @@ impl DataStream {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             transport: DataTransport::for_transfer(socket, opener, settings)?,
             peer,
+            is_tunnelled: false,
             receive_buffer: AtomicU64::new(0),
             acknowledged_before: AtomicU64::new(0),
             first_congestion,
             permit: Mutex::new(Some(StreamPermit::unlimited())),
         })
+    }
+
+    /// The same connection, which goes through a proxy if `is_tunnelled`.
+    pub(crate) fn with_tunnel(self, is_tunnelled: bool) -> Self {
+        Self {
+            is_tunnelled,
+            ..self
+        }
+    }
+
+    /// Whether it goes through a proxy.
+    pub(crate) fn is_tunnelled(&self) -> bool {
+        self.is_tunnelled
     }
 
     /// The same connection, holding `permit`.

@@ -22,6 +22,10 @@ use crate::transport::ProtectionError;
 /// How often a waiting stream checks for progress that no call returned.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
+/// Time for a TLS peer behind a proxy to end its side after it was told the end. One that reads
+/// slowly may take longer, and then only the proxy decides whether it gets everything.
+const TUNNELLED_END_WAIT: Duration = Duration::from_secs(10);
+
 /// First and longest interval between checks whether the peer has acknowledged everything.
 const ACK_POLL: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
@@ -207,6 +211,9 @@ impl<'t> StreamIo<'t> {
     /// Sends FIN and waits until the peer's kernel has acknowledged every byte, so that success
     /// means arrival.
     pub(crate) fn finish_sending(&mut self) -> Result<(), DataError> {
+        if self.stream.is_tunnelled() {
+            self.await_peer_end()?;
+        }
         self.run_until_done(PollFlags::OUT, |s| match s.transport().end_sending() {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(e),
             // Another error shows again when the acknowledgements are checked.
@@ -239,6 +246,41 @@ impl<'t> StreamIo<'t> {
             // Short waits first for near peers, then longer ones for distant peers.
             pause = (pause * 2).min(ACK_POLL.1);
         }
+    }
+
+    /// Ends the sending by close_notify, and waits a limited time for the peer's end. Many proxies
+    /// close both directions at the first FIN: a TLS server that then still sends its session tickets
+    /// (RFC 8446 §4.6.1) is reset, and with it what it has not read.
+    fn await_peer_end(&mut self) -> Result<(), DataError> {
+        let is_answered =
+            self.run_until_done(PollFlags::OUT, |s| match s.transport().announce_end() {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(e),
+                // Another error shows again when the acknowledgements are checked.
+                announced => Ok(announced.unwrap_or(false)),
+            })?;
+        let until = Instant::now() + TUNNELLED_END_WAIT;
+        let mut rest = [0; 4096];
+        while is_answered {
+            match recv(&self.stream, &mut rest) {
+                Ok(0) => break,
+                Err(e) if ProtectionError::is_missing_close(&e) => break,
+                // Bytes of the peer are unexpected in this direction and discarded.
+                Ok(_) => {}
+                Err(e) => self.ignore_would_block(e)?,
+            }
+            self.transfer.check()?;
+            self.check_stall()?;
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let fds = [
+                (self.stream.as_fd(), PollFlags::IN),
+                (self.transfer.stop_wake().as_fd(), PollFlags::IN),
+            ];
+            wake::wait(fds, left.min(MAX_WAIT)).map_err(|e| self.wire_error(e))?;
+        }
+        Ok(())
     }
 
     /// Runs `op` on the socket, and waits for `ready` whenever it would block. Its completion is

@@ -19,6 +19,11 @@ use crate::transport::{ProtectionError, ProtectionFault};
 /// Longest handshake: many round trips of a very long path, with lost segments.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// Time for the handshake of a connection that the sender no longer needs. A server that waits for it may
+/// fail the whole transfer when it is cut off (globus-gridftp-server does); one that is silent holds no
+/// transfer up for long.
+pub(crate) const UNNEEDED_HANDSHAKE_WAIT: Duration = Duration::from_secs(5);
+
 /// Time for a valid connection to come after the handshake of another one has failed. The failed one may
 /// have been a stranger's, and then the peer's own needs the round trips that it is late, and one for a lost
 /// segment (RFC 6298 §2.1). A peer that has failed waits for a reply, and has no other reason to connect.
@@ -38,17 +43,18 @@ const MAX_CANDIDATES: usize = 16;
 const MAX_LOGGED: u32 = 10;
 
 /// Completes the handshake of a connection that takes part in the transfer. Returns at once if there
-/// is none, or if it is complete. Returns false if `unless` was woken first. Call it in the thread
-/// that serves the connection.
+/// is none, or if it is complete. Returns false if it is not complete soon after `unless` was woken
+/// ([`UNNEEDED_HANDSHAKE_WAIT`]). Call it in the thread that serves the connection.
 ///
 /// # Errors
 /// [`DataError::Security`], [`DataError::Wire`], [`DataError::Aborted`].
 pub(crate) fn complete_handshake(
     transfer: &ActiveTransfer,
     stream: &DataStream,
-    unless: Option<&WakeEvent>,
+    mut unless: Option<&WakeEvent>,
 ) -> Result<bool, DataError> {
-    let until = Instant::now() + HANDSHAKE_TIMEOUT;
+    let is_optional = unless.is_some();
+    let mut until = Instant::now() + HANDSHAKE_TIMEOUT;
     let wire_error = |error| DataError::wire(stream.peer(), error);
     loop {
         transfer.check()?;
@@ -57,6 +63,9 @@ pub(crate) fn complete_handshake(
         };
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
+            if is_optional && unless.is_none() {
+                return Ok(false);
+            }
             return Err(wire_error(timeout_error().into()));
         }
         let stop = transfer.stop_wake();
@@ -67,9 +76,8 @@ pub(crate) fn complete_handshake(
             (unless.unwrap_or(stop).as_fd(), PollFlags::IN),
         ];
         let [_, _, not_needed] = wake::wait(fds, left).map_err(wire_error)?;
-        if not_needed && unless.is_some() {
-            transfer.check()?;
-            return Ok(false);
+        if not_needed && unless.take().is_some() {
+            until = until.min(Instant::now() + UNNEEDED_HANDSHAKE_WAIT);
         }
     }
 }

@@ -163,14 +163,24 @@ impl DataTransport {
         }
     }
 
+    /// Sends close_notify where the peer expects it. Returns whether it does, and so ends its own
+    /// side when that has come.
+    ///
+    /// # Errors
+    /// The connection is closed. `WouldBlock`: it does not fit now.
+    pub(crate) fn announce_end(&self) -> io::Result<bool> {
+        match &self.layer {
+            TransportLayer::Tls(protection) => protection.close(&self.socket),
+            _ => Ok(false),
+        }
+    }
+
     /// Sends FIN, after close_notify where the peer expects it: no more bytes follow.
     ///
     /// # Errors
     /// The connection is closed. `WouldBlock`: something before the FIN does not fit now.
     pub(crate) fn end_sending(&self) -> io::Result<()> {
-        if let TransportLayer::Tls(protection) = &self.layer {
-            protection.close(&self.socket)?;
-        }
+        self.announce_end()?;
         self.socket.shutdown(Shutdown::Write)
     }
 }

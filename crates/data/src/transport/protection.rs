@@ -310,14 +310,18 @@ impl DataProtection {
         }
     }
 
-    /// Sends close_notify, where peers expect it: GSI peers never send it.
+    /// Sends close_notify, where peers expect it: GSI peers never send it. Returns whether this one
+    /// does.
     ///
     /// # Errors
     /// `WouldBlock`: it does not fit now.
-    pub(super) fn close(&self, socket: &Socket) -> io::Result<()> {
+    pub(super) fn close(&self, socket: &Socket) -> io::Result<bool> {
         match &mut *self.state.lock() {
-            ConnectionProtection::Protected(engine) => self.close_engine(engine, socket),
-            _ => Ok(()),
+            ConnectionProtection::Protected(engine) => {
+                self.close_engine(engine, socket)?;
+                Ok(self.sends_close_notify)
+            }
+            _ => Ok(false),
         }
     }
 

@@ -2,5 +2,6 @@
 
 mod cuts;
 mod ends;
+mod proxies;
 mod round_trip;
 mod strangers;
