@@ -43,7 +43,7 @@ pub(super) fn run(
         drs,
         security,
         memory,
-        permit: _permit,
+        permit,
     } = handles;
     let mut settings = TransferSettings {
         security,
@@ -96,6 +96,8 @@ pub(super) fn run(
         (memory, settings, control.peers(), evidence)
     });
     let finished = finish(control, result, channel, summary);
+    // Before the reply: a client may begin the next transfer as soon as it has that.
+    drop(permit);
     report(reports, WorkerEvent::Ended(Box::new(finished)));
     // The client does not wait for it.
     if let Some((memory, settings, peers, evidence)) = measured {
