@@ -20,11 +20,10 @@ use tune::sample::TcpSample;
 
 use crate::control::TransferControl;
 use crate::error::DataError;
-use crate::job::TransferSettings;
+use crate::job::{ReaderContext, TransferSettings};
 use crate::opening::OpeningConnection;
 use crate::os::tcp_info;
 use crate::os::wake::{self, WakeEvent};
-use crate::pull::ReaderContext;
 use crate::security::ConnectionOpener;
 use crate::stream::{DataStream, set_handshake_options};
 use crate::stream_io::stream_evidence;

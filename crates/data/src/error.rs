@@ -4,9 +4,9 @@ use std::io;
 use std::net::SocketAddr;
 
 use crate::ascii::ShrunkTextError;
+use crate::security::ProtectionError;
+pub use crate::security::ProtectionFault;
 use crate::store::{Sink, Source};
-use crate::transport::ProtectionError;
-pub use crate::transport::ProtectionFault;
 use crate::tunnel::TunnelFailure;
 
 /// A failed transfer.

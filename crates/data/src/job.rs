@@ -1,11 +1,26 @@
-//! The interface of a transfer: its [`TransferSettings`], the [`TransferControl`] while it runs,
-//! and its [`TransferReport`].
+//! The interface of a transfer: its [`TransferSettings`], the [`TransferControl`] and the
+//! [`ReaderContext`] while it runs, and its [`TransferReport`].
+
+use std::sync::Arc;
 
 use proto::ranges::RangeSet;
 use tune::Evidence;
 
+use crate::os::wake::WakeEvent;
+
 pub use crate::control::TransferControl;
 pub use crate::settings::TransferSettings;
+
+/// The transfer that a reader of ranges, or a dialer, works for while it runs.
+#[derive(Debug, Clone, Copy)]
+pub struct ReaderContext<'d> {
+    /// Settings for its connections.
+    pub settings: &'d TransferSettings,
+    /// The handle that shows its connections.
+    pub control: &'d Arc<TransferControl>,
+    /// Set when its waits must end.
+    pub stop: &'d Arc<WakeEvent>,
+}
 
 /// The result of a finished transfer.
 #[derive(Debug, Clone, Default)]

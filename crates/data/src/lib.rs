@@ -45,4 +45,5 @@ mod transfer_checksum;
 pub mod transport;
 mod tuning;
 mod tuning_notices;
+mod tuning_sample;
 pub mod tunnel;

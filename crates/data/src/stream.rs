@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use proto::address::is_same_host;
+use proto::command::TransferMode;
 use rustix::event::PollFlags;
 use socket2::{Socket, TcpKeepalive};
 
@@ -20,7 +21,7 @@ use crate::handshake;
 use crate::options::CongestionChoice;
 use crate::os::tcp_info::{add_socket_memory, tcp_info};
 use crate::os::{congestion, sockopt, wake};
-use crate::security::ConnectionOpener;
+use crate::security::{ConnectionOpener, ProtectionError};
 use crate::settings::TransferSettings;
 use crate::transport::DataTransport;
 
@@ -91,7 +92,7 @@ impl DataStream {
         }
         Ok(Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            transport: DataTransport::for_transfer(socket, opener, settings)?,
+            transport: transport_for(socket, opener, settings)?,
             peer,
             is_tunnelled: false,
             receive_buffer: AtomicU64::new(0),
@@ -279,6 +280,26 @@ impl DataStream {
 impl AsFd for DataStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket().as_fd()
+    }
+}
+
+/// The transport of a transfer's connection, by the transfer's settings. Its handshake is still to come.
+///
+/// # Errors
+/// [`ProtectionError::Tls`]: the protection is not configured for this end.
+fn transport_for(
+    socket: Socket,
+    opener: ConnectionOpener,
+    settings: &TransferSettings,
+) -> Result<DataTransport, ProtectionError> {
+    #[cfg(test)]
+    if let Some(gate) = &settings.gate {
+        return Ok(DataTransport::gated(socket, std::sync::Arc::clone(gate)));
+    }
+    let ends_file = settings.mode == TransferMode::Stream;
+    match &settings.security {
+        None => Ok(DataTransport::clear(socket)),
+        Some(security) => DataTransport::protected(socket, opener, security, ends_file),
     }
 }
 

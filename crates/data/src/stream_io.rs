@@ -14,10 +14,10 @@ use tune::sample::TcpSample;
 use crate::error::DataError;
 use crate::os::tcp_info;
 use crate::os::wake::{self, WakeEvent};
+use crate::security::ProtectionError;
 use crate::stream::DataStream;
 use crate::tls_handshake::complete_handshake;
 use crate::transfer::ActiveTransfer;
-use crate::transport::ProtectionError;
 
 /// How often a waiting stream checks for progress that no call returned.
 const MAX_WAIT: Duration = Duration::from_secs(1);

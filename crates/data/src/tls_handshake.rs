@@ -12,9 +12,9 @@ use rustix::event::{PollFd, PollFlags};
 
 use crate::error::DataError;
 use crate::os::wake::{self, WakeEvent};
+use crate::security::{ProtectionError, ProtectionFault};
 use crate::stream::DataStream;
 use crate::transfer::ActiveTransfer;
-use crate::transport::{ProtectionError, ProtectionFault};
 
 /// Longest handshake: many round trips of a very long path, with lost segments.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);

@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustix::event::PollFlags;
 use tune::Evidence;
-use tune::limiter::Role;
-use tune::streams::auto::LimiterVerdict;
+use tune::limiter::{LimiterVerdict, Role};
 
 use crate::control::TransferControl;
 use crate::error::DataError;

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tune::diagnosis::dominant_limiter;
-use tune::limiter::Limiter;
+use tune::limiter::{Limiter, LimiterVerdict};
 use tune::path::prior_from_evidence;
-use tune::streams::auto::LimiterVerdict;
 use tune::{Evidence, Prior};
 use units::names;
 

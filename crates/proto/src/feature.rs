@@ -1,11 +1,13 @@
 //! Features of a server, from its FEAT reply (RFC 2389 §3).
 
-use crate::bundle::BUNDLE_MODULE;
 use crate::checksum::ChecksumAlgorithm;
 use crate::reply::Reply;
 use crate::security::is_name_of_tls;
 use crate::sizing::{self, BufferSizing};
 use crate::streams;
+
+/// Line of FEAT for bundles ([`crate::bundle`]), and their module of ERET and ESTO.
+pub const BUNDLE_MODULE: &str = "BUNDLE";
 
 /// Features that a server has announced. The default is a plain RFC 959 server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 //! IAC sequences are dropped. This includes the IAC IP and IAC DM of an interrupt, since the ABOR that
 //! follows has the same effect.
 
-use crate::secret::Secret;
+use crate::security::Secret;
 
 /// Event of a [`LineReader`]. Its bytes are overwritten when it is dropped, since a line may hold a
 /// password.

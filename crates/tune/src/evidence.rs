@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::limiter::Role;
-use crate::streams::auto::LimiterVerdict;
+use crate::limiter::{LimiterVerdict, Role};
 
 /// Measurements of one end of a transfer, or sums over several transfers.
 ///

@@ -1,4 +1,4 @@
-//! Limiters of a transfer and their names.
+//! Limiters of a transfer, their names, and the verdict on a transfer over its whole time.
 
 use std::fmt;
 
@@ -85,6 +85,20 @@ impl fmt::Display for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// Limiter of a transfer over its whole time, and a remedy.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LimiterVerdict {
+    /// Limiter for the longest part of the time.
+    pub limiter: Limiter,
+    /// Number of streams at the end.
+    pub streams: u32,
+    /// Congestion control at the end.
+    pub congestion_control: String,
+    /// Advice that would make the transfer faster: an imperative that follows "to change that: ". `None` if
+    /// there is no known remedy, as on a full path.
+    pub remedy: Option<String>,
 }
 
 /// End of a connection that measured.

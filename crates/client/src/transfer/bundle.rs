@@ -8,11 +8,11 @@ use data::recv::ReceivePlan;
 use data::send::SendPlan;
 use data::store::bundle::BundleSource;
 use data::store::{Sink, Source};
-use proto::bundle::{
-    BundleEntry, BundleOutcome, BundleProof, CHECKSUM, announcement_lines, packed_announcements,
-};
+use proto::bundle::{BundleEntry, BundleOutcome, BundleProof, CHECKSUM, announcement_lines};
 use proto::client::{TransferDirection, TransferRequirements};
-use proto::command::{Command, ExtendedRetrieve, ExtendedStore, SiteCommand, TransferMode};
+use proto::command::{
+    Command, ExtendedRetrieve, ExtendedStore, SiteCommand, TransferMode, packed_announcements,
+};
 use proto::ranges::RangeSet;
 use proto::stripes::StripeAddresses;
 

@@ -21,12 +21,12 @@ use crate::checkpoint;
 use crate::cursor::{self, RemainingRanges, TransferCursor};
 use crate::error::DataError;
 use crate::job::{TransferControl, TransferReport, TransferSettings};
-use crate::os::wake::WakeEvent;
 use crate::store::{Sink, Source};
 use crate::transfer::{ActiveTransfer, MAX_STEP};
 use crate::transfer_checksum::{StreamChecksum, TransferChecksum};
 use crate::tuning;
 
+pub use crate::job::ReaderContext;
 pub use file_origin::{FileOrigin, clone_file};
 
 /// Something that returns requested ranges of bytes.
@@ -49,17 +49,6 @@ pub trait RangeOrigin: Send + Sync {
     fn min_piece(&self) -> u64 {
         cursor::MIN_PART
     }
-}
-
-/// The transfer that a reader works for.
-#[derive(Debug, Clone, Copy)]
-pub struct ReaderContext<'d> {
-    /// Settings for its connections.
-    pub settings: &'d TransferSettings,
-    /// The handle that shows its connections.
-    pub control: &'d Arc<TransferControl>,
-    /// Set when its waits must end.
-    pub stop: &'d Arc<WakeEvent>,
 }
 
 /// Reads from a [`RangeOrigin`] in one thread.

@@ -11,8 +11,7 @@ use tune::limiter::Role;
 
 use crate::dialer::Dialer;
 use crate::error::DataError;
-use crate::job::{TransferControl, TransferReport, TransferSettings};
-use crate::pull::ReaderContext;
+use crate::job::{ReaderContext, TransferControl, TransferReport, TransferSettings};
 use crate::store::Source;
 use crate::transfer::ActiveTransfer;
 use crate::transfer_checksum::{StreamChecksum, TransferChecksum};

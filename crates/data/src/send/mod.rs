@@ -4,6 +4,8 @@ pub mod body;
 mod modes;
 mod sender_threads;
 mod stream_sender;
+#[cfg(test)]
+mod tests;
 mod zerocopy;
 
 use std::sync::Arc;

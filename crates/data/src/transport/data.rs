@@ -3,13 +3,11 @@
 use std::io::{self, IoSlice, Read};
 use std::net::Shutdown;
 
-use proto::command::TransferMode;
 use rustix::event::PollFlags;
 use socket2::Socket;
 
-use super::protection::{DataProtection, ProtectionError};
-use crate::security::{ConnectionOpener, DataSecurity};
-use crate::settings::TransferSettings;
+use super::protection::DataProtection;
+use crate::security::{ConnectionOpener, DataSecurity, ProtectionError};
 
 /// A connected data socket and the layer of its bytes. Nothing here blocks.
 #[derive(Debug)]
@@ -31,29 +29,8 @@ enum TransportLayer {
 }
 
 impl DataTransport {
-    /// The transport of a transfer's connection, by the transfer's settings. The handshake is still
-    /// to come.
-    ///
-    /// # Errors
-    /// [`ProtectionError::Tls`]: the protection is not configured for this end.
-    pub(crate) fn for_transfer(
-        socket: Socket,
-        opener: ConnectionOpener,
-        settings: &TransferSettings,
-    ) -> Result<Self, ProtectionError> {
-        #[cfg(test)]
-        if let Some(gate) = &settings.gate {
-            let layer = TransportLayer::Slow(std::sync::Arc::clone(gate));
-            return Ok(Self { socket, layer });
-        }
-        let ends_file = settings.mode == TransferMode::Stream;
-        match &settings.security {
-            None => Ok(Self::clear(socket)),
-            Some(security) => Self::protected(socket, opener, security, ends_file),
-        }
-    }
-
-    /// A transport with security. `ends_file`: the end of the connection is the end of a file.
+    /// A transport with security; its handshake is still to come. `ends_file`: the end of the connection
+    /// is the end of a file.
     ///
     /// # Errors
     /// [`ProtectionError::Tls`]: the protection is not configured for this end.
@@ -75,6 +52,15 @@ impl DataTransport {
         Self {
             socket,
             layer: TransportLayer::Clear,
+        }
+    }
+
+    /// A transport with a simulated handshake.
+    #[cfg(test)]
+    pub(crate) fn gated(socket: Socket, gate: std::sync::Arc<HandshakeGate>) -> Self {
+        Self {
+            socket,
+            layer: TransportLayer::Slow(gate),
         }
     }
 

@@ -15,8 +15,6 @@ pub use control::{ControlTransport, tls_error};
 pub(crate) use data::DataTransport;
 #[cfg(test)]
 pub(crate) use data::HandshakeGate;
-pub(crate) use protection::ProtectionError;
-pub use protection::ProtectionFault;
 
 #[cfg(test)]
 mod tests;

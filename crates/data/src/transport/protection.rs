@@ -6,76 +6,19 @@
 use std::io::{self, IoSlice, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::os::tls_session::permit_resumption;
-use crate::security::{ConnectionOpener, DataSecurity};
 use parking_lot::Mutex;
 use rustix::event::PollFlags;
 use security::gsi::{DataHandshake, DataHandshakeMode};
 use security::tls::{Handshake, ReadResult, TlsEngine, TlsError};
-use security::x509::TrustError;
 use socket2::Socket;
+
+use crate::os::tls_session::permit_resumption;
+use crate::security::{ConnectionOpener, DataSecurity, ProtectionError};
 
 /// Most plain bytes that one call encrypts before it sends. Large enough that a system call costs
 /// little per byte, small enough that the encrypted bytes are still in a processor cache when the
 /// kernel copies them.
 const MAX_PART: usize = 256 << 10;
-
-/// A check of a data connection's protection that failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ProtectionError {
-    /// TLS, or the peer's certificate.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// A stranger may have opened the connection.
-    #[error("the connection does not resume the TLS session of the control connection")]
-    NotResumed,
-    /// RFC 8446 §6.1.
-    #[error("the connection ended without close_notify, so the file may be cut off")]
-    NoCloseNotify,
-    /// FIN instead of an answer.
-    #[error("the peer closed the connection during the TLS handshake")]
-    ClosedInHandshake,
-    /// See [`crate::tls_handshake::HANDSHAKE_TIMEOUT`].
-    #[error("the TLS handshake did not finish within {seconds} s")]
-    Timeout {
-        /// The time limit.
-        seconds: u64,
-    },
-}
-
-/// The kind of a failed check of a protected data connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProtectionFault {
-    /// The peer has proved an identity, which is not the expected one.
-    OtherIdentity,
-    /// The connection ended without close_notify.
-    NoCloseNotify,
-    /// Any other.
-    Other,
-}
-
-impl ProtectionError {
-    /// Whether an error of a connection is a FIN without close_notify.
-    pub(crate) fn is_missing_close(error: &io::Error) -> bool {
-        let inner = error.get_ref().and_then(|e| e.downcast_ref());
-        matches!(inner, Some(Self::NoCloseNotify))
-    }
-
-    /// The kind of the failure.
-    pub(crate) fn fault(&self) -> ProtectionFault {
-        match self {
-            Self::Tls(TlsError::Peer(TrustError::Name(_))) => ProtectionFault::OtherIdentity,
-            Self::NoCloseNotify => ProtectionFault::NoCloseNotify,
-            _ => ProtectionFault::Other,
-        }
-    }
-}
-
-impl From<ProtectionError> for io::Error {
-    fn from(error: ProtectionError) -> Self {
-        Self::new(io::ErrorKind::InvalidData, error)
-    }
-}
 
 /// The protection of one connection.
 #[derive(Debug)]

@@ -7,11 +7,11 @@ use std::time::Duration;
 use proto::sizing::BufferSizing;
 use tune::sample::TcpSample;
 
-use super::sample::{SampledStream, TuningSample};
 use crate::security::ConnectionOpener;
 use crate::settings::TransferSettings;
 use crate::stream::DataStream;
 use crate::tuning_notices::TuningNotices;
+use crate::tuning_sample::{SampledStream, TuningSample};
 
 /// A stream under a policy, and its other end.
 pub(super) fn connected(sizing: BufferSizing) -> (Arc<DataStream>, TcpStream) {

@@ -5,8 +5,8 @@
 //!
 //! `crate::handshake` sets what must be set before there is a stream to sample.
 
+mod buffer_choice;
 mod buffers;
-mod sample;
 mod streams;
 mod thread;
 

@@ -10,14 +10,15 @@ use tune::limiter::Role;
 use tune::sample::StreamId;
 use tune::sizing::BufferBounds;
 
-use super::buffers::{self, BufferInput, BufferPolicy};
-use super::sample::{SampledStream, TuningSample};
+use super::buffer_choice::buffer_policy;
+use super::buffers::{BufferInput, BufferPolicy};
 use super::streams::StreamTuning;
 use crate::error::DataError;
 use crate::os::wake::{self, WakeEvent};
 use crate::settings::TransferSettings;
 use crate::stream::DataStream;
 use crate::transfer::ActiveTransfer;
+use crate::tuning_sample::{SampledStream, TuningSample};
 
 /// Longest wait: a DRS channel has deadlines of its own.
 const MAX_WAIT: Duration = Duration::from_millis(250);
@@ -44,13 +45,7 @@ pub(crate) fn run_with_tuning<T>(
             Role::Sender => StreamTuning::for_transfer(transfer, settings, max_bytes),
             Role::Receiver => None,
         };
-        run_with_policy(
-            transfer,
-            role,
-            buffers::policy(settings, role),
-            tuning,
-            work,
-        )
+        run_with_policy(transfer, role, buffer_policy(settings, role), tuning, work)
     } else {
         work()
     };

@@ -39,8 +39,7 @@
 
 mod packed;
 
-pub use packed::packed_announcements;
-pub(crate) use packed::{pack, unpack};
+pub(crate) use packed::{pack, packed_lines, unpack};
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 
@@ -51,8 +50,6 @@ use crate::ranges::MAX_FILE_OFFSET;
 use crate::reply::Reply;
 use crate::timestamp::Timestamp;
 
-/// Module of ERET and ESTO, and line of FEAT.
-pub const BUNDLE_MODULE: &str = "BUNDLE";
 /// Algorithm of the checksum of a bundle: one whose parts can be combined, for blocks arrive in any order.
 pub const CHECKSUM: ChecksumAlgorithm = ChecksumAlgorithm::Crc32c;
 /// Most files of a bundle.

@@ -12,19 +12,16 @@
 mod answers;
 mod pipeline;
 mod planner;
-mod protection;
 mod retrieval;
-mod right_sizing;
 mod security_exchange;
 mod series;
-mod step;
 
 pub use answers::can_answer;
 pub use pipeline::{IacHandling, is_toolkit_server, may_pipeline, supports_pipelining};
-pub use planner::{CONGESTION_CONTROL_REFUSED, CommandPlanner};
-pub use protection::early_protection_commands;
+pub use planner::{
+    CONGESTION_CONTROL_REFUSED, CommandPlanner, PlanStep, RIGHT_SIZING_UNSUPPORTED, RefusalEffect,
+    ServerDrsAddress, TransferDirection, TransferRequirements, early_protection_commands,
+};
 pub use retrieval::{PartialRetrievalUnsupported, RetrievalPlan, longest_ranges, plan_retrieval};
-pub use right_sizing::{RIGHT_SIZING_UNSUPPORTED, ServerDrsAddress};
 pub use security_exchange::{ExchangeError, SecurityExchange, SecurityStep};
 pub use series::{CommandLead, SeriesBreak, SeriesVerdict, SeriesWindow, judge_reply};
-pub use step::{PlanStep, RefusalEffect, TransferDirection, TransferRequirements};

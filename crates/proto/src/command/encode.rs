@@ -6,9 +6,8 @@ use super::argument::{
 };
 use super::{Command, RawArgument};
 use crate::address;
-use crate::bundle::BUNDLE_MODULE;
-use crate::secret::Secret;
-use crate::security::{DataChannelAuth, DataCredential, ProtectionLevel, encode_base64};
+use crate::feature::BUNDLE_MODULE;
+use crate::security::{DataChannelAuth, DataCredential, ProtectionLevel, Secret, encode_base64};
 use crate::stripes::StripeAddresses;
 
 /// Length of the CR LF that the caller appends, bytes.

@@ -25,9 +25,9 @@ pub use argument::{
 };
 pub use opts::{OptsCommand, RetrieveOption};
 pub use protected::{CommandProtection, unwrap_line};
-pub use site::{BufferDirection, DriverStack, SiteCommand};
+pub use site::{BufferDirection, DriverStack, SiteCommand, packed_announcements};
 
-pub use crate::secret::Secret;
+pub use crate::security::Secret;
 
 use crate::address::{AddressError, AddressFamily};
 use crate::checksum::ChecksumAlgorithm;

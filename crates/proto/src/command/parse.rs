@@ -7,13 +7,13 @@ use super::argument::{
 use super::words::{ArgumentWords, parse_number, split_at_space};
 use super::{Command, CommandError, OptsCommand, ParsedCommand, RawArgument, SiteCommand};
 use crate::address::{self, AddressError, AddressFamily};
-use crate::bundle::BUNDLE_MODULE;
 use crate::checksum::ChecksumAlgorithm;
 use crate::drs::DrsAddress;
+use crate::feature::BUNDLE_MODULE;
 use crate::ranges::{MAX_FILE_OFFSET, RangeSet};
-use crate::secret::Secret;
 use crate::security::{
-    DataChannelAuth, DataCredential, MAX_CREDENTIAL, ProtectionLevel, SecurityToken, decode_base64,
+    DataChannelAuth, DataCredential, MAX_CREDENTIAL, ProtectionLevel, Secret, SecurityToken,
+    decode_base64,
 };
 use crate::timestamp::Timestamp;
 

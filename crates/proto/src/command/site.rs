@@ -210,6 +210,14 @@ impl SiteCommand {
     }
 }
 
+/// The commands that announce these files of a bundle compressed, as few as possible.
+pub fn packed_announcements(entries: &[BundleEntry]) -> Vec<SiteCommand> {
+    let lines = bundle::packed_lines(entries).into_iter();
+    lines
+        .map(|files| SiteCommand::BundlePack(files.to_vec()))
+        .collect()
+}
+
 fn with_path(head: &str, path: &[u8]) -> RawArgument {
     [head.as_bytes(), b" ", path].concat()
 }

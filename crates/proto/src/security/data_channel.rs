@@ -1,7 +1,7 @@
 //! Values of DCAU, PROT and DCSC: who must be at the other end of a data connection, how its bytes are
 //! protected, and by which credential.
 
-use crate::secret::Secret;
+use super::Secret;
 
 /// DCAU argument: authentication of data channels (GFD.20 §3.2).
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,12 +3,14 @@
 
 pub(crate) mod base64;
 mod data_channel;
+mod secret;
 mod token;
 
 pub(crate) use base64::{decode_base64, encode_base64};
 pub use data_channel::{
     DataChannelAuth, DataChannelProtection, DataCredential, MAX_CREDENTIAL, ProtectionLevel,
 };
+pub use secret::Secret;
 pub use token::{MAX_TOKEN, MAX_TOKEN_LINE, SecurityToken, TokenError};
 
 /// A security mechanism, as named by AUTH (RFC 2228 §3). IANA registers the names.

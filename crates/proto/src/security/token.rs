@@ -1,7 +1,7 @@
 //! Tokens of a security exchange, and their base64 encoding (RFC 2228 §9).
 
+use super::Secret;
 use super::base64::{decode_base64, encode_base64};
-use crate::secret::Secret;
 
 /// Longest token, bytes: enough for DCSC with a PEM text of [`super::MAX_CREDENTIAL`] inside a protected
 /// command.

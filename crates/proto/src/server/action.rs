@@ -12,8 +12,9 @@ use crate::path::VPath;
 use crate::ranges::RangeSet;
 use crate::remark::CompletionRemarks;
 use crate::reply::Reply;
-use crate::secret::Secret;
-use crate::security::{DataChannelProtection, DataCredential, SecurityMechanism, SecurityToken};
+use crate::security::{
+    DataChannelProtection, DataCredential, Secret, SecurityMechanism, SecurityToken,
+};
 use crate::sizing::SocketBuffers;
 use crate::streams::ParallelismRange;
 use crate::stripes::StripeAddresses;

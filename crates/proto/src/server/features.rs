@@ -1,8 +1,8 @@
 //! FEAT (RFC 2389 §3): the features that existing clients look for.
 
 use super::SessionConfig;
-use crate::bundle::BUNDLE_MODULE;
 use crate::checksum::ChecksumAlgorithm;
+use crate::feature::BUNDLE_MODULE;
 use crate::listing::FactSet;
 use crate::reply::Reply;
 use crate::sizing;

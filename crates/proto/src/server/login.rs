@@ -4,8 +4,7 @@ use super::logged_in::{LoggedInSession, LoginState};
 use super::session::ServerSession;
 use super::{LoginFailure, LoginGrant, SessionAction, replies};
 use crate::reply::Reply;
-use crate::secret::Secret;
-use crate::security::{BEARER_USER, SecurityState};
+use crate::security::{BEARER_USER, Secret, SecurityState};
 
 /// Names that need no password (RFC 1635). Globus clients send the last one when the user gives no name.
 const ANONYMOUS_USERS: [&str; 3] = ["anonymous", "ftp", ":globus-mapping:"];

@@ -40,6 +40,8 @@ mod right_sizing;
 mod security_exchange;
 mod session;
 mod site;
+#[cfg(test)]
+mod tests;
 mod transfer;
 
 pub use action::*;

@@ -9,7 +9,7 @@ mod socks5;
 
 use std::net::IpAddr;
 
-use crate::secret::Secret;
+use crate::security::Secret;
 use connect::ConnectResponse;
 use socks5::Socks5Stage;
 

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use data::checksum::ChecksumHasher;
 use flate2::read::ZlibDecoder;
-use proto::bundle::{BundleEntry, packed_announcements};
+use proto::bundle::BundleEntry;
 use proto::checksum::ChecksumAlgorithm;
-use proto::command::Command;
+use proto::command::{Command, packed_announcements};
 
 use super::client::ControlClient;
 use super::data_port;

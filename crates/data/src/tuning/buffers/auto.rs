@@ -16,11 +16,11 @@ use super::socket_options::{BufferLimit, apply_decision, revert_change};
 use crate::os::caps::host_limits;
 use crate::os::sockopt::{self, SocketBuffer};
 use crate::stream::DataStream;
-use crate::tuning::sample::{SampledStream, TuningSample};
 use crate::tuning_notices::TuningNotices;
+use crate::tuning_sample::{SampledStream, TuningSample};
 
 /// Watches the kernel's autotuning on every stream, and corrects it.
-pub(super) struct AutoBufferPolicy {
+pub(in crate::tuning) struct AutoBufferPolicy {
     role: Role,
     /// Read at the first sample, in this thread: the stream threads must not wait for it.
     caps: Option<HostBufferLimits>,
@@ -39,7 +39,7 @@ struct AutoSizedStream {
 }
 
 impl AutoBufferPolicy {
-    pub(super) fn new(role: Role) -> Self {
+    pub(in crate::tuning) fn new(role: Role) -> Self {
         Self {
             role,
             caps: None,
@@ -51,7 +51,7 @@ impl AutoBufferPolicy {
     }
 
     /// Begins with a send buffer size that is known to be right, bytes as reported.
-    pub(super) fn with_known_buffer(mut self, buffer: Option<u64>) -> Self {
+    pub(in crate::tuning) fn with_known_buffer(mut self, buffer: Option<u64>) -> Self {
         self.known_buffer = buffer;
         self
     }

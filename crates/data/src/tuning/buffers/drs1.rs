@@ -12,12 +12,12 @@ use tune::sizing::{BufferBounds, BufferDecision, BufferSetting};
 use super::followed_size::FollowedSize;
 use super::socket_options::{BufferLimit, apply_decision};
 use super::{BufferInput, BufferPolicy, SAMPLE_INTERVAL};
-use crate::tuning::sample::TuningSample;
 use crate::tuning_notices::TuningNotices;
+use crate::tuning_sample::TuningSample;
 
 /// The receiving end of the first drsFTP (2003 paper, §4.1 and §4.2).
 #[derive(Default)]
-pub(super) struct Drs1Receiver {
+pub(in crate::tuning) struct Drs1Receiver {
     streams: HashMap<StreamId, Drs1ReceiverTuner>,
     /// The receive buffer is pinned: its size is announced but not set.
     pinned: bool,
@@ -26,7 +26,7 @@ pub(super) struct Drs1Receiver {
 }
 
 impl Drs1Receiver {
-    pub(super) fn new(pinned: bool) -> Self {
+    pub(in crate::tuning) fn new(pinned: bool) -> Self {
         Self {
             pinned,
             ..Self::default()
@@ -94,10 +94,10 @@ impl BufferPolicy for Drs1Receiver {
 }
 
 /// Buffer policy `drs1` at the sender: sizes arrive on the control channel (2003 paper, §4.2).
-pub(super) struct Drs1Sender(FollowedSize);
+pub(in crate::tuning) struct Drs1Sender(FollowedSize);
 
 impl Drs1Sender {
-    pub(super) fn new(pinned: bool) -> Self {
+    pub(in crate::tuning) fn new(pinned: bool) -> Self {
         Self(FollowedSize::new(pinned))
     }
 }

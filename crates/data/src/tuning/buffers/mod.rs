@@ -1,8 +1,8 @@
-//! Socket buffers: [`policy`] is the buffer policy of one end of a transfer. Each policy has its own file.
+//! Socket buffers: a [`BufferPolicy`] sizes those of one end of a transfer. Each policy has its own file.
 
-mod auto;
-mod drs;
-mod drs1;
+pub(super) mod auto;
+pub(super) mod drs;
+pub(super) mod drs1;
 mod followed_size;
 mod socket_options;
 
@@ -11,45 +11,15 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proto::sizing::BufferSizing;
 use rustix::event::PollFlags;
-use tune::limiter::Role;
 
-use super::sample::TuningSample;
 use crate::control::TransferControl;
-use crate::settings::TransferSettings;
 use crate::stream::DataStream;
 use crate::tuning_notices::TuningNotices;
+use crate::tuning_sample::TuningSample;
 
 /// Interval between samples of a policy that decides nothing by them; they measure memory.
-pub(super) const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
-
-/// The policy for this end's buffers.
-pub(super) fn policy(settings: &TransferSettings, role: Role) -> Box<dyn BufferPolicy> {
-    let pinned = match role {
-        Role::Sender => settings.options.buffers.send.is_some(),
-        Role::Receiver => settings.options.buffers.receive.is_some(),
-    };
-    let endpoint = settings.drs.as_ref();
-    let security = settings.security.as_ref();
-    // A pinned end still serves the other one: it announces sizes, and echoes.
-    match (settings.options.buffers.sizing, role) {
-        (BufferSizing::Kernel, _) => Box::new(KernelBufferPolicy),
-        (BufferSizing::Auto, _) if pinned => Box::new(KernelBufferPolicy),
-        (BufferSizing::Auto, role) => Box::new(
-            auto::AutoBufferPolicy::new(role).with_known_buffer(settings.prior.send_buffer),
-        ),
-        (BufferSizing::Drs1, Role::Receiver) => Box::new(drs1::Drs1Receiver::new(pinned)),
-        (BufferSizing::Drs1, Role::Sender) => Box::new(drs1::Drs1Sender::new(pinned)),
-        (BufferSizing::Drs, Role::Receiver) => {
-            let interval = settings.options.drs_interval;
-            Box::new(drs::DrsReceiver::new(endpoint, pinned, interval, security))
-        }
-        (BufferSizing::Drs, Role::Sender) => {
-            Box::new(drs::DrsSender::new(endpoint, pinned, security))
-        }
-    }
-}
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A buffer policy at one end of one transfer.
 pub(super) trait BufferPolicy: Send {

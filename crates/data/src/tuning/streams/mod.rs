@@ -14,13 +14,13 @@ use tune::streams::auto::{
     self, AutoLimits, AutoTuner, LimiterVerdict, TransferDecision, TransferSetting,
 };
 
-use super::sample::{SampledStream, TuningSample};
 use crate::options::CongestionChoice;
 use crate::os::congestion::{is_lasting, settable};
 use crate::os::sockopt;
 use crate::settings::TransferSettings;
 use crate::stream::DataStream;
 use crate::transfer::ActiveTransfer;
+use crate::tuning_sample::{SampledStream, TuningSample};
 
 /// Streams, congestion control and pacing of one sending transfer.
 pub(super) struct StreamTuning<'t> {

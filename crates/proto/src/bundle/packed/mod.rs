@@ -9,28 +9,27 @@ use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 
 use super::{BundleEntry, parse_entries};
-use crate::command::SiteCommand;
 
 /// Most bytes of announcements in one line before compression. Even if they cannot be compressed, their base64 is shorter than
 /// the 64 KiB that a server reads of a line.
 const MAX_PACKED_BYTES: usize = 40_000;
 
-/// The commands that announce these files, as few as possible.
-pub fn packed_announcements(entries: &[BundleEntry]) -> Vec<SiteCommand> {
-    let mut commands = Vec::new();
+/// The files of each compressed announcement, so that there are as few as possible.
+pub(crate) fn packed_lines(entries: &[BundleEntry]) -> Vec<&[BundleEntry]> {
+    let mut lines = Vec::new();
     let (mut first, mut bytes) = (0, 0);
     for (index, entry) in entries.iter().enumerate() {
         let length = entry.encode().len() + 1;
         if bytes + length > MAX_PACKED_BYTES && first < index {
-            commands.push(SiteCommand::BundlePack(entries[first..index].to_vec()));
+            lines.push(&entries[first..index]);
             (first, bytes) = (index, 0);
         }
         bytes += length;
     }
     if first < entries.len() {
-        commands.push(SiteCommand::BundlePack(entries[first..].to_vec()));
+        lines.push(&entries[first..]);
     }
-    commands
+    lines
 }
 
 /// The argument of `SITE BUNDLE PACK`.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::command::Command;
+use crate::command::{Command, packed_announcements};
 use crate::timestamp::Timestamp;
 use proptest::prelude::*;
 

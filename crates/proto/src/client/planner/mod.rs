@@ -1,8 +1,9 @@
 //! The settings in force at a server, and the commands that bring them to what a transfer requires.
 
-use super::protection::ProtectionState;
-use super::right_sizing::RightSizingState;
-use super::{PlanStep, RefusalEffect, TransferDirection, TransferRequirements};
+mod protection;
+mod right_sizing;
+mod step;
+
 use crate::checksum::ChecksumAlgorithm;
 use crate::command::{
     BufferDirection, Command, DataType, OptsCommand, RestartMarker, RetrieveOption, SiteCommand,
@@ -11,6 +12,12 @@ use crate::command::{
 use crate::feature::ServerFeatures;
 use crate::security::{DataCredential, ExchangeKind};
 use crate::streams::ParallelismRange;
+
+use protection::ProtectionState;
+pub use protection::early_protection_commands;
+use right_sizing::RightSizingState;
+pub use right_sizing::{RIGHT_SIZING_UNSUPPORTED, ServerDrsAddress};
+pub use step::{PlanStep, RefusalEffect, TransferDirection, TransferRequirements};
 
 /// Message to the user, after the server's name, when it refuses a buffer size.
 const BUFFER_SIZE_REFUSED: &str =
@@ -33,7 +40,7 @@ const MARKER_SECONDS: u32 = 1;
 #[derive(Debug, Clone)]
 pub struct CommandPlanner {
     pub(super) features: ServerFeatures,
-    pub(super) right_sizing: RightSizingState,
+    right_sizing: RightSizingState,
     /// The server accepts commands before it has answered the previous one.
     pub(super) pipelines: bool,
     /// The server accepts commands before it has answered the previous one, if that moves no data.

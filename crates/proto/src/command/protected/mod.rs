@@ -2,7 +2,7 @@
 
 use super::Command;
 use crate::line::{LineEvent, LineReader};
-use crate::secret::Secret;
+use crate::security::Secret;
 
 /// Protection of a command inside MIC, CONF or ENC (RFC 2228 §3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

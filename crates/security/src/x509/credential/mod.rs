@@ -1,5 +1,7 @@
 //! A certificate chain with its private key: read from PEM files and texts, or made (self-signed).
 
+mod data_credential;
+
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -20,9 +22,8 @@ use openssl::x509::{X509, X509Name};
 use smallfile::regular_file;
 use zeroize::Zeroizing;
 
-use super::time::end;
+use super::time::{certificate_time, end};
 use super::{DistinguishedName, proxy};
-use crate::x509::time::certificate_time;
 
 /// Longest credential file, bytes.
 const MAX_FILE: u64 = 1 << 20;

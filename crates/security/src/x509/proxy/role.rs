@@ -6,20 +6,20 @@ use x509_parser::extensions::ParsedExtension;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::ProxyKind;
-use crate::x509::DistinguishedName;
 use crate::x509::der::{self, OBJECT_IDENTIFIER, SEQUENCE};
+use crate::x509::name::DistinguishedName;
 
 /// proxyCertInfo (RFC 3820 §3.8).
-pub(super) const RFC_INFORMATION: &str = "1.3.6.1.5.5.7.1.14";
+pub(in crate::x509) const RFC_INFORMATION: &str = "1.3.6.1.5.5.7.1.14";
 /// proxyCertInfo of the drafts before RFC 3820.
-pub(super) const DRAFT_INFORMATION: &str = "1.3.6.1.4.1.3536.1.222";
+pub(in crate::x509) const DRAFT_INFORMATION: &str = "1.3.6.1.4.1.3536.1.222";
 
 /// Content of the object identifier id-ppl-inheritAll, 1.3.6.1.5.5.7.21.1.
-pub(super) const INHERIT_ALL: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 0x15, 1];
+pub(in crate::x509) const INHERIT_ALL: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 0x15, 1];
 /// id-ppl-independent, 1.3.6.1.5.5.7.21.2.
-pub(super) const INDEPENDENT: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 0x15, 2];
+pub(in crate::x509) const INDEPENDENT: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 0x15, 2];
 /// Limited proxy of the Globus toolkit, 1.3.6.1.4.1.3536.1.1.1.9.
-pub(super) const LIMITED: &[u8] = &[0x2b, 6, 1, 4, 1, 0x9b, 0x50, 1, 1, 1, 9];
+pub(in crate::x509) const LIMITED: &[u8] = &[0x2b, 6, 1, 4, 1, 0x9b, 0x50, 1, 1, 1, 9];
 
 /// Critical extensions that a proxy may have besides proxyCertInfo: basicConstraints, keyUsage,
 /// extKeyUsage, nsCertType, subjectKeyIdentifier, authorityKeyIdentifier.

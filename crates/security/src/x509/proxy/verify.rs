@@ -7,9 +7,9 @@ use openssl::x509::{X509, X509KeyUsage, X509Ref};
 
 use super::ProxyKind;
 use super::role::{CertificateRole, ProxyRole, name_above, role};
-use crate::x509::name::is_same;
+use crate::x509::name::{DistinguishedName, is_same};
 use crate::x509::time::check_validity;
-use crate::x509::{DistinguishedName, TrustError};
+use crate::x509::trust_error::TrustError;
 
 /// Smallest strength of a proxy's key, bits of security (NIST SP 800-57 part 1): RSA with 1024 bits,
 /// which older grid software still makes.

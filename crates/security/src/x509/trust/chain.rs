@@ -11,12 +11,12 @@ use openssl::x509::{X509, X509PurposeId, X509Ref, X509StoreContext, X509VerifyRe
 
 use super::policy::Permission;
 use super::source::{AuthoritySource, Directory};
-use super::{CertificateUsage, PeerIdentity, TrustError, TrustStore, revocation};
+use super::{CertificateUsage, PeerIdentity, TrustStore, revocation};
 use crate::x509::host_name::HostNames;
 use crate::x509::name::is_same;
 use crate::x509::proxy::{CertificateRole, ProxyKind, ProxyRole, identity, role, verify_proxies};
 use crate::x509::time::{check_validity, end};
-use crate::x509::{DistinguishedName, name_constraints};
+use crate::x509::{DistinguishedName, TrustError, name_constraints};
 
 /// Most certificates of a chain, and most authorities that are tried for one; as the peers
 /// (Globus toolkit).

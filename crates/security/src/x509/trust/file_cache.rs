@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
-use super::TrustError;
+use crate::x509::TrustError;
 
 /// Time for which a content counts without a look at its file.
 #[cfg(not(test))]

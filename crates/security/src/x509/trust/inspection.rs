@@ -6,10 +6,10 @@ use std::time::SystemTime;
 
 use openssl::x509::X509;
 
+use super::is_authority_file;
 use super::source::{AuthoritySource, Directory, read};
-use super::{TrustError, is_authority_file};
-use crate::x509::DistinguishedName;
 use crate::x509::time::end;
+use crate::x509::{DistinguishedName, TrustError};
 
 /// An authority of a directory, and its files.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 //! chain against them.
 
 mod chain;
+mod facts;
 mod file_cache;
 mod inspection;
 mod policy;
@@ -16,9 +17,10 @@ use std::time::SystemTime;
 
 use openssl::x509::X509;
 
-use super::DistinguishedName;
 use super::host_name::HostNames;
 use super::proxy::{CertificateRole, ProxyKind, role};
+use super::{DistinguishedName, TrustError};
+pub use facts::{CertificateFacts, ShownChain};
 pub use inspection::{AuthorityFile, AuthorityState, inspect_authorities};
 use source::AuthoritySource;
 
@@ -65,36 +67,6 @@ pub struct PeerIdentity {
     pub expires: SystemTime,
     /// Why the CN names no host, although it has the form of one: an authority may not let it.
     unnamed_host: Option<String>,
-}
-
-/// The reason why a peer's certificate is refused. The text has the failed check and the value that
-/// failed, for the log and for the user at the client; peers are not told.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TrustError {
-    /// The authorities cannot be read.
-    #[error("{0}")]
-    Store(String),
-    /// The peer showed no certificate.
-    #[error("the peer has shown no certificate")]
-    NoCertificate,
-    /// A check of the chain failed.
-    #[error("{subject}: {problem}")]
-    Chain {
-        /// The certificate at fault.
-        subject: DistinguishedName,
-        /// The failed check, with its value.
-        problem: String,
-    },
-    /// The certificate does not name the expected host or subject.
-    #[error("{0}")]
-    Name(String),
-}
-
-impl TrustError {
-    /// The error of an action on a file or directory.
-    fn of_file(path: &Path, action: &str, problem: &dyn std::fmt::Display) -> Self {
-        Self::Store(format!("cannot {action} {}: {problem}", path.display()))
-    }
 }
 
 /// File names of OpenSSL's default authorities, in its own directory.

@@ -9,10 +9,9 @@ use parking_lot::Mutex;
 use x509_parser::extensions::ParsedExtension;
 use x509_parser::prelude::{CertificateRevocationList, FromDer};
 
-use super::TrustError;
-use crate::x509::DistinguishedName;
 use crate::x509::name::is_same;
 use crate::x509::time::system_time;
+use crate::x509::{DistinguishedName, TrustError};
 
 /// Frame of a list in a PEM file (RFC 7468 §6).
 const PEM_BEGIN: &[u8] = b"-----BEGIN X509 CRL-----";

@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use openssl::x509::{X509, X509Ref};
 
-use super::TrustError;
+use smallfile::regular_file;
+
 use super::file_cache::FileCache;
 use super::policy::SigningPolicy;
 use super::revocation::RevocationList;
-use smallfile::regular_file;
+use crate::x509::TrustError;
 
 /// Most files of one hash (`HASH.0`, `HASH.1`, ...) that are read.
 const MAX_COLLISIONS: u32 = 16;

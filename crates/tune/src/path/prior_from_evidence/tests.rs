@@ -1,6 +1,5 @@
 use super::*;
-use crate::limiter::Role;
-use crate::streams::auto::LimiterVerdict;
+use crate::limiter::{LimiterVerdict, Role};
 use proptest::prelude::*;
 
 const NOW: Duration = Duration::ZERO;

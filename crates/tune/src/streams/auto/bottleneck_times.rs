@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use units::show;
 
-use super::decision::LimiterVerdict;
 use super::transfer_meter::TransferInterval;
 use crate::congestion::is_loss_tolerant;
-use crate::limiter::Limiter;
+use crate::limiter::{Limiter, LimiterVerdict};
 use crate::observation::Bottleneck;
 use crate::sample::TcpSample;
 

@@ -1,4 +1,4 @@
-//! Settings that the tuner chooses, their bounds, and its final verdict.
+//! Settings that the tuner chooses, and their bounds.
 
 use std::time::Duration;
 
@@ -40,18 +40,4 @@ pub struct TransferDecision {
     pub limiter: Limiter,
     /// Explanation for people.
     pub reason: String,
-}
-
-/// Limiter of a transfer over its whole time, and a remedy.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LimiterVerdict {
-    /// Limiter for the longest part of the time.
-    pub limiter: Limiter,
-    /// Number of streams at the end.
-    pub streams: u32,
-    /// Congestion control at the end.
-    pub congestion_control: String,
-    /// Advice that would make the transfer faster: an imperative that follows "to change that: ". `None` if
-    /// there is no known remedy, as on a full path.
-    pub remedy: Option<String>,
 }

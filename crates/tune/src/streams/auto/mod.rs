@@ -43,8 +43,9 @@ use crate::path::prior_check::{PriorCheck, PriorDisagreement};
 use crate::prior::Prior;
 use crate::sample::TcpSample;
 
-pub use self::decision::{AutoLimits, LimiterVerdict, TransferDecision, TransferSetting};
+pub use self::decision::{AutoLimits, TransferDecision, TransferSetting};
 pub use self::transfer_sample::TransferSample;
+pub use crate::limiter::LimiterVerdict;
 
 /// The tuner of one sending transfer.
 #[derive(Debug)]

@@ -1,8 +1,5 @@
 //! Buffer policy `drs` at both ends, over the channel between them.
 
-mod acceptor;
-mod connection;
-mod dialer;
 mod link;
 
 use std::os::fd::BorrowedFd;
@@ -22,7 +19,7 @@ use super::socket_options::{BufferLimit, apply_decision};
 use super::{BufferInput, BufferPolicy, SAMPLE_INTERVAL};
 use crate::drs::DrsEndpoint;
 use crate::security::DataSecurity;
-use crate::tuning::sample::TuningSample;
+use crate::tuning_sample::TuningSample;
 use link::{DrsChannelEvent, DrsLink};
 
 /// How long a sender keeps its initial buffer without a size from the peer: a few round trips of a
@@ -31,7 +28,7 @@ const SIZE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The receiving end of the re-architected drsFTP (2004 paper, §3). Without a channel, or after it
 /// was lost, it uses the round-trip time that it knows.
-pub(super) struct DrsReceiver {
+pub(in crate::tuning) struct DrsReceiver {
     drs: DrsReceiverTuner,
     link: Option<DrsLink>,
     /// The receive buffer is pinned: its size is announced but not set.
@@ -41,7 +38,7 @@ pub(super) struct DrsReceiver {
 }
 
 impl DrsReceiver {
-    pub(super) fn new(
+    pub(in crate::tuning) fn new(
         endpoint: Option<&Arc<DrsEndpoint>>,
         pinned: bool,
         interval: DrsInterval,
@@ -142,7 +139,7 @@ impl BufferPolicy for DrsReceiver {
 
 /// The sending end: sets the size that it receives, and then echoes it. Without a peer that sends
 /// sizes, it sizes its buffers itself, as `auto`.
-pub(super) struct DrsSender {
+pub(in crate::tuning) struct DrsSender {
     link: Option<DrsLink>,
     peer_size: FollowedSize,
     own_policy: Option<AutoBufferPolicy>,
@@ -151,7 +148,7 @@ pub(super) struct DrsSender {
 }
 
 impl DrsSender {
-    pub(super) fn new(
+    pub(in crate::tuning) fn new(
         endpoint: Option<&Arc<DrsEndpoint>>,
         pinned: bool,
         security: Option<&Arc<DataSecurity>>,

@@ -1,9 +1,8 @@
 //! DCSC, DCAU, PBSZ and PROT before a transfer.
 
 use super::*;
-use crate::secret::Secret;
 use crate::security::{
-    DataChannelAuth, DataChannelProtection, DataCredential, ExchangeKind, ProtectionLevel,
+    DataChannelAuth, DataChannelProtection, DataCredential, ExchangeKind, ProtectionLevel, Secret,
 };
 
 fn protected(

@@ -1,5 +1,9 @@
 //! The DRS channel of one transfer, driven by its tuning thread.
 
+mod acceptor;
+mod connection;
+mod dialer;
+
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -9,11 +13,11 @@ use proto::drs::{DrsEvent, DrsRole};
 use rustix::event::PollFlags;
 use tune::limiter::Role;
 
-use super::acceptor::DrsAcceptor;
-use super::connection::{DrsCloseReason, DrsConnection};
-use super::dialer::DrsDialer;
 use crate::drs::DrsEndpoint;
 use crate::security::DataSecurity;
+use acceptor::DrsAcceptor;
+use connection::{DrsCloseReason, DrsConnection};
+use dialer::DrsDialer;
 
 /// An event for the tuning thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use openssl::pkey::{PKey, Private};
 use openssl::rsa::Rsa;
 use openssl::x509::{X509, X509Name};
 
-use super::time::certificate_time;
 use super::{CertifiedKey, CredentialError};
+use crate::x509::time::certificate_time;
 
 /// Size of the RSA key, bits. Servers of the Globus toolkit expect RSA.
 const KEY_BITS: u32 = 2048;

@@ -1,7 +1,12 @@
 //! Protection of the data connections of a transfer.
 
+mod protection_error;
+
 use security::gsi::DataHandshakeMode;
 use security::tls::{TlsConfig, TlsError, TlsOptions, TlsRole, TlsSession};
+
+pub(crate) use protection_error::ProtectionError;
+pub use protection_error::ProtectionFault;
 
 /// Which end opened a TCP connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -316,6 +316,3 @@ fn is_size_argument(argument: &[u8]) -> bool {
     let (_, argument) = argument.split_at(spaces);
     (1..=MAX_SIZE_DIGITS).contains(&argument.len()) && argument.iter().all(u8::is_ascii_digit)
 }
-
-#[cfg(test)]
-mod tests;

@@ -3,29 +3,23 @@
 mod handshakes;
 
 use std::io::Read;
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::ScopedJoinHandle;
-use std::time::Duration;
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use proto::checksum::ChecksumAlgorithm;
-use proto::command::TransferMode;
 use proto::eblock::{BlockDecoder, BlockEvent};
-use proto::ranges::RangeSet;
-use tune::limiter::Role;
+use units::splitmix;
 
 use super::*;
 use crate::budget::StreamBudget;
-use crate::job::{TransferControl, TransferReport, TransferSettings};
 use crate::options::TransferOptions;
 use crate::rate::RateLimit;
 use crate::recv::{self, ReceivePlan};
-use crate::send::{SendPlan, modes};
+use crate::store::Sink;
 use crate::store::memory::{MemorySink, MemorySource};
-use crate::store::{Sink, Source};
-use crate::transfer::ActiveTransfer;
-use units::splitmix;
 
 /// Bytes that take 0.3 s at [`RATE`].
 const FILE_SIZE: usize = 3_000_000;

@@ -4,11 +4,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use openssl::x509::{X509, X509Ref};
 
-use super::host_name::HostNames;
-use super::time::{end, system_time};
-use super::{
-    CertificateUsage, CertifiedKey, DistinguishedName, PeerIdentity, TrustError, TrustStore,
-};
+use super::{CertificateUsage, PeerIdentity, TrustStore};
+use crate::x509::host_name::HostNames;
+use crate::x509::time::{end, system_time};
+use crate::x509::{CertifiedKey, DistinguishedName, TrustError};
 
 /// Values of a certificate. They decide nothing: [`TrustStore::verify`] does.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,13 +12,13 @@ use openssl::x509::extension::KeyUsage;
 use openssl::x509::{X509, X509Builder, X509Extension, X509KeyUsage, X509Name, X509Ref};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::role::{
-    CertificateRole, DRAFT_INFORMATION, INDEPENDENT, INHERIT_ALL, LIMITED, ProxyRole, ProxyStyle,
-    RFC_INFORMATION, role,
-};
-use super::{ProxyError, ProxyKind, ProxyOptions, step};
-use crate::x509::CertifiedKey;
+use super::{ProxyError, ProxyOptions, step};
+use crate::x509::credential::CertifiedKey;
 use crate::x509::der::{self, OBJECT_IDENTIFIER, SEQUENCE, element};
+use crate::x509::proxy::{
+    CertificateRole, DRAFT_INFORMATION, INDEPENDENT, INHERIT_ALL, LIMITED, ProxyKind, ProxyRole,
+    ProxyStyle, RFC_INFORMATION, role,
+};
 use crate::x509::time::{certificate_time, system_time};
 
 /// A proxy begins this much earlier, because clocks differ.

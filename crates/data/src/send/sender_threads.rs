@@ -268,6 +268,3 @@ impl<'scope, 'c: 'scope> RunningSenders<'scope, '_, 'c> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;
