@@ -13,8 +13,7 @@ use proto::sizing::SocketBuffers;
 use crate::key_holder::KeyHolder;
 use crate::limits::{FREE_FAILURES, QueueBounds, SessionBounds};
 use crate::pam::{MAX_ATTEMPTS, PamChecker};
-use crate::passed_listeners::{PassedListeners, PassedListenersError};
-use crate::service_manager::ServiceManager;
+use crate::service_manager::{PassedListeners, PassedListenersError, ServiceManager};
 
 mod access;
 mod creation;
@@ -23,6 +22,7 @@ mod messages;
 mod pam;
 mod security;
 mod shares;
+mod site;
 mod token;
 mod unusable;
 
@@ -38,6 +38,8 @@ pub use security::{
     TlsPolicy, TokenIssuerConfig, UnlistedRights,
 };
 pub use shares::{QuotaBounds, RateText, ShareConfig, SizeText, UserShares};
+pub use site::SiteError;
+pub(crate) use site::SiteTerms;
 pub use token::TokenIssuerError;
 pub(crate) use token::{KeySource, TrustedIssuer, trusted_issuers};
 pub use unusable::UnusableSetting;

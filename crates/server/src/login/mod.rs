@@ -17,7 +17,7 @@ use security::gridmap::Gridmap;
 use security::x509::{DistinguishedName, PeerIdentity};
 
 use crate::config::{
-    AccessLists, Anonymous, ServerConfig, ShareConfig, ThirdPartyPolicy, UnlistedRights,
+    AccessLists, Anonymous, ServerConfig, ShareConfig, SiteTerms, ThirdPartyPolicy, UnlistedRights,
 };
 use crate::files::{
     ChecksumCache, ListingMemory, QuotaLedger, SessionFiles, UploadRegistry, Uploader,
@@ -25,7 +25,6 @@ use crate::files::{
 use crate::limits::{FairQueue, SessionLimits, UserSlot};
 use crate::pam::PamChecker;
 use crate::roots::AccountRoots;
-use crate::site::SiteTerms;
 use crate::users::{UserAccount, Users};
 
 mod password;

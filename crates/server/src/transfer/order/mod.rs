@@ -18,9 +18,8 @@ use proto::stripes::{Stripe, StripeAddresses};
 use tune::Prior;
 use tune::sizing::drs::DrsInterval;
 
-use super::{TransferMemory, file_error};
+use super::{TransferMemory, advertised_address, file_error};
 use crate::config::ServerConfig;
-use crate::data_address::advertised_address;
 use crate::files::{ControlSocket, SessionFiles, Uploader};
 use crate::limits::QueuePermit;
 

@@ -6,7 +6,7 @@ use data::store::root::CreationRules;
 use rustix::fs::Mode;
 use rustix::process::umask;
 
-use crate::config::{MessageFileError, ServerConfig, UploadOwnerError};
+use super::{MessageFileError, ServerConfig, UploadOwnerError};
 
 /// Modes, owner and messages, ready for use.
 #[derive(Debug, Default)]

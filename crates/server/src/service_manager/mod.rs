@@ -9,6 +9,10 @@ use std::time::Duration;
 
 use sd_notify::NotifyState;
 
+mod passed_listeners;
+
+pub use passed_listeners::{PassedListeners, PassedListenersError};
+
 /// Longest wait for a manager that does not read its messages.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 

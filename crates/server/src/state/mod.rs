@@ -9,14 +9,17 @@ use history::PathHistory;
 use proto::server::AnnouncementMemory;
 use tokio::sync::watch;
 
-use crate::config::ServerConfig;
+use crate::config::{ServerConfig, SiteTerms};
 use crate::limits::{BandwidthBudgets, BudgetHolder, FairQueue, HandshakeLimits, SessionLimits};
 use crate::login::{Authenticator, Login};
-use crate::lost_process::LostProcess;
-use crate::metrics::ServerMetrics;
 use crate::secure::SecurityMaterial;
-use crate::site::SiteTerms;
 use crate::transfer_log::TransferLog;
+
+mod lost_process;
+mod metrics;
+
+pub(crate) use lost_process::{LostProcess, lost_process};
+pub(crate) use metrics::{CountedTransfer, ServerMetrics, TransferOutcome};
 
 /// The phase of a server's life. It only advances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
