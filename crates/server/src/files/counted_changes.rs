@@ -1,4 +1,4 @@
-//! Changes of names and sizes that a session makes, and their account.
+//! Changes of names and sizes that a session makes, and their account in its quota.
 
 use std::fs::File;
 use std::io;
@@ -7,8 +7,8 @@ use data::store::root::StoreError;
 use proto::path::VPath;
 use proto::server::{FileError, FileRequest, FileResponse};
 
-use super::{ONE_NAME, SessionQuota};
-use crate::files::SessionFiles;
+use super::quota::ONE_NAME;
+use super::{SessionFiles, SessionQuota};
 
 impl SessionFiles {
     /// The same files with a quota of their root.
@@ -18,7 +18,7 @@ impl SessionFiles {
     }
 
     /// Carries out a change that may add a name, and keeps account of it.
-    pub(in crate::files) fn run_counted(
+    pub(super) fn run_counted(
         &self,
         request: &FileRequest,
         change: impl FnOnce() -> Result<FileResponse, FileError>,
@@ -42,7 +42,7 @@ impl SessionFiles {
 
     /// Carries out a change after which the file that has the name `path` now has none, and keeps account of it. It may be
     /// the rename of `from` to that name.
-    pub(in crate::files) fn remove_counted<E>(
+    pub(super) fn remove_counted<E>(
         &self,
         path: &VPath,
         from: Option<&VPath>,
@@ -58,12 +58,12 @@ impl SessionFiles {
         change()?;
         // A rename of a file to another of its names, or to the same, does nothing (rename(2)).
         let removed = removed.filter(|entry| renamed != Some(entry.inode));
-        quota.usage.count().note_removed(removed);
+        quota.note_removed(removed);
         Ok(())
     }
 
     /// Truncates a file into which nobody stores, or extends it, and keeps account of it.
-    pub(in crate::files) fn resize_counted(
+    pub(super) fn resize_counted(
         &self,
         file: &File,
         length: u64,
