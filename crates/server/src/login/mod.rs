@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use data::store::durability::SyncPolicy;
 use data::store::root::{CreationRules, Root};
@@ -27,6 +27,7 @@ use crate::pam::PamChecker;
 use crate::roots::AccountRoots;
 use crate::users::{UserAccount, Users};
 
+mod bearer_token;
 mod password;
 mod refusal;
 mod throttle;
@@ -113,6 +114,12 @@ impl Login {
             user if user == ANONYMOUS_NAMES[0] => Uploader::Anonymous(from.into()),
             user => Uploader::User(user.to_owned()),
         }
+    }
+
+    /// Time until what the client has logged in with expires, 0 afterwards; `None`: the login has no end.
+    pub(crate) fn time_left(&self) -> Option<Duration> {
+        let left = |end: SystemTime| end.duration_since(SystemTime::now()).unwrap_or_default();
+        self.expires.map(left)
     }
 }
 
