@@ -61,4 +61,19 @@ pub(super) async fn json() -> ([(axum::http::HeaderName, &'static str); 1], Stri
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn every_reference_of_the_description_leads_to_a_schema() {
+        let text = openapi();
+        let document: Value = serde_json::from_str(&text).unwrap();
+        for reference in text.split("\"$ref\":\"#").skip(1) {
+            let pointer = reference.split('"').next().unwrap();
+            assert!(document.pointer(pointer).is_some(), "{pointer}");
+        }
+        assert!(text.contains("\"token\""));
+    }
+}

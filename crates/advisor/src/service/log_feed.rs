@@ -7,13 +7,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::Advisor;
 use crate::config::{AdvisorConfig, LogSource, StoreUrl, state_directory};
 use crate::hosts::HostSource;
 use crate::log_reader::LogReader;
 use crate::log_reader::entry::LogEntry;
 use crate::log_reader::follower::{FollowFrom, FollowLimits, LogFollower, PositionFile};
 use crate::log_reader::format::host_zone;
-use crate::service::Advisor;
 
 /// Time between two looks at a log.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
