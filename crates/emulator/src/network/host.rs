@@ -4,13 +4,12 @@ use std::net::Ipv4Addr;
 
 use tun_rs::{DeviceBuilder, SyncDevice};
 
-use super::engine::TunPort;
-use super::interface;
-use super::machine_settings::TemporarySysctls;
-use super::namespace::{HostNamespace, INTERFACE};
-use super::sysctl::{self, CONGESTION_CONTROL, SysctlScope};
-use crate::LabError;
+use crate::engine::TunPort;
+use crate::machine_settings::TemporarySysctls;
+use crate::namespace::{HostNamespace, INTERFACE};
+use crate::sysctl::{self, CONGESTION_CONTROL, SysctlScope};
 use crate::topology::{LabHost, Topology};
+use crate::{LabError, interface};
 
 /// Prefix length: all hosts are on the subnet 10.99.0.0/24.
 const PREFIX_LENGTH: u8 = 24;

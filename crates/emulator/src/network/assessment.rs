@@ -1,8 +1,8 @@
 //! Assessment of a run: combines the engine's report with the conditions on the machine.
 
 use super::cpu_load::CpuShares;
-use super::engine::EngineReport;
-use super::report::NetReport;
+use crate::engine::EngineReport;
+use crate::report::NetReport;
 
 /// CPU share of other programs above which the report has a note.
 const OTHER_PROGRAMS_NOTED: f64 = 0.10;

@@ -12,13 +12,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::init::{InitOrders, TERMINATION_GRACE};
 use super::lab_lock::LabLock;
-use super::machine_settings::SysctlChanges;
-use super::namespace::HostNamespace;
-use super::privilege;
-use super::signals::CaughtSignals;
-use crate::LabError;
+use crate::init::{InitOrders, TERMINATION_GRACE};
+use crate::machine_settings::SysctlChanges;
+use crate::namespace::HostNamespace;
+use crate::signals::CaughtSignals;
+use crate::{LabError, exec, privilege};
 
 /// Time for the first process of the namespace to end all others.
 const NAMESPACE_END_LIMIT: Duration = TERMINATION_GRACE.saturating_add(Duration::from_secs(2));
@@ -150,9 +149,7 @@ fn spawn_first(mut command: Command) -> Result<Child, LabError> {
                     privilege::no_namespace("process", "user.max_pid_namespaces", e)
                 })?;
                 let program = command.get_program().to_owned();
-                command
-                    .spawn()
-                    .map_err(|e| super::exec::start_error(&program, &e))
+                command.spawn().map_err(|e| exec::start_error(&program, &e))
             })
             .map_err(|e| LabError::system("cannot start a thread", e))?;
         thread

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::exec::{HOSTS_VARIABLE, PROGRAM_VARIABLE};
 use crate::LabError;
+use crate::exec::{HOSTS_VARIABLE, PROGRAM_VARIABLE};
 use crate::topology::{self, Topology};
 
 /// Refuses a lab inside a lab: it would wait for the outer one, or disturb its timing.
