@@ -1,8 +1,5 @@
 //! `longhaul advisor exec`: runs a program with the advice as its flags.
 
-mod data_server;
-mod insertion;
-
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -16,6 +13,7 @@ use proto::printable::shell_word;
 
 use super::asking::question;
 use super::get::is_known;
+use super::program_arguments::{data_server, insertion};
 use command_line::flags::advisor::AdvisorExecArgs;
 use command_line::output::print_to_stderr;
 
