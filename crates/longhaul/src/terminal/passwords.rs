@@ -12,7 +12,7 @@ use proto::printable::printable;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 use zeroize::Zeroizing;
 
-use crate::until_interrupted;
+use super::until_interrupted;
 
 /// Longest password, bytes.
 const MAX_PASSWORD: u64 = 4096;

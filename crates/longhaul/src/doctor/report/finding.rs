@@ -6,15 +6,15 @@ use proto::printable::printable;
 use serde_json::{Value, json};
 
 /// Time before the end of a server's certificate from which on a report warns.
-pub(super) const SERVER_RENEWAL: Duration = Duration::from_secs(30 * DAY);
+pub(crate) const SERVER_RENEWAL: Duration = Duration::from_secs(30 * DAY);
 /// Time before the end of a user's credential from which on a report warns.
-pub(super) const USER_RENEWAL: Duration = Duration::from_secs(3600);
+pub(crate) const USER_RENEWAL: Duration = Duration::from_secs(3600);
 
 const DAY: u64 = 24 * 3600;
 
 /// Weight of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum FindingLevel {
+pub(crate) enum FindingLevel {
     /// As it should be.
     Good,
     /// Worth knowing.
@@ -27,14 +27,14 @@ pub(super) enum FindingLevel {
 
 /// One line of the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Finding {
-    pub(super) level: FindingLevel,
+pub(crate) struct Finding {
+    pub(crate) level: FindingLevel,
     /// The thing that was examined.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Its state.
-    pub(super) value: String,
+    pub(crate) value: String,
     /// The remedy.
-    pub(super) advice: Option<String>,
+    pub(crate) advice: Option<String>,
 }
 
 impl FindingLevel {
@@ -50,32 +50,32 @@ impl FindingLevel {
 
 impl Finding {
     /// A finding that is as it should be.
-    pub(super) fn good(name: &str, value: impl Into<String>) -> Self {
+    pub(crate) fn good(name: &str, value: impl Into<String>) -> Self {
         Self::new(FindingLevel::Good, name, value, None)
     }
 
     /// A fact.
-    pub(super) fn note(name: &str, value: impl Into<String>) -> Self {
+    pub(crate) fn note(name: &str, value: impl Into<String>) -> Self {
         Self::new(FindingLevel::Note, name, value, None)
     }
 
     /// A fact, and what it is good for or how to change it.
-    pub(super) fn hint(name: &str, value: impl Into<String>, advice: impl Into<String>) -> Self {
+    pub(crate) fn hint(name: &str, value: impl Into<String>, advice: impl Into<String>) -> Self {
         Self::new(FindingLevel::Note, name, value, Some(advice.into()))
     }
 
     /// A warning.
-    pub(super) fn warning(name: &str, value: impl Into<String>, advice: impl Into<String>) -> Self {
+    pub(crate) fn warning(name: &str, value: impl Into<String>, advice: impl Into<String>) -> Self {
         Self::new(FindingLevel::Warning, name, value, Some(advice.into()))
     }
 
     /// A problem.
-    pub(super) fn problem(name: &str, value: impl Into<String>, advice: impl Into<String>) -> Self {
+    pub(crate) fn problem(name: &str, value: impl Into<String>, advice: impl Into<String>) -> Self {
         Self::new(FindingLevel::Problem, name, value, Some(advice.into()))
     }
 
     /// A problem whose text says what to do.
-    pub(super) fn failure(name: &str, value: impl Into<String>) -> Self {
+    pub(crate) fn failure(name: &str, value: impl Into<String>) -> Self {
         Self::new(FindingLevel::Problem, name, value, None)
     }
 
@@ -94,7 +94,7 @@ impl Finding {
     }
 
     /// The end of a validity: a problem if it has passed, a warning from `renewal` before.
-    pub(super) fn validity(
+    pub(crate) fn validity(
         name: &str,
         expires: SystemTime,
         now: SystemTime,
@@ -115,7 +115,7 @@ impl Finding {
     }
 
     /// The line for people.
-    pub(super) fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         let value = printable(&self.value).to_string();
         let mut line = format!("{:8} {}: {value}", self.level.name(), self.name);
         if let Some(advice) = &self.advice {
@@ -126,7 +126,7 @@ impl Finding {
     }
 
     /// The finding as an object.
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         json!({
             "level": self.level.name(),
             "name": self.name,
@@ -137,7 +137,7 @@ impl Finding {
 }
 
 /// The highest level of some findings.
-pub(super) fn worst(findings: &[Finding]) -> FindingLevel {
+pub(crate) fn worst(findings: &[Finding]) -> FindingLevel {
     let levels = findings.iter().map(|finding| finding.level);
     levels.max().unwrap_or(FindingLevel::Good)
 }
@@ -152,7 +152,7 @@ fn show_left(left: Duration) -> String {
 }
 
 /// A time, UTC.
-pub(super) fn show_time(time: SystemTime) -> String {
+pub(crate) fn show_time(time: SystemTime) -> String {
     client::protection::show_time(time)
 }
 

@@ -51,7 +51,7 @@ struct WrongSysctl {
 }
 
 /// The settings of this machine, and the rates that they allow.
-pub(super) struct MachineSettings {
+pub(crate) struct MachineSettings {
     caps: HostBufferLimits,
     congestion: Option<String>,
     available: Option<String>,
@@ -83,7 +83,7 @@ fn find_wrong_sysctls(read: impl Fn(&str) -> Option<String>) -> Vec<WrongSysctl>
 
 impl MachineSettings {
     /// Reads the settings, for the paths of the command line.
-    pub(super) fn read(args: &DoctorArgs) -> Self {
+    pub(crate) fn read(args: &DoctorArgs) -> Self {
         let caps = data::os::caps::host_limits();
         let round_trips = args.rtt.map_or(ROUND_TRIPS.to_vec(), |rtt| vec![rtt]);
         let paths = round_trips.into_iter().map(|rtt| {
@@ -104,7 +104,7 @@ impl MachineSettings {
     }
 
     /// The report, lines without a newline at the end.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut lines = self.limits();
         for sysctl in &self.wrong_sysctls {
             lines.push(format!(
@@ -194,7 +194,7 @@ impl MachineSettings {
     }
 
     /// The report as an object.
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let caps = &self.caps;
         json!({
             "send_buffer": { "autotuned": caps.max_autotuned_send, "settable": caps.max_settable_send },
