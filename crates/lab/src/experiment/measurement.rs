@@ -10,13 +10,12 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 
 use super::cell::CellOutcome;
-use super::definition::{self, ExperimentDefinition};
+use super::definition::program::TRACE_FILE;
+use super::definition::{self, ExperimentDefinition, reading, template};
 use super::plan::Participant;
 use super::preparation::PreparedRun;
-use super::process::{self, Interrupts, WaitEnd};
-use super::program::TRACE_FILE;
+use super::process::{self, Interrupts, WaitEnd, leftovers};
 use super::results::{RunRecord, TimeSeries};
-use super::{leftovers, reading, template};
 use crate::LabError;
 use emulator::NetReport;
 use proto::printable::shell_word;
@@ -345,8 +344,8 @@ mod tests {
     use super::*;
     use crate::experiment::arrival_check::ArrivalCheck;
     use crate::experiment::cell::{CellTask, HostCommand};
+    use crate::experiment::definition::program::ProgramDefinition;
     use crate::experiment::definition::{VariantDefinition, built_in_unit};
-    use crate::experiment::program::ProgramDefinition;
 
     const PROGRAM: &str = r#"
 label = "X"

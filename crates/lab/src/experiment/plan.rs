@@ -2,13 +2,15 @@
 
 use std::path::Path;
 
-use super::definition::{self, AxisDefinition, ExperimentDefinition, ExperimentKind, OnlyAt};
-use super::definition::{VariantDefinition, key_error};
-use super::hash::fnv1a;
-use super::program::{ExecutableSearch, ProgramDefinition};
+use super::definition::hash::fnv1a;
+use super::definition::program::{ExecutableSearch, ProgramDefinition};
+use super::definition::template::{self, Variables};
+use super::definition::{
+    self, AxisDefinition, ExperimentDefinition, ExperimentKind, OnlyAt, VariantDefinition, catalog,
+    key_error,
+};
 use super::results::{ComparedProgram, SweepPoint};
-use super::template::{self, Variables};
-use super::{Mode, RunRequest, catalog};
+use super::{Mode, RunRequest};
 use crate::LabError;
 
 /// A program or variant that takes part in an experiment.

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use super::Mode;
 use super::arrival_check::ArrivalCheck;
 use super::cell::{CellTask, HostCommand, ServerTask};
+use super::definition::program::ProgramDefinition;
+use super::definition::template::{self, CommandWord, TemplateError, Variables};
 use super::definition::{ExperimentDefinition, ExperimentKind, key_error};
 use super::plan::{self, Participant};
 use super::process::Interrupts;
-use super::program::ProgramDefinition;
 use super::results::SweepPoint;
 use super::scratch::Scratch;
-use super::template::{self, CommandWord, TemplateError, Variables};
 use crate::LabError;
 use emulator::topology::Topology;
 
@@ -21,7 +21,7 @@ use emulator::topology::Topology;
 #[derive(Debug)]
 pub(crate) struct PreparedRun {
     pub(crate) task: CellTask,
-    /// The value of [`leftovers::MARK`](super::leftovers::MARK) in the environment of its processes.
+    /// The value of [`leftovers::MARK`](super::process::leftovers::MARK) in the environment of its processes.
     pub(crate) mark: PathBuf,
     /// The topology file; `None`: the run uses this machine's loopback interface.
     pub(crate) topology: Option<PathBuf>,

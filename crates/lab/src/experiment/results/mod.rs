@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) mod csv_file;
+pub(crate) mod statistics;
+
 /// The usual name of the reference values that measured ones are compared with.
 pub const PUBLISHED: &str = "published";
 

@@ -1,6 +1,6 @@
 //! Statistics over the runs of a cell: medians, confidence intervals and their description for people.
 
-use super::results::{FurtherMeasure, MeasureValue, ResultCell, RunRecord, SweepPoint};
+use super::{FurtherMeasure, MeasureValue, ResultCell, RunRecord, SweepPoint};
 
 /// Returns the median: the middle value, or the mean of the two middle ones. `None` without values.
 pub(crate) fn median(values: &[f64]) -> Option<f64> {

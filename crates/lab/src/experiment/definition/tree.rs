@@ -10,8 +10,8 @@ use serde::Deserialize;
 use units::splitmix::{self, SplitMix64};
 
 use super::Mode;
-use super::by_mode::ByMode;
-use super::process::Interrupts;
+use super::mode::ByMode;
+use crate::experiment::process::Interrupts;
 
 /// The largest number of files of a tree, and the largest size of one: what a mistake in a file can cost.
 const MAX_FILES: u32 = 1_000_000;

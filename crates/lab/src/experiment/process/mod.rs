@@ -15,6 +15,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 use crate::LabError;
 use emulator::signals::terminating_signals;
 
+pub(crate) mod leftovers;
+
 /// How the wait for a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WaitEnd {

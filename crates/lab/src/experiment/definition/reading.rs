@@ -6,9 +6,9 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::results::{TimeChart, TimeSeries};
-use super::statistics::median;
 use super::template::{self, Variables};
+use crate::experiment::results::statistics::median;
+use crate::experiment::results::{TimeChart, TimeSeries};
 
 /// The place of a value in the output of a client, or in files: exactly one of `json`, `after` and `trace`.
 #[derive(Debug, Clone, Deserialize)]

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use super::ExperimentListing;
-use super::definition::{ExperimentDefinition, require};
 use super::hash::fingerprint;
 use super::program::ProgramDefinition;
+use super::{ExperimentDefinition, require};
 use crate::LabError;
 
 /// A data file that is compiled into the executable: its name without `.toml`, and its text.
@@ -13,7 +12,7 @@ type ShippedFile = (&'static str, &'static str);
 
 macro_rules! shipped {
     ($directory:literal: $($name:literal),* $(,)?) => {
-        &[$(($name, include_str!(concat!("../../", $directory, "/", $name, ".toml")))),*]
+        &[$(($name, include_str!(concat!("../../../", $directory, "/", $name, ".toml")))),*]
     };
 }
 
@@ -75,6 +74,17 @@ pub(crate) const PROGRAMS: &[ShippedFile] = shipped!["programs":
     "advisor", "path-tests",
     "iperf3", "iperf3-steady", "iperf3-udp", "ping", "simulator",
 ];
+
+/// An experiment that ships with the lab.
+#[derive(Debug)]
+pub struct ExperimentListing {
+    /// The argument of `longhaul lab run`.
+    pub name: String,
+    /// One line that describes the experiment.
+    pub title: String,
+    /// The published result that it is compared with; empty: none.
+    pub source: String,
+}
 
 /// Lists the shipped experiments. A test checks that all their files are valid, so that none is missing.
 pub(crate) fn listings() -> Vec<ExperimentListing> {
@@ -196,13 +206,12 @@ mod tests {
     use serde::de::DeserializeOwned;
 
     use super::*;
-    use crate::experiment::Mode;
+    use crate::experiment::definition::program::{ClientDefinition, ServerDefinition};
+    use crate::experiment::definition::reading::{OutputReading, SeriesDefinition};
+    use crate::experiment::definition::tree::TreeDefinition;
     use crate::experiment::definition::{
-        AxisDefinition, BestDefinition, MeasureDefinition, RatioDefinition, VariantDefinition,
+        AxisDefinition, BestDefinition, MeasureDefinition, Mode, RatioDefinition, VariantDefinition,
     };
-    use crate::experiment::program::{ClientDefinition, ServerDefinition};
-    use crate::experiment::reading::{OutputReading, SeriesDefinition};
-    use crate::experiment::tree::TreeDefinition;
 
     /// The keys of a table: the message about an unknown one lists those that it knows.
     fn keys<T: DeserializeOwned>() -> Vec<String> {

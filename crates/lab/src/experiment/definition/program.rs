@@ -9,11 +9,11 @@ use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
-use super::definition::{self, ExperimentKind, OnlyAt};
 use super::reading::OutputReading;
-use super::results::SweepPoint;
 use super::template::{self, CommandWord, Variables};
+use super::{ExperimentKind, OnlyAt, key_error, parse, require};
 use crate::LabError;
+use crate::experiment::results::SweepPoint;
 
 /// A program under test.
 #[derive(Debug, Clone, Deserialize)]
@@ -96,19 +96,19 @@ impl ProgramDefinition {
     /// # Errors
     /// [`LabError::Usage`] names the file and the line or key.
     pub(crate) fn parse(file: &str, text: &str) -> Result<Self, LabError> {
-        let mut program: Self = definition::parse(file, text)?;
+        let mut program: Self = parse(file, text)?;
         let servers = program.servers().map(|(_, server)| &server.argv);
         let clients = program.client.iter().map(|client| &client.argv);
         let started = servers.chain(clients).all(|argv| !argv.is_empty());
-        definition::require(file, "argv", started, "is empty")?;
+        require(file, "argv", started, "is empty")?;
         for (name, places) in &program.binaries {
             let key = format!("binaries.{name}");
-            definition::require(file, &key, !places.is_empty(), "name at least one")?;
+            require(file, &key, !places.is_empty(), "name at least one")?;
         }
         for (name, reading) in &mut program.reads {
             reading.read_trace_of(TRACE_FILE);
             if let Some(what) = reading.find_mistake() {
-                return Err(definition::key_error(file, &format!("reads.{name}"), what));
+                return Err(key_error(file, &format!("reads.{name}"), what));
             }
         }
         Ok(program)
