@@ -18,6 +18,7 @@ use crate::service_manager::{PassedListeners, PassedListenersError, ServiceManag
 mod access;
 mod creation;
 mod file;
+mod file_access;
 mod messages;
 mod pam;
 mod security;
@@ -44,6 +45,8 @@ pub use token::TokenIssuerError;
 pub(crate) use token::{KeySource, TrustedIssuer, trusted_issuers};
 pub use unusable::UnusableSetting;
 
+pub use crate::sandbox::SandboxMode;
+
 /// Access rights of anonymous sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -52,19 +55,6 @@ pub enum Anonymous {
     Ro,
     /// Read and write.
     Rw,
-}
-
-/// Whether the process confines itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SandboxMode {
-    /// As far as the kernel can; a message says what it cannot.
-    #[default]
-    Auto,
-    /// Not at all, except that core dumps are forbidden.
-    Off,
-    /// Completely, or the server does not start.
-    Required,
 }
 
 /// Form of the program's messages.
