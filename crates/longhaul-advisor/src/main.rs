@@ -9,6 +9,7 @@ mod get;
 mod hosts;
 mod import;
 mod keeper;
+mod program_arguments;
 mod serve;
 
 use std::process::ExitCode;

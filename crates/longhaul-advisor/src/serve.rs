@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use crate::AdvisorExit;
 use advisor::config::{AdvisorConfig, LogSource};
-use advisor::log_feed::LogFeed;
 use advisor::log_reader::format::TransferLogFormat;
 use advisor::service::Advisor;
+use advisor::service::log_feed::LogFeed;
 use advisor::{http, notify};
 use anyhow::{Context, Result};
 use data::os::privilege;

@@ -21,7 +21,7 @@ use crate::output::Continuation;
 use crate::output::console::Console;
 use crate::output::copy_output::{CopyOutput, CopyReporting, OutputStyle};
 use crate::output::{events_log, json, print_to_stderr};
-use crate::passwords::ask_before;
+use crate::terminal::ask_before;
 
 /// `longhaul cp`
 pub(crate) fn cp(args: &CpArgs) -> Result<Exit> {

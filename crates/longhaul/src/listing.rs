@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::args::{LsArgs, StatArgs};
 use crate::long_listing::{LongFormat, entry_type};
 use crate::output::{ignore_broken_pipe, print_json, print_listing_line};
-use crate::passwords::ask_for_missing;
+use crate::terminal::ask_for_missing;
 
 /// Number of entries that `ls` sorts. It prints further ones in the server's order, to bound memory.
 const MAX_SORTED: usize = 16_384;

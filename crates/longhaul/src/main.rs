@@ -12,12 +12,12 @@ mod help;
 mod listing;
 mod long_listing;
 mod output;
-mod passwords;
 mod proxy;
 mod remote;
 mod serve_check;
 mod service;
 mod settings;
+mod terminal;
 mod user;
 
 use std::ffi::OsString;
@@ -43,6 +43,7 @@ use server::key_holder::KeyHolder;
 use server::pam::PamChecker;
 use server::sandbox::{self, FileAccess};
 use service::Service;
+use terminal::until_interrupted;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -268,29 +269,6 @@ fn run_remote_verb(verb: impl Future<Output = Result<(), CopyFailure>>) -> Resul
         }
         None => Exit::Interrupted,
     })
-}
-
-/// Runs a future to its end; `None` if SIGINT or SIGTERM came first.
-fn until_interrupted<T>(future: impl Future<Output = T>) -> Result<Option<T>> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        // Only control connections run here; each data stream has its own thread.
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    let outcome = runtime.block_on(async {
-        use tokio::signal::unix::{SignalKind, signal};
-        // Installed before the future runs, so that an early signal is not lost.
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        tokio::select! {
-            value = future => Ok(Some(value)),
-            _ = interrupt.recv() => Ok(None),
-            _ = terminate.recv() => Ok::<_, std::io::Error>(None),
-        }
-    })?;
-    // Stream threads of an interrupted transfer end by themselves; 1 s limits the wait for them.
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    Ok(outcome)
 }
 
 /// Begins the log of a server. Returns the format on standard error for the programs that it starts.

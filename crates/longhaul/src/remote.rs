@@ -12,7 +12,7 @@ use crate::args::{CksumArgs, MkdirArgs, MvArgs, RmArgs};
 use crate::check_sums::check_sums;
 use crate::long_listing::entry_type;
 use crate::output::{ignore_broken_pipe, print_failure, print_json, print_listing_line};
-use crate::passwords::ask_for_missing;
+use crate::terminal::ask_for_missing;
 
 /// `longhaul rm`: a file that cannot be deleted does not keep the others.
 pub(crate) async fn rm(args: &RmArgs) -> Result<(), CopyFailure> {

@@ -5,12 +5,11 @@ use std::path::{Path, PathBuf};
 
 use data::store::root::Root;
 
-use crate::config::{Anonymous, ServerConfig, TlsPolicy};
+use crate::config::{Anonymous, ServerConfig, SiteTerms, TlsPolicy};
 use crate::congestion;
 use crate::login::TokenLogin;
 use crate::pam;
 use crate::secure::SecurityMaterial;
-use crate::site::SiteTerms;
 use crate::startup::ServeError;
 use crate::users::Users;
 use data::os::privilege;

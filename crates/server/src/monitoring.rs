@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::listen;
-use crate::shared::{ServerPhase, ServerState};
+use crate::state::{ServerPhase, ServerState};
 
 /// Most connections at one time. Further ones wait in the listen queue.
 const MAX_CONNECTIONS: usize = 16;

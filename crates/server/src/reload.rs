@@ -7,13 +7,12 @@ use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::config::ServerConfig;
+use crate::config::{ServerConfig, SiteTerms};
 use crate::congestion;
 use crate::login::TokenLogin;
 use crate::secure::SecurityMaterial;
-use crate::shared::ServerState;
-use crate::site::SiteTerms;
 use crate::startup::{self, ServeError};
+use crate::state::ServerState;
 use crate::users::Users;
 use data::os::privilege;
 

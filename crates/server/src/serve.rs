@@ -10,17 +10,16 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::config::ServerConfig;
-use crate::data_address::ControlAddresses;
 use crate::listen;
-use crate::lost_process::{LostProcess, lost_process};
 use crate::monitoring;
 use crate::proxy_header;
 use crate::reload::{self, ReloadRequests};
 use crate::service_manager;
 use crate::session::{self, SessionEntry};
-use crate::shared::{ServerPhase, ServerState};
 use crate::shutdown::Shutdown;
 use crate::startup::{self, ControlListeners, ServeError};
+use crate::state::{LostProcess, ServerPhase, ServerState, lost_process};
+use crate::transfer::ControlAddresses;
 
 /// Longest time for sessions to send their last replies after running transfers were cut.
 const LAST_REPLIES: Duration = Duration::from_secs(2);

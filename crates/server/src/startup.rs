@@ -9,15 +9,13 @@ use data::store::root::{Root, RootError};
 use history::PathHistory;
 use tokio::net::TcpListener;
 
-use crate::config::{ServerConfig, UnusableSetting};
+use crate::config::{ServerConfig, SiteError, SiteTerms, UnusableSetting};
 use crate::congestion::{self, CongestionError};
 use crate::listen;
 use crate::login::{Authenticator, TokenLogin, TokenSetupError};
-use crate::lost_process::LostProcess;
 use crate::pam::PamSetupError;
 use crate::secure::{SecurityMaterial, SecurityMaterialError};
-use crate::shared::ServerState;
-use crate::site::{SiteError, SiteTerms};
+use crate::state::{LostProcess, ServerState};
 use crate::transfer_log::{LogOwner, TransferLog};
 use crate::users::{Users, UsersError};
 use data::os::privilege::{self, PrivilegeError};

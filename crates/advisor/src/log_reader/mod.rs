@@ -98,3 +98,97 @@ impl LogReader {
         &self.follower
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use jiff::Timestamp;
+
+    use super::entry::LogDirection;
+    use super::follower::{FollowFrom, FollowLimits};
+    use super::*;
+
+    /// Reads a log that a real server wrote: one download of 3 000 000 bytes, one upload of 500 000 and one aborted download, from
+    /// 127.0.0.1.
+    fn read(name: &str) -> (Vec<LogEntry>, LogCounts) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/data/logs")
+            .join(name);
+        let follower = LogFollower::new(&path, FollowFrom::Beginning, FollowLimits::default());
+        let mut reader = LogReader::new(follower, None, TimeZone::UTC);
+        let mut entries = Vec::new();
+        reader.turn(&mut entries).unwrap();
+        (entries, reader.counts())
+    }
+
+    #[test]
+    fn the_logs_of_every_server_are_recognised_and_read() {
+        for (name, other_lines) in [
+            ("vsftpd.xferlog", 0),
+            ("vsftpd.log", 4),
+            ("proftpd.xferlog", 0),
+            ("pure-ftpd.clf", 0),
+            ("pure-ftpd.stats", 0),
+            ("pure-ftpd.w3c", 4),
+            ("pure-ftpd.xferlog", 0),
+            ("globus.ftp-info", 0),
+        ] {
+            let (entries, counts) = read(name);
+            assert_eq!(entries.len(), 3, "{name}");
+            assert_eq!(counts.other_lines, other_lines, "{name}");
+            let sizes: Vec<_> = entries.iter().map(|entry| entry.bytes).collect();
+            assert_eq!(sizes[..2], [Some(3_000_000), Some(500_000)], "{name}");
+            assert_eq!(entries[0].direction, LogDirection::Sent, "{name}");
+            assert_eq!(entries[1].direction, LogDirection::Received, "{name}");
+            for entry in entries {
+                assert!(entry.client.is_loopback(), "{name}");
+                let near = "2026-11-23T02:29:00Z".parse::<Timestamp>().unwrap();
+                assert!(
+                    entry.at.duration_since(near).as_secs().abs() < 120,
+                    "{name}"
+                );
+            }
+        }
+        let (entries, _) = read("nginx.combined");
+        assert_eq!(entries.len(), 3);
+        assert_eq!(entries[0].bytes, Some(3_000_000));
+    }
+
+    #[test]
+    fn servers_that_tell_of_an_aborted_transfer_are_believed() {
+        for name in [
+            "vsftpd.xferlog",
+            "vsftpd.log",
+            "proftpd.xferlog",
+            "pure-ftpd.xferlog",
+        ] {
+            let complete: Vec<bool> = read(name).0.iter().map(|entry| entry.complete).collect();
+            // pure-ftpd always writes `c`.
+            let last = name.starts_with("pure");
+            assert_eq!(complete, [true, true, last], "{name}");
+        }
+    }
+
+    #[test]
+    fn junk_between_lines_is_counted_and_changes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("mixed.log");
+        let xferlog =
+            "Mon Nov 23 02:27:23 2026 0 192.0.2.1 500000 /up.dat b _ i r alice ftp 1 * c\n";
+        let web =
+            "192.0.2.2 - - [23/Nov/2026:02:27:23 +0000] \"GET / HTTP/1.1\" 200 30 \"-\" \"x\"\n";
+        let mut bytes = xferlog.as_bytes().to_vec();
+        bytes.extend_from_slice(b"\xff\xfe\0 junk\n\n{\"end\":\n");
+        bytes.extend_from_slice(web.as_bytes());
+        bytes.extend_from_slice(xferlog.as_bytes());
+        std::fs::write(&path, bytes).unwrap();
+        let follower = LogFollower::new(&path, FollowFrom::Beginning, FollowLimits::default());
+        let mut reader = LogReader::new(follower, None, TimeZone::UTC);
+        let mut entries = Vec::new();
+        reader.turn(&mut entries).unwrap();
+        assert_eq!(entries.len(), 3);
+        assert_eq!(reader.counts().other_lines, 3);
+        assert_eq!(entries[1].client.to_string(), "192.0.2.2");
+    }
+}

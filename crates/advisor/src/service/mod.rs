@@ -32,6 +32,7 @@ use crate::store::{DatabaseError, HistoryPoint};
 
 mod answer;
 mod load;
+pub mod log_feed;
 mod record;
 mod runner;
 mod setup;

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use super::definition::catalog;
 use super::schedule::{self, PlannedRun, Schedule, format_seconds};
-use super::{RunRequest, SavedResults, catalog, runner};
+use super::{RunRequest, SavedResults, runner};
 use crate::LabError;
 
 /// The outcome of a run of all experiments.

@@ -97,7 +97,7 @@ pub(crate) fn remove_ratios(bests: &BestOfSeveral, cell: &mut ResultCell) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::statistics::empty_cell;
+    use crate::experiment::results::statistics::empty_cell;
 
     fn bests() -> BestOfSeveral {
         toml::from_str("[set]\nlabel = 'best set'\nof = ['one', 'two']\n").unwrap()

@@ -1,43 +1,33 @@
 //! Experiments: series of measurements of programs under test, each described by a data file.
 //!
 //! The file states the network, the settings, the programs, the sweep and the repetitions.
-//! `definition` reads experiment files, `program` the files of programs under test; `catalog` holds
-//! those that ship. A *point* is one combination of values of the swept axes, a *cell* is one program
-//! at one point, and a *run* is one repetition of a cell.
+//! `definition` reads these files and those of programs under test, and holds the ones that ship; its
+//! `tree` creates the files that a run moves. A *point* is one combination of values of the swept axes, a
+//! *cell* is one program at one point, and a *run* is one repetition of a cell.
 //!
 //! `plan` lists the points and who takes part in them, and `schedule` the runs that are still to be
-//! made. `tree` creates the files that a run moves, and `arrival_check` checks what it left. For
-//! every run, `preparation` fills the values of the point into command lines and files,
+//! made. For every run, `preparation` fills the values of the point into command lines and files,
 //! `measurement` starts a fresh process in a fresh network, and in that process `cell` starts servers
-//! and client and measures them. `runner` leads all this; `simulation` takes the place of the last
-//! three for experiments in the simulator. `store` merges the results of several commands into one
-//! file. `scratch` provides a run's directories, and `leftovers` removes those of killed runs.
+//! and client and measures them. `runner` leads all this; `simulation` takes the place of the last three
+//! for experiments in the simulator. `arrival_check` checks what a run left. `results` is what is saved,
+//! and `store` merges the results of several commands into one file. `scratch` provides a run's
+//! directories; `process` ends its processes, and removes what killed runs have left.
 
 mod all;
 mod arrival_check;
 mod best;
-mod by_mode;
-mod catalog;
 mod cell;
-pub(crate) mod csv_file;
 mod definition;
-mod hash;
-mod leftovers;
 mod measurement;
 mod plan;
 mod preparation;
 mod process;
-mod program;
-mod reading;
 pub mod results;
 mod runner;
 mod schedule;
 mod scratch;
 mod simulation;
-mod statistics;
 mod store;
-mod template;
-mod tree;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -46,29 +36,11 @@ use crate::LabError;
 use results::ExperimentResults;
 
 pub use all::AllRuns;
-pub use leftovers::remove_leftovers;
+pub use definition::Mode;
+pub use definition::catalog::ExperimentListing;
+pub use process::leftovers::remove_leftovers;
 pub use schedule::PlannedRun;
 pub(crate) use schedule::count_shipped_cells;
-pub(crate) use statistics::MIN_INTERVAL_VALUES;
-
-/// How much of an experiment to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// A few cells, small files: minutes.
-    Quick,
-    /// The paper's sweep, file sizes and repetitions.
-    Full,
-}
-
-impl Mode {
-    /// The mode's name in results and in their file names: `quick` or `full`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Quick => "quick",
-            Self::Full => "full",
-        }
-    }
-}
 
 /// Request to `longhaul lab run`.
 #[derive(Debug, Clone)]
@@ -135,17 +107,6 @@ impl RunRequest {
     }
 }
 
-/// An experiment that ships with the lab.
-#[derive(Debug)]
-pub struct ExperimentListing {
-    /// The argument of `longhaul lab run`.
-    pub name: String,
-    /// One line that describes the experiment.
-    pub title: String,
-    /// The published result that it is compared with; empty: none.
-    pub source: String,
-}
-
 /// An experiment's results and the files that hold them.
 #[derive(Debug)]
 pub struct SavedResults {
@@ -159,7 +120,7 @@ pub struct SavedResults {
 
 /// Lists the experiments that ship with the lab.
 pub fn catalog() -> Vec<ExperimentListing> {
-    catalog::listings()
+    definition::catalog::listings()
 }
 
 /// Runs an experiment point by point; `print` receives progress lines for people.

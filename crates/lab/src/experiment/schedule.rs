@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use units::show;
 
-use super::best;
-use super::catalog::{self, LoadedExperiment};
+use super::definition::catalog::{self, LoadedExperiment};
+use super::definition::reading::SeriesDefinition;
 use super::definition::{AxisDefinition, ExperimentDefinition, MeasureDefinition};
 use super::plan::{self, Participant, Participants};
-use super::reading::SeriesDefinition;
-use super::results::{ComparedProgram, ExperimentResults, ResultCell};
-use super::results::{SweepAxis, SweepPoint, TestMachine};
-use super::{Mode, RunRequest, store};
+use super::results::{
+    ComparedProgram, ExperimentResults, ResultCell, SweepAxis, SweepPoint, TestMachine,
+};
+use super::{Mode, RunRequest, best, store};
 use crate::LabError;
 
 /// An experiment that is ready to run.

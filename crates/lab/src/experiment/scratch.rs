@@ -6,9 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::Mode;
-use super::leftovers::{self, OwnedDirectory};
+use super::definition::tree::TreeDefinition;
 use super::process::Interrupts;
-use super::tree::TreeDefinition;
+use super::process::leftovers::{self, OwnedDirectory};
 use crate::LabError;
 
 /// The directories of an experiment. They are removed when the value is dropped.

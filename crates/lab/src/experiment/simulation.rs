@@ -3,14 +3,13 @@
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use super::definition::key_error;
+use super::definition::template::{self, TemplateError, Variables};
+use super::definition::{key_error, reading};
 use super::measurement::FinishedRun;
 use super::plan::{self, Participant};
 use super::preparation::RunSetup;
 use super::process::{self, Interrupts};
 use super::results::{RunRecord, SweepPoint};
-use super::template::{self, Variables};
-use super::{reading, template::TemplateError};
 use crate::LabError;
 use crate::simulate::{self, SimMeasure, SimReport, SimRequest};
 use proto::printable::shell_word;

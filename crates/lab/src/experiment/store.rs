@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use super::csv_file::csv_text;
 use super::definition::ExperimentDefinition;
+use super::results::csv_file::csv_text;
 use super::results::{ComparedProgram, ExperimentResults, ResultCell, RunRecord, SweepAxis};
 use super::{SavedResults, best};
 use crate::LabError;
@@ -297,7 +297,7 @@ fn sort_results(definition: &ExperimentDefinition, results: &mut ExperimentResul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::statistics::empty_cell;
+    use crate::experiment::results::statistics::empty_cell;
 
     const EXPERIMENT: &str = r#"
 title = "T"

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use super::SkippedFile;
 use crate::LabError;
+use crate::experiment::count_shipped_cells;
+use crate::experiment::results::statistics::MIN_INTERVAL_VALUES;
 use crate::experiment::results::{ExperimentResults, FurtherMeasure, PUBLISHED};
-use crate::experiment::{MIN_INTERVAL_VALUES, count_shipped_cells};
 
 /// Largest results file, bytes. The largest sweep with all command lines is far below 1 MiB.
 const MAX_FILE: u64 = 64 * 1024 * 1024;

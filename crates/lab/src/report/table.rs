@@ -7,7 +7,7 @@ use super::grid::{self, ResultGrid, RunCounts, ratio};
 use super::lines::{Line, Point, lines_of_row};
 use super::text;
 use crate::LabError;
-use crate::experiment::csv_file::csv_text;
+use crate::experiment::results::csv_file::csv_text;
 use crate::experiment::results::{PUBLISHED, ResultCell};
 
 /// Largest number of values of the axis across that become columns if there is no axis down. More become lines.

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use security::x509::{AuthorityFile, AuthorityState, TrustError, inspect_authorities};
 
-use super::finding::{Finding, show_time};
+use super::report::{Finding, show_time};
 
 const NAME: &str = "certificate authorities";
 /// The program that renews revocation lists of grid authorities.
@@ -99,7 +99,7 @@ fn of_authority(authority: &AuthorityState, policies: bool, now: SystemTime) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::finding::{FindingLevel, worst};
+    use crate::doctor::report::{FindingLevel, worst};
     use security::test_pki::{TestAuthority, write_authority, write_revocation_list};
 
     const DAY: i64 = 24 * 3600;

@@ -8,7 +8,7 @@ use security::token::{TokenDiscoveryError, describe_token, discover_token};
 use security::x509::grid_directory;
 
 use super::authorities;
-use super::finding::{Finding, USER_RENEWAL};
+use super::report::{Finding, USER_RENEWAL};
 
 const CREDENTIAL: &str = "GSI credential";
 const TOKEN: &str = "bearer token";
@@ -150,7 +150,7 @@ mod tests {
     use base64::prelude::BASE64_URL_SAFE_NO_PAD as B64;
 
     use super::*;
-    use crate::doctor::finding::{FindingLevel, worst};
+    use crate::doctor::report::{FindingLevel, worst};
     use security::test_pki::TestAuthority;
 
     fn found() -> FoundCredential {

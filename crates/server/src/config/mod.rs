@@ -13,16 +13,17 @@ use proto::sizing::SocketBuffers;
 use crate::key_holder::KeyHolder;
 use crate::limits::{FREE_FAILURES, QueueBounds, SessionBounds};
 use crate::pam::{MAX_ATTEMPTS, PamChecker};
-use crate::passed_listeners::{PassedListeners, PassedListenersError};
-use crate::service_manager::ServiceManager;
+use crate::service_manager::{PassedListeners, PassedListenersError, ServiceManager};
 
 mod access;
 mod creation;
 mod file;
+mod file_access;
 mod messages;
 mod pam;
 mod security;
 mod shares;
+mod site;
 mod token;
 mod unusable;
 
@@ -38,9 +39,13 @@ pub use security::{
     TlsPolicy, TokenIssuerConfig, UnlistedRights,
 };
 pub use shares::{QuotaBounds, RateText, ShareConfig, SizeText, UserShares};
+pub use site::SiteError;
+pub(crate) use site::SiteTerms;
 pub use token::TokenIssuerError;
 pub(crate) use token::{KeySource, TrustedIssuer, trusted_issuers};
 pub use unusable::UnusableSetting;
+
+pub use crate::sandbox::SandboxMode;
 
 /// Access rights of anonymous sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
@@ -50,19 +55,6 @@ pub enum Anonymous {
     Ro,
     /// Read and write.
     Rw,
-}
-
-/// Whether the process confines itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SandboxMode {
-    /// As far as the kernel can; a message says what it cannot.
-    #[default]
-    Auto,
-    /// Not at all, except that core dumps are forbidden.
-    Off,
-    /// Completely, or the server does not start.
-    Required,
 }
 
 /// Form of the program's messages.

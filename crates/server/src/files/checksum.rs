@@ -16,6 +16,7 @@ use proto::path::VPath;
 use proto::server::{FileError, FileErrorKind};
 
 use super::checksum_cache::UnreadFile;
+use super::uploads::aborted_error;
 use super::{Access, ChecksumCache, SessionFiles};
 
 /// A checksum in progress.
@@ -157,11 +158,6 @@ impl SessionFiles {
             cache: Arc::clone(&self.checksums),
         }))
     }
-}
-
-/// The error of a request that was stopped.
-pub(crate) fn aborted_error() -> FileError {
-    FileError::new(FileErrorKind::Aborted, "aborted")
 }
 
 fn file_error_of_read(path: &VPath, error: &DataError) -> FileError {

@@ -15,9 +15,11 @@ use proto::server::{
 
 mod checksum;
 mod checksum_cache;
+mod counted_changes;
 mod listing;
 mod listing_memory;
 mod message;
+mod passed_bundle;
 mod path_rights;
 mod quota;
 mod transfer;
@@ -28,16 +30,16 @@ mod tests;
 
 pub use checksum::PassingChecksum;
 pub use checksum::RunningChecksum;
-pub(crate) use checksum::aborted_error;
 pub use checksum_cache::ChecksumCache;
 pub use listing_memory::{ListingMemory, ListingMemoryShare};
+use passed_bundle::LastBundle;
 use path_rights::Access;
 pub use path_rights::PathRights;
 pub use quota::{QuotaLedger, SessionQuota};
-use transfer::LastBundle;
 pub use transfer::{
     OpenedBundleSource, OpenedBundleStore, OpenedSource, OpenedStore, OpenedTransfer,
 };
+pub(crate) use uploads::aborted_error;
 pub use uploads::{ActiveUpload, ControlSocket, UploadClient, UploadRegistry, Uploader};
 use uploads::{KeptContent, LastUpload, StoredPlace};
 
@@ -335,7 +337,7 @@ impl SessionFiles {
             .ok_or_else(uploads::in_use_error)?;
         self.last_upload.forget(before.inode);
         // The registry excludes uploads of this server; the lock excludes other processes.
-        transfer::lock(&file, WriteLockKind::Exclusive, path)?;
+        uploads::lock(&file, WriteLockKind::Exclusive, path)?;
         lease.begin_change(&before, KeptContent::Some);
         self.resize_counted(&file, length, failed)?;
         drop(file); // releases the lock while uploads are still excluded

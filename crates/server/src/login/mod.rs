@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use data::store::durability::SyncPolicy;
 use data::store::root::{CreationRules, Root};
@@ -17,7 +17,7 @@ use security::gridmap::Gridmap;
 use security::x509::{DistinguishedName, PeerIdentity};
 
 use crate::config::{
-    AccessLists, Anonymous, ServerConfig, ShareConfig, ThirdPartyPolicy, UnlistedRights,
+    AccessLists, Anonymous, ServerConfig, ShareConfig, SiteTerms, ThirdPartyPolicy, UnlistedRights,
 };
 use crate::files::{
     ChecksumCache, ListingMemory, QuotaLedger, SessionFiles, UploadRegistry, Uploader,
@@ -25,9 +25,9 @@ use crate::files::{
 use crate::limits::{FairQueue, SessionLimits, UserSlot};
 use crate::pam::PamChecker;
 use crate::roots::AccountRoots;
-use crate::site::SiteTerms;
 use crate::users::{UserAccount, Users};
 
+mod bearer_token;
 mod password;
 mod refusal;
 mod throttle;
@@ -114,6 +114,12 @@ impl Login {
             user if user == ANONYMOUS_NAMES[0] => Uploader::Anonymous(from.into()),
             user => Uploader::User(user.to_owned()),
         }
+    }
+
+    /// Time until what the client has logged in with expires, 0 afterwards; `None`: the login has no end.
+    pub(crate) fn time_left(&self) -> Option<Duration> {
+        let left = |end: SystemTime| end.duration_since(SystemTime::now()).unwrap_or_default();
+        self.expires.map(left)
     }
 }
 

@@ -14,8 +14,18 @@ mod system_calls;
 
 pub use files::{FileAccess, can_confine_files};
 
-use crate::config::{SandboxMode, ServerConfig};
-use crate::users::Users;
+/// Whether the process confines itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SandboxMode {
+    /// As far as the kernel can; a message says what it cannot.
+    #[default]
+    Auto,
+    /// Not at all, except that core dumps are forbidden.
+    Off,
+    /// Completely, or the server does not start.
+    Required,
+}
 
 /// The reason why the process could not confine itself.
 #[derive(Debug, thiserror::Error)]
@@ -80,47 +90,6 @@ pub(crate) fn enter_key_holder(readable: &[&Path]) -> Result<(), SandboxError> {
 }
 
 impl FileAccess {
-    /// The files that a server with these settings uses: its roots and those of the accounts for
-    /// writing, its logs, and for reading everything that it reads again on a reload. `settings`: the
-    /// settings file. A root that an account gets later is reachable only below one of these until the
-    /// server is restarted.
-    pub fn of_server(config: &ServerConfig, settings: Option<&Path>) -> Self {
-        let security = &config.security;
-        let mut write = vec![config.root.clone()];
-        // Errors of the users file are reported when the server starts.
-        let users = config
-            .users
-            .as_deref()
-            .and_then(|path| Users::load(path).ok());
-        write.extend(users.iter().flat_map(Users::roots));
-        let logs = [&config.transfer_log, &config.ftp_info_log];
-        write.extend(logs.into_iter().flatten().map(|log| directory_of(log)));
-        let history = config.history.clone().file();
-        write.extend(history.as_deref().map(directory_of));
-        // The process that holds the key reads both.
-        let own_key = config.key_holder.is_none();
-        let files = [
-            settings,
-            config.users.as_deref(),
-            security.certificate.as_deref().filter(|_| own_key),
-            security.key.as_deref().filter(|_| own_key),
-            security.gridmap.as_deref(),
-            security.client_authorities.as_deref(),
-            config.messages.banner_file.as_deref(),
-            config.messages.welcome_file.as_deref(),
-        ];
-        let mut read: Vec<PathBuf> = files.into_iter().flatten().map(directory_of).collect();
-        let keys = security.token_issuers.iter();
-        read.extend(
-            keys.filter_map(|issuer| issuer.keys.as_deref())
-                .map(|keys| directory_of(Path::new(keys))),
-        );
-        read.extend(security.client_authorities.clone());
-        read.extend(security.grid_authorities.clone());
-        read.extend(environment_paths());
-        Self { read, write }
-    }
-
     /// Whether a file is permitted for reading. Links are followed as the kernel follows them.
     pub fn permits_reading(&self, file: &Path) -> bool {
         let real = |path: &Path| path.canonicalize().ok();
@@ -133,14 +102,6 @@ impl FileAccess {
     }
 }
 
-/// Places of certificate authorities that the environment names, and those of the user.
-fn environment_paths() -> impl Iterator<Item = PathBuf> {
-    let named = ["X509_CERT_DIR", "SSL_CERT_DIR", "SSL_CERT_FILE"];
-    let home = std::env::home_dir().map(|home| home.join(".globus/certificates"));
-    let named = named.into_iter().filter_map(std::env::var_os);
-    named.map(PathBuf::from).chain(home)
-}
-
 fn forbid_core_dumps() {
     if let Err(error) = core_dumps::forbid_core_dumps() {
         tracing::warn!(%error, "cannot forbid core dumps");
@@ -148,7 +109,7 @@ fn forbid_core_dumps() {
 }
 
 /// The directory that holds a file: a file that is replaced by renaming is another one.
-fn directory_of(file: &Path) -> PathBuf {
+pub(crate) fn directory_of(file: &Path) -> PathBuf {
     match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),

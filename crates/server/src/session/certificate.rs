@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::secure::SecurityMaterial;
-use crate::shared::ServerState;
+use crate::state::ServerState;
 
 /// Time after which the certificate of a client is looked at again before its next command. Revocation lists are replaced
 /// every few hours, without a signal to the server.

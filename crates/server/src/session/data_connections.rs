@@ -10,8 +10,8 @@ use proto::drs::DrsAddress;
 use proto::server::{DriverEvent, FileError, FileErrorKind, ListenRequest};
 use proto::stripes::StripeAddresses;
 
-use crate::data_address::{ControlAddresses, advertised_address};
-use crate::shared::ServerState;
+use crate::state::ServerState;
+use crate::transfer::{ControlAddresses, advertised_address};
 use crate::work::SessionWork;
 
 /// The data connections that commands have agreed on.

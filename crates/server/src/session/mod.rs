@@ -22,21 +22,20 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::Instrument;
 
-use crate::control::ServerControlConnection;
-use crate::data_address::ControlAddresses;
 use crate::limits::{QueuePermit, SessionSlot};
 use crate::login::{Login, LoginRefusal, LoginRequest};
 use crate::secure::{DataProtectionError, SessionSecurity};
-use crate::shared::{ServerPhase, ServerState};
+use crate::state::{ServerPhase, ServerState};
 use crate::transfer::{
-    AdmissionResult, DataAddresses, FinishedTransfer, LocalHandles, QueuedTransfer, StopCause,
-    TransferHandle, TransferMemory, TransferOrder, TransferTerms, TransferUpdate, WorkerEvent,
-    seconds_since_1970,
+    AdmissionResult, ControlAddresses, DataAddresses, FinishedTransfer, LocalHandles,
+    QueuedTransfer, StopCause, TransferHandle, TransferMemory, TransferOrder, TransferTerms,
+    TransferUpdate, WorkerEvent, seconds_since_1970,
 };
 use crate::transfer_log::LoggedTransferKind;
 use crate::work::{FileWork, SessionWork, WorkEvent};
 
 mod certificate;
+mod control;
 mod data_connections;
 mod records;
 mod refusals;
@@ -44,6 +43,7 @@ mod secure;
 mod settings;
 
 use certificate::CertificateWatch;
+use control::ServerControlConnection;
 use data_connections::DataConnections;
 use records::{RecordedEnd, RecordedSession, TransferRecords};
 use refusals::RefusalLog;

@@ -12,7 +12,7 @@ use security::x509::DistinguishedName;
 use tokio::task::JoinHandle;
 
 use crate::login::Login;
-use crate::shared::ServerState;
+use crate::state::ServerState;
 use crate::transfer::TransferSummary;
 use crate::transfer_log::{LoggedTransferKind, TransferRecord};
 

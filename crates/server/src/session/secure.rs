@@ -11,14 +11,14 @@ use security::gsi::GsiStep;
 use security::x509::CertifiedKey;
 use tokio::time::sleep_until;
 
+use super::control::ServerControlConnection;
 use super::settings::session_config;
 use super::{SessionDriver, SessionEnd};
-use crate::control::ServerControlConnection;
 use crate::limits::HandshakeSlot;
 use crate::secure::{
     GridSecurity, GsiExchange, SecurityMaterial, SessionSecurity, TlsSecurity, tls_mechanism,
 };
-use crate::shared::ServerPhase;
+use crate::state::ServerPhase;
 use crate::work::{ExchangeStep, SessionWork};
 
 /// The text for a client whose exchange is refused. Which check failed is for the log only.

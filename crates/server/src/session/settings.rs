@@ -5,8 +5,8 @@ use std::sync::Arc;
 use proto::server::SessionConfig;
 
 use crate::config::{RequiredProtection, TlsPolicy};
-use crate::data_address::ControlAddresses;
-use crate::shared::ServerState;
+use crate::state::ServerState;
+use crate::transfer::ControlAddresses;
 
 /// Number of failed logins after which a session ends.
 const MAX_LOGIN_FAILURES: u32 = 5;

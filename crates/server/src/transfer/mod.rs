@@ -16,10 +16,11 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use tune::Evidence;
 use units::message_rate::MessageRateLimiter;
 
-use crate::metrics::{CountedTransfer, TransferOutcome};
+use crate::state::{CountedTransfer, TransferOutcome};
 use crate::transfer_log::LoggedTransferKind;
 
 mod admission;
+mod data_address;
 mod error;
 mod limiter;
 mod order;
@@ -27,6 +28,7 @@ mod path_memory;
 mod worker;
 
 pub(crate) use admission::{AdmissionResult, QueuedTransfer};
+pub(crate) use data_address::{ControlAddresses, advertised_address};
 pub(crate) use error::file_error;
 pub(crate) use limiter::LimiterSummary;
 pub(crate) use order::{DataAddresses, LocalHandles, TransferOrder, TransferTerms};

@@ -4,8 +4,7 @@ use nix::unistd::{getgid, getuid};
 use tune::limiter::Role;
 
 use super::*;
-use crate::config::SandboxMode;
-use crate::sandbox::{self, FileAccess};
+use crate::sandbox::{self, FileAccess, SandboxMode};
 use crate::test_pipe::make_pipe;
 
 /// Opening a pipe for writing blocks until somebody reads it.

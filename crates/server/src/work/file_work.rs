@@ -14,7 +14,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use super::{PendingResult, WorkEvent, busy_error, internal_error, run_blocking};
 use crate::files::{ListingMemoryShare, RunningChecksum, SessionFiles, aborted_error};
 use crate::limits::{NoPermit, QueuePermit};
-use crate::shared::ServerState;
+use crate::state::ServerState;
 
 /// A file request in progress; a checksum reports its progress.
 pub(crate) struct FileWork {

@@ -15,7 +15,7 @@ use security::gsi::{GsiAcceptor, GsiError, GsiStep};
 use crate::files::ListingMemoryShare;
 use crate::limits::QueuePermit;
 use crate::login::{Login, LoginRefusal};
-use crate::shared::ServerState;
+use crate::state::ServerState;
 use crate::transfer::{
     AdmissionResult, QueuedTransfer, StopCause, TransferHandle, TransferUpdate, file_error,
 };

@@ -8,7 +8,6 @@
 //! pacing by the congestion control, `HyStart`, proportional rate reduction (RFC 6937), undoing a
 //! spurious reduction, and loss detection that adapts to reordering (RACK, RFC 8985).
 
-mod cubic;
 mod pacing;
 mod receiver;
 mod rtt;
@@ -23,21 +22,13 @@ pub(crate) use receiver::TcpReceiver;
 pub(crate) use segment_set::SegmentRange;
 pub use sender::{LimitedTimes, SenderStats};
 pub(crate) use sender::{Segment, TcpSender};
+pub use window::CongestionAlgorithm;
 
 /// SACK blocks in one acknowledgement: three fit beside a timestamp option (RFC 2018 section 3).
 const SACK_BLOCKS: usize = 3;
 
 /// Bytes of IPv4 and TCP headers per packet, without options.
 pub const HEADERS: u32 = 40;
-
-/// The congestion control of a sender.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum CongestionAlgorithm {
-    /// Additive increase, multiplicative decrease (RFC 5681, RFC 6582) with the recovery of RFC 6675.
-    NewReno,
-    /// CUBIC (RFC 9438).
-    Cubic,
-}
 
 /// Configuration of both ends of a connection.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -113,7 +113,7 @@ impl TcpSender {
         Self {
             mss: config.mss.max(1),
             initial_window: config.initial_window,
-            window: CongestionWindow::new(config),
+            window: CongestionWindow::new(config.congestion, config.initial_window),
             board: Scoreboard::default(),
             rtt: RtoEstimator::new(config.min_rto),
             phase: RecoveryPhase::Open,

@@ -1,7 +1,6 @@
 //! Checks of an experiment file that need more than one of its keys.
 
-use super::super::Mode;
-use super::{AxisDefinition, ExperimentDefinition, ExperimentKind, ONLY_ROW};
+use super::{AxisDefinition, ExperimentDefinition, ExperimentKind, Mode, ONLY_ROW};
 use super::{built_in_unit, key_error, require};
 use crate::LabError;
 use crate::simulate::SimMeasure;

@@ -1,6 +1,13 @@
 //! The experiment file: its types and how it is read. `docs/experiments.md` describes the keys.
 
+pub(crate) mod catalog;
 mod checks;
+pub(crate) mod hash;
+mod mode;
+pub(crate) mod program;
+pub(crate) mod reading;
+pub(crate) mod template;
+pub(crate) mod tree;
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -8,13 +15,14 @@ use std::fmt::Display;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::Mode;
-use super::by_mode::ByMode;
-use super::reading::SeriesDefinition;
 use super::results::{FurtherMeasure, PUBLISHED, SweepPoint};
-use super::template::Variables;
-use super::tree::TreeDefinition;
 use crate::LabError;
+
+use mode::ByMode;
+pub use mode::Mode;
+use reading::SeriesDefinition;
+use template::Variables;
+use tree::TreeDefinition;
 
 /// Axis key → the only values at which a program takes part; axes that are missing do not restrict it.
 pub(crate) type OnlyAt = BTreeMap<String, Vec<String>>;

@@ -15,10 +15,10 @@ use client::{ConnectionSecurity, CopyFailure, Exit, FailureKind, SecurityOptions
 use proto::command::Command;
 use proto::feature::ServerFeatures;
 
-use super::finding::Finding;
+use super::report::Finding;
 use crate::args::DoctorArgs;
 use crate::output::print_to_stderr;
-use crate::passwords::ask_before;
+use crate::terminal::ask_before;
 use conversation::Conversation;
 use offer::{OfferTrust, SecurityOffer, ServerOffer};
 

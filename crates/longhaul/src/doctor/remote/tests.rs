@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::args::{Cli, Verb};
-use crate::doctor::finding::{FindingLevel, worst};
+use crate::doctor::report::{FindingLevel, worst};
 use proto::reply::Reply;
 use proto::security::SecurityToken;
 

@@ -7,7 +7,7 @@ use super::*;
 use crate::config::{
     AccessLists, CreationConfig, MessageConfig, PamConfig, QuotaBounds, SecurityConfig, ShareConfig,
 };
-use crate::passed_listeners::PassedListeners;
+use crate::service_manager::PassedListeners;
 use crate::test_pipe::make_pipe;
 
 fn load(text: &str) -> Result<ServerConfig, SettingsFileError> {

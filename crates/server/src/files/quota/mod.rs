@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use data::store::root::{CreationRules, Root, TreeUsage};
+use data::store::root::{CreationRules, EntryUsage, Root, TreeUsage};
 use parking_lot::{Mutex, MutexGuard};
 use proto::server::{FileError, FileErrorKind};
 use rustix::io::Errno;
@@ -20,7 +20,6 @@ use crate::config::QuotaBounds;
 use crate::files::uploads::Inode;
 use count::{FRESH_COUNT, OLD_COUNT, UsageCount};
 
-mod changes;
 mod count;
 pub(in crate::files) mod member;
 
@@ -28,7 +27,7 @@ pub(in crate::files) mod member;
 const MAX_KEPT: usize = 4096;
 
 /// A name that holds no bytes: a directory, a link or an empty file.
-const ONE_NAME: TreeUsage = TreeUsage { bytes: 0, files: 1 };
+pub(super) const ONE_NAME: TreeUsage = TreeUsage { bytes: 0, files: 1 };
 
 /// The counts of all roots, shared by all sessions.
 #[derive(Debug, Default)]
@@ -164,8 +163,13 @@ impl SessionQuota {
         self.usage.count().subtract(less);
     }
 
+    /// Takes note that a name was removed, and the file that had it.
+    pub(super) fn note_removed(&self, removed: Option<EntryUsage>) {
+        self.usage.count().note_removed(removed);
+    }
+
     /// Holds back other changes of names and sizes, until the guard is dropped.
-    fn changing(&self) -> MutexGuard<'_, ()> {
+    pub(super) fn changing(&self) -> MutexGuard<'_, ()> {
         let changing = &self.usage.changing;
         changing.lock()
     }

@@ -1,4 +1,4 @@
-//! Bundles of small files ([`proto::bundle`]): opening one to send or to store it, and ending it.
+//! Bundles of small files ([`proto::bundle`]): opening one to send or to store it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,19 +12,15 @@ use data::send::SendPlan;
 use data::store::bundle::{BundleMember, BundleSink, BundleSource, BundleTarget, OpenDirectories};
 use data::store::naming::{FileNode, NamingError};
 use data::store::root::{EntryUsage, Root, StoreError, TreeUsage};
-use parking_lot::{Mutex, MutexGuard};
-use proto::bundle::{
-    BundleFailure, BundleFile, BundleOutcome, BundleProof, CHECKSUM, partial_name,
-};
+use parking_lot::Mutex;
+use proto::bundle::{BundleFile, partial_name};
 use proto::path::VPath;
 use proto::ranges::RangeSet;
 use proto::server::{FileError, FileErrorKind};
 
+use crate::files::passed_bundle::{LastBundle, PassedBundle, PassedFiles};
 use crate::files::quota::member::MemberCharge;
 use crate::files::{Access, PathRights, SessionFiles, SessionQuota};
-
-/// Largest bundle whose files are read again to find those that arrived wrong, bytes.
-const MAX_SUMMED_BYTES: u64 = 1 << 30;
 
 /// A bundle that is open to be sent.
 #[derive(Debug)]
@@ -44,42 +40,6 @@ pub struct OpenedBundleStore {
     /// All of them.
     pub plan: ReceivePlan,
     last: LastBundle,
-}
-
-/// The bundle of a session's last transfer, until it is ended.
-#[derive(Debug, Clone, Default)]
-pub(in crate::files) struct LastBundle(Arc<Mutex<Option<PassedBundle>>>);
-
-/// A bundle whose bytes have passed.
-#[derive(Debug)]
-struct PassedBundle {
-    checksum: Option<String>,
-    files: PassedFiles,
-    /// The client has got the checksums of the files.
-    summed: bool,
-}
-
-#[derive(Debug)]
-enum PassedFiles {
-    Sent(Arc<BundleSource>),
-    /// They have no names yet.
-    Stored(Arc<BundleSink>),
-}
-
-impl PassedFiles {
-    fn checksums(&self) -> Vec<Option<String>> {
-        match self {
-            Self::Sent(source) => source.checksums(),
-            Self::Stored(sink) => sink.checksums(),
-        }
-    }
-
-    fn total(&self) -> u64 {
-        match self {
-            Self::Sent(source) => source.total(),
-            Self::Stored(sink) => sink.total(),
-        }
-    }
 }
 
 impl SessionFiles {
@@ -155,81 +115,13 @@ impl SessionFiles {
             last: self.last_bundle.clone(),
         })
     }
-
-    /// Ends the bundle of the last transfer. The files of one that was stored get their names, if the proof is right. If
-    /// it is wrong, the outcome has the checksums of the files, and the bundle can be ended once more.
-    ///
-    /// # Errors
-    /// There is no bundle, its bytes have another checksum for the second time, or the disk refuses.
-    pub(in crate::files) fn end_bundle(
-        &self,
-        proof: Option<&BundleProof>,
-    ) -> Result<BundleOutcome, FileError> {
-        let Some(passed) = self.last_bundle.take() else {
-            return Err(other("No bundle has been transferred".to_owned()));
-        };
-        let checksum = passed.checksum.clone().map(|hex| (CHECKSUM, hex));
-        let differs = proof.is_some_and(|proof| {
-            checksum.as_ref() != Some(&(proof.algorithm, proof.checksum.clone()))
-        });
-        if differs {
-            let sums = self.sums_of(passed)?;
-            return Ok(BundleOutcome {
-                checksum,
-                failures: Vec::new(),
-                sums,
-            });
-        }
-        let failures = match &passed.files {
-            PassedFiles::Sent(source) => {
-                let failures = source.finish();
-                // The client may have received other bytes.
-                self.last_bundle.keep(passed);
-                failures
-            }
-            PassedFiles::Stored(sink) => {
-                let Some(proof) = proof else {
-                    return Err(wrong_checksum());
-                };
-                let without = proof.without.iter().map(|index| BundleFailure {
-                    index: *index,
-                    reason: "the client could not read it".to_owned(),
-                });
-                sink.drop_members(&without.collect::<Vec<_>>());
-                sink.finish()
-                    .map_err(|error| other(format!("The bundle is not on disk: {error}")))?
-            }
-        };
-        Ok(BundleOutcome {
-            checksum,
-            failures,
-            sums: Vec::new(),
-        })
-    }
-
-    /// The checksums of the files of a bundle, once. The bundle is kept.
-    fn sums_of(&self, passed: PassedBundle) -> Result<Vec<Option<String>>, FileError> {
-        if passed.summed || passed.files.total() > MAX_SUMMED_BYTES {
-            return Err(wrong_checksum());
-        }
-        let sums = passed.files.checksums();
-        self.last_bundle.keep(PassedBundle {
-            summed: true,
-            ..passed
-        });
-        Ok(sums)
-    }
 }
 
 impl OpenedBundleSource {
     /// All bytes were sent; they have this checksum.
     pub(crate) fn sent(self, checksum: Option<String>) {
         let files = PassedFiles::Sent(self.source);
-        *self.last.lock() = Some(PassedBundle {
-            checksum,
-            files,
-            summed: false,
-        });
+        self.last.keep(PassedBundle::new(files, checksum));
     }
 }
 
@@ -237,28 +129,7 @@ impl OpenedBundleStore {
     /// All bytes have arrived; they have this checksum.
     pub(crate) fn received(self, checksum: Option<String>) {
         let files = PassedFiles::Stored(self.sink);
-        *self.last.lock() = Some(PassedBundle {
-            checksum,
-            files,
-            summed: false,
-        });
-    }
-}
-
-impl LastBundle {
-    /// Forgets the bundle; files without a name are removed.
-    fn take(&self) -> Option<PassedBundle> {
-        self.lock().take()
-    }
-
-    /// Keeps a bundle for a further SITE BUNDLE END.
-    fn keep(&self, bundle: PassedBundle) {
-        *self.lock() = Some(bundle);
-    }
-
-    /// The slot is consistent after every statement, so that a panic of the holder leaves it usable.
-    fn lock(&self) -> MutexGuard<'_, Option<PassedBundle>> {
-        self.0.lock()
+        self.last.keep(PassedBundle::new(files, checksum));
     }
 }
 
@@ -406,12 +277,4 @@ fn whole(files: &[BundleFile]) -> RangeSet {
 /// The reason as the client gets it.
 fn refused(error: FileError) -> io::Error {
     io::Error::other(error.text)
-}
-
-fn wrong_checksum() -> FileError {
-    other("The bytes that arrived have another checksum; nothing was stored".to_owned())
-}
-
-fn other(text: String) -> FileError {
-    FileError::new(FileErrorKind::Other, text)
 }

@@ -9,7 +9,7 @@ use data::send::SendPlan;
 use data::store::durability::SyncPolicy;
 use data::store::file::{FileSink, FileSource};
 use data::store::root::{FileIdentity, StoreError, WritableFile};
-use data::store::write_lock::{WriteLockKind, WriteLockStatus, take_write_lock};
+use data::store::write_lock::WriteLockKind;
 use data::store::{Sink, Source};
 use proto::checksum::ChecksumAlgorithm;
 use proto::command::{DataType, TransferMode};
@@ -22,14 +22,13 @@ use proto::server::{
 
 use super::listing::ListingSource;
 use super::quota::FileCharge;
-use super::uploads::{ActiveUpload, OwnerWait, UploadClient, UploadLease, in_use_error};
+use super::uploads::{ActiveUpload, OwnerWait, UploadClient, UploadLease, in_use_error, lock};
 use super::{Access, PassingChecksum, SessionFiles};
 
 mod bundle;
 mod completion;
 mod sink;
 
-pub(in crate::files) use bundle::LastBundle;
 pub use bundle::{OpenedBundleSource, OpenedBundleStore};
 use completion::StoreCompletion;
 use sink::{StoreSink, TargetFile};
@@ -449,19 +448,6 @@ fn announced_end(
 
 fn not_a_store_error() -> FileError {
     FileError::new(FileErrorKind::Other, "not a store")
-}
-
-/// Locks the file against other processes (flock(2)).
-pub(super) fn lock(
-    file: &std::fs::File,
-    how: WriteLockKind,
-    path: &VPath,
-) -> Result<(), FileError> {
-    match take_write_lock(file, how) {
-        Ok(WriteLockStatus::Held | WriteLockStatus::Unsupported) => Ok(()),
-        Ok(WriteLockStatus::Busy) => Err(in_use_error()),
-        Err(error) => Err(StoreError::from_io("lock", path, &error).into()),
-    }
 }
 
 /// The file ranges to send: `part` without the ranges that the receiver has. `part` and `have` are

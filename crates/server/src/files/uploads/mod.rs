@@ -18,13 +18,12 @@ use std::time::{Duration, Instant};
 use data::job::TransferControl;
 use data::os::tcp_info::tcp_info;
 use data::os::wake::has_hung_up;
-use data::store::root::FileIdentity;
-use data::store::write_lock::WriteLockKind;
+use data::store::root::{FileIdentity, StoreError};
+use data::store::write_lock::{WriteLockKind, WriteLockStatus, take_write_lock};
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use proto::path::VPath;
 use proto::server::{FileError, FileErrorKind};
 use tune::admission::ClientKey;
-
-use super::checksum::aborted_error;
 
 mod content;
 
@@ -478,6 +477,24 @@ impl<'a> OwnerWait<'a> {
         });
         &mut self.watched[at]
     }
+}
+
+/// Locks the file against other processes (flock(2)).
+pub(super) fn lock(
+    file: &std::fs::File,
+    how: WriteLockKind,
+    path: &VPath,
+) -> Result<(), FileError> {
+    match take_write_lock(file, how) {
+        Ok(WriteLockStatus::Held | WriteLockStatus::Unsupported) => Ok(()),
+        Ok(WriteLockStatus::Busy) => Err(in_use_error()),
+        Err(error) => Err(StoreError::from_io("lock", path, &error).into()),
+    }
+}
+
+/// The error of a request that was stopped.
+pub(crate) fn aborted_error() -> FileError {
+    FileError::new(FileErrorKind::Aborted, "aborted")
 }
 
 /// The error of an upload that another upload excludes.

@@ -2,11 +2,21 @@
 
 use std::time::Duration;
 
-use super::cubic::Cubic;
-use super::{CongestionAlgorithm, TcpConfig};
+mod cubic;
+
+use cubic::Cubic;
 
 /// Largest increase of the window per acknowledgement in slow start, segments (RFC 3465: L = 2).
 const SLOW_START_LIMIT: f64 = 2.0;
+
+/// The congestion control of a sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CongestionAlgorithm {
+    /// Additive increase, multiplicative decrease (RFC 5681, RFC 6582) with the recovery of RFC 6675.
+    NewReno,
+    /// CUBIC (RFC 9438).
+    Cubic,
+}
 
 /// A congestion window, in segments.
 #[derive(Debug, Clone, Copy)]
@@ -17,11 +27,12 @@ pub(super) struct CongestionWindow {
 }
 
 impl CongestionWindow {
-    pub(super) fn new(config: &TcpConfig) -> Self {
+    /// A window before the first loss. `initial`: its segments (RFC 6928), at least 1.
+    pub(super) fn new(congestion: CongestionAlgorithm, initial: u32) -> Self {
         Self {
-            cwnd: f64::from(config.initial_window.max(1)),
+            cwnd: f64::from(initial.max(1)),
             ssthresh: f64::INFINITY,
-            cubic: match config.congestion {
+            cubic: match congestion {
                 CongestionAlgorithm::NewReno => None,
                 CongestionAlgorithm::Cubic => Some(Cubic::default()),
             },

@@ -3,10 +3,7 @@ use super::*;
 const RTT: Duration = Duration::from_millis(100);
 
 fn window(congestion: CongestionAlgorithm) -> CongestionWindow {
-    let mut window = CongestionWindow::new(&TcpConfig {
-        congestion,
-        ..TcpConfig::default()
-    });
+    let mut window = CongestionWindow::new(congestion, 10);
     window.cwnd = 1000.0;
     window
 }

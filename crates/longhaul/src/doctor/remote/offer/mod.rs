@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use proto::feature::ServerFeatures;
 use security::x509::{CertificateUsage, ShownChain, TrustStore};
 
-use crate::doctor::finding::{Finding, FindingLevel, SERVER_RENEWAL, show_time};
+use crate::doctor::report::{Finding, FindingLevel, SERVER_RENEWAL, show_time};
 
 /// Answer of a server to one kind of security.
 #[derive(Debug)]

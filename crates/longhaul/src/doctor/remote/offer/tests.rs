@@ -1,7 +1,7 @@
 //! Findings about servers that show made-up offers.
 
 use super::*;
-use crate::doctor::finding::worst;
+use crate::doctor::report::worst;
 use proto::reply::Reply;
 use security::test_pki::TestAuthority;
 use security::x509::CertifiedKey;

@@ -1,7 +1,9 @@
 mod https;
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as B64;
@@ -9,6 +11,8 @@ use data::store::root::Root;
 use openssl::pkey::{PKey, Private};
 use openssl::sign::Signer;
 use parking_lot::Mutex;
+use proto::path::VPath;
+use proto::security::BEARER_USER;
 use proto::server::{FileErrorKind, FileRequest};
 use security::token::KeySet;
 use serde_json::{Value, json};
@@ -16,8 +20,8 @@ use serde_json::{Value, json};
 use super::fetch::FetchedKeys;
 use super::*;
 use crate::config::ServerConfig;
-use crate::limits::FREE_FAILURES;
-use crate::login::LoginRequest;
+use crate::limits::{FREE_FAILURES, SessionLimits};
+use crate::login::{Authenticator, Login, LoginRefusal, LoginRequest};
 
 const ISSUER: &str = "https://issuer.example.org";
 const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7));
