@@ -258,12 +258,15 @@ impl<'t> StreamIo<'t> {
                 // Another error shows again when the acknowledgements are checked.
                 announced => Ok(announced.unwrap_or(false)),
             })?;
+        if !is_answered {
+            return Ok(());
+        }
         let until = Instant::now() + TUNNELLED_END_WAIT;
         let mut rest = [0; 4096];
-        while is_answered {
+        loop {
             match recv(&self.stream, &mut rest) {
-                Ok(0) => break,
-                Err(e) if ProtectionError::is_missing_close(&e) => break,
+                Ok(0) => return Ok(()),
+                Err(e) if ProtectionError::is_missing_close(&e) => return Ok(()),
                 // Bytes of the peer are unexpected in this direction and discarded.
                 Ok(_) => {}
                 Err(e) => self.ignore_would_block(e)?,
@@ -272,7 +275,7 @@ impl<'t> StreamIo<'t> {
             self.check_stall()?;
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                break;
+                return Ok(());
             }
             let fds = [
                 (self.stream.as_fd(), PollFlags::IN),
@@ -280,7 +283,6 @@ impl<'t> StreamIo<'t> {
             ];
             wake::wait(fds, left.min(MAX_WAIT)).map_err(|e| self.wire_error(e))?;
         }
-        Ok(())
     }
 
     /// Runs `op` on the socket, and waits for `ready` whenever it would block. Its completion is

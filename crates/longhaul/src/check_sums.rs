@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-use client::{CheckTotals, CheckedFile, CheckedSum, CopyFailure, FailureKind, RemoteOptions};
+use copy::{CheckTotals, CheckedFile, CheckedSum, Failure, FailureKind, RemoteOptions};
 
 use crate::args::CksumArgs;
 use crate::output::{print_listing_line, print_to_stderr};
@@ -14,12 +14,12 @@ pub(crate) async fn check_sums(
     args: &CksumArgs,
     sums: &Path,
     options: &RemoteOptions,
-) -> Result<(), CopyFailure> {
+) -> Result<(), Failure> {
     let base = match args.urls.as_slice() {
         [] => ".",
         [base] => base,
         _ => {
-            return Err(CopyFailure::usage("--check takes one directory or URL"));
+            return Err(Failure::usage("--check takes one directory or URL"));
         }
     };
     let mut lines = open(sums)?;
@@ -36,18 +36,12 @@ pub(crate) async fn check_sums(
             printed = print_listing_line(&line);
         }
     };
-    let totals = client::check_sums(
-        (&mut *lines, sums),
-        args.algorithm,
-        base,
-        options,
-        &mut visit,
-    )
-    .await?;
+    let totals =
+        copy::check_sums(&mut *lines, sums, args.algorithm, base, options, &mut visit).await?;
     if let Err(error) = printed
         && error.kind() != io::ErrorKind::BrokenPipe
     {
-        return Err(CopyFailure::local(format!("standard output: {error}")));
+        return Err(Failure::local(format!("standard output: {error}")));
     }
     if totals.malformed > 0 {
         print_to_stderr(&format!(
@@ -59,13 +53,13 @@ pub(crate) async fn check_sums(
     verdict(args, totals, first_unreadable)
 }
 
-fn open(sums: &Path) -> Result<Box<dyn BufRead + Send>, CopyFailure> {
+fn open(sums: &Path) -> Result<Box<dyn BufRead + Send>, Failure> {
     if sums == Path::new("-") {
         return Ok(Box::new(BufReader::new(io::stdin())));
     }
     let file = File::open(sums).map_err(|error| {
         let kind = FailureKind::of_named_file(&error);
-        CopyFailure::new(kind, format!("{}: {error}", sums.display()))
+        Failure::new(kind, format!("{}: {error}", sums.display()))
     })?;
     Ok(Box::new(BufReader::new(file)))
 }
@@ -80,7 +74,7 @@ fn result_line(args: &CksumArgs, file: &CheckedFile) -> Option<Vec<u8>> {
         CheckedSum::Missing => "MISSING",
         CheckedSum::Unreadable(_) => "FAILED open or read",
     };
-    let name = client::escape_sums_name(&file.name);
+    let name = copy::escape_sums_name(&file.name);
     let (mark, name) = match &name {
         Some(escaped) => ("\\", escaped),
         None => ("", &file.name),
@@ -92,23 +86,23 @@ fn result_line(args: &CksumArgs, file: &CheckedFile) -> Option<Vec<u8>> {
 fn verdict(
     args: &CksumArgs,
     totals: CheckTotals,
-    first_unreadable: Option<CopyFailure>,
-) -> Result<(), CopyFailure> {
+    first_unreadable: Option<Failure>,
+) -> Result<(), Failure> {
     let all = totals.files();
     if totals.differing > 0 {
         let message = format!("{} of {all} files have another checksum", totals.differing);
-        return Err(CopyFailure::new(FailureKind::Integrity, message));
+        return Err(Failure::new(FailureKind::Integrity, message));
     }
     if totals.missing > 0 && !args.ignore_missing {
         let message = format!("{} of {all} files are missing", totals.missing);
-        return Err(CopyFailure::new(FailureKind::NotFound, message));
+        return Err(Failure::new(FailureKind::NotFound, message));
     }
     if let Some(failure) = first_unreadable {
         let message = format!("{} of {all} files cannot be read", totals.unreadable);
-        return Err(CopyFailure::new(failure.kind(), message));
+        return Err(Failure::new(failure.kind(), message));
     }
     match totals.matching {
-        0 => Err(CopyFailure::new(
+        0 => Err(Failure::new(
             FailureKind::NotFound,
             "no file was checked: all are missing",
         )),

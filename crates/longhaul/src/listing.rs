@@ -3,8 +3,8 @@
 use std::io;
 use std::ops::ControlFlow;
 
-use client::location::Location;
-use client::{CopyFailure, RemoteEntry};
+use copy::{Failure, RemoteEntry};
+use ftp::location::Location;
 use jiff::tz::TimeZone;
 use serde_json::json;
 
@@ -26,7 +26,7 @@ struct ListingPrinter<'a> {
 }
 
 /// `longhaul ls`
-pub(crate) async fn ls(args: &LsArgs) -> Result<(), CopyFailure> {
+pub(crate) async fn ls(args: &LsArgs) -> Result<(), Failure> {
     let mut printer = ListingPrinter {
         args,
         collected: Vec::new(),
@@ -42,7 +42,7 @@ pub(crate) async fn ls(args: &LsArgs) -> Result<(), CopyFailure> {
     };
     let options = args.common.options()?;
     ask_for_missing([args.url.as_str()], &options.security).await;
-    let listed = client::list_each(&args.url, args.recursive, &options, &mut visit).await;
+    let listed = copy::list_each(&args.url, args.recursive, &options, &mut visit).await;
     // Entries that were listed before a failure are shown, too.
     ignore_broken_pipe(printed.and_then(|()| printer.print_collected()))?;
     listed
@@ -84,10 +84,10 @@ impl ListingPrinter<'_> {
 }
 
 /// `longhaul stat`
-pub(crate) async fn stat(args: &StatArgs) -> Result<(), CopyFailure> {
+pub(crate) async fn stat(args: &StatArgs) -> Result<(), Failure> {
     let options = args.common.options()?;
     ask_for_missing([args.url.as_str()], &options.security).await;
-    let entry = client::stat(&args.url, &options).await?;
+    let entry = copy::stat(&args.url, &options).await?;
     ignore_broken_pipe(if args.json {
         print_json(&entry_to_json(&entry))
     } else {

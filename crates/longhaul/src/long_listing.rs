@@ -1,6 +1,6 @@
 //! The lines of `ls -l` and `stat`: aligned columns, with times in the zone of this machine.
 
-use client::RemoteEntry;
+use copy::RemoteEntry;
 use jiff::tz::TimeZone;
 use proto::listing::EntryKind;
 use proto::timestamp::Timestamp;

@@ -5,7 +5,7 @@
 mod args;
 mod beside_server;
 mod check_sums;
-mod copy;
+mod copying;
 mod demo;
 mod doctor;
 mod help;
@@ -28,9 +28,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use client::{CopyFailure, Exit};
 use command_line::log::{LogFormat, log_filter, log_to_stderr};
 use command_line::programs;
+use copy::{Exit, Failure};
 
 use args::{KeyHolderArgs, PamArgs, ServeArgs, Verb};
 use beside_server::{AdvisorInput, AdvisorProcess};
@@ -78,8 +78,8 @@ fn run(verb: Verb, words: &[OsString]) -> Result<u8> {
     let exit = match verb {
         Verb::Lab(_) => become_program_of("lab", words),
         Verb::Advisor(_) => become_program_of("advisor", words),
-        Verb::Cp(args) => copy::cp(&args),
-        Verb::Sync(args) => copy::sync(&args),
+        Verb::Cp(args) => copying::cp(&args),
+        Verb::Sync(args) => copying::sync(&args),
         Verb::Serve(args) => serve(*args),
         Verb::Demo(args) => demo::run(&args),
         Verb::Config(args) => settings::show::run(&args),
@@ -255,10 +255,10 @@ fn serve(args: ServeArgs) -> Result<Exit> {
 }
 
 /// Runs a remote file verb. A failure prints one line and gives its exit code.
-fn run_remote_verb(verb: impl Future<Output = Result<(), CopyFailure>>) -> Result<Exit> {
+fn run_remote_verb(verb: impl Future<Output = Result<(), Failure>>) -> Result<Exit> {
     log_to_stderr(LogFormat::Text, "error");
     let result = until_interrupted(verb)?;
-    if let Some(problem) = client::netrc_warning() {
+    if let Some(problem) = ftp::netrc_warning() {
         print_to_stderr(&format!("longhaul: warning: {problem}"));
     }
     Ok(match result {

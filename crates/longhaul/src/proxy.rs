@@ -3,10 +3,10 @@
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
-use client::protection::{
+use copy::{Exit, Failure};
+use ftp::protection::{
     NewProxy, ProxyFacts, default_proxy_path, describe_proxy, destroy_proxy, make_proxy,
 };
-use client::{CopyFailure, Exit};
 use serde_json::json;
 use zeroize::Zeroizing;
 
@@ -45,7 +45,7 @@ fn path_or_default(file: Option<&PathBuf>) -> PathBuf {
     file.cloned().unwrap_or_else(default_proxy_path)
 }
 
-fn init(new: &NewProxy) -> Result<Exit, CopyFailure> {
+fn init(new: &NewProxy) -> Result<Exit, Failure> {
     let made = make_proxy(new, &ask_passphrase)?;
     print_to_stderr(&format!(
         "{} for {} in {}, valid until {}",
@@ -65,7 +65,7 @@ fn ask_passphrase(key: &Path) -> io::Result<Zeroizing<String>> {
     rpassword::prompt_password(format!("passphrase of {}: ", key.display())).map(Zeroizing::new)
 }
 
-fn info(path: &Path, as_json: bool) -> Result<Exit, CopyFailure> {
+fn info(path: &Path, as_json: bool) -> Result<Exit, Failure> {
     let facts = describe_proxy(path)?;
     let left = facts.time_left();
     let printed = match as_json {
@@ -74,10 +74,10 @@ fn info(path: &Path, as_json: bool) -> Result<Exit, CopyFailure> {
             .iter()
             .try_for_each(|line| print_line(line)),
     };
-    printed.map_err(|error| CopyFailure::local(format!("standard output: {error}")))?;
+    printed.map_err(|error| Failure::local(format!("standard output: {error}")))?;
     if left.is_zero() {
         let advice = "make a new one with `longhaul proxy init`";
-        return Err(CopyFailure::refused(format!(
+        return Err(Failure::refused(format!(
             "the proxy {} has expired: {advice}",
             path.display()
         )));
@@ -115,7 +115,7 @@ fn facts_to_json(path: &Path, facts: &ProxyFacts) -> serde_json::Value {
     })
 }
 
-fn destroy(path: &Path) -> Result<Exit, CopyFailure> {
+fn destroy(path: &Path) -> Result<Exit, Failure> {
     destroy_proxy(path)?;
     print_to_stderr(&format!("removed {}", path.display()));
     Ok(Exit::Done)

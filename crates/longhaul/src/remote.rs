@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStringExt;
 
-use client::location::Location;
-use client::{CopyFailure, FailureKind, RemoteEntry, RemoteOptions};
+use copy::{Failure, FailureKind, RemoteEntry, RemoteOptions};
+use ftp::location::Location;
 use proto::checksum::ChecksumAlgorithm;
 use serde_json::json;
 
@@ -15,7 +15,7 @@ use crate::output::{ignore_broken_pipe, print_failure, print_json, print_listing
 use crate::terminal::ask_for_missing;
 
 /// `longhaul rm`: a file that cannot be deleted does not keep the others.
-pub(crate) async fn rm(args: &RmArgs) -> Result<(), CopyFailure> {
+pub(crate) async fn rm(args: &RmArgs) -> Result<(), Failure> {
     let options = args.common.options()?;
     let mut totals = RemovalTotals::default();
     ask_for_missing(args.urls.iter().map(String::as_str), &options.security).await;
@@ -25,7 +25,7 @@ pub(crate) async fn rm(args: &RmArgs) -> Result<(), CopyFailure> {
             continue;
         }
         let mut report = |removed| totals.add(removed);
-        let removed = client::remove_each(url, args.recursive, &options, &mut report).await;
+        let removed = copy::remove_each(url, args.recursive, &options, &mut report).await;
         if removed.is_err() {
             totals.add(removed);
         }
@@ -39,11 +39,11 @@ struct RemovalTotals {
     done: u64,
     failed: u64,
     /// The failure that is not printed yet: if it stays the only result, it is that of the command.
-    last_failure: Option<CopyFailure>,
+    last_failure: Option<Failure>,
 }
 
 impl RemovalTotals {
-    fn add(&mut self, removed: Result<(), CopyFailure>) {
+    fn add(&mut self, removed: Result<(), Failure>) {
         match removed {
             Ok(()) => self.done += 1,
             Err(failure) => {
@@ -56,7 +56,7 @@ impl RemovalTotals {
     }
 
     /// The last failure. Its exit code is its own if nothing else was to be deleted.
-    fn result(self) -> Result<(), CopyFailure> {
+    fn result(self) -> Result<(), Failure> {
         match self.last_failure {
             None => Ok(()),
             Some(failure) if self.done + self.failed == 1 => Err(failure),
@@ -66,11 +66,7 @@ impl RemovalTotals {
 }
 
 /// Prints what would be removed, as the listings arrive.
-async fn print_removal(
-    args: &RmArgs,
-    url: &str,
-    options: &RemoteOptions,
-) -> Result<(), CopyFailure> {
+async fn print_removal(args: &RmArgs, url: &str, options: &RemoteOptions) -> Result<(), Failure> {
     let at = Location::parse_secured(url, &options.security)?;
     let mut printed = Ok(());
     let mut visit = |entry: RemoteEntry| {
@@ -87,23 +83,23 @@ async fn print_removal(
             Err(_) => ControlFlow::Break(()),
         }
     };
-    let previewed = client::preview_removal(url, args.recursive, options, &mut visit).await;
+    let previewed = copy::preview_removal(url, args.recursive, options, &mut visit).await;
     previewed.and_then(|()| ignore_broken_pipe(printed))
 }
 
-pub(crate) async fn mkdir(args: &MkdirArgs) -> Result<(), CopyFailure> {
+pub(crate) async fn mkdir(args: &MkdirArgs) -> Result<(), Failure> {
     let options = args.common.options()?;
     ask_for_missing([args.url.as_str()], &options.security).await;
-    client::make_dir(&args.url, args.parents, &options).await
+    copy::make_dir(&args.url, args.parents, &options).await
 }
 
-pub(crate) async fn mv(args: &MvArgs) -> Result<(), CopyFailure> {
+pub(crate) async fn mv(args: &MvArgs) -> Result<(), Failure> {
     let options = args.common.options()?;
     ask_for_missing([args.from.as_str(), &args.to], &options.security).await;
-    client::rename(&args.from, &args.to, &options).await
+    copy::rename(&args.from, &args.to, &options).await
 }
 
-pub(crate) async fn cksum(args: &CksumArgs) -> Result<(), CopyFailure> {
+pub(crate) async fn cksum(args: &CksumArgs) -> Result<(), Failure> {
     let options = args.common.options()?;
     ask_for_missing(args.urls.iter().map(String::as_str), &options.security).await;
     if let Some(sums) = &args.check {
@@ -111,14 +107,14 @@ pub(crate) async fn cksum(args: &CksumArgs) -> Result<(), CopyFailure> {
     }
     let algorithm = args.algorithm.unwrap_or(ChecksumAlgorithm::Sha256);
     for url in &args.urls {
-        let checksum = client::checksum(url, algorithm, args.offset, args.length, &options).await?;
+        let checksum = copy::checksum(url, algorithm, args.offset, args.length, &options).await?;
         let name = match Location::parse_secured(url, &options.security)? {
             Location::Local(path) => path.into_os_string().into_vec(),
             // `display` leaves out the password of the URL.
             other => other.display().into_bytes(),
         };
         // As sha256sum(1) writes a name with a line break.
-        let (mark, name) = match client::escape_sums_name(&name) {
+        let (mark, name) = match copy::escape_sums_name(&name) {
             Some(escaped) => ("\\", escaped),
             None => ("", name),
         };

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use client::Exit;
 use command_line::programs::find_program_of;
+use copy::Exit;
 use server::config::ServerConfig;
 
 use crate::output::{print_line, print_to_stderr};

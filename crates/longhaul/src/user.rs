@@ -4,7 +4,7 @@ use std::io::{BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use client::Exit;
+use copy::Exit;
 use proto::path::VPath;
 use proto::server::AccountRights;
 use server::users::{self, UserAccount};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use client::{BatchJournalLocation, PairSource};
+use copy::{BatchJournalLocation, PairSource};
 
 /// Batches that survive.
 #[derive(Debug, Args)]

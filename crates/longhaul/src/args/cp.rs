@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use client::protection::WarningSink;
-use client::{
-    AdviceOptions, AdvisorChoice, BatchJournalLocation, CopyFailure, CopyInterrupt, CopyOptions,
+use copy::{
+    AdviceOptions, AdvisorChoice, BatchJournalLocation, CopyInterrupt, CopyOptions, Failure,
     ModeChoice, Parallelism, SymlinkPolicy,
 };
 use data::options::{CongestionChoice, IoMethod, TransferOptions};
 use enable::client::EnableClient;
+use ftp::protection::WarningSink;
 use history::{HistoryLocation, PathHistory};
 use proto::command::Secret;
 use proto::sizing::BufferSizing;
@@ -180,7 +180,7 @@ impl CpArgs {
     ///
     /// # Errors
     /// As [`CopyFlags::options`].
-    pub(crate) fn options(&self, warn: WarningSink) -> Result<CopyOptions, CopyFailure> {
+    pub(crate) fn options(&self, warn: WarningSink) -> Result<CopyOptions, Failure> {
         Ok(CopyOptions {
             recursive: self.recursive,
             offset: self.offset,
@@ -199,7 +199,7 @@ impl CopyFlags {
     /// # Errors
     /// `Usage` for flags that contradict each other; `Refused` for a file of a flag that cannot be
     /// used; `NotFound` for a missing list of files or rules.
-    pub(crate) fn options(&self, warn: WarningSink) -> Result<CopyOptions, CopyFailure> {
+    pub(crate) fn options(&self, warn: WarningSink) -> Result<CopyOptions, Failure> {
         let limit = self.limit_rate.as_ref();
         let rate = limit
             .map(|limit| limit.begin(Arc::clone(&warn)))
@@ -262,19 +262,19 @@ impl CopyFlags {
     ///
     /// # Errors
     /// `Usage`: the environment names no advice server. `Refused`: the token's file cannot be used.
-    fn advice(&self) -> Result<AdviceOptions, CopyFailure> {
+    fn advice(&self) -> Result<AdviceOptions, Failure> {
         let choice = match (&self.advisor, std::env::var(ADVISOR)) {
             (Some(choice), _) => choice.clone(),
             (None, Ok(text)) => parse_advisor(&text)
-                .map_err(|error| CopyFailure::usage(format!("{ADVISOR}: {error}")))?,
+                .map_err(|error| Failure::usage(format!("{ADVISOR}: {error}")))?,
             (None, Err(_)) => AdvisorChoice::Announced,
         };
         let token_file = std::env::var_os(TOKEN_FILE).map(PathBuf::from);
         let is_named = matches!(choice, AdvisorChoice::Server(_));
         let token = match token_file.filter(|_| is_named) {
-            Some(path) => Some(
-                read_token_file(&path).map_err(|error| CopyFailure::refused(error.to_string()))?,
-            ),
+            Some(path) => {
+                Some(read_token_file(&path).map_err(|error| Failure::refused(error.to_string()))?)
+            }
             None => None,
         };
         Ok(AdviceOptions {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use client::Remotes;
+use ftp::Remotes;
 use server::config::{FileConfig, SecurityConfig, ServerConfig};
 use units::Rate;
 

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use client::{Preserve, PreservedTimes, SparseFiles, WriteSums};
+use copy::{Preserve, PreservedTimes, SparseFiles, WriteSums};
 use proto::checksum::ChecksumAlgorithm;
 
 use super::values;

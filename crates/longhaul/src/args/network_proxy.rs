@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use clap::{Arg, Args, Command, Error};
-use client::ProxyChoice;
+use ftp::ProxyChoice;
 
 use super::headings;
 

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use client::location::Location;
+use ftp::location::Location;
 
 /// Parser of a path or URL: the text that the client reads.
 pub(super) fn place() -> impl TypedValueParser<Value = String> {

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use client::CopyFailure;
-use client::protection::WarningSink;
+use copy::Failure;
 use data::rate::RateLimit;
+use ftp::protection::WarningSink;
 use jiff::Zoned;
 use smallfile::regular_file;
 
@@ -82,10 +82,10 @@ impl RateSetting {
     ///
     /// # Errors
     /// `Usage`: the file cannot be read, or holds something else.
-    pub(crate) fn begin(&self, warn: WarningSink) -> Result<Option<RateLimit>, CopyFailure> {
+    pub(crate) fn begin(&self, warn: WarningSink) -> Result<Option<RateLimit>, Failure> {
         let day = self
             .read()
-            .map_err(|reason| CopyFailure::usage(format!("--limit-rate: {reason}")))?;
+            .map_err(|reason| Failure::usage(format!("--limit-rate: {reason}")))?;
         let rate = day.at(minute_of_day());
         if let Self::Day(day) = self
             && day.is_constant()
@@ -98,7 +98,7 @@ impl RateSetting {
         let started = thread::Builder::new().name("rate".to_owned()).spawn(follow);
         match started {
             Ok(_) => Ok(Some(limit)),
-            Err(error) => Err(CopyFailure::local(format!(
+            Err(error) => Err(Failure::local(format!(
                 "--limit-rate: no thread to follow it: {error}"
             ))),
         }
@@ -179,7 +179,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use client::FailureKind;
+    use copy::FailureKind;
 
     #[test]
     fn a_timetable_counts_around_midnight() {

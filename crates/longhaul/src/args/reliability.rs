@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use client::VerifyMode;
+use copy::VerifyMode;
 use data::store::durability::SyncPolicy;
 
 use super::data_values::{parse_algorithm, parse_sync_policy};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use client::{CopyFailure, RemoteOptions};
+use copy::{Failure, RemoteOptions};
 use proto::checksum::ChecksumAlgorithm;
 
 use super::place::place;
@@ -29,7 +29,7 @@ impl RemoteCommonArgs {
     /// # Errors
     /// `Usage` for flags that contradict each other; `Refused` for a file of a flag that cannot be
     /// used.
-    pub(crate) fn options(&self) -> Result<RemoteOptions, CopyFailure> {
+    pub(crate) fn options(&self) -> Result<RemoteOptions, Failure> {
         let warn = |text: &str| print_to_stderr(&format!("longhaul: warning: {text}"));
         Ok(RemoteOptions {
             timeout: self.timeout,

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use client::protection::WarningSink;
-use client::{
-    ConnectionSecurity, CopyFailure, DataProtectionChoice, DelegationChoice, SecurityOptions,
-    TlsUse,
+use copy::{
+    ConnectionSecurity, DataProtectionChoice, DelegationChoice, Failure, SecurityOptions, TlsUse,
 };
+use ftp::protection::WarningSink;
 
 use super::network_proxy::NetworkProxyArgs;
 use super::settings::{LoadedSettings, SettingsArgs};
@@ -81,7 +80,7 @@ impl SecurityArgs {
     pub(crate) fn connection_security(
         &self,
         warn: WarningSink,
-    ) -> Result<Arc<ConnectionSecurity>, CopyFailure> {
+    ) -> Result<Arc<ConnectionSecurity>, Failure> {
         let options = SecurityOptions {
             tls: self.tls,
             ca: self.authorities.ca.clone(),
@@ -129,7 +128,7 @@ fn parse_delegation(text: &str) -> Result<DelegationChoice, String> {
 mod tests {
     use super::*;
     use crate::args::parse_flags;
-    use client::Exit;
+    use copy::Exit;
 
     fn parsed(flags: &[&str]) -> Result<SecurityArgs, String> {
         parse_flags(flags)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use client::{CopyFailure, FailureKind, Selection, without_byte_order_mark};
+use copy::{Failure, FailureKind, Selection, without_byte_order_mark};
 use proto::timestamp::Timestamp;
 
 /// Largest list of files or rules, bytes.
@@ -52,7 +52,7 @@ impl SelectionArgs {
     ///
     /// # Errors
     /// `Usage`: something is no pattern. `NotFound` or `Local`: a file of rules cannot be read.
-    pub(crate) fn selection(&self) -> Result<Selection, CopyFailure> {
+    pub(crate) fn selection(&self) -> Result<Selection, Failure> {
         let mut selection = Selection::default();
         (selection.min_size, selection.max_size) = (self.min_size, self.max_size);
         (selection.newer, selection.older) = (self.newer, self.older);
@@ -76,7 +76,7 @@ impl SelectionArgs {
     ///
     /// # Errors
     /// `Usage`: a path would lead out of the source. `NotFound` or `Local`: the file cannot be read.
-    pub(crate) fn listed_files(&self) -> Result<Option<Vec<Vec<u8>>>, CopyFailure> {
+    pub(crate) fn listed_files(&self) -> Result<Option<Vec<Vec<u8>>>, Failure> {
         let Some(file) = &self.files_from else {
             return Ok(None);
         };
@@ -92,7 +92,7 @@ impl SelectionArgs {
             if parts.contains(&&b".."[..]) {
                 let line = String::from_utf8_lossy(line);
                 let message = format!("{}: {line:?} leads out of the source", file.display());
-                return Err(CopyFailure::usage(message));
+                return Err(Failure::usage(message));
             }
             if !parts.is_empty() {
                 paths.push(parts.join(&b'/'));
@@ -103,7 +103,7 @@ impl SelectionArgs {
 }
 
 /// The content of a file, or of standard input.
-fn read_list(path: &Path) -> Result<Vec<u8>, CopyFailure> {
+fn read_list(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     let read = match path == Path::new("-") {
         true => std::io::stdin().take(MAX_LIST + 1).read_to_end(&mut bytes),
@@ -112,7 +112,7 @@ fn read_list(path: &Path) -> Result<Vec<u8>, CopyFailure> {
     };
     let failed = |kind, reason: String| {
         let message = format!("cannot read {}: {reason}", path.display());
-        Err(CopyFailure::new(kind, message))
+        Err(Failure::new(kind, message))
     };
     match read {
         Ok(_) if bytes.len() as u64 > MAX_LIST => {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use client::Remotes;
+use ftp::Remotes;
 
 /// The flag of all verbs of the client.
 #[derive(Debug, Args)]

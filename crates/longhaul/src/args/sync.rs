@@ -1,8 +1,8 @@
 //! Flags of `longhaul sync`.
 
 use clap::Args;
-use client::protection::WarningSink;
-use client::{CopyFailure, SyncOptions};
+use copy::{Failure, SyncOptions};
+use ftp::protection::WarningSink;
 
 use super::cp::CopyFlags;
 use super::headings;
@@ -41,7 +41,7 @@ impl SyncArgs {
     ///
     /// # Errors
     /// As [`CopyFlags::options`].
-    pub(crate) fn options(&self, warn: WarningSink) -> Result<SyncOptions, CopyFailure> {
+    pub(crate) fn options(&self, warn: WarningSink) -> Result<SyncOptions, Failure> {
         Ok(SyncOptions {
             copy: self.flags.options(warn)?,
             delete: self.delete,

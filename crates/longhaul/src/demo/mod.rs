@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use client::Exit;
+use copy::Exit;
 use emulator::LabError;
 use units::splitmix::SplitMix64;
 

@@ -12,7 +12,7 @@ use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use client::Exit;
+use copy::Exit;
 use data::os::signals::is_ignored;
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 use tokio::signal::unix::{SignalKind, signal};

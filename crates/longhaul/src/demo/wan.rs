@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use client::Exit;
+use copy::Exit;
 use emulator::topology::Topology;
 use emulator::{LabError, NetRequest};
 use units::show;

@@ -8,7 +8,7 @@ mod server_files;
 mod user;
 
 use anyhow::Result;
-use client::Exit;
+use copy::Exit;
 
 use crate::args::DoctorArgs;
 use crate::output::{print_line, print_to_stderr};

@@ -23,7 +23,7 @@ const TOKENS: &str = "token issuers";
 const PAM: &str = "PAM";
 const USERS: &str = "password file";
 /// Most names of a list in one line.
-const MOST_SHOWN: usize = 10;
+const MAX_SHOWN: usize = 10;
 
 /// Examines the files of a configuration.
 pub(super) fn examine(config: &ServerConfig) -> Vec<Finding> {
@@ -273,10 +273,10 @@ fn of_gridmap(path: &Path, accounts: Option<&HashSet<String>>) -> Vec<Finding> {
 }
 
 fn shown_list(names: &BTreeSet<&str>) -> String {
-    let shown: Vec<&str> = names.iter().copied().take(MOST_SHOWN).collect();
+    let shown: Vec<&str> = names.iter().copied().take(MAX_SHOWN).collect();
     let mut text = shown.join(", ");
-    if names.len() > MOST_SHOWN {
-        text.push_str(&format!(" and {} more", names.len() - MOST_SHOWN));
+    if names.len() > MAX_SHOWN {
+        text.push_str(&format!(" and {} more", names.len() - MAX_SHOWN));
     }
     text
 }

@@ -2,8 +2,8 @@
 
 use std::time::SystemTime;
 
-use client::CopyFailure;
-use client::protection::{FoundCredential, locate_user_credential};
+use copy::Failure;
+use ftp::protection::{FoundCredential, locate_user_credential};
 use security::token::{TokenDiscoveryError, describe_token, discover_token};
 use security::x509::grid_directory;
 
@@ -35,10 +35,7 @@ pub(super) fn examine() -> Vec<Finding> {
 }
 
 /// The findings about the search for a GSI credential.
-fn of_credential(
-    found: Result<Option<FoundCredential>, CopyFailure>,
-    now: SystemTime,
-) -> Vec<Finding> {
+fn of_credential(found: Result<Option<FoundCredential>, Failure>, now: SystemTime) -> Vec<Finding> {
     let found = match found {
         Err(failure) => return vec![Finding::failure(CREDENTIAL, failure.to_string())],
         Ok(None) => {
@@ -182,7 +179,7 @@ mod tests {
     #[test]
     fn an_unusable_credential_is_a_problem_and_a_missing_one_is_not() {
         let now = SystemTime::now();
-        let failure = CopyFailure::refused("the proxy p expired: run it");
+        let failure = Failure::refused("the proxy p expired: run it");
         assert_eq!(
             worst(&of_credential(Err(failure), now)),
             FindingLevel::Problem

@@ -1,6 +1,6 @@
 //! The two lines of the bar, as wide as the terminal.
 
-use client::{CopyProgress, MovingFile};
+use copy::{CopyProgress, MovingFile};
 use proto::printable::printable;
 use unicode_width::UnicodeWidthStr;
 use units::show;

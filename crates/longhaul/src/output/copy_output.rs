@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use client::{CopyEvent, CopyObserver, CopyProgress, CopySummary, Exit};
+use copy::{CopyEvent, CopyObserver, CopyProgress, CopySummary, Exit};
 use parking_lot::Mutex;
 use proto::printable::printable;
 use units::show;

@@ -3,7 +3,7 @@
 use std::fmt::{Debug, Write};
 use std::sync::Arc;
 
-use client::session::DIALOGUE;
+use ftp::session::DIALOGUE;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};

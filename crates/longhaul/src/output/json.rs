@@ -1,7 +1,7 @@
 //! `--json`: one object per line on standard output, each with a field `"event"` and the time in `"time"`. The schema is
 //! docs/json-schema/copy-events.schema.json.
 
-use client::{CopyEvent, CopyProgress, CopySummary};
+use copy::{CopyEvent, CopyProgress, CopySummary};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn each_object_has_its_event_name_and_fields() {
-        let failure = client::CopyFailure::new(client::FailureKind::NotFound, "no such file");
+        let failure = copy::Failure::new(copy::FailureKind::NotFound, "no such file");
         let failed = CopyEvent::Failed {
             source: "ftp://h/a".into(),
             failure,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use client::CopyEvent;
+use copy::CopyEvent;
 use units::show;
 
 use super::progress_text::whole_seconds;
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn control_characters_in_events_are_escaped() {
         let message = format!("h:21 refused to read {HOSTILE}: 550 {HOSTILE}");
-        let failure = client::CopyFailure::protocol(message);
+        let failure = copy::Failure::protocol(message);
         let source = format!("ftp://h/{HOSTILE}");
         let events = [
             CopyEvent::Failed {

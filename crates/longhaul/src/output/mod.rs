@@ -14,11 +14,11 @@ mod summary_text;
 
 pub(crate) use summary_text::Continuation;
 
-use client::CopyFailure;
 use command_line::output::escape_lines;
 pub(crate) use command_line::output::{
     print_json, print_line, print_listing_line, print_to_stderr,
 };
+use copy::Failure;
 use proto::printable::printable;
 
 /// `1 file`, `2 files`.
@@ -28,7 +28,7 @@ fn count(n: u64, what: &str) -> String {
 }
 
 /// Prints a failure on standard error, in one line: a line break in it is that of a name.
-pub(crate) fn print_failure(failure: &CopyFailure) {
+pub(crate) fn print_failure(failure: &Failure) {
     print_to_stderr(&format!("longhaul: {}", printable(&failure.to_string())));
 }
 
@@ -36,10 +36,10 @@ pub(crate) fn print_failure(failure: &CopyFailure) {
 ///
 /// # Errors
 /// `Local`.
-pub(crate) fn ignore_broken_pipe(printed: std::io::Result<()>) -> Result<(), CopyFailure> {
+pub(crate) fn ignore_broken_pipe(printed: std::io::Result<()>) -> Result<(), Failure> {
     match printed {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(CopyFailure::local(format!("standard output: {error}")))
+            Err(Failure::local(format!("standard output: {error}")))
         }
         _ => Ok(()),
     }

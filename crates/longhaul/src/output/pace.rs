@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use client::CopyProgress;
+use copy::CopyProgress;
 
 /// Rates are averages over this time. Between two servers bytes are reported every 5 s, so a shorter time would show the
 /// reports and not the rate.

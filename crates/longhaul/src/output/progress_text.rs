@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use client::CopyProgress;
+use copy::CopyProgress;
 use units::show;
 
 use super::pace::Pace;
@@ -168,7 +168,7 @@ pub(super) fn whole_seconds(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use client::MovingFile;
+    use copy::MovingFile;
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use client::{CopyEvent, CopySummary, Exit};
+use copy::{CopyEvent, CopySummary, Exit};
 use units::show;
 
 use super::count;
@@ -211,12 +211,12 @@ pub(super) fn verification_text(how: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use client::{CopyFailure, SafeBytes};
+    use copy::{Failure, SafeBytes};
 
     use super::*;
 
     fn summary(files: u64, bytes: u64) -> CopySummary {
-        let failure = CopyFailure::local("");
+        let failure = Failure::local("");
         CopySummary {
             files,
             bytes,

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
-use client::location::Location;
-use client::{CopyFailure, PairSource, Remotes};
+use copy::{Failure, PairSource};
+use ftp::Remotes;
+use ftp::location::Location;
 
 use super::file::{ConfigurationFile, FileSetting};
 use super::keys::{self, SettingKey};
@@ -27,8 +28,8 @@ pub(crate) struct CommandLine {
 impl CommandLine {
     /// # Errors
     /// `Usage`: the words are no command.
-    pub(crate) fn new(words: Vec<OsString>) -> Result<Self, CopyFailure> {
-        let usage = |text: String| CopyFailure::usage(text);
+    pub(crate) fn new(words: Vec<OsString>) -> Result<Self, Failure> {
+        let usage = |text: String| Failure::usage(text);
         let matches = built_command()
             .try_get_matches_from(&words)
             .map_err(|error| usage(super::one_line(&error)))?;
@@ -142,7 +143,7 @@ impl EffectiveSettings {
     ///
     /// # Errors
     /// As [`super::parse_arguments`].
-    pub(crate) fn load(line: &CommandLine) -> Result<Self, CopyFailure> {
+    pub(crate) fn load(line: &CommandLine) -> Result<Self, Failure> {
         let files = places::read_all(line.config())?;
         let remotes = Arc::new(remote_servers::remotes(&files)?);
         let mut servers: Vec<NamedServer> = Vec::new();
@@ -167,7 +168,7 @@ impl EffectiveSettings {
             };
             let refused = |reason: String| {
                 let value = keys::masked(&key.name, &value);
-                CopyFailure::usage(format!("{origin}: {} = {value}: {reason}", key.name))
+                Failure::usage(format!("{origin}: {} = {value}: {reason}", key.name))
             };
             let words = value.command_words(&key.flag).map_err(refused)?;
             key.check(&words).map_err(refused)?;
@@ -208,7 +209,7 @@ impl EffectiveSettings {
 }
 
 /// Refuses a command whose servers are unknown, if a section says how some of them are protected.
-fn refuse_sections(key: &SettingKey, files: &[ConfigurationFile]) -> Result<(), CopyFailure> {
+fn refuse_sections(key: &SettingKey, files: &[ConfigurationFile]) -> Result<(), Failure> {
     let name = &key.name;
     let mut sections = files.iter().filter_map(|file| {
         let (head, line) = file.section_with(name)?;
@@ -216,7 +217,7 @@ fn refuse_sections(key: &SettingKey, files: &[ConfigurationFile]) -> Result<(), 
     });
     match sections.next() {
         None => Ok(()),
-        Some(place) => Err(CopyFailure::usage(format!(
+        Some(place) => Err(Failure::usage(format!(
             "{place}: {name} may concern a server of --from, which is not known before the list is read: choose \
                  with --{name}, or give the list as a file"
         ))),
@@ -228,8 +229,8 @@ fn find(
     key: &SettingKey,
     files: &[ConfigurationFile],
     servers: &[NamedServer],
-) -> Result<Option<(SettingValue, Origin)>, CopyFailure> {
-    let usage = |problem: String| CopyFailure::usage(problem);
+) -> Result<Option<(SettingValue, Origin)>, Failure> {
+    let usage = |problem: String| Failure::usage(problem);
     if let Some(found) = environment::value(key).map_err(usage)? {
         return Ok(Some(found));
     }
@@ -404,7 +405,7 @@ mod tests {
             CommandLine::new(head.into_iter().chain([file]).chain(rest).collect()).unwrap()
         }
 
-        fn load(&self, words: &[&str]) -> Result<EffectiveSettings, CopyFailure> {
+        fn load(&self, words: &[&str]) -> Result<EffectiveSettings, Failure> {
             EffectiveSettings::load(&self.line(words))
         }
 

@@ -89,7 +89,7 @@ pub(super) fn masked(name: &str, value: &SettingValue) -> SettingValue {
     match (name, value) {
         ("password", _) => SettingValue::Words(vec![HIDDEN.to_owned()]),
         ("proxy", SettingValue::Words(words)) => {
-            let masked = words.iter().map(|word| client::mask_proxy(word));
+            let masked = words.iter().map(|word| ftp::mask_proxy(word));
             SettingValue::Words(masked.collect())
         }
         _ => value.clone(),

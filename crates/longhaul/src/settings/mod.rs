@@ -15,7 +15,7 @@ mod value;
 use std::ffi::OsString;
 
 use clap::CommandFactory;
-use client::CopyFailure;
+use copy::Failure;
 
 use crate::args::{Cli, CommandLineAnswer, LoadedSettings};
 use effective::{CommandLine, EffectiveSettings};
@@ -25,7 +25,7 @@ use effective::{CommandLine, EffectiveSettings};
 /// # Errors
 /// `Usage`: a file or a variable has something that is no setting. `Refused`: a file with a secret is readable
 /// by others. `NotFound`: a named file is missing.
-pub(crate) fn parse_arguments(words: Vec<OsString>) -> Result<Cli, CopyFailure> {
+pub(crate) fn parse_arguments(words: Vec<OsString>) -> Result<Cli, Failure> {
     let mut cli = parsed(words.clone())?;
     if cli.verb.loaded_mut().is_none() {
         return Ok(cli);
@@ -47,10 +47,10 @@ pub(crate) fn parse_arguments(words: Vec<OsString>) -> Result<Cli, CopyFailure> 
 ///
 /// # Errors
 /// `Usage`: flags contradict each other.
-fn parsed(words: Vec<OsString>) -> Result<Cli, CopyFailure> {
+fn parsed(words: Vec<OsString>) -> Result<Cli, Failure> {
     Cli::from_words(words).map_err(|answer| match answer {
         CommandLineAnswer::Usual(answer) => answer.exit(),
-        CommandLineAnswer::Contradiction(line) => CopyFailure::usage(line),
+        CommandLineAnswer::Contradiction(line) => Failure::usage(line),
     })
 }
 

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use client::{CopyFailure, FailureKind};
+use copy::{Failure, FailureKind};
 use smallfile::regular_file;
 use zeroize::Zeroizing;
 
@@ -23,7 +23,7 @@ const MAX_FILE: u64 = 1 << 20;
 /// # Errors
 /// `NotFound`: a named file is missing. `Refused`: a file with a secret is readable by others. `Usage`: a file
 /// has a mistake. `Local`: it cannot be read.
-pub(super) fn read_all(flag: Option<&OsStr>) -> Result<Vec<ConfigurationFile>, CopyFailure> {
+pub(super) fn read_all(flag: Option<&OsStr>) -> Result<Vec<ConfigurationFile>, Failure> {
     let variable = std::env::var_os(CONFIG).filter(|value| !value.is_empty());
     match flag.or(variable.as_deref()) {
         Some(named) if named == "off" => Ok(Vec::new()),
@@ -31,7 +31,7 @@ pub(super) fn read_all(flag: Option<&OsStr>) -> Result<Vec<ConfigurationFile>, C
             Some(file) => Ok(vec![file]),
             None => {
                 let message = format!("there is no configuration file {}", named.display());
-                Err(CopyFailure::new(FailureKind::NotFound, message))
+                Err(Failure::new(FailureKind::NotFound, message))
             }
         },
         None => {
@@ -55,10 +55,10 @@ pub(super) fn usual_places() -> Vec<PathBuf> {
         .collect()
 }
 
-fn read(path: &Path) -> Result<Option<ConfigurationFile>, CopyFailure> {
+fn read(path: &Path) -> Result<Option<ConfigurationFile>, Failure> {
     let name = path.display();
     let unreadable = |error: std::io::Error| {
-        CopyFailure::local(format!("cannot read the configuration {name}: {error}"))
+        Failure::local(format!("cannot read the configuration {name}: {error}"))
     };
     let opened = match regular_file::open(path) {
         Ok(opened) => opened,
@@ -68,16 +68,16 @@ fn read(path: &Path) -> Result<Option<ConfigurationFile>, CopyFailure> {
         }
         Err(error) => return Err(unreadable(error)),
     };
-    let exposure = client::exposure_of_file(&opened.1, path);
-    let writers = client::writers_of_file(&opened.1, path);
+    let exposure = ftp::exposure_of_file(&opened.1, path);
+    let writers = ftp::writers_of_file(&opened.1, path);
     let mut bytes = Zeroizing::new(Vec::new());
     regular_file::read(opened, MAX_FILE, &mut bytes).map_err(unreadable)?;
     let text = std::str::from_utf8(&bytes)
-        .map_err(|_| CopyFailure::usage(format!("{name} is not UTF-8 text")))?;
+        .map_err(|_| Failure::usage(format!("{name} is not UTF-8 text")))?;
     let file = ConfigurationFile::parse(path, text)
-        .map_err(|mistakes| CopyFailure::usage(mistakes.join("\nlonghaul: ")))?;
+        .map_err(|mistakes| Failure::usage(mistakes.join("\nlonghaul: ")))?;
     let refused = |line: usize, content: &str, reason: String| {
-        Err(CopyFailure::refused(format!(
+        Err(Failure::refused(format!(
             "{name}:{line} has a {content}, and {reason}"
         )))
     };

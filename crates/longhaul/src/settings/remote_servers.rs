@@ -2,7 +2,8 @@
 
 use std::ffi::OsString;
 
-use client::{CopyFailure, PasswordSource, RemoteLogin, RemoteServer, Remotes};
+use copy::Failure;
+use ftp::{PasswordSource, RemoteLogin, RemoteServer, Remotes};
 
 use super::file::{ConfigurationFile, FileSetting, RemoteSection};
 use super::value::{SettingValue, expand_home};
@@ -11,14 +12,14 @@ use super::value::{SettingValue, expand_home};
 ///
 /// # Errors
 /// `Usage`: the first mistake, with file and line.
-pub(super) fn remotes(files: &[ConfigurationFile]) -> Result<Remotes, CopyFailure> {
+pub(super) fn remotes(files: &[ConfigurationFile]) -> Result<Remotes, Failure> {
     let sections = files
         .iter()
         .flat_map(|file| file.remotes.iter().map(move |section| (file, section)));
     let servers = sections.map(|(file, section)| {
         server(section).map_err(|(line, problem)| {
             let place = format!("{}:{line}", file.path.display());
-            CopyFailure::usage(format!("{place}: {}: {problem}", section.head()))
+            Failure::usage(format!("{place}: {}: {problem}", section.head()))
         })
     });
     servers.collect::<Result<_, _>>().map(Remotes::new)
@@ -90,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    fn read(lines: &str) -> Result<Remotes, CopyFailure> {
+    fn read(lines: &str) -> Result<Remotes, Failure> {
         let text = format!("[remote.cern]\n{lines}");
         let file = ConfigurationFile::parse(Path::new("/c.toml"), &text);
         remotes(&[file.unwrap_or_else(|mistakes| panic!("{mistakes:?}"))])

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use anyhow::Result;
 use clap::error::ErrorKind;
-use client::{CopyFailure, Exit};
+use copy::{Exit, Failure};
 use proto::printable::printable_json;
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<Exit> {
         Some(ConfigVerb::Show { command, json }) => show(command, config, args.json || *json),
         Some(ConfigVerb::Check) if args.json => {
             let message = "--json is for the settings of a command: longhaul config show --json";
-            Err(CopyFailure::usage(message))
+            Err(Failure::usage(message))
         }
         Some(ConfigVerb::Check) => check(config),
     };
@@ -50,7 +50,7 @@ fn show(
     command: &[OsString],
     config: Option<&std::ffi::OsStr>,
     as_json: bool,
-) -> Result<Vec<String>, CopyFailure> {
+) -> Result<Vec<String>, Failure> {
     let line = command_line(command, config)?;
     let settings = EffectiveSettings::load(&line)?;
     let keys = settings.keys.iter();
@@ -139,7 +139,7 @@ fn lines_of(
             .iter()
             .any(|key| key.name == "proxy" && line.has(key));
     if !chooses_proxy {
-        for (variable, value, schemes) in client::proxies_of_environment() {
+        for (variable, value, schemes) in ftp::proxies_of_environment() {
             let schemes = schemes.join(":, ");
             lines.push(format!(
                 "# proxy of {schemes}: {value:?} (environment {variable})"
@@ -219,8 +219,8 @@ fn remote_json(file: &ConfigurationFile, remote: &RemoteSection) -> Value {
 fn command_line(
     command: &[OsString],
     config: Option<&std::ffi::OsStr>,
-) -> Result<CommandLine, CopyFailure> {
-    let usage = |text: String| CopyFailure::usage(text);
+) -> Result<CommandLine, Failure> {
+    let usage = |text: String| Failure::usage(text);
     let (verb, rest) = match command.split_first() {
         Some((verb, rest)) => (verb.clone(), rest),
         None => (OsString::from("cp"), command),
@@ -289,7 +289,7 @@ fn remote_lines(file: &ConfigurationFile, remote: &RemoteSection) -> Vec<String>
 ///
 /// # Errors
 /// The first exit code is that of the first mistake; the message has one line for each.
-fn check(config: Option<&std::ffi::OsStr>) -> Result<Vec<String>, CopyFailure> {
+fn check(config: Option<&std::ffi::OsStr>) -> Result<Vec<String>, Failure> {
     let files = places::read_all(config)?;
     let keys = keys::all();
     let mut mistakes = Vec::new();
@@ -317,7 +317,7 @@ fn check(config: Option<&std::ffi::OsStr>) -> Result<Vec<String>, CopyFailure> {
     match mistakes.is_empty() {
         true if lines.is_empty() => Ok(vec!["there is no configuration file".to_owned()]),
         true => Ok(lines),
-        false => Err(CopyFailure::usage(mistakes.join("\nlonghaul: "))),
+        false => Err(Failure::usage(mistakes.join("\nlonghaul: "))),
     }
 }
 

@@ -5,8 +5,9 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::sync::Arc;
 
 use anyhow::Result;
-use client::location::Location;
-use client::{ConnectionSecurity, MissingPassword};
+use copy::ConnectionSecurity;
+use ftp::MissingPassword;
+use ftp::location::Location;
 use proto::command::Secret;
 use proto::printable::printable;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use client::location::Server;
-use client::{CopyFailure, FailureKind};
+use copy::{Failure, FailureKind};
 use data::transport::{ControlTransport, tls_error};
+use ftp::location::Server;
 use proto::client::{SecurityExchange, SecurityStep};
 use proto::command::Command;
 use proto::printable::printable;
@@ -19,7 +19,7 @@ use super::PATIENCE;
 use super::offer::{OfferedSecurity, SecurityOffer};
 
 /// Most tokens before a GSI server shows its certificate: with TLS it does so in its first.
-const MOST_TOKENS: usize = 8;
+const MAX_TOKENS: usize = 8;
 /// Validity of the certificate that the examination of GSI shows, if the server asks before it answers.
 const OWN_VALIDITY: Duration = Duration::from_secs(3600);
 
@@ -38,9 +38,9 @@ impl Conversation {
     ///
     /// # Errors
     /// `Unreachable`
-    pub(super) async fn open(server: &Server) -> Result<Self, CopyFailure> {
+    pub(super) async fn open(server: &Server) -> Result<Self, Failure> {
         Ok(Self {
-            transport: client::connect_to_server(server, PATIENCE).await?,
+            transport: ftp::connect_to_server(server, PATIENCE).await?,
             reader: ReplyReader::expecting_greeting(),
             replies: VecDeque::new(),
             host: server.host.clone(),
@@ -52,7 +52,7 @@ impl Conversation {
     ///
     /// # Errors
     /// `Unreachable`: the server accepts no session now.
-    pub(super) async fn greeting(&mut self) -> Result<String, CopyFailure> {
+    pub(super) async fn greeting(&mut self) -> Result<String, Failure> {
         let reply = self.reply().await?;
         match reply.is_success() {
             true => Ok(show(&reply)),
@@ -64,7 +64,7 @@ impl Conversation {
     ///
     /// # Errors
     /// `Unreachable`: the connection is lost.
-    pub(super) async fn call(&mut self, command: &Command) -> Result<Reply, CopyFailure> {
+    pub(super) async fn call(&mut self, command: &Command) -> Result<Reply, Failure> {
         let mut line = command.encode();
         line.extend_from_slice(b"\r\n");
         let sent = timeout(PATIENCE, async {
@@ -83,7 +83,7 @@ impl Conversation {
         let _ = self.call(&Command::Quit).await;
     }
 
-    async fn reply(&mut self) -> Result<Reply, CopyFailure> {
+    async fn reply(&mut self) -> Result<Reply, Failure> {
         loop {
             match self.replies.pop_front() {
                 Some(reply) if reply.is_preliminary() => {}
@@ -93,7 +93,7 @@ impl Conversation {
         }
     }
 
-    async fn receive(&mut self) -> Result<(), CopyFailure> {
+    async fn receive(&mut self) -> Result<(), Failure> {
         let mut buffer = [0; 4096];
         let count = match timeout(PATIENCE, self.transport.read(&mut buffer)).await {
             Ok(Ok(0)) => return Err(self.lost("it closed the connection")),
@@ -106,20 +106,20 @@ impl Conversation {
         self.replies.extend(replies);
         fed.map_err(|error| {
             let text = format!("{} is no FTP server: {error}; check the port", self.name);
-            CopyFailure::protocol(text)
+            Failure::protocol(text)
         })
     }
 
-    fn lost(&self, reason: &str) -> CopyFailure {
+    fn lost(&self, reason: &str) -> Failure {
         let text = format!("lost {}: {reason}; try again later", self.name);
-        CopyFailure::new(FailureKind::Unreachable, text)
+        Failure::new(FailureKind::Unreachable, text)
     }
 
     /// Asks for TLS and makes the handshake.
     ///
     /// # Errors
     /// `Unreachable`: the connection is lost before the handshake.
-    pub(super) async fn offer_of_tls(&mut self) -> Result<SecurityOffer, CopyFailure> {
+    pub(super) async fn offer_of_tls(&mut self) -> Result<SecurityOffer, Failure> {
         let mut exchange = SecurityExchange::default();
         let auth = exchange.begin(mechanism("TLS", ExchangeKind::Handshake));
         let reply = self.call(&auth).await?;
@@ -163,7 +163,7 @@ impl Conversation {
     ///
     /// # Errors
     /// `Unreachable`: the connection is lost.
-    pub(super) async fn offer_of_gsi(&mut self) -> Result<SecurityOffer, CopyFailure> {
+    pub(super) async fn offer_of_gsi(&mut self) -> Result<SecurityOffer, Failure> {
         let mut exchange = SecurityExchange::default();
         let auth = exchange.begin(mechanism("GSSAPI", ExchangeKind::Tokens));
         let mut reply = self.call(&auth).await?;
@@ -171,7 +171,7 @@ impl Conversation {
             Ok(engine) => engine,
             Err(reason) => return Ok(SecurityOffer::Failed(reason)),
         };
-        for round in 0..MOST_TOKENS {
+        for round in 0..MAX_TOKENS {
             let received = match exchange.on_reply(&reply, !self.replies.is_empty()) {
                 Ok(SecurityStep::ProcessToken(token)) => token,
                 _ if round == 0 => return Ok(SecurityOffer::Refused(show(&reply))),

@@ -9,9 +9,9 @@ mod tests;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use client::location::{Location, Scheme, Server};
-use client::session::ClientSession;
-use client::{ConnectionSecurity, CopyFailure, Exit, FailureKind, SecurityOptions};
+use copy::{ConnectionSecurity, Exit, Failure, FailureKind, SecurityOptions};
+use ftp::location::{Location, Scheme, Server};
+use ftp::session::ClientSession;
 use proto::command::Command;
 use proto::feature::ServerFeatures;
 
@@ -44,7 +44,7 @@ impl RemoteTarget {
     ///
     /// # Errors
     /// `Usage`: it is no URL of a server. `Refused`: the authorities cannot be read.
-    pub(super) fn parse(url: &str, args: &DoctorArgs) -> Result<Self, CopyFailure> {
+    pub(super) fn parse(url: &str, args: &DoctorArgs) -> Result<Self, Failure> {
         let options = SecurityOptions {
             ca: args.authorities.ca.clone(),
             proxy: args.proxy.choice(),
@@ -59,11 +59,11 @@ impl RemoteTarget {
         let login = args.login || names_user;
         if login {
             let asked = ask_before([url], &security);
-            let asked = asked.map_err(|error| CopyFailure::local(error.to_string()))?;
-            asked.ok_or_else(|| CopyFailure::new(FailureKind::Interrupted, "interrupted"))?;
+            let asked = asked.map_err(|error| Failure::local(error.to_string()))?;
+            asked.ok_or_else(|| Failure::new(FailureKind::Interrupted, "interrupted"))?;
         }
         let Location::Remote { server, .. } = Location::parse_secured(url, &security)? else {
-            return Err(CopyFailure::usage(
+            return Err(Failure::usage(
                 "the argument is no server: give a URL such as ftps://host/",
             ));
         };
@@ -89,7 +89,7 @@ impl RemoteTarget {
         examined
     }
 
-    async fn findings(&self) -> Result<Vec<Finding>, CopyFailure> {
+    async fn findings(&self) -> Result<Vec<Finding>, Failure> {
         let (trust, now) = (self.trust(), SystemTime::now());
         match self.server.scheme {
             Scheme::Http => {
@@ -132,7 +132,7 @@ impl RemoteTarget {
     }
 
     /// Asks an FTP server for its security and its features.
-    async fn offer(&self) -> Result<ServerOffer, CopyFailure> {
+    async fn offer(&self) -> Result<ServerOffer, Failure> {
         let mut offer = self.empty_offer();
         let mut control = Conversation::open(&self.server).await?;
         if self.server.begins_with_tls() {
@@ -187,7 +187,7 @@ impl RemoteTarget {
 }
 
 /// The features that the server announces now; `None`: it does not say.
-async fn features(control: &mut Conversation) -> Result<Option<ServerFeatures>, CopyFailure> {
+async fn features(control: &mut Conversation) -> Result<Option<ServerFeatures>, Failure> {
     let features = ServerFeatures::from_reply(&control.call(&Command::Feat).await?);
     Ok(Some(features).filter(|features| features.feat_answered))
 }

@@ -153,7 +153,7 @@ fn show_left(left: Duration) -> String {
 
 /// A time, UTC.
 pub(crate) fn show_time(time: SystemTime) -> String {
-    client::protection::show_time(time)
+    ftp::protection::show_time(time)
 }
 
 #[cfg(test)]

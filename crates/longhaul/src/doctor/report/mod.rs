@@ -1,6 +1,6 @@
 //! The report of the doctor: the settings of this machine, and findings.
 
-use client::Exit;
+use copy::Exit;
 use serde_json::{Value, json};
 
 mod finding;

@@ -1,0 +1,369 @@
+//! Answers of network-advice services about the paths of a batch: asked while sessions open, used where nothing better
+//! is known, and answered with what the transfers measured.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use enable::advice::{Advice, Question};
+use enable::client::{EnableClient, EnableError};
+use enable::method;
+use parking_lot::Mutex;
+use proto::command::Secret;
+use serde_json::json;
+use tokio::sync::watch;
+use tune::diagnosis::dominant_limiter;
+use tune::limiter::Role;
+use tune::{Evidence, Prior};
+
+use crate::options::{AdviceOptions, AdvisorChoice};
+
+/// Longest wait for an answer on a short path; on a longer one it is a round trip.
+const WAIT: Duration = Duration::from_millis(200);
+/// Limit for a question, after which nobody waits for it any more, and for a report.
+const CALL_TIMEOUT: Duration = Duration::from_secs(2);
+/// Advice with less confidence is a guess.
+const LEAST_CONFIDENCE: f64 = 0.25;
+/// Most streams to begin with by advice.
+const MAX_STREAMS: u32 = 64;
+/// A shorter transfer, or a smaller one, tells more of its start than of the path (the service's own rule for
+/// transfers in logs).
+const LEAST_TIME: Duration = Duration::from_secs(5);
+const LEAST_BYTES: u64 = 1_000_000;
+
+/// The questions of a batch, one for each service.
+#[derive(Debug)]
+pub(crate) struct AdviceQuestions {
+    options: AdviceOptions,
+    asked: Mutex<HashMap<String, Arc<AskedAdvice>>>,
+}
+
+/// A question, and its answer once it is there.
+#[derive(Debug)]
+struct AskedAdvice {
+    at: Instant,
+    /// `None`: no answer yet; `Some(None)`: there is none.
+    answer: watch::Receiver<Option<Option<Advice>>>,
+}
+
+/// The answer of a service.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ServiceAdvice {
+    /// Host and port of the service.
+    service: String,
+    advice: Advice,
+}
+
+impl AdviceQuestions {
+    /// No question yet.
+    pub(crate) fn new(options: AdviceOptions) -> Self {
+        Self {
+            options,
+            asked: Mutex::default(),
+        }
+    }
+
+    /// Asks the service for the path of a server, if it was not asked yet; `announced` is the one that the server
+    /// announces. Does not wait.
+    pub(crate) fn ask(&self, announced: Option<SocketAddr>) {
+        let Some(service) = self.service(announced) else {
+            return;
+        };
+        let mut asked = self.asked.lock();
+        if asked.contains_key(&service) {
+            return;
+        }
+        let (send, answer) = watch::channel(None);
+        let name = service.clone();
+        tokio::task::spawn_blocking(move || {
+            let answer = question(&name).map_err(|error| {
+                tracing::debug!(%error, "no advice");
+            });
+            send.send_replace(Some(answer.ok()));
+        });
+        let at = Instant::now();
+        asked.insert(service, Arc::new(AskedAdvice { at, answer }));
+    }
+
+    /// The advice for the path of a server, if it arrives in time: a round trip or 200 ms after the question,
+    /// whichever is longer.
+    pub(crate) async fn advice(
+        &self,
+        announced: Option<SocketAddr>,
+        rtt: Duration,
+    ) -> Option<ServiceAdvice> {
+        self.ask(announced);
+        let service = self.service(announced)?;
+        let asked = {
+            let asked = self.asked.lock();
+            Arc::clone(asked.get(&service)?)
+        };
+        let mut answer = asked.answer.clone();
+        let deadline = tokio::time::Instant::from_std(asked.at + WAIT.max(rtt));
+        let arrived = answer.wait_for(Option::is_some);
+        let arrived = tokio::time::timeout_at(deadline, arrived)
+            .await
+            .ok()?
+            .ok()?;
+        let advice = arrived.clone().flatten()?;
+        drop(arrived);
+        (advice.confidence >= LEAST_CONFIDENCE).then_some(ServiceAdvice { service, advice })
+    }
+
+    /// Reports what a transfer measured, if there is a token. It goes only to a service that the user has named:
+    /// any server could announce one, and read the token.
+    pub(crate) async fn report(&self, evidence: &Evidence) {
+        let (AdvisorChoice::Server(service), Some(token)) =
+            (&self.options.choice, &self.options.token)
+        else {
+            return;
+        };
+        let (service, token) = (service.clone(), token.clone());
+        let Some(report) = report_of(evidence) else {
+            return;
+        };
+        let reporting = tokio::task::spawn_blocking(move || send_report(&service, &token, report));
+        match reporting.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "a transfer was not reported"),
+            Err(error) => tracing::warn!(%error, "a transfer was not reported"),
+        }
+    }
+
+    /// Host and port of the service to ask.
+    fn service(&self, announced: Option<SocketAddr>) -> Option<String> {
+        match &self.options.choice {
+            AdvisorChoice::Off => None,
+            AdvisorChoice::Announced => announced.map(|address| address.to_string()),
+            AdvisorChoice::Server(server) => Some(server.clone()),
+        }
+    }
+}
+
+fn question(service: &str) -> Result<Advice, EnableError> {
+    EnableClient::new(service, CALL_TIMEOUT)?.advice(&Question::default())
+}
+
+fn send_report(
+    service: &str,
+    token: &Secret,
+    report: serde_json::Value,
+) -> Result<(), EnableError> {
+    let client =
+        EnableClient::new(service, CALL_TIMEOUT)?.with_token(&String::from_utf8_lossy(&token.0));
+    client.call(&method::REPORT, vec![report]).map(|_| ())
+}
+
+/// The argument of EnableReport; `None` if the transfer says nothing of the path.
+fn report_of(evidence: &Evidence) -> Option<serde_json::Value> {
+    let tells = evidence.bytes >= LEAST_BYTES
+        && evidence.elapsed >= LEAST_TIME
+        && evidence.rate_limit.is_none()
+        && !dominant_limiter(evidence).limiter.is_at_an_end();
+    let goodput = match evidence.role? {
+        _ if !tells => return None,
+        // Named as seen by the data server.
+        Role::Receiver => "goodput",
+        Role::Sender => "reverse_goodput",
+    };
+    let rate = evidence.bytes as f64 * 8.0 / evidence.elapsed.as_secs_f64();
+    let mut values = json!({ goodput: rate });
+    if evidence.final_streams > 0 {
+        values["streams"] = json!(evidence.final_streams as f64);
+    }
+    if !evidence.min_rtt.is_zero() {
+        values["rtt"] = json!(evidence.min_rtt.as_secs_f64());
+    }
+    Some(json!({ "test": "transfer", "values": values }))
+}
+
+impl ServiceAdvice {
+    /// Start values of a transfer; `role` is that of this end. The advice is for data that the server sends.
+    /// For data that it receives, it holds only where both directions are alike, and the congestion control is that
+    /// of another kernel.
+    ///
+    /// Only what the transfer's own measurements correct: a pace would keep them from finding out that the path carries more,
+    /// and the sender finds its pace itself.
+    pub(crate) fn prior(&self, role: Role) -> Prior {
+        let advice = &self.advice;
+        let rtt = advice.rtt_seconds.map(Duration::try_from_secs_f64);
+        let min_rtt = rtt.and_then(Result::ok).filter(|rtt| !rtt.is_zero());
+        if role == Role::Sender && advice.asymmetric {
+            return Prior {
+                min_rtt,
+                ..Prior::default()
+            };
+        }
+        let by_server = |name: &String| (role == Role::Receiver).then(|| name.clone());
+        let bytes_per_second = |bps: u64| Some(bps / 8).filter(|rate| *rate > 0);
+        Prior {
+            streams: advice.streams.map(|n| n.clamp(1, MAX_STREAMS)),
+            congestion_control: advice.congestion_control.as_ref().and_then(by_server),
+            pacing_rate: None,
+            expected_rate: advice.expected_bps.and_then(bytes_per_second),
+            min_rtt,
+            send_buffer: None,
+        }
+    }
+
+    /// The service, for the text of `--why`.
+    pub(crate) fn service(&self) -> String {
+        format!("advice of {}", self.service)
+    }
+
+    /// Its advice, for the text of `--why`.
+    pub(crate) fn text(&self) -> String {
+        let streams = self.advice.streams.map(|n| match n {
+            1 => "1 stream".to_owned(),
+            n => format!("{n} streams"),
+        });
+        let rate = self.advice.expected_bps.map(units::show::bits);
+        let rate = rate.map(|rate| format!("{rate} expected"));
+        let parts: Vec<String> = streams.into_iter().chain(rate).collect();
+        let mut text = parts.join(", ");
+        if text.is_empty() {
+            text.push_str("nothing to set");
+        }
+        // It comes from another host.
+        let why = proto::printable::printable(&self.advice.why).to_string();
+        if !why.is_empty() {
+            text.push_str(&format!(" ({why})"));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn advised(advice: Advice) -> ServiceAdvice {
+        ServiceAdvice {
+            service: "h:2812".to_owned(),
+            advice,
+        }
+    }
+
+    fn long_path() -> Advice {
+        Advice {
+            streams: Some(8),
+            congestion_control: Some("bbr".to_owned()),
+            pace_bps: Some(8),
+            expected_bps: Some(800_000_000),
+            rtt_seconds: Some(0.1),
+            confidence: 0.9,
+            why: "A long path.".to_owned(),
+            ..Advice::default()
+        }
+    }
+
+    #[test]
+    fn advice_is_a_prior_for_the_servers_direction() {
+        let wanted = Prior {
+            streams: Some(8),
+            congestion_control: Some("bbr".to_owned()),
+            expected_rate: Some(100_000_000),
+            min_rtt: Some(Duration::from_millis(100)),
+            ..Prior::default()
+        };
+        let advice = advised(long_path());
+        assert_eq!(advice.prior(Role::Receiver), wanted);
+        let sending = Prior {
+            congestion_control: None,
+            ..wanted.clone()
+        };
+        assert_eq!(advice.prior(Role::Sender), sending);
+        let asymmetric = advised(Advice {
+            asymmetric: true,
+            ..long_path()
+        });
+        let only_rtt = Prior {
+            min_rtt: wanted.min_rtt,
+            ..Prior::default()
+        };
+        assert_eq!(asymmetric.prior(Role::Sender), only_rtt);
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_are_bounded() {
+        let advice = advised(Advice {
+            streams: Some(u32::MAX),
+            rtt_seconds: Some(f64::NAN),
+            expected_bps: Some(1),
+            ..Advice::default()
+        });
+        assert_eq!(advice.prior(Role::Receiver), Prior::with_streams(64));
+    }
+
+    #[test]
+    fn the_text_says_what_was_advised_and_why() {
+        let text = advised(long_path()).text();
+        assert_eq!(text, "8 streams, 800 Mbit/s expected (A long path.)");
+        let escape = advised(Advice {
+            why: "\u{1b}[2J".to_owned(),
+            ..Advice::default()
+        });
+        assert_eq!(escape.text(), "nothing to set (\\x1b[2J)");
+    }
+
+    #[test]
+    fn only_a_transfer_that_tells_something_of_the_path_is_reported() {
+        let evidence = Evidence {
+            bytes: 1_000_000_000,
+            elapsed: Duration::from_secs(10),
+            final_streams: 4,
+            wire_time: Duration::from_secs(39),
+            min_rtt: Duration::from_millis(50),
+            ..Evidence::for_role(Role::Receiver)
+        };
+        let report = report_of(&evidence).unwrap();
+        assert_eq!(
+            report["values"],
+            json!({"goodput": 8e8, "streams": 4.0, "rtt": 0.05})
+        );
+        let short = Evidence {
+            elapsed: Duration::from_secs(2),
+            ..evidence.clone()
+        };
+        assert_eq!(report_of(&short), None);
+        let limited = Evidence {
+            rate_limit: Some(1_000_000),
+            ..evidence.clone()
+        };
+        assert_eq!(report_of(&limited), None);
+        let slow_disk = Evidence {
+            store_time: Duration::from_secs(38),
+            wire_time: Duration::from_secs(1),
+            ..evidence.clone()
+        };
+        assert_eq!(report_of(&slow_disk), None, "the rate is the disk's");
+        let sent = Evidence {
+            role: Some(Role::Sender),
+            ..evidence
+        };
+        assert!(report_of(&sent).unwrap()["values"]["reverse_goodput"].is_f64());
+    }
+
+    #[tokio::test]
+    async fn a_silent_service_delays_by_200_ms_and_is_asked_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let questions = AdviceQuestions::new(AdviceOptions {
+            choice: AdvisorChoice::Announced,
+            token: None,
+        });
+        assert_eq!(questions.advice(None, Duration::ZERO).await, None);
+        let asked = Instant::now();
+        assert_eq!(questions.advice(Some(address), Duration::ZERO).await, None);
+        assert!(asked.elapsed() >= WAIT);
+        // The second time, the deadline of the first question has passed.
+        assert_eq!(questions.advice(Some(address), Duration::ZERO).await, None);
+        let (connection, _) = listener.accept().unwrap();
+        listener.set_nonblocking(true).unwrap();
+        assert!(listener.accept().is_err(), "asked twice");
+        drop(connection);
+    }
+}

@@ -1,0 +1,113 @@
+//! Knowledge of the path of a transfer before it begins, and what it measured.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tune::Prior;
+use tune::limiter::Role;
+use tune::streams::initial;
+
+use super::path_advice::ServiceAdvice;
+use super::path_memory::PathMemory;
+use crate::batch::BatchContext;
+use crate::storage::contract::Storage;
+use ftp::transfer::{HostRemark, TransferAttempt};
+
+/// A smaller transfer is over before advice helps, bytes.
+const ADVISED_FROM: u64 = 4 << 20;
+
+/// Knowledge of the path to or from a server, if this machine is one of its ends. By default there is none.
+#[derive(Debug, Default)]
+pub(crate) struct PathKnowledge {
+    memory: Option<PathMemory>,
+    /// Answer of an advice server, where there is no memory.
+    advice: Option<ServiceAdvice>,
+    known: Prior,
+}
+
+/// The path to a server. (A session cannot be shared between threads, so it does not wait for an answer here.)
+#[derive(Debug)]
+pub(crate) struct RemotePath {
+    memory: Option<PathMemory>,
+    service: Option<SocketAddr>,
+    rtt: Duration,
+    /// Role of this end.
+    role: Role,
+    /// The sender keeps the number of streams that it begins with.
+    keeps_streams: bool,
+}
+
+impl RemotePath {
+    /// The path of a session with `remote`.
+    pub(crate) fn of(ctx: &BatchContext, remote: &dyn Storage, role: Role) -> Self {
+        Self {
+            memory: PathMemory::of(&ctx.options, remote, role),
+            service: remote.advice_service(),
+            rtt: remote.capabilities().rtt,
+            role,
+            keeps_streams: role == Role::Receiver && !remote.capabilities().adapts_streams,
+        }
+    }
+}
+
+impl PathKnowledge {
+    /// Finds out what is known of a path for a transfer of `size` bytes, if known: own transfers count before the
+    /// advice of a server.
+    pub(crate) async fn recall(&mut self, ctx: &BatchContext, path: RemotePath, size: Option<u64>) {
+        let remembered = path.memory.as_ref().map(PathMemory::known);
+        self.known = remembered.cloned().unwrap_or_default();
+        self.memory = path.memory;
+        let is_small = size.is_some_and(|size| size < ADVISED_FROM);
+        if is_small || self.known.describe_settings().is_some() {
+            return;
+        }
+        self.advice = ctx.advice.advice(path.service, path.rtt).await;
+        if let Some(advice) = &self.advice {
+            self.known = advice.prior(path.role);
+            if path.keeps_streams {
+                // Nobody would correct a number that is too small.
+                let usual = initial::fixed_from_rtt(path.rtt, size, 0, u32::MAX).streams;
+                self.known.streams = self.known.streams.filter(|n| Some(*n) > usual);
+            }
+        }
+    }
+
+    /// Start values of a transfer.
+    pub(crate) fn known(&self) -> &Prior {
+        &self.known
+    }
+
+    /// Records what an attempt taught. `fetched`: this end received.
+    pub(crate) async fn learn(
+        &self,
+        ctx: &BatchContext,
+        fetched: bool,
+        attempt: &mut TransferAttempt,
+    ) {
+        let TransferAttempt {
+            report, remarks, ..
+        } = attempt;
+        if let Some(advice) = &self.advice {
+            remarks.push(HostRemark {
+                host: Some(advice.service()),
+                verdict: None,
+                text: Some(advice.text()),
+            });
+        }
+        ctx.advice.report(&report.evidence).await;
+        let (Some(memory), options) = (&self.memory, &ctx.options) else {
+            return;
+        };
+        let mut evidence = report.evidence.clone();
+        if fetched {
+            // The sender knows better what limited it. Towards the end a receiver sees its streams end one by one.
+            let sender = remarks.iter().find_map(|r| r.verdict.as_ref());
+            if let Some(verdict) = sender {
+                evidence.final_streams = verdict.streams.into();
+                evidence.verdict = Some(verdict.clone());
+            }
+            memory.remark_requested_streams(options, remarks);
+        }
+        memory.record(options, &evidence).await;
+    }
+}

@@ -1,0 +1,433 @@
+//! Parameters of an attempt: the part of the source, the streams, the settings.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use data::options::CongestionChoice;
+use parking_lot::Mutex;
+use proto::ranges::RangeSet;
+use tune::Prior;
+use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
+use tune::streams::initial;
+
+use crate::batch::BatchContext;
+use crate::options::{CopyOptions, Parallelism};
+use crate::storage::capabilities::Capabilities;
+use crate::storage::contract::Storage;
+use crate::storage::local_copy;
+use ftp::answers::SourceFacts;
+use ftp::transfer::{Chunking, RestartProof, TransferSpec};
+use ftp::{Failure, ModeChoice};
+
+/// The bytes of the source that are copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CopyRange {
+    /// Offset and length. `None`: the whole source.
+    pub(crate) part: Option<(u64, u64)>,
+    /// Number of bytes to copy, if known.
+    pub(crate) size: Option<u64>,
+}
+
+impl CopyRange {
+    /// Source offset of the copy's first byte.
+    pub(crate) fn origin(self) -> u64 {
+        self.part.map_or(0, |(offset, _)| offset)
+    }
+
+    /// Applies `--offset` and `--length` to a source. A range beyond the end of the source is an
+    /// error.
+    pub(crate) fn from_options(
+        offset: Option<u64>,
+        length: Option<u64>,
+        facts: SourceFacts,
+        display_name: &str,
+    ) -> Result<Self, Failure> {
+        if offset.is_none() && length.is_none() {
+            return Ok(Self {
+                part: None,
+                size: facts.size,
+            });
+        }
+        let usage = |message| Err(Failure::usage(message));
+        let Some(size) = facts.size else {
+            return usage(format!(
+                "{display_name}: a part requires the size of the source, which is unknown"
+            ));
+        };
+        let offset = offset.unwrap_or(0);
+        if offset > size {
+            return usage(format!(
+                "{display_name}: offset {offset} is beyond the end, the file has {size} bytes"
+            ));
+        }
+        let length = length.unwrap_or(size - offset);
+        if length > size - offset {
+            return usage(format!(
+                "{display_name}: {length} bytes from offset {offset} go beyond the end, the file has \
+                 {size} bytes"
+            ));
+        }
+        Ok(Self {
+            part: Some((offset, length)),
+            size: Some(length),
+        })
+    }
+}
+
+/// Offset and length of a part, in the form of CKSM's arguments.
+pub(crate) fn offset_and_length(part: Option<(u64, u64)>) -> (u64, Option<u64>) {
+    part.map_or((0, None), |(offset, length)| (offset, Some(length)))
+}
+
+/// Smaller files end before an adaptation to the path would pay off.
+const ADAPT_FROM: u64 = 16 << 20;
+/// Size from which a file is cut into chunks between two servers, where the sender's TCP_INFO is not
+/// available.
+const CHUNK_FROM: u64 = 64 << 20;
+/// Size from which further sessions may fetch ranges of a file.
+const SEVERAL_SESSIONS_FROM: u64 = 16 << 20;
+/// On paths with a shorter round trip, one stream is enough for any sender.
+const MIN_PROBED_RTT: Duration = Duration::from_millis(5);
+
+/// Abilities of both ends on which the number of streams depends.
+#[derive(Debug, Clone, Copy)]
+struct EndpointAbilities {
+    /// Both ends support extended block mode.
+    parallel: bool,
+    /// The sender adapts the number of its streams.
+    adapts_streams: bool,
+    /// The source sends ranges, and the destination stores them at their offset.
+    takes_chunks: bool,
+    /// This end fetches, and the source permits several sessions.
+    several_sessions: bool,
+    /// The source can open the connections that several streams of one session need.
+    connects: bool,
+    /// Both ends are on one machine, where no segments are lost and windows do not limit.
+    on_this_machine: bool,
+    rtt: Duration,
+    /// Number of streams with which to begin, by earlier transfers on the path.
+    known_streams: Option<u32>,
+}
+
+impl EndpointAbilities {
+    fn of(from: Capabilities, to: Capabilities, known: &Prior) -> Self {
+        Self {
+            parallel: from.parallel && to.parallel,
+            adapts_streams: from.adapts_streams,
+            takes_chunks: from.ranges && to.partial_writes,
+            several_sessions: from.several_sessions
+                && to.third_party.is_none()
+                && to.partial_writes,
+            // Between two servers, the source connects to the other one.
+            connects: from.connects_here || to.third_party.is_some(),
+            on_this_machine: from.is_local && to.is_local,
+            // For a third-party copy the path between the servers is unknown; the longer one is a
+            // guess.
+            rtt: from.rtt.max(to.rtt),
+            known_streams: known.streams,
+        }
+    }
+}
+
+impl EndpointAbilities {
+    /// Whether a get has several streams only by several sessions, and can.
+    fn must_use_sessions(&self) -> bool {
+        !self.connects && self.several_sessions
+    }
+}
+
+/// Number of streams and order of the bytes. The same in all attempts.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct StreamPlan {
+    /// Streams at the start.
+    pub(crate) streams: u32,
+    /// Most streams at a time.
+    max_streams: u32,
+    /// MODE S is used, so bytes are stored strictly in order.
+    pub(crate) in_order: bool,
+    /// How the file is cut into chunks.
+    chunks: Option<Chunking>,
+    /// MODE E is used for a single stream, too.
+    extended: bool,
+    /// Several sessions may fetch ranges of the file.
+    uses_several_sessions: bool,
+    /// Each of them has one stream: the source cannot open more.
+    has_one_stream_each: bool,
+}
+
+impl StreamPlan {
+    /// One stream, which stays one.
+    pub(crate) fn single() -> Self {
+        Self {
+            streams: 1,
+            max_streams: 1,
+            ..Self::default()
+        }
+    }
+
+    /// For a transfer of `size` bytes, if known. A sequential end (`sequential`) allows one stream only. `known`: what
+    /// earlier transfers taught about the path.
+    pub(crate) fn for_transfer(
+        ctx: &BatchContext,
+        size: Option<u64>,
+        sequential: bool,
+        known: &Prior,
+        from: &dyn Storage,
+        to: &dyn Storage,
+    ) -> Self {
+        let options = &ctx.options;
+        let (source, destination) = (from.capabilities(), to.capabilities());
+        let abilities = EndpointAbilities::of(source, destination, known);
+        let fixed = |n: u32| Self {
+            streams: n,
+            max_streams: n,
+            ..Self::default()
+        };
+        let plan = match options.parallelism {
+            // MODE S has one data connection (RFC 959 section 3.4.1).
+            _ if sequential || options.mode == ModeChoice::Stream => fixed(1),
+            // As many streams, each of a session of its own.
+            Parallelism::Fixed(n)
+                if n > 1 && abilities.must_use_sessions() && options.mode == ModeChoice::Auto =>
+            {
+                Self {
+                    chunks: Some(Chunking::Probe),
+                    uses_several_sessions: true,
+                    has_one_stream_each: true,
+                    ..fixed(n)
+                }
+            }
+            Parallelism::Fixed(n) => fixed(n.max(1)),
+            Parallelism::Auto => Self::auto(options, size, abilities),
+            Parallelism::Chunked(mode) => Self::chunked(options, mode, abilities),
+        };
+        // Warned once per batch: the same end lacks the ability for every file.
+        if let (Parallelism::Chunked(_), None, false) =
+            (options.parallelism, plan.chunks, sequential)
+        {
+            ctx.warn(chunking_unavailable_warning(options, from, to));
+        }
+        let in_order_only = !source.stores_any_order || !destination.stores_any_order;
+        Self {
+            in_order: match options.mode {
+                ModeChoice::Stream => true,
+                ModeChoice::Extended => false,
+                // Several sessions store out of order in MODE S, too.
+                ModeChoice::Auto if plan.uses_several_sessions => false,
+                // One stream gains nothing from MODE E, and MODE S stores in order, which makes
+                // resuming exact.
+                ModeChoice::Auto => plan.max_streams == 1 || in_order_only,
+            },
+            ..plan
+        }
+    }
+
+    /// The first number of streams and the mode, for people.
+    pub(crate) fn in_words(&self) -> String {
+        let plural = if self.streams == 1 { "" } else { "s" };
+        if self.has_one_stream_each {
+            let streams = self.streams;
+            let most = self.max_streams;
+            return format!(
+                "begins with {streams} session{plural} of one stream in MODE S, at most {most}: the server cannot connect to \
+                 this machine, as several streams of one session need"
+            );
+        }
+        let mode = if self.in_order { "MODE S" } else { "MODE E" };
+        let growth = match self.max_streams > self.streams {
+            true => format!(", at most {}", self.max_streams),
+            false => String::new(),
+        };
+        format!(
+            "begins with {} stream{plural} in {mode}{growth}",
+            self.streams
+        )
+    }
+
+    /// The plan for the ranges of the same file that arrived wrong. Only MODE E moves them without what is between
+    /// them.
+    pub(crate) fn for_repair(self, ends: [Capabilities; 2]) -> Self {
+        Self {
+            chunks: None,
+            in_order: false,
+            extended: ends.iter().all(|end| end.stores_any_order),
+            ..self
+        }
+    }
+
+    /// For a copy of `size` bytes between two open files. Streams are threads here.
+    pub(crate) fn for_local_copy(
+        options: &CopyOptions,
+        size: Option<u64>,
+        sequential: bool,
+    ) -> Self {
+        let threads = match options.parallelism {
+            _ if sequential || options.mode == ModeChoice::Stream => 1,
+            Parallelism::Fixed(n) => n.max(1),
+            Parallelism::Auto | Parallelism::Chunked(_) => local_copy::default_threads(size),
+        };
+        Self {
+            streams: threads,
+            max_streams: threads,
+            in_order: threads == 1,
+            ..Self::default()
+        }
+    }
+
+    /// Starts with the number of streams from the prior. An adapting sender continues from there. If the
+    /// sender is another program's server, this end watches how much arrives.
+    fn auto(options: &CopyOptions, size: Option<u64>, abilities: EndpointAbilities) -> Self {
+        let single = Self {
+            streams: 1,
+            max_streams: 1,
+            ..Self::default()
+        };
+        let max_streams = options.max_streams.max(1);
+        let is_long = max_streams > 1 && abilities.rtt >= MIN_PROBED_RTT;
+        let reaches = |least| size.is_some_and(|size| size >= least);
+        if (!abilities.adapts_streams || !abilities.connects)
+            && abilities.several_sessions
+            && is_long
+            && reaches(SEVERAL_SESSIONS_FROM)
+        {
+            return Self {
+                streams: first_streams(options, size, abilities, initial::fixed_from_rtt),
+                max_streams,
+                chunks: Some(Chunking::Probe),
+                uses_several_sessions: true,
+                has_one_stream_each: !abilities.connects,
+                ..single
+            };
+        }
+        if !abilities.parallel || !abilities.connects {
+            return single;
+        }
+        let streams = first_streams(options, size, abilities, initial::prior_from_rtt);
+        if abilities.adapts_streams {
+            let may_grow = streams > 1
+                || (size.is_none_or(|size| size >= ADAPT_FROM) && !abilities.on_this_machine);
+            return Self {
+                streams,
+                max_streams: if may_grow { max_streams } else { 1 },
+                ..single
+            };
+        }
+        let probes = is_long && reaches(CHUNK_FROM) && abilities.takes_chunks;
+        Self {
+            streams,
+            max_streams: if probes { max_streams } else { streams },
+            chunks: probes.then_some(Chunking::Probe),
+            ..single
+        }
+    }
+
+    fn chunked(options: &CopyOptions, mode: ChunkTuningMode, abilities: EndpointAbilities) -> Self {
+        let parameters = ChunkParameters {
+            max_streams: options.autopar.max_streams.min(options.max_streams).max(1),
+            ..options.autopar
+        };
+        let streams = parameters.initial_streams.clamp(1, parameters.max_streams);
+        Self {
+            streams,
+            // At least 2, because a plan with one stream selects MODE S and chunks need MODE E.
+            max_streams: parameters.max_streams.max(2),
+            chunks: abilities
+                .takes_chunks
+                .then_some(Chunking::Mode(mode, parameters)),
+            ..Self::default()
+        }
+    }
+}
+
+/// The first number of streams: the known one, or that of `rule` for the round trip.
+fn first_streams(
+    options: &CopyOptions,
+    size: Option<u64>,
+    abilities: EndpointAbilities,
+    rule: fn(Duration, Option<u64>, usize, u32) -> Prior,
+) -> u32 {
+    // A longhaul sender uses smaller blocks when there are more streams than blocks. Another
+    // sender does not, and for a small file MODE E would only add round trips.
+    let block = match abilities.adapts_streams {
+        true => 0,
+        false => options.transfer.block,
+    };
+    let max_streams = options.max_streams.max(1);
+    match abilities.known_streams {
+        Some(known) => known_streams(known, size, block).min(max_streams),
+        None => rule(abilities.rtt, size, block, max_streams)
+            .streams
+            .unwrap_or(1),
+    }
+}
+
+/// The known number of streams for a file of `size` bytes, if known: at most one per block of `block` bytes, and as
+/// few as [`Prior::streams_for`] allows.
+fn known_streams(known: u32, size: Option<u64>, block: usize) -> u32 {
+    let blocks = size.map_or(u64::MAX, |size| size.div_ceil(block.max(1) as u64));
+    let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+    let known = Prior::with_streams(known).streams_for(size).unwrap_or(1);
+    known.min(blocks).max(1)
+}
+
+/// Warning when a chunk tuning mode was requested and is not possible.
+fn chunking_unavailable_warning(
+    options: &CopyOptions,
+    from: &dyn Storage,
+    to: &dyn Storage,
+) -> String {
+    if options.mode == ModeChoice::Stream {
+        return "--mode s uses one stream: -p has no effect".to_owned();
+    }
+    let source_lacks = (!from.capabilities().ranges).then(|| from.name());
+    let destination_lacks = (!to.capabilities().partial_writes).then(|| to.name());
+    let names: Vec<&str> = source_lacks.into_iter().chain(destination_lacks).collect();
+    format!(
+        "{}: ranges of a file cannot be fetched and stored at an offset (ERET, ESTO), so the \
+         initial number of streams is kept",
+        names.join(", ")
+    )
+}
+
+/// Parameters of one attempt. The caller adds the checksums.
+pub(crate) fn new_transfer_spec(
+    ctx: &BatchContext,
+    range: CopyRange,
+    completed: &RangeSet,
+    plan: StreamPlan,
+) -> TransferSpec {
+    let options = &ctx.options;
+    let mut transfer = options.transfer.clone();
+    // The modes of 2008 assume TCP as the system runs it by default.
+    if let (CongestionChoice::Auto, Parallelism::Chunked(_)) =
+        (&transfer.congestion, options.parallelism)
+    {
+        transfer.congestion = CongestionChoice::System;
+    }
+    TransferSpec {
+        size: range.size,
+        part: range.part,
+        restart_proof: RestartProof::default(),
+        destination_offset: None,
+        chunks: plan.chunks,
+        completed_ranges: completed.clone(),
+        streams: plan.streams,
+        max_streams: plan.max_streams,
+        adapt: options.parallelism == Parallelism::Auto,
+        prior: Prior::default(),
+        mode: match (options.mode, plan.extended) {
+            (ModeChoice::Auto, true) => ModeChoice::Extended,
+            (mode, _) => mode,
+        },
+        checksum: None,
+        server_checksum: None,
+        options: transfer,
+        started: Arc::default(),
+        stored_ranges: Arc::new(Mutex::new(RangeSet::new())),
+        confirmation: Arc::default(),
+        data_ports: options.data_ports,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,46 @@
+//! Copies of files and trees between storages, as a library; the `longhaul` binary is a thin shell around it.
+//!
+//! [`copy`] plans a batch (which file goes where), moves several files at a time over pooled sessions, verifies each file
+//! and renames it to its final name; [`sync`] makes one tree like another. The verbs ([`list`], [`stat`], ...) use one
+//! session each. The crate `ftp` speaks with FTP servers.
+//!
+//! Its rooms, each of which uses only those before it: `options` and `events`; `local`, the files of this machine;
+//! `storage`, the contract of all storages and its implementations; `tree`, listings of trees; `batch`, what all files of
+//! a copy share; `plan`, which file goes where; `file`, the copy of one; `small_files`, many at a time; `run`, the
+//! whole; `sync`; `sums`, checksum files; `verbs`.
+
+#![forbid(unsafe_code)]
+
+mod batch;
+mod events;
+mod file;
+mod local;
+mod options;
+mod plan;
+mod run;
+mod small_files;
+mod storage;
+mod storage_access;
+mod sums;
+mod sync;
+mod tree;
+mod verbs;
+
+pub use events::{
+    AwayPeer, CopyEvent, CopyObserver, CopyProgress, CopySummary, MovingFile, SafeBytes,
+};
+pub use ftp::{
+    ConnectionSecurity, Credential, DataProtectionChoice, DelegationChoice, Exit, Failure,
+    FailureKind, ModeChoice, SecurityOptions, TlsUse,
+};
+pub use options::{
+    AdviceOptions, AdvisorChoice, BatchJournalLocation, CopyInterrupt, CopyOptions, Parallelism,
+    Preserve, PreservedTimes, RemoteOptions, Selection, SparseFiles, SymlinkPolicy, SyncOptions,
+    VerifyMode, WriteSums, without_byte_order_mark,
+};
+pub use plan::pairs::PairSource;
+pub use plan::side_files::{CopiedPlaces, check_log_file};
+pub use run::{copy, copy_pairs};
+pub use sums::{CheckTotals, CheckedFile, CheckedSum, check_sums, escape_sums_name};
+pub use sync::sync;
+pub use verbs::*;

@@ -1,0 +1,236 @@
+//! Sends one request at a time over one persistent connection. Handles redirects, logins and size
+//! limits.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use data::dialer::Dialer;
+use data::job::TransferSettings;
+use proto::http::date;
+use proto::http::url::HttpUrl;
+use proto::timestamp::Timestamp;
+use ureq::http::{HeaderValue, Request, Response};
+use ureq::{Agent, Body, SendBody};
+
+use super::request::{HttpRequest, HttpRequestBody};
+use super::response::HttpResponse;
+use super::{agent, dialogue, errors};
+use ftp::credentials::Credential;
+use ftp::location::Scheme;
+use ftp::network_proxy::NetworkProxy;
+use ftp::{ConnectionSecurity, Failure, FailureKind};
+
+/// Most redirects of one request.
+const MAX_REDIRECTS: usize = 10;
+
+/// The server that is asked first, with the login for it.
+#[derive(Clone)]
+pub(super) struct HttpOrigin {
+    /// URL of the server's root.
+    pub(super) root_url: HttpUrl,
+    /// Value of the Authorization header, sent to this origin only.
+    authorization: Option<HeaderValue>,
+    /// Which authorities verify servers.
+    security: Arc<ConnectionSecurity>,
+}
+
+impl std::fmt::Debug for HttpOrigin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.root_url.fmt(f)
+    }
+}
+
+impl HttpOrigin {
+    /// A server and its user.
+    ///
+    /// # Errors
+    /// `Usage`: the credential cannot be expressed in HTTP.
+    pub(super) fn new(
+        target: HttpUrl,
+        credential: &Credential,
+        security: &Arc<ConnectionSecurity>,
+    ) -> Result<Self, Failure> {
+        let text = match credential {
+            Credential::Anonymous => None,
+            Credential::Password { user, .. } if credential.user().is_none() || user.is_empty() => {
+                None
+            }
+            Credential::Password { user, password } => {
+                let mut pair = format!("{user}:").into_bytes();
+                pair.extend_from_slice(&password.0);
+                Some(format!("Basic {}", BASE64_STANDARD.encode(pair)))
+            }
+            Credential::Token(token) => {
+                Some(format!("Bearer {}", String::from_utf8_lossy(&token.0)))
+            }
+            Credential::GridMapping => None,
+        };
+        let login = match text.map(|text| HeaderValue::from_str(&text)) {
+            None => None,
+            Some(Ok(mut value)) => {
+                // Keeps the password out of ureq's debug log.
+                value.set_sensitive(true);
+                Some(value)
+            }
+            Some(Err(_)) => {
+                return Err(Failure::usage(
+                    "the login has characters that HTTP cannot carry",
+                ));
+            }
+        };
+        Ok(Self {
+            root_url: target,
+            authorization: login,
+            security: Arc::clone(security),
+        })
+    }
+}
+
+/// Sends one request after the other.
+#[derive(Debug)]
+pub(super) struct HttpClient {
+    origin: HttpOrigin,
+    pub(super) dialer: Arc<Dialer>,
+    /// The wait that the last response asks for.
+    pub(super) retry_after: Option<Duration>,
+    /// Agents by scheme and proxy, created on first use: a redirect may lead to a host that has another one.
+    agents: Vec<RoutedAgent>,
+}
+
+/// An agent, and which connections it makes.
+#[derive(Debug)]
+struct RoutedAgent {
+    secure: bool,
+    proxy: Option<Arc<NetworkProxy>>,
+    agent: Agent,
+}
+
+impl HttpClient {
+    /// A client for one server.
+    ///
+    /// # Errors
+    /// `Local`: no descriptor is left.
+    pub(super) fn new(origin: &HttpOrigin, settings: &TransferSettings) -> Result<Self, Failure> {
+        let dialer = Dialer::new(settings);
+        let dialer = dialer.map_err(|e| Failure::local(e.to_string()))?;
+        Ok(Self {
+            origin: origin.clone(),
+            dialer,
+            retry_after: None,
+            agents: Vec::new(),
+        })
+    }
+
+    /// Sends a request, and follows redirects of one that changes nothing. Any status that is not a redirect is returned.
+    ///
+    /// # Errors
+    /// Failures by class. Transient if a connection was lost. `Protocol` for a redirect that is not followed.
+    pub(super) fn send(
+        &mut self,
+        request: &HttpRequest<'_>,
+        mut body_source: HttpRequestBody<'_>,
+    ) -> Result<HttpResponse, Failure> {
+        let mut target = request.url.clone();
+        // Bounded, because redirects may form a loop.
+        for _ in 0..=MAX_REDIRECTS {
+            self.retry_after = None;
+            let result = match &mut body_source {
+                HttpRequestBody::Empty => self.send_once(request, &target, ()),
+                HttpRequestBody::Text(text) => self.send_once(request, &target, *text),
+                HttpRequestBody::Bytes(bytes) => {
+                    self.send_once(request, &target, SendBody::from_reader(*bytes))
+                }
+            };
+            let response = result?;
+            let status = response.status().as_u16();
+            let reply = HttpResponse {
+                response,
+                url: target,
+            };
+            self.retry_after = reply
+                .header("retry-after")
+                .and_then(|text| date::retry_after(text, Timestamp(now())));
+            // RFC 9110 section 15.4. 300 offers a choice and 304 is an answer to a condition.
+            let is_redirect = matches!(status, 301 | 302 | 303 | 307 | 308);
+            let Some(location) = reply.header("location").filter(|_| is_redirect) else {
+                return Ok(reply);
+            };
+            let next_url = reply.url.resolve_redirect(location).map_err(|error| {
+                let reason = format_args!("the server redirects the request, but {error}");
+                request.action.failed(FailureKind::Protocol, reason)
+            })?;
+            if !request.follows(status) {
+                return Err(errors::redirected(request.action, &next_url));
+            }
+            reply.discard_body();
+            target = next_url;
+        }
+        let reason = "too many redirects";
+        Err(request.action.failed(FailureKind::Protocol, reason))
+    }
+
+    fn send_once(
+        &mut self,
+        request: &HttpRequest<'_>,
+        to: &HttpUrl,
+        body: impl ureq::AsSendBody,
+    ) -> Result<Response<Body>, Failure> {
+        let mut message = Request::builder().method(request.method).uri(to.uri());
+        for (name, value) in request.headers {
+            message = message.header(*name, value);
+        }
+        // Never to the target of a redirect: another server must not learn the password.
+        let login = self.origin.authorization.as_ref();
+        let login = login.filter(|_| to.is_same_origin(&self.origin.root_url));
+        if let Some(login) = login {
+            message = message.header("authorization", login);
+        }
+        dialogue::log_request(request, to, login.is_some());
+        let message = message.body(body).map_err(|_| {
+            let reason = "HTTP cannot express this request";
+            request.action.failed(FailureKind::Usage, reason)
+        })?;
+        let agent = self.agent(to)?;
+        let result = agent.run(message);
+        if let Ok(response) = &result {
+            dialogue::log_response(response, to, self.origin.authorization.as_ref());
+            // Some servers send the page of an error all the same, which would be taken for the next response (wsgidav).
+            if request.method == "HEAD" && response.status().as_u16() >= 400 {
+                self.agents.clear();
+            }
+        }
+        result.map_err(|error| {
+            let dialer_error = self.dialer.take_failure();
+            errors::request_failure(request.action, &error, dialer_error.as_ref())
+        })
+    }
+
+    fn agent(&mut self, to: &HttpUrl) -> Result<Agent, Failure> {
+        let security = &self.origin.security;
+        let scheme = match to.secure {
+            true => Scheme::Https,
+            false => Scheme::Http,
+        };
+        let choice = &security.options().proxy;
+        let proxy = choice.proxy_for(scheme.name(), &to.host)?;
+        let is_same = |known: &&RoutedAgent| known.secure == to.secure && known.proxy == proxy;
+        if let Some(known) = self.agents.iter().find(is_same) {
+            return Ok(known.agent.clone());
+        }
+        let agent = agent::new_agent(&self.dialer, to.secure, security, proxy.as_ref())?;
+        self.agents.push(RoutedAgent {
+            secure: to.secure,
+            proxy,
+            agent: agent.clone(),
+        });
+        Ok(agent)
+    }
+}
+
+/// Seconds since 1970.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs().cast_signed())
+}

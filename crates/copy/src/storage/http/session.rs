@@ -1,0 +1,246 @@
+//! A session with an HTTP server, and what it remembers of the server's files.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use data::dialer::Dialer;
+use data::job::TransferSettings;
+use proto::http::url::HttpUrl;
+use proto::listing::ListedEntry;
+
+use super::changes::{self, PathUrls, Removable};
+use super::client::{HttpClient, HttpOrigin};
+use super::facts::HttpFileFacts;
+use super::lookup::{FileUrls, ResourceFacts, WebDavSupport, examine};
+use ftp::credentials::Credential;
+use ftp::{ConnectionSecurity, Failure, FailureKind};
+
+/// Most idle connections that are kept for the next file.
+pub(super) const MAX_IDLE_CLIENTS: usize = 64;
+/// Most files of which a session remembers that it has stored them: the partial file and the final one of a copy, and some more.
+const MAX_STORED_FILES: usize = 8;
+
+/// A session with an HTTP server.
+#[derive(Debug)]
+pub(crate) struct HttpStorage {
+    pub(super) name: String,
+    pub(super) origin: HttpOrigin,
+    pub(super) settings: TransferSettings,
+    /// `None` while a request runs.
+    pub(super) client: Option<HttpClient>,
+    /// Clients from the streams of earlier files.
+    pub(super) idle_clients: Vec<HttpClient>,
+    /// Path and facts of the last file that was examined.
+    pub(super) last_facts: Option<(Vec<u8>, HttpFileFacts)>,
+    /// Path of the last file whose requests were redirected, and their target.
+    last_target: Option<(Vec<u8>, HttpUrl)>,
+    /// The last directory of which the server has told whether it has WebDAV there.
+    webdav: (Vec<u8>, WebDavSupport),
+    /// Paths of the last files that this session has stored, the latest last.
+    stored_files: Vec<Vec<u8>>,
+    /// Round-trip time of the last connection.
+    pub(super) rtt: Duration,
+    /// Addresses of this machine and of the server, or its proxy, of the last connection.
+    pub(super) path_ends: Option<(IpAddr, IpAddr)>,
+    /// The last request could not connect.
+    pub(super) is_away: bool,
+}
+
+impl HttpStorage {
+    /// A session with a server; no request is sent yet. `target` is any URL of the server, with the
+    /// query that goes with every request.
+    ///
+    /// # Errors
+    /// `Usage`: the credential cannot be expressed in HTTP.
+    pub(crate) fn new(
+        target: &HttpUrl,
+        credential: &Credential,
+        security: &Arc<ConnectionSecurity>,
+        timeout: Duration,
+    ) -> Result<Self, Failure> {
+        let mut settings = TransferSettings {
+            connect_timeout: timeout,
+            ..TransferSettings::default()
+        };
+        settings.options.stall = timeout;
+        Ok(Self {
+            name: target.authority(),
+            origin: HttpOrigin::new(target.with_path(b"/"), credential, security)?,
+            settings,
+            client: None,
+            idle_clients: Vec::new(),
+            last_facts: None,
+            last_target: None,
+            webdav: (Vec::new(), WebDavSupport::Unknown),
+            stored_files: Vec::new(),
+            rtt: Duration::ZERO,
+            path_ends: None,
+            is_away: false,
+        })
+    }
+
+    pub(super) fn url_for(&self, path: &[u8]) -> HttpUrl {
+        self.origin.root_url.with_path(path)
+    }
+
+    pub(super) fn urls(&self, path: &[u8]) -> PathUrls {
+        let path = path.strip_suffix(b"/").unwrap_or(path);
+        PathUrls {
+            file: self.url_for(path),
+            collection: self.url_for(&[path, b"/"].concat()),
+        }
+    }
+
+    fn file_urls(&self, path: &[u8]) -> FileUrls {
+        let last = self.last_target.as_ref();
+        FileUrls {
+            requested: self.url_for(path),
+            last_target: last
+                .filter(|(of, _)| of == path)
+                .map(|(_, target)| target.clone()),
+        }
+    }
+
+    fn note_target(&mut self, path: &[u8], target: HttpUrl) {
+        if target != self.url_for(path) {
+            self.last_target = Some((path.to_vec(), target));
+        }
+    }
+
+    /// Runs requests on a thread for blocking calls.
+    pub(super) async fn blocking<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut HttpClient) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let mut client = match self.client.take() {
+            Some(client) => client,
+            None => HttpClient::new(&self.origin, &self.settings)?,
+        };
+        // The thread cannot be cancelled, but its socket waits can be ended.
+        let mut guard = StopDialerOnDrop(Some(Arc::clone(&client.dialer)));
+        let result = tokio::task::spawn_blocking(move || {
+            let result = work(&mut client);
+            (client, result)
+        });
+        let (client, result) = result.await.map_err(|e| Failure::local(e.to_string()))?;
+        guard.0 = None;
+        self.rtt = client.dialer.rtt().unwrap_or(self.rtt);
+        self.path_ends = client.dialer.path_ends().or(self.path_ends);
+        self.client = Some(client);
+        self.is_away = is_away(&result);
+        result
+    }
+
+    /// The entry of a path. The facts of a file are kept if they came with the answer.
+    pub(super) async fn examine(&mut self, path: &[u8]) -> Result<ListedEntry, Failure> {
+        let urls = self.file_urls(path);
+        let name = last_name(path).to_vec();
+        let directory = path.strip_suffix(&*name).unwrap_or(path);
+        let support = match &self.webdav {
+            (known, support) if known == directory => *support,
+            _ => WebDavSupport::Unknown,
+        };
+        let facts = self.blocking(move |client| examine(client, &urls, &name, support));
+        let ResourceFacts {
+            entry,
+            file,
+            support,
+        } = facts.await?;
+        self.webdav = (directory.to_vec(), support);
+        self.last_facts = file.map(|facts| (path.to_vec(), facts));
+        if let Some((_, facts)) = &self.last_facts {
+            let target = facts.url.clone();
+            self.note_target(path, target);
+        }
+        Ok(entry)
+    }
+
+    /// Whether the server has WebDAV, in the last directory of which it has told.
+    pub(super) fn has_webdav(&self) -> bool {
+        self.webdav.1 == WebDavSupport::Has
+    }
+
+    /// The current facts of a file.
+    pub(super) async fn current_facts(&mut self, path: &[u8]) -> Result<HttpFileFacts, Failure> {
+        let urls = self.file_urls(path);
+        let facts = self.blocking(move |client| {
+            let facts = urls.head(client);
+            facts.map_err(|refused| refused.failure)
+        });
+        let (facts, is_directory) = facts.await?;
+        self.note_target(path, facts.url.clone());
+        match is_directory {
+            false => Ok(facts),
+            true => Err(Failure::usage(format!(
+                "{} is a directory",
+                self.url_for(path)
+            ))),
+        }
+    }
+
+    /// Facts of a file: the last ones if they are of the same path, otherwise current ones. The next transfer is of this version.
+    pub(super) async fn file_facts(&mut self, path: &[u8]) -> Result<HttpFileFacts, Failure> {
+        if let Some((at, facts)) = &self.last_facts
+            && at == path
+        {
+            return Ok(facts.clone());
+        }
+        let facts = self.current_facts(path).await?;
+        self.last_facts = Some((path.to_vec(), facts.clone()));
+        Ok(facts)
+    }
+
+    /// Whether this session has stored the file at a path.
+    pub(super) fn has_stored(&self, path: &[u8]) -> bool {
+        self.stored_files.iter().any(|stored| stored == path)
+    }
+
+    pub(super) fn remember_stored(&mut self, path: &[u8]) {
+        self.forget_stored(path);
+        if self.stored_files.len() >= MAX_STORED_FILES {
+            self.stored_files.remove(0);
+        }
+        self.stored_files.push(path.to_vec());
+    }
+
+    pub(super) fn forget_stored(&mut self, path: &[u8]) {
+        self.stored_files.retain(|stored| stored != path);
+    }
+
+    pub(super) async fn remove_what(
+        &mut self,
+        path: &[u8],
+        what: Removable,
+    ) -> Result<(), Failure> {
+        let urls = self.urls(path);
+        self.last_facts = None;
+        self.forget_stored(path);
+        self.blocking(move |client| changes::remove(client, &urls, what))
+            .await
+    }
+}
+
+/// Ends the waits of a request when its future is dropped.
+struct StopDialerOnDrop(Option<Arc<Dialer>>);
+
+impl Drop for StopDialerOnDrop {
+    fn drop(&mut self) {
+        if let Some(dialer) = &self.0 {
+            dialer.stop();
+        }
+    }
+}
+
+/// Whether a request could not connect.
+pub(super) fn is_away<T>(result: &Result<T, Failure>) -> bool {
+    result
+        .as_ref()
+        .is_err_and(|failure| failure.kind() == FailureKind::Away)
+}
+
+/// The last component of a path.
+pub(super) fn last_name(path: &[u8]) -> &[u8] {
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    path.rsplit(|b| *b == b'/').next().unwrap_or_default()
+}

@@ -1,0 +1,90 @@
+//! Opens sessions with storages of every kind.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use data::store::durability::SyncPolicy;
+use ftp::Failure;
+use ftp::location::{Scheme, Server, StorageId};
+use ftp::session::{ClientSession, ListingUse, SessionOpening};
+use proto::http::url::HttpUrl;
+
+use crate::local::local_trees::LocalTrees;
+use crate::storage::contract::Storage;
+use crate::storage::files::LocalFiles;
+use crate::storage::http::HttpStorage;
+#[cfg(test)]
+use crate::storage::memory;
+use crate::storage::pipes::StandardStreams;
+
+/// Parameters for opening sessions with any storage.
+#[derive(Debug)]
+pub(crate) struct StorageAccess {
+    /// Longest wait for a reply.
+    pub(crate) timeout: Duration,
+    /// Data connections may be with hosts other than the server.
+    pub(crate) foreign_data: bool,
+    /// Use of listings.
+    pub(crate) listing_use: ListingUse,
+    /// How names that are created on this machine get to disk.
+    pub(crate) sync_policy: SyncPolicy,
+    /// The directories of this machine below which no link is followed.
+    pub(crate) trees: Arc<LocalTrees>,
+}
+
+impl StorageAccess {
+    /// Opens a session with a storage. `opening` holds options for servers.
+    ///
+    /// # Errors
+    /// `Unreachable` if the host name is unknown (permanent) or the server cannot be reached
+    /// (transient). `Refused` if the login is refused.
+    pub(crate) async fn open(
+        &self,
+        id: &StorageId,
+        opening: SessionOpening<'_>,
+    ) -> Result<Box<dyn Storage>, Failure> {
+        match id {
+            // Local storages need no session; opening them cannot fail.
+            StorageId::LocalFiles => Ok(Box::new(LocalFiles::new(
+                self.sync_policy,
+                Arc::clone(&self.trees),
+            ))),
+            StorageId::StandardStreams => Ok(Box::new(StandardStreams)),
+            StorageId::Server(server) => self.open_server(server, opening).await,
+        }
+    }
+
+    async fn open_server(
+        &self,
+        server: &Server,
+        opening: SessionOpening<'_>,
+    ) -> Result<Box<dyn Storage>, Failure> {
+        #[cfg(test)]
+        if let Some(name) = server.host.strip_suffix(memory::DOMAIN) {
+            return Ok(Box::new(memory::MemoryStorage::open(name)));
+        }
+        match server.scheme {
+            Scheme::Ftp | Scheme::Ftps | Scheme::Gsiftp => {
+                let mut session = ClientSession::open_with(server, self.timeout, opening).await?;
+                session.set_allow_foreign_data(self.foreign_data);
+                session.set_listing_use(self.listing_use);
+                Ok(Box::new(session))
+            }
+            Scheme::Http | Scheme::Https => {
+                let query = server.query.as_deref();
+                let secure = server.scheme == Scheme::Https;
+                let target = HttpUrl::new(secure, &server.host, server.port, b"/", query);
+                let (credential, security) = (&server.credential, &server.security);
+                let session = HttpStorage::new(&target, credential, security, self.timeout)?;
+                match secure {
+                    true => security.note_in_force("https".to_owned()),
+                    false => security.warn_of_clear_http_login(server),
+                }
+                Ok(Box::new(session))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+//! The way to a server: directly, or through a proxy.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use data::transport::ControlTransport;
+use data::tunnel::{TunnelFailure, TunnelRoute};
+use proto::tunnel::{TunnelError, TunnelTarget};
+use tokio::time::timeout;
+
+use super::dialogue::log_proxy;
+use crate::location::Server;
+use crate::network_proxy::{NetworkProxy, ProxyScheme, proxy_failure};
+use crate::{Failure, FailureKind};
+
+/// A new connection, before its first byte.
+pub(crate) struct ReachedServer {
+    pub transport: ControlTransport,
+    /// The server's address. Behind a proxy that was given a name it is unspecified.
+    pub peer: SocketAddr,
+    /// The way through a proxy.
+    pub(crate) route: Option<Arc<TunnelRoute>>,
+    /// Duration of the TCP handshake; behind a proxy that of its last reply.
+    pub rtt: Duration,
+}
+
+/// Connects to a server as all sessions do: through the proxy that the user or the environment chose for it.
+///
+/// # Errors
+/// `Unreachable`; `Usage`: the environment names no valid proxy; `Refused`: the proxy does not allow it.
+pub async fn connect_to_server(
+    server: &Server,
+    reply_timeout: Duration,
+) -> Result<ControlTransport, Failure> {
+    let reached = reach(server, reply_timeout).await?;
+    Ok(reached.transport)
+}
+
+/// Connects to the first address of the name that accepts.
+pub(crate) async fn reach(
+    server: &Server,
+    reply_timeout: Duration,
+) -> Result<ReachedServer, Failure> {
+    let choice = &server.security.options().proxy;
+    match choice.proxy_for(server.scheme.name(), &server.host)? {
+        Some(proxy) => reach_through(server, &proxy, reply_timeout).await,
+        None => reach_directly(server, reply_timeout).await,
+    }
+}
+
+async fn reach_directly(
+    server: &Server,
+    reply_timeout: Duration,
+) -> Result<ReachedServer, Failure> {
+    let name = server.host_and_port();
+    let mut reason = String::from("the name has no address");
+    // A refusal (RST) is final: most likely nothing listens there.
+    let mut all_refused = true;
+    // A name with several addresses may have some that do not answer.
+    for address in resolve((&server.host, server.port), &name, reply_timeout).await? {
+        let start = Instant::now();
+        match timeout(reply_timeout, ControlTransport::connect(address)).await {
+            Ok(Ok(transport)) => {
+                return Ok(ReachedServer {
+                    transport,
+                    peer: address,
+                    route: None,
+                    rtt: start.elapsed(),
+                });
+            }
+            Ok(Err(error)) => {
+                // Only if every address refused is it pointless to try again.
+                all_refused &= error.kind() == std::io::ErrorKind::ConnectionRefused;
+                reason = format!("{error}");
+            }
+            Err(_) => {
+                all_refused = false;
+                reason = format!("no answer in {} s", reply_timeout.as_secs());
+            }
+        }
+        // The address is shown only where it differs from the name that the user typed.
+        if !name.contains(&address.ip().to_string()) {
+            reason = format!("{} ({reason})", address.ip());
+        }
+    }
+    let reason = format!("cannot connect to {name}: {reason}");
+    let failure = Failure::new(FailureKind::Unreachable, reason)
+        .retried(!all_refused)
+        .advise("check host and port, and that the server runs");
+    Err(match server.other_port_advice() {
+        Some(advice) => failure.remark(advice),
+        None => failure,
+    })
+}
+
+/// Connects through the first address of the proxy that answers.
+async fn reach_through(
+    server: &Server,
+    proxy: &NetworkProxy,
+    reply_timeout: Duration,
+) -> Result<ReachedServer, Failure> {
+    if proxy.scheme == ProxyScheme::Https {
+        return Err(Failure::usage(format!(
+            "the proxy {proxy} is reached over TLS, which only http: and https: URLs can do: give an http: or socks5: \
+             proxy with --proxy, or --proxy none"
+        )));
+    }
+    let name = server.host_and_port();
+    let targets = targets(server, proxy, reply_timeout).await?;
+    let proxy_name = format!("the proxy {proxy}");
+    let addresses = resolve((&proxy.host, proxy.port), &proxy_name, reply_timeout).await?;
+    let mut failure = TunnelFailure::NoProxy(std::io::ErrorKind::AddrNotAvailable.into());
+    'addresses: for at in addresses {
+        for target in &targets {
+            let dialogue = proxy.service.dialogue(target);
+            let connecting = ControlTransport::connect_through(at, dialogue);
+            let connected = timeout(reply_timeout, connecting).await;
+            failure = match connected.unwrap_or(Err(TunnelFailure::TimedOut)) {
+                Ok((transport, rtt)) => {
+                    log_proxy(&name, proxy);
+                    let server_ip = target.ip().unwrap_or(Ipv6Addr::UNSPECIFIED.into());
+                    let route = TunnelRoute {
+                        proxy: Arc::clone(&proxy.service),
+                        at,
+                        server: target.clone(),
+                        server_ip,
+                    };
+                    return Ok(ReachedServer {
+                        transport,
+                        peer: SocketAddr::new(server_ip, server.port),
+                        route: Some(Arc::new(route)),
+                        rtt,
+                    });
+                }
+                Err(other) => other,
+            };
+            match &failure {
+                TunnelFailure::NoProxy(_) => continue 'addresses,
+                TunnelFailure::Refused(
+                    TunnelError::ServerRefused | TunnelError::Unreachable(_),
+                )
+                | TunnelFailure::TimedOut => {}
+                // Another address of the server would change nothing.
+                TunnelFailure::Refused(_) | TunnelFailure::Lost(_) => break 'addresses,
+            }
+        }
+    }
+    Err(proxy_failure(&name, &proxy.to_string(), &failure))
+}
+
+/// The hosts that the proxy is asked for: the server's name, or its addresses.
+async fn targets(
+    server: &Server,
+    proxy: &NetworkProxy,
+    reply_timeout: Duration,
+) -> Result<Vec<TunnelTarget>, Failure> {
+    let named = TunnelTarget::new(&server.host, server.port);
+    let named = named
+        .map_err(|problem| Failure::usage(format!("{problem} ({})", server.host_and_port())))?;
+    if named.ip().is_some() || !proxy.resolves_here() {
+        return Ok(vec![named]);
+    }
+    let name = server.host_and_port();
+    let addresses = resolve((&server.host, server.port), &name, reply_timeout).await;
+    let addresses =
+        addresses.map_err(|failure| failure.remark("with socks5h:// the proxy finds it"))?;
+    let targets = addresses.iter();
+    Ok(targets
+        .map(|address| TunnelTarget::at(address.ip(), address.port()))
+        .collect())
+}
+
+/// The address of a host according to this machine.
+pub(crate) async fn address_of(
+    server: &Server,
+    reply_timeout: Duration,
+) -> Result<IpAddr, Failure> {
+    let name = server.host_and_port();
+    let addresses = resolve((&server.host, server.port), &name, reply_timeout).await?;
+    let first = addresses.first().map(|address| address.ip().to_canonical());
+    first.ok_or_else(|| {
+        Failure::new(
+            FailureKind::Unreachable,
+            format!("the name {name} has no address"),
+        )
+    })
+}
+
+async fn resolve(
+    host_and_port: (&str, u16),
+    name: &str,
+    reply_timeout: Duration,
+) -> Result<Vec<SocketAddr>, Failure> {
+    let lookup = tokio::net::lookup_host(host_and_port);
+    let reason = match timeout(reply_timeout, lookup).await {
+        Ok(Ok(addresses)) => return Ok(addresses.collect()),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("no answer in {} s", reply_timeout.as_secs()),
+    };
+    // A name that cannot be resolved is final: trying again rarely helps.
+    Err(Failure::new(
+        FailureKind::Unreachable,
+        format!("cannot find the address of {name}: {reason}; check the host name"),
+    ))
+}

@@ -1,0 +1,120 @@
+//! Chunk sessions that move no bytes, to test how ranges are assigned.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use data::job::TransferReport;
+use tune::streams::chunked::probe_tuner_with_min;
+
+use super::super::chunk_session::{BoxedFuture, OpeningFuture};
+use super::*;
+use crate::session::ClientSession;
+use crate::transfer::tests::spec;
+
+const SIZE: u64 = 8 << 20;
+
+/// Behaviour of the second session.
+#[derive(Clone, Copy)]
+enum SecondSessionFault {
+    NeverOpens,
+    LosesConnection,
+}
+
+/// A chunk session. The first one reports more bytes than it was asked to move; one with `None`
+/// loses its connection.
+struct FakeChunkSession(Option<SecondSessionFault>);
+
+impl ChunkSession for FakeChunkSession {
+    fn transfer_chunk<'s>(
+        &'s mut self,
+        spec: &'s TransferSpec,
+        _: &'s Arc<TransferControl>,
+        progress: &'s (dyn Fn(u64) + Send + Sync),
+    ) -> BoxedFuture<'s, Result<TransferAttempt, Failure>> {
+        let bytes = spec.size.unwrap();
+        Box::pin(async move {
+            if self.0.is_none() {
+                progress(u64::MAX);
+                return Err(Failure::unreachable("lost".to_owned()));
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            progress(u64::MAX);
+            spec.stored_ranges.lock().insert(0, 2 * bytes);
+            Ok(TransferAttempt {
+                report: TransferReport {
+                    evidence: tune::Evidence {
+                        bytes,
+                        ..tune::Evidence::default()
+                    },
+                    ..TransferReport::default()
+                },
+                extended_mode: true,
+                streams: 1,
+                ..TransferAttempt::default()
+            })
+        })
+    }
+
+    fn open_another(&self) -> OpeningFuture<Box<dyn ChunkSession>> {
+        match self.0 {
+            Some(SecondSessionFault::LosesConnection) => {
+                Box::pin(async { Ok(Box::new(Self(None)) as Box<dyn ChunkSession>) })
+            }
+            _ => Box::pin(std::future::pending()),
+        }
+    }
+
+    fn stores_at_server(&self) -> bool {
+        false
+    }
+
+    fn session(&mut self) -> &mut ClientSession {
+        unreachable!("round trips are known");
+    }
+
+    fn close(self: Box<Self>) -> BoxedFuture<'static, ()> {
+        Box::pin(async {})
+    }
+}
+
+fn missing_at_first() -> RangeSet {
+    let mut missing = RangeSet::new();
+    missing.insert(0, SIZE);
+    missing
+}
+
+/// Bytes moved, the last progress, and the ranges marked as stored.
+async fn moved(other: SecondSessionFault) -> (u64, u64, RangeSet) {
+    let spec = spec();
+    let (control, reported) = (Arc::new(TransferControl::new()), AtomicU64::new(0));
+    let progress = |bytes| reported.store(bytes, Ordering::Relaxed);
+    let missing = missing_at_first();
+    let rtt = Duration::from_millis(1);
+    let queue = ChunkQueue::new(missing, probe_tuner_with_min(2, 2, 8, rtt), 2);
+    let sessions = ChunkSessions::new(&spec, &control, &progress, queue, RttSource::Known(rtt));
+    let first = Box::new(FakeChunkSession(Some(other)));
+    let limit = Duration::from_secs(60);
+    let ended = tokio::time::timeout(limit, sessions.transfer(first, true)).await;
+    let bytes = ended.unwrap().unwrap().report.evidence.bytes;
+    let marked = spec.stored_ranges.lock().clone();
+    // Every chunk was confirmed.
+    assert_eq!(spec.confirmation.confirmed(), missing_at_first());
+    (bytes, reported.load(Ordering::Relaxed), marked)
+}
+
+#[tokio::test]
+async fn a_second_session_that_never_opens_is_not_waited_for() {
+    let (bytes, reported, _) = moved(SecondSessionFault::NeverOpens).await;
+    assert_eq!((bytes, reported), (SIZE, SIZE));
+}
+
+#[tokio::test]
+async fn ranges_returned_by_the_second_session_are_counted_once() {
+    let (bytes, reported, _) = moved(SecondSessionFault::LosesConnection).await;
+    assert_eq!((bytes, reported), (SIZE, SIZE));
+}
+
+#[tokio::test]
+async fn markers_beyond_the_chunk_are_ignored() {
+    let (_, _, marked) = moved(SecondSessionFault::NeverOpens).await;
+    assert_eq!((marked.byte_count(), marked.end()), (SIZE, SIZE));
+}

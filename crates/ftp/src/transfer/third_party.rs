@@ -1,0 +1,479 @@
+//! Third-party transfers: server to server, controlled from this machine (RFC 959 §5.2, GFD.20 §3).
+//!
+//! The destination listens and the source connects to exactly the address that it announced. STOR
+//! is sent without waiting for its 150, which comes only when the source has connected.
+
+use std::net::SocketAddr;
+
+use data::job::TransferReport;
+use proto::client::{
+    PartialRetrievalUnsupported, PlanStep, RetrievalPlan, TransferDirection, TransferRequirements,
+    plan_retrieval,
+};
+use proto::command::{Command, SiteCommand, TransferMode};
+use proto::drs::DrsAddress;
+use proto::ranges::RangeSet;
+use proto::sizing::BufferSizing;
+use proto::streams::ParallelismRange;
+use proto::stripes::StripeAddresses;
+
+use super::server_pair::{ExpectedBytes, MarkerProgress, ServerPair};
+use super::subject::TransferSubject;
+use super::third_party_settings::{
+    RenegotiationReason, SettingsResult, agrees_to_drs, listening_drs_address,
+    renegotiation_reason, send_settings,
+};
+use super::{TransferAttempt, TransferSpec, bundle_commands, negotiation, put, restart};
+use crate::Failure;
+use crate::failure::{Operation, Sentence};
+use crate::session::{ClientSession, DataPurpose};
+
+/// Settings agreed with both servers.
+struct ThirdPartyAgreement {
+    mode: TransferMode,
+    retrieval: RetrievalPlan,
+    kept_ranges: RangeSet,
+    sizing: BufferSizing,
+}
+
+/// Moves a file, a chunk of one, or a bundle of files from one server to another.
+pub(super) async fn third_party(
+    source: &mut ClientSession,
+    destination: &mut ClientSession,
+    subject: TransferSubject<'_>,
+    spec: &TransferSpec,
+    progress: &(dyn Fn(u64) + Send + Sync),
+) -> Result<TransferAttempt, Failure> {
+    subject.check_paths(source, destination)?;
+    // The data goes from one to the other, past any proxy of this machine.
+    source.find_peer_addr().await?;
+    destination.find_peer_addr().await?;
+    let mut warnings = Vec::new();
+    let mut servers = ThirdPartyServers {
+        source,
+        destination,
+        subject,
+        spec,
+    };
+    let agreement = servers.agree_and_start(&mut warnings).await?;
+    let [_, sending, receiving] = subject.operation_names();
+    let expected = ExpectedBytes {
+        size: spec.size,
+        missing: servers.expected_bytes(&agreement),
+    };
+    let mut marker_progress = MarkerProgress::new(expected, &spec.stored_ranges, progress);
+    let outcome = ServerPair {
+        source: servers.source,
+        sending: &sending,
+        destination: servers.destination,
+        receiving: &receiving,
+        stall_timeout: spec.options.stall,
+        confirmation: &spec.confirmation,
+    }
+    .wait_for_replies(&mut marker_progress)
+    .await;
+    // The data connections are between the servers; neither can be used with this machine.
+    servers.forget_data_channels();
+    let remarks = outcome?;
+    let bytes = servers.check_moved_bytes(&agreement, &receiving, marker_progress.bytes())?;
+    Ok(TransferAttempt {
+        report: TransferReport {
+            evidence: tune::Evidence {
+                bytes,
+                ..tune::Evidence::default()
+            },
+            ..TransferReport::default()
+        },
+        extended_mode: agreement.mode == TransferMode::Extended,
+        streams: u64::from(negotiation::stream_range(source, agreement.mode, spec).start),
+        buffers: spec.options.buffers.with_sizing(agreement.sizing),
+        remarks,
+        warnings,
+    })
+}
+
+/// The two servers of a transfer, until both have their transfer commands.
+struct ThirdPartyServers<'a> {
+    source: &'a mut ClientSession,
+    destination: &'a mut ClientSession,
+    subject: TransferSubject<'a>,
+    spec: &'a TransferSpec,
+}
+
+/// Warning when [`BufferSizing::Drs1`] is requested between two servers.
+const DRS1_NOT_BETWEEN_SERVERS: &str = "cannot receive buffer sizes on the control channel while another server \
+     receives (the 2003 drsFTP has no third-party transfers); each server sizes its own (--buffer auto)";
+
+impl ThirdPartyServers<'_> {
+    /// Agrees on one mode with both servers, sends the destination's address to the source, and
+    /// starts the transfer.
+    async fn agree_and_start(
+        &mut self,
+        warnings: &mut Vec<String>,
+    ) -> Result<ThirdPartyAgreement, Failure> {
+        let mut mode = negotiation::transfer_mode(self.source, self.spec, warnings);
+        if mode == TransferMode::Extended {
+            // MODE E only if both servers support it.
+            mode = negotiation::transfer_mode(self.destination, self.spec, warnings);
+        }
+        let mut kept_ranges = negotiation::usable_restart_ranges(mode, &self.spec.completed_ranges);
+        let mut sizing = self.agree_sizing(warnings);
+        negotiation::warn_of_ignored_congestion_control(self.source, self.spec, warnings);
+        loop {
+            let retrieval = self.plan_source_retrieval(mode, &kept_ranges).await?;
+            let mut prefix = RangeSet::new();
+            prefix.insert(0, retrieval.start);
+            let agreement = ThirdPartyAgreement {
+                mode,
+                kept_ranges: if mode == TransferMode::Stream {
+                    prefix
+                } else {
+                    kept_ranges
+                },
+                retrieval,
+                sizing,
+            };
+            match self.set_up_transfer(&agreement, warnings).await? {
+                None => return Ok(agreement),
+                Some(RenegotiationReason::StreamMode) => {
+                    mode = TransferMode::Stream;
+                    kept_ranges =
+                        negotiation::usable_restart_ranges(mode, &self.spec.completed_ranges);
+                }
+                Some(RenegotiationReason::RestartFromZero) => match self.subject {
+                    TransferSubject::File { from, .. } if self.spec.part.is_some() => {
+                        return Err(self.partial_copy_failure(from));
+                    }
+                    _ => kept_ranges = RangeSet::new(),
+                },
+                Some(RenegotiationReason::WithoutRightSizing) => {
+                    sizing = BufferSizing::Auto;
+                    kept_ranges = agreement.kept_ranges;
+                }
+                Some(RenegotiationReason::WithoutPipelining) => {
+                    self.source.reopen_without_pipelining().await?;
+                    kept_ranges = agreement.kept_ranges;
+                }
+            }
+        }
+    }
+
+    /// Who sizes the servers' buffers. A policy that needs both servers falls back to each server's
+    /// own if one does not support it.
+    fn agree_sizing(&mut self, warnings: &mut Vec<String>) -> BufferSizing {
+        let requested = self.spec.options.buffers.sizing;
+        match requested {
+            BufferSizing::Auto | BufferSizing::Kernel => requested,
+            BufferSizing::Drs1 => {
+                self.source.warn_once(warnings, DRS1_NOT_BETWEEN_SERVERS);
+                BufferSizing::Auto
+            }
+            BufferSizing::Drs => {
+                let source = self.source.negotiate_sizing(requested, warnings);
+                let destination = self.destination.negotiate_sizing(requested, warnings);
+                let refused = self.source.planner.is_drs_connecting_refused()
+                    || self.destination.planner.is_drs_listening_refused();
+                if source == destination && !refused {
+                    source
+                } else {
+                    BufferSizing::Auto
+                }
+            }
+        }
+    }
+
+    /// The retrieval commands for the source. Nobody can stop the source between two servers, so a
+    /// part requested by REST alone must reach to the end of the file.
+    async fn plan_source_retrieval(
+        &mut self,
+        mode: TransferMode,
+        kept_ranges: &RangeSet,
+    ) -> Result<RetrievalPlan, Failure> {
+        let path = match self.subject {
+            TransferSubject::File { from, .. } => from,
+            TransferSubject::Bundle { from, .. } => {
+                return Ok(bundle_commands::bundle_retrieval(from));
+            }
+        };
+        let part = self.spec.part;
+        let Ok(plan) = plan_retrieval(self.source.features(), mode, path, part, false, kept_ranges)
+        else {
+            return Err(self.partial_copy_failure(path));
+        };
+        // REST alone has no end: the source sends to the end of the file.
+        if let (true, Some((offset, length))) = (plan.overruns, part) {
+            let size = self.source.stat(path).await?.size;
+            if size != offset.checked_add(length) {
+                return Err(self.partial_copy_failure(path));
+            }
+        }
+        // Nobody here sees how many bytes pass.
+        if plan.restart.is_some() && restart::needs_proof(self.source, mode) {
+            restart::prove(self.source, path, self.spec).await?;
+        }
+        Ok(plan)
+    }
+
+    fn partial_copy_failure(&self, path: &[u8]) -> Failure {
+        let from = self.source.name();
+        let reason = Sentence::cannot(&Operation::on_path("copy a part of", path)).words(
+            format_args!(" from {from} to another server: {PartialRetrievalUnsupported}"),
+        );
+        Failure::protocol(reason).advise("copy the whole file, or copy through this machine")
+    }
+
+    /// Sends the settings, the addresses and the two transfer commands.
+    async fn set_up_transfer(
+        &mut self,
+        agreement: &ThirdPartyAgreement,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<RenegotiationReason>, Failure> {
+        let source_requirements = TransferRequirements {
+            protection: self
+                .source
+                .agree_data_protection(DataPurpose::Files)
+                .await?,
+            ..self.send_requirements(agreement)
+        };
+        let destination_requirements = TransferRequirements {
+            protection: self
+                .destination
+                .agree_data_protection(DataPurpose::Files)
+                .await?,
+            ..self.receive_requirements(agreement)
+        };
+        self.announce_data_peers().await?;
+        let (settings, store_steps) =
+            split_off_transfer_command(self.destination.planner.plan(&destination_requirements));
+        let result = self
+            .send_settings_to_both(&source_requirements, settings, warnings)
+            .await?;
+        let (None, Some(announced)) = (&result.reason, &result.announced) else {
+            return Ok(result.reason);
+        };
+        let addresses = self.destination.checked_data_addresses(announced, warnings);
+        let host = addresses.first();
+        self.source.announce_data_peer(host.ip()).await?;
+        if agreement.sizing == BufferSizing::Drs && !self.connect_drs(host, warnings).await? {
+            return Ok(Some(RenegotiationReason::WithoutRightSizing));
+        }
+        self.start_transfer(&source_requirements, &store_steps, &addresses, warnings)
+            .await
+    }
+
+    /// Sends the settings of both servers and asks for the destination's address. With pipelining
+    /// on both servers this runs concurrently; otherwise the source goes first, so that its refusal
+    /// costs the destination nothing.
+    async fn send_settings_to_both(
+        &mut self,
+        source_requirements: &TransferRequirements,
+        receiving: Vec<PlanStep>,
+        warnings: &mut Vec<String>,
+    ) -> Result<SettingsResult, Failure> {
+        let [reading, _, writing] = self.subject.operation_names();
+        let sending = self.source.planner.setting_steps(source_requirements);
+        if self.both_support_pipelining() {
+            let mut destination_warnings = Vec::new();
+            let (source, destination) = tokio::join!(
+                send_settings(self.source, sending, &reading, warnings),
+                // Warnings of the second future go through a list of their own, as `warnings` is
+                // borrowed by the first.
+                send_settings(
+                    self.destination,
+                    receiving,
+                    &writing,
+                    &mut destination_warnings
+                ),
+            );
+            warnings.append(&mut destination_warnings);
+            let (source, destination) = (source?, destination?);
+            return Ok(SettingsResult {
+                reason: source.reason.or(destination.reason),
+                ..destination
+            });
+        }
+        let source = send_settings(self.source, sending, &reading, warnings).await?;
+        if source.reason.is_some() {
+            return Ok(source);
+        }
+        if source_requirements.buffer_sizing == Some(BufferSizing::Drs)
+            && !agrees_to_drs(self.source)
+        {
+            return Ok(SettingsResult {
+                reason: Some(RenegotiationReason::WithoutRightSizing),
+                announced: None,
+            });
+        }
+        send_settings(self.destination, receiving, &writing, warnings).await
+    }
+
+    /// Announces each server to the other: a server may restrict data connections to hosts it
+    /// knows. A server connects from the address at which this machine reaches it.
+    async fn announce_data_peers(&mut self) -> Result<(), Failure> {
+        let [from, to] = [&*self.source, &*self.destination].map(|s| s.control.peer_addr().ip());
+        let (source, destination) = tokio::join!(
+            self.source.announce_data_peer(to),
+            self.destination.announce_data_peer(from),
+        );
+        source.and(destination)
+    }
+
+    /// Tells the source where the destination listens for the DRS channel; `false` when one of them
+    /// does not take part.
+    async fn connect_drs(
+        &mut self,
+        data: SocketAddr,
+        warnings: &mut Vec<String>,
+    ) -> Result<bool, Failure> {
+        let Some(announced) =
+            listening_drs_address(self.destination).filter(|_| agrees_to_drs(self.source))
+        else {
+            return Ok(false);
+        };
+        // The source accepts only the host of its data connections.
+        let at = SocketAddr::new(data.ip(), announced.socket.port());
+        let channel = DrsAddress {
+            socket: at,
+            ..announced
+        };
+        self.source.send_drs_address(channel, warnings).await
+    }
+
+    /// Sends the destination's address and both transfer commands. STOR follows after the source
+    /// has accepted the address: a refusal leaves nothing behind. Data connections that arrive
+    /// before STOR wait in the listener's queue, which is known to be long enough where both
+    /// servers are longhaul. Otherwise both commands are sent at about the same time.
+    async fn start_transfer(
+        &mut self,
+        source_requirements: &TransferRequirements,
+        store_steps: &[PlanStep],
+        addresses: &StripeAddresses,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<RenegotiationReason>, Failure> {
+        let [reading, _, writing] = self.subject.operation_names();
+        let plan = self.source.planner.plan(source_requirements).into_iter();
+        let steps: Vec<PlanStep> = plan.filter(needs_data_address).collect();
+        // Without pipelining the replies to PORT and REST are read before RETR is sent.
+        let pipelines = match self.both_support_pipelining() {
+            true => vec![steps],
+            false => steps.into_iter().map(|step| vec![step]).collect(),
+        };
+        for pipeline in pipelines {
+            let result = self
+                .source
+                .send_pipeline(&pipeline, Some(addresses), &reading, warnings);
+            let reason = result.await?.replan;
+            if reason.is_some() {
+                return Ok(renegotiation_reason(self.source, reason, warnings));
+            }
+        }
+        let stor_result = self
+            .destination
+            .send_pipeline(store_steps, None, &writing, warnings)
+            .await;
+        if stor_result.is_err() {
+            // The source would connect to an address where nobody listens.
+            self.source.control.abandon();
+        }
+        stor_result.map(|_| None)
+    }
+
+    fn both_support_pipelining(&self) -> bool {
+        [&*self.source, &*self.destination]
+            .iter()
+            .all(|session| session.planner.supports_pipelining())
+    }
+
+    fn receive_requirements(&self, agreement: &ThirdPartyAgreement) -> TransferRequirements {
+        TransferRequirements {
+            protection: None,
+            direction: TransferDirection::Receive,
+            mode: agreement.mode,
+            streams: ParallelismRange::fixed(1),
+            congestion_control: None,
+            buffer: self.spec.options.buffers.pinned_bytes(),
+            buffer_sizing: Some(agreement.sizing),
+            announcements: self.subject.store_announcements(self.destination),
+            announced_size: self.spec.size,
+            passing_checksum: self.spec.server_checksum,
+            restart: put::store_restart(agreement.mode, &agreement.kept_ranges),
+            server_listens: true,
+            connections_reusable: false,
+            command: self.subject.store_command(self.spec),
+        }
+    }
+
+    fn send_requirements(&self, agreement: &ThirdPartyAgreement) -> TransferRequirements {
+        TransferRequirements {
+            protection: None,
+            direction: TransferDirection::Send,
+            mode: agreement.mode,
+            streams: negotiation::stream_range(self.source, agreement.mode, self.spec),
+            congestion_control: negotiation::requested_congestion_control(self.spec),
+            buffer: self.spec.options.buffers.pinned_bytes(),
+            buffer_sizing: Some(agreement.sizing),
+            announcements: self.subject.retrieve_announcements(self.source),
+            announced_size: None,
+            passing_checksum: self.spec.server_checksum,
+            restart: agreement.retrieval.restart.clone(),
+            server_listens: false,
+            connections_reusable: false,
+            command: agreement.retrieval.command.clone(),
+        }
+    }
+
+    fn forget_data_channels(&mut self) {
+        for session in [&mut *self.source, &mut *self.destination] {
+            session.data_channel = None;
+            session.planner.on_channel_lost();
+        }
+    }
+
+    /// Bytes to be moved.
+    fn expected_bytes(&self, agreement: &ThirdPartyAgreement) -> Option<u64> {
+        let size = self.spec.size?;
+        Some(agreement.kept_ranges.gaps(0, size).byte_count())
+    }
+
+    /// Bytes moved: those of the destination's last marker if it sent any, which must agree with
+    /// the expected number.
+    fn check_moved_bytes(
+        &self,
+        agreement: &ThirdPartyAgreement,
+        receiving: &Operation,
+        reported: Option<u64>,
+    ) -> Result<u64, Failure> {
+        match (reported, self.expected_bytes(agreement)) {
+            (Some(reported), Some(expected)) if reported != expected => {
+                Err(negotiation::incomplete_failure(
+                    self.destination.name(),
+                    receiving,
+                    reported,
+                    expected,
+                ))
+            }
+            (reported, expected) => Ok(reported.or(expected).unwrap_or(0)),
+        }
+    }
+}
+
+/// Splits the transfer command off the end of a plan.
+fn split_off_transfer_command(mut steps: Vec<PlanStep>) -> (Vec<PlanStep>, Vec<PlanStep>) {
+    let command = steps.split_off(steps.len().saturating_sub(1));
+    (steps, command)
+}
+
+/// Whether the source gets this step only after the destination's address is known: the address
+/// itself and everything that must follow it.
+fn needs_data_address(step: &PlanStep) -> bool {
+    matches!(
+        step,
+        PlanStep::Connect
+            | PlanStep::Set(
+                Command::Rest(_)
+                    | Command::Site(SiteCommand::BundleAdd(_) | SiteCommand::BundlePack(_)),
+                _
+            )
+            | PlanStep::Transfer(_)
+    )
+}
