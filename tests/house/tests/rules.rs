@@ -4,8 +4,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use house::{assert_none, is_for_tests, root, sources};
 use syn::visit::Visit;
 
 /// How many lines the file of one subject may have. Past that, something in it is a subject of its own.
@@ -38,16 +39,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "client",
+        "ftp",
+        &["data", "proto", "security", "smallfile", "tune", "units"],
+    ),
+    (
+        "copy",
         &[
-            "data",
-            "enable",
-            "history",
-            "proto",
-            "security",
-            "smallfile",
-            "tune",
-            "units",
+            "data", "enable", "ftp", "history", "proto", "security", "tune", "units",
         ],
     ),
     ("advisor", &["enable", "smallfile", "tune", "units"]),
@@ -66,61 +64,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
 ];
 
-struct SourceFile {
-    /// From the root of the repository.
-    path: String,
-    text: String,
-}
-
-impl SourceFile {
-    fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.text
-            .lines()
-            .enumerate()
-            .map(|(n, line)| (n + 1, line.trim_start()))
-    }
-}
-
-fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).expect("the root").to_path_buf()
-}
-
-/// Every Rust file of the workspace.
-fn sources() -> Vec<SourceFile> {
-    let root = root();
-    let mut waiting = vec![root.join("crates"), root.join("tests")];
-    let mut found = Vec::new();
-    while let Some(folder) = waiting.pop() {
-        for entry in fs::read_dir(&folder).expect("a folder of the repository") {
-            let path = entry.expect("its entries").path();
-            if path.is_dir() {
-                waiting.push(path);
-            } else if path.extension().is_some_and(|e| e == "rs") {
-                let text = fs::read_to_string(&path).expect("a source file");
-                let path = path.strip_prefix(&root).expect("below the root");
-                found.push(SourceFile {
-                    path: path.display().to_string(),
-                    text,
-                });
-            }
-        }
-    }
-    assert!(
-        found.len() > 100,
-        "the sources are where this test looks for them"
-    );
-    found.sort_by(|a, b| a.path.cmp(&b.path));
-    found
-}
-
 fn table(path: &Path) -> toml::Table {
     let text = fs::read_to_string(path).expect("a file of Cargo");
     text.parse().expect("TOML")
-}
-
-fn assert_none(broken: &[String], rule: &str) {
-    assert!(broken.is_empty(), "{rule}:\n{}", broken.join("\n"));
 }
 
 #[derive(Default)]
@@ -299,7 +245,7 @@ fn unsafe_code_is_in_data_os_alone() {
 
 /// The places that make texts of failures, and may look at them: of those of copies, of clap's, and of those of a topology.
 const MAKES_TEXTS: &[&str] = &[
-    "crates/client/src/failure/",
+    "crates/ftp/src/failure/",
     "crates/longhaul/src/output/",
     "crates/longhaul/src/settings/mod.rs",
     "crates/longhaul/src/demo/wan.rs",
@@ -396,14 +342,6 @@ fn is_failure(expression: &syn::Expr) -> bool {
     name.is_some_and(|name| names.iter().any(|part| name.contains(part)))
 }
 
-fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
-    attributes.iter().any(|attribute| match &attribute.meta {
-        syn::Meta::List(list) => list.path.is_ident("cfg") && list.tokens.to_string() == "test",
-        syn::Meta::Path(path) => path.is_ident("test"),
-        syn::Meta::NameValue(_) => false,
-    })
-}
-
 impl<'ast> Visit<'ast> for MessageReads {
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
         if !is_for_tests(&item.attrs) {
@@ -460,9 +398,13 @@ impl<'ast> Visit<'ast> for MessageReads {
 fn no_decision_is_made_by_the_message_of_a_failure() {
     let mut broken = Vec::new();
     for source in sources() {
-        let is_checked = ["crates/client/src/", "crates/longhaul/src/"]
-            .iter()
-            .any(|crate_| source.path.starts_with(crate_));
+        let is_checked = [
+            "crates/ftp/src/",
+            "crates/copy/src/",
+            "crates/longhaul/src/",
+        ]
+        .iter()
+        .any(|crate_| source.path.starts_with(crate_));
         let is_test = source.path.split('/').any(|part| part.starts_with("test"));
         let makes_texts = MAKES_TEXTS
             .iter()
@@ -478,8 +420,8 @@ fn no_decision_is_made_by_the_message_of_a_failure() {
 #[test]
 fn a_read_of_a_message_is_found() {
     let offending = r#"
-        fn retries(failure: &CopyFailure) -> bool { failure.to_string().contains("lost") }
-        fn cuts(failure: CopyFailure) -> String {
+        fn retries(failure: &Failure) -> bool { failure.to_string().contains("lost") }
+        fn cuts(failure: Failure) -> String {
             let message = failure.message.clone();
             message.as_str().rsplit_once("; ").map_or(String::new(), |(reason, _)| reason.to_owned())
         }
@@ -498,8 +440,8 @@ fn a_read_of_a_message_is_found() {
         ]
     );
     let harmless = r#"
-        fn warns(failure: &CopyFailure) -> String { format!("{failure}; starting over") }
-        fn is_missing(failure: &CopyFailure) -> bool { failure.kind() == FailureKind::NotFound }
+        fn warns(failure: &Failure) -> String { format!("{failure}; starting over") }
+        fn is_missing(failure: &Failure) -> bool { failure.kind() == FailureKind::NotFound }
         #[cfg(test)]
         mod tests { fn t() { assert!(failure.to_string().contains("x")); } }
     "#;
