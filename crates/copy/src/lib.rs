@@ -4,10 +4,10 @@
 //! and renames it to its final name; [`sync`] makes one tree like another. The verbs ([`list`], [`stat`], ...) use one
 //! session each. The crate `ftp` speaks with FTP servers.
 //!
-//! Its rooms, each of which uses only those before it: `options` and `events`; `local`, the files of this machine;
-//! `storage`, the contract of all storages and its implementations; `tree`, listings of trees; `batch`, what all files of
-//! a copy share; `plan`, which file goes where; `file`, the copy of one; `small_files`, many at a time; `run`, the
-//! whole; `sync`; `sums`, checksum files; `verbs`.
+//! Its rooms, each of which uses only those before it: `local`, the files of this machine; `options` and `events`;
+//! `storage`, the contract of all storages and its implementations, and `storage_access`, which opens them; `tree`,
+//! listings of trees; `sums`, checksum files; `batch`, what all files of a copy share; `plan`, which file goes where;
+//! `file`, the copy of one; `small_files`, many at a time; `run`, the whole; `sync`; `verbs`.
 
 #![forbid(unsafe_code)]
 

@@ -261,7 +261,9 @@ impl<'t> StreamIo<'t> {
         if !is_answered {
             return Ok(());
         }
-        let until = Instant::now() + TUNNELLED_END_WAIT;
+        // At most a part of the stall time: what is acknowledged later must still count as progress.
+        let patience = TUNNELLED_END_WAIT.min(self.transfer.clock().time_left() / 2);
+        let until = Instant::now() + patience;
         let mut rest = [0; 4096];
         loop {
             match recv(&self.stream, &mut rest) {
@@ -272,7 +274,6 @@ impl<'t> StreamIo<'t> {
                 Err(e) => self.ignore_would_block(e)?,
             }
             self.transfer.check()?;
-            self.check_stall()?;
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(());

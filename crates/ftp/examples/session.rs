@@ -1,7 +1,7 @@
 //! A small shell over one session, to try how a server reacts to the client's commands:
 //!
 //! ```text
-//! cargo run -p client --example session -- HOST PORT USER PASSWORD COMMAND [ARGUMENT...]
+//! cargo run -p ftp --example session -- HOST PORT USER PASSWORD COMMAND [ARGUMENT...]
 //! ```
 //!
 //! Commands: `feat`, `ls PATH`, `stat PATH`, `cksum ALGORITHM PATH`, `mkdir PATH`, `rmdir PATH`,

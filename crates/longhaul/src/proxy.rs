@@ -1,4 +1,4 @@
-//! `longhaul proxy`: asks for passphrases and prints; the client library makes and reads proxies.
+//! `longhaul proxy`: asks for passphrases and prints; the crate `ftp` makes and reads proxies.
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};

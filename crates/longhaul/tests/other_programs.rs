@@ -6,6 +6,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One test at a time: a child that another thread starts holds the programs that are being written open, and nobody can
+/// execute those (ETXTBSY, execve(2)).
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A `longhaul` with nothing beside it, in a directory of its own.
 fn lonely(place: &Path) -> Command {
@@ -31,6 +39,7 @@ fn said(output: &Output) -> String {
 
 #[test]
 fn a_missing_program_is_named_with_the_way_to_get_it() {
+    let _alone = alone();
     let place = tempfile::tempdir().unwrap();
     for words in [&["lab", "list"][..], &["advisor", "list"]] {
         let output = lonely(place.path()).args(words).output().unwrap();
@@ -55,6 +64,7 @@ fn a_missing_program_is_named_with_the_way_to_get_it() {
 
 #[test]
 fn a_program_of_path_is_run_with_all_words_and_its_exit_code() {
+    let _alone = alone();
     let place = tempfile::tempdir().unwrap();
     let on_path = place.path().join("p");
     script(&on_path.join("longhaul-lab"), 0o755);
@@ -71,6 +81,7 @@ fn a_program_of_path_is_run_with_all_words_and_its_exit_code() {
 
 #[test]
 fn a_relative_directory_of_path_runs_nothing() {
+    let _alone = alone();
     let place = tempfile::tempdir().unwrap();
     script(&place.path().join("p/longhaul-lab"), 0o755);
     script(&place.path().join("longhaul-lab"), 0o755);

@@ -4,7 +4,7 @@
 //! extended-block headers, byte ranges, markers, HTTP header fields and bodies), file name patterns, and
 //! the session state machines of client and server.
 //! It performs no input or output and reads no clock: bytes and time are arguments, decisions are
-//! return values. The crates `data`, `server` and `client` do the input and output.
+//! return values. The crates `data`, `server` and `ftp` do the input and output.
 
 #![forbid(unsafe_code)]
 

@@ -172,21 +172,17 @@ impl RelayPipe {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, RelayPipeState> {
-        self.state.lock()
-    }
-
     fn wait(&self, state: &mut MutexGuard<'_, RelayPipeState>) {
         self.changed.wait_for(state, PEER_CHECK_INTERVAL);
     }
 
     fn mark_complete(&self) {
-        self.lock().is_complete = true;
+        self.state.lock().is_complete = true;
         self.changed.notify_all();
     }
 
     fn close_side(&self, side: RelaySide) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !state.is_complete {
             state.closed_by.get_or_insert(side);
         }
@@ -195,7 +191,7 @@ impl RelayPipe {
     }
 
     fn first_closed(&self) -> Option<RelaySide> {
-        self.lock().closed_by
+        self.state.lock().closed_by
     }
 }
 
@@ -214,7 +210,7 @@ impl Sink for RelaySink {
     }
 
     fn write_at(&self, offset: u64, mut buf: &[u8]) -> io::Result<()> {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         if offset != state.written {
             return Err(out_of_order(offset, state.written));
         }
@@ -257,7 +253,7 @@ impl Source for RelaySource {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         if offset != state.read {
             return Err(out_of_order(offset, state.read));
         }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use data::store::root::{Root, StoreError};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use proto::path::VPath;
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
@@ -52,7 +52,7 @@ impl LocalTrees {
     /// Adds a path that the user has named. One that was added before stays as it is.
     pub(crate) fn add(&self, path: &Path, links: LinksBelow) {
         let path = path.to_owned();
-        self.lock().named.entry(path).or_insert(NamedPath {
+        self.0.lock().named.entry(path).or_insert(NamedPath {
             links,
             inode: None,
             open: Weak::new(),
@@ -74,7 +74,7 @@ impl LocalTrees {
     }
 
     fn is_below(&self, path: &Path) -> bool {
-        self.lock().tree_of(path).is_some()
+        self.0.lock().tree_of(path).is_some()
     }
 
     /// The name to which a path leads.
@@ -100,7 +100,7 @@ impl LocalTrees {
     /// # Errors
     /// As there.
     pub(crate) fn name_for_attributes(&self, path: &Path) -> io::Result<LocalName> {
-        let mut paths = self.lock();
+        let mut paths = self.0.lock();
         let opened = paths.root_at(path);
         let was_directory = paths.named.get(path).is_some_and(|top| top.inode.is_some());
         drop(paths);
@@ -130,7 +130,7 @@ impl LocalTrees {
 
     /// Whether the user has named the path, or follows links: a link as its last component stands for what it leads to.
     pub(crate) fn follows(&self, path: &Path) -> bool {
-        let paths = self.lock();
+        let paths = self.0.lock();
         paths
             .tree_of(path)
             .is_none_or(|(tree, links)| tree == path || links == LinksBelow::Followed)
@@ -142,7 +142,7 @@ impl LocalTrees {
     /// As [`LocalTrees::name`].
     pub(crate) fn open_directory(&self, path: &Path) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let root = self.lock().root_at(path).transpose()?;
+        let root = self.0.lock().root_at(path).transpose()?;
         match root {
             // A named directory is the same one from the first look to the last.
             Some(root) => root
@@ -158,7 +158,7 @@ impl LocalTrees {
     /// # Errors
     /// Somebody has.
     pub(crate) fn made(&self, path: &Path) -> io::Result<()> {
-        let mut paths = self.lock();
+        let mut paths = self.0.lock();
         let Some(named) = paths.named.get_mut(path) else {
             return Ok(());
         };
@@ -182,7 +182,7 @@ impl LocalTrees {
 
     /// The tree in which a path is, and the place in it. `None`: links are followed on the way to it.
     fn place(&self, path: &Path) -> io::Result<Option<(Arc<Root>, VPath)>> {
-        let mut paths = self.lock();
+        let mut paths = self.0.lock();
         let Some((tree, LinksBelow::Refused)) = paths.tree_of(path) else {
             return Ok(None);
         };
@@ -197,11 +197,6 @@ impl LocalTrees {
         let tree = tree.to_owned();
         let root = paths.root_at(&tree).transpose()?;
         Ok(root.map(|root| (root, below)))
-    }
-
-    /// The data is consistent after every statement, so a poisoned lock is still usable.
-    fn lock(&self) -> MutexGuard<'_, NamedPaths> {
-        self.0.lock()
     }
 }
 
@@ -303,7 +298,7 @@ mod tests {
         let names = rustix::fs::Dir::read_from(trees.open_directory(&at("t")).unwrap());
         assert_eq!(names.unwrap().count(), 3, "`.`, `..` and `d`");
         // One that had to be closed is known again.
-        trees.lock().recent.clear();
+        trees.0.lock().recent.clear();
         assert!(read(&trees, &at("t/d/f")).is_err());
     }
 
@@ -325,7 +320,7 @@ mod tests {
             fs::rename(at("t"), at("moved")).unwrap();
             symlink(victim, at("t")).unwrap();
             assert_eq!(found("t").unwrap(), inode("moved"));
-            let open = std::mem::take(&mut trees.lock().recent);
+            let open = std::mem::take(&mut trees.0.lock().recent);
             drop(open);
             assert!(found("t").is_err(), "one that had to be closed");
             fs::remove_file(at("t")).unwrap();

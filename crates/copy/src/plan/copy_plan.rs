@@ -4,7 +4,7 @@
 use std::io;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::earlier_run::EarlierRun;
@@ -64,7 +64,7 @@ impl CopyPlan {
 
     /// Whether the journal holds something of an earlier run.
     pub(crate) fn has_earlier_run(&self) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         state.journal.entry_count() > 0 || state.journal.is_listed()
     }
 
@@ -75,7 +75,7 @@ impl CopyPlan {
     /// # Errors
     /// `Local`: the journal cannot be read.
     pub(crate) fn take_over(&self, relist: bool, files: u64) -> Result<u64, Failure> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let state = &mut *state;
         let taken = EarlierRun::take_over(&mut state.journal, &mut state.roots, relist);
         state.earlier = taken.map_err(|error| read_failure(&error))?;
@@ -90,47 +90,47 @@ impl CopyPlan {
 
     /// Whether the listing of an earlier run is complete, so that nothing is listed again.
     pub(crate) fn has_complete_listing(&self) -> bool {
-        self.lock().earlier.left().is_some()
+        self.state.lock().earlier.left().is_some()
     }
 
     /// Whether the plan goes on with one of an earlier run.
     pub(crate) fn continues(&self) -> bool {
-        self.lock().earlier.exists()
+        self.state.lock().earlier.exists()
     }
 
     /// Files that an earlier run has put in place.
     pub(crate) fn earlier_files(&self) -> u64 {
-        self.lock().earlier_files
+        self.state.lock().earlier_files
     }
 
     /// Whether an earlier run has copied files, which this one does not copy.
     pub(crate) fn has_done_files(&self) -> bool {
-        self.lock().earlier.has_done_files()
+        self.state.lock().earlier.has_done_files()
     }
 
     /// Where the entries begin that an earlier run may have done.
     pub(crate) fn marks(&self, relist: bool) -> GroupPosition {
-        EarlierRun::marks(&self.lock().journal, relist)
+        EarlierRun::marks(&self.state.lock().journal, relist)
     }
 
     /// Marks all entries as not done.
     pub(crate) fn forget_all_done(&self) {
-        self.lock().journal.forget_all_done();
+        self.state.lock().journal.forget_all_done();
     }
 
     /// Marks entries as not done: what an earlier run has put in place is not there any more.
     pub(crate) fn forget_done(&self, entries: &[u32]) {
-        self.lock().journal.forget_done(entries);
+        self.state.lock().journal.forget_done(entries);
     }
 
     /// The trees, and what becomes their copies, of the listing of an earlier run, if that is complete.
     pub(crate) fn earlier_trees(&self) -> Vec<(Location, Location)> {
-        self.lock().earlier.trees().to_vec()
+        self.state.lock().earlier.trees().to_vec()
     }
 
     /// Begins a source and its destination.
     pub(crate) fn add_top(&self, source: &Location, destination: &Location) -> PlanTop {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.tops += 1;
         PlanTop {
             number: state.tops,
@@ -163,7 +163,7 @@ impl CopyPlan {
             let message = format!("a path below {} is too long", top.source.display());
             return Err(Failure::usage(message));
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.journal.entry_count() == u32::MAX {
             return Err(Failure::usage("the copy has too many entries: split it"));
         }
@@ -177,12 +177,15 @@ impl CopyPlan {
 
     /// Notes a kind of destination for later runs.
     pub(crate) fn note_destination(&self, kind: u8) {
-        self.lock().journal.append(&PlanRecord::Destination(kind));
+        self.state
+            .lock()
+            .journal
+            .append(&PlanRecord::Destination(kind));
     }
 
     /// The kind that an earlier run noted.
     pub(crate) fn noted_destination(&self) -> Option<u8> {
-        self.lock().earlier.destination()
+        self.state.lock().earlier.destination()
     }
 
     /// Nothing follows. `complete`: see [`CopyPlan::note_complete`].
@@ -190,7 +193,7 @@ impl CopyPlan {
         if complete {
             self.note_complete();
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.journal.flush();
         state.ended = true;
         drop(state);
@@ -199,7 +202,7 @@ impl CopyPlan {
 
     /// The listing is complete and may be carried out: no later run repeats it, or checks it again.
     pub(crate) fn note_complete(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !state.journal.is_listed() {
             state.journal.append(&PlanRecord::Listed);
             state.journal.flush();
@@ -213,49 +216,49 @@ impl CopyPlan {
 
     /// Files that are still to be copied, and their bytes as far as known.
     pub(crate) fn size(&self) -> (u64, u64) {
-        let state = self.lock();
+        let state = self.state.lock();
         (state.files, state.bytes)
     }
 
     /// Whether nothing will be added.
     pub(crate) fn is_final(&self) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         state.ended
     }
 
     /// Number of symbolic and hard links.
     pub(crate) fn link_count(&self) -> u64 {
-        self.lock().links
+        self.state.lock().links
     }
 
     /// Whether an earlier listing or this one is complete.
     pub(crate) fn is_listed(&self) -> bool {
-        self.lock().journal.is_listed()
+        self.state.lock().journal.is_listed()
     }
 
     /// Whether the plan outlives a run that does not finish it.
     pub(crate) fn is_kept(&self) -> bool {
-        self.lock().journal.is_named()
+        self.state.lock().journal.is_named()
     }
 
     /// Whether an entry is done.
     pub(crate) fn is_done(&self, entry: u32) -> bool {
-        self.lock().journal.is_done(entry)
+        self.state.lock().journal.is_done(entry)
     }
 
     /// Marks entries as done, in ascending order.
     pub(crate) fn mark_done(&self, entries: &[u32]) {
-        self.lock().journal.mark_done(entries);
+        self.state.lock().journal.mark_done(entries);
     }
 
     /// Where the entries of the plan begin.
     pub(crate) fn listing(&self) -> GroupPosition {
-        self.lock().journal.listing()
+        self.state.lock().journal.listing()
     }
 
     /// The records at a position, and whether nothing will follow if there are none.
     pub(crate) fn read_group(&self, at: GroupPosition) -> io::Result<(Option<PlanGroup>, bool)> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let mut group = state.journal.read_group(at)?;
         if group.is_none() {
             state.journal.flush();
@@ -266,17 +269,17 @@ impl CopyPlan {
 
     /// The source and the destination of a top.
     pub(crate) fn locate(&self, here: &RecordedPlace<'_>) -> Option<(Location, Location)> {
-        here.locate(&self.lock().roots)
+        here.locate(&self.state.lock().roots)
     }
 
     /// The first error of the journal since the last call.
     pub(crate) fn take_failure(&self) -> Option<io::Error> {
-        self.lock().journal.take_failure()
+        self.state.lock().journal.take_failure()
     }
 
     /// Forces the journal to disk now.
     pub(crate) fn sync(&self) {
-        let unsynced = self.lock().journal.take_unsynced();
+        let unsynced = self.state.lock().journal.take_unsynced();
         if let Some(journal) = unsynced {
             journal.sync();
         }
@@ -286,7 +289,7 @@ impl CopyPlan {
     pub(crate) async fn keep_synced(&self) {
         loop {
             tokio::time::sleep(SYNC_INTERVAL).await;
-            let unsynced = self.lock().journal.take_unsynced();
+            let unsynced = self.state.lock().journal.take_unsynced();
             if let Some(journal) = unsynced {
                 let _ = tokio::task::spawn_blocking(|| journal.sync()).await;
             }
@@ -295,12 +298,7 @@ impl CopyPlan {
 
     /// Removes the journal: everything is done.
     pub(crate) fn remove_journal(&self) {
-        self.lock().journal.remove();
-    }
-
-    /// The data is consistent after every statement, so a poisoned lock is still usable.
-    fn lock(&self) -> MutexGuard<'_, PlanState> {
-        self.state.lock()
+        self.state.lock().journal.remove();
     }
 }
 

@@ -40,9 +40,9 @@ pub(crate) struct Capabilities {
     /// Moves files to another storage of the same kind without their bytes passing through this
     /// machine.
     pub(crate) third_party: Option<ThirdPartyProtocol>,
-    /// Moves many small files as one transfer (`Storage::fetch_bundle`, `Storage::store_bundle`).
+    /// Moves many small files as one transfer (`Bundles::fetch_bundle`, `Bundles::store_bundle`).
     pub(crate) bundles: bool,
-    /// Moves many small files one after the other without a round trip for each command (`Storage::move_series`).
+    /// Moves many small files one after the other without a round trip for each command (`Bundles::move_series`).
     pub(crate) series: bool,
     /// Checksum queries that one session accepts at a time, pipelined.
     pub(crate) max_queries: usize,

@@ -15,8 +15,7 @@ use data::job::TransferControl;
 use data::store::{Sink, Source};
 use ftp::Failure;
 use ftp::answers::{
-    EntryVisitor, KeptMetadata, ListingVisitor, MetadataChange, RenameFailure, SourceVersion,
-    SymlinkCheckScope,
+    EntryVisitor, ListingVisitor, MetadataChange, RenameFailure, SourceVersion, SymlinkCheckScope,
 };
 use ftp::session::ServerHabits;
 use ftp::transfer::{TransferAttempt, TransferSpec};
@@ -194,6 +193,12 @@ pub(crate) trait Storage: OptionalContracts + Send + Debug + Any {
     /// The storage is lost.
     async fn set_metadata(&mut self, changes: &[MetadataChange<'_>]) -> Result<Vec<bool>, Failure>;
 
+    /// Sets the modification time of a file. `Ok(false)` if the storage does not support it.
+    ///
+    /// # Errors
+    /// The refusal by its class.
+    async fn set_modified(&mut self, path: &[u8], time: Timestamp) -> Result<bool, Failure>;
+
     /// Ends the session with a short exchange (QUIT).
     async fn close(self: Box<Self>) {}
 }
@@ -252,20 +257,6 @@ impl dyn Storage + '_ {
     /// Removes a directory that is empty.
     pub(crate) async fn remove_dir(&mut self, path: &[u8]) -> Result<(), Failure> {
         self.remove_entry(path, RemovedKind::EmptyDirectory).await
-    }
-
-    /// Sets the modification time of a file. `Ok(false)`: it was not set.
-    pub(crate) async fn set_modified(
-        &mut self,
-        path: &[u8],
-        time: Timestamp,
-    ) -> Result<bool, Failure> {
-        let kept = KeptMetadata {
-            modified: Some(time),
-            mode: None,
-        };
-        let set = self.set_metadata(&[MetadataChange { path, kept }]).await?;
-        Ok(set.first() == Some(&true))
     }
 }
 

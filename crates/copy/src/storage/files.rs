@@ -280,6 +280,15 @@ impl Storage for LocalFiles {
         })
         .await
     }
+
+    async fn set_modified(&mut self, path: &[u8], time: Timestamp) -> Result<bool, Failure> {
+        let (path, trees) = (to_path(path), Arc::clone(&self.trees));
+        run_blocking(move || {
+            let name = trees.name_for_attributes(&path);
+            set_file_time(&name.map_err(|e| path_failure(&path, &e))?, time)
+        })
+        .await
+    }
 }
 
 /// Not followed: a link to a directory is removed as a link.

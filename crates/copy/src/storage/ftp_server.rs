@@ -167,6 +167,10 @@ impl Storage for ClientSession {
         self.set_metadata(changes).await
     }
 
+    async fn set_modified(&mut self, path: &[u8], time: Timestamp) -> Result<bool, Failure> {
+        self.set_modified(path, time).await
+    }
+
     async fn close(self: Box<Self>) {
         Self::close(*self).await;
     }

@@ -442,6 +442,17 @@ impl Storage for MemoryStorage {
         };
         Ok(changes.iter().map(&mut set).collect())
     }
+
+    async fn set_modified(&mut self, path: &[u8], time: Timestamp) -> Result<bool, Failure> {
+        let mut state = self.store.state();
+        if state.minimal {
+            return Ok(false);
+        }
+        let stored = state.files.get_mut(path);
+        let stored = stored.ok_or_else(|| self.missing_failure(path))?;
+        stored.modified = Some(time);
+        Ok(true)
+    }
 }
 
 impl OptionalContracts for MemoryStorage {}

@@ -121,6 +121,10 @@ impl Storage for StandardStreams {
     ) -> Result<Vec<bool>, Failure> {
         Self::no_files()
     }
+
+    async fn set_modified(&mut self, _path: &[u8], _time: Timestamp) -> Result<bool, Failure> {
+        Self::no_files()
+    }
 }
 
 impl OptionalContracts for StandardStreams {

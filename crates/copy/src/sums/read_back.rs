@@ -17,7 +17,7 @@ use ftp::{Failure, ModeChoice};
 /// Reads a file and computes its checksum.
 ///
 /// # Errors
-/// As [`Storage::stat`] and [`Storage::fetch`].
+/// As [`Storage::facts`] and [`Storage::fetch`].
 pub(crate) async fn read_checksum(
     storage: &mut dyn Storage,
     algorithm: ChecksumAlgorithm,

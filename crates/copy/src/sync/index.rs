@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use proto::timestamp::Timestamp;
 
 use super::same_tree::SameTreeWatch;
@@ -241,7 +241,7 @@ impl DestinationIndex {
 
     /// The file at a relative path.
     pub(crate) fn file(&self, path: &[u8]) -> Option<FileThere> {
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         let position = entries.position(self.hasher.hash_one(path))?;
         match entries.entries.get(position)?.unpack() {
             EntryThere::File(file) => Some(file),
@@ -251,7 +251,7 @@ impl DestinationIndex {
 
     /// The entry at a relative path. It is noted that the source has this path.
     pub(crate) fn find_and_keep(&self, path: &[u8]) -> Option<EntryThere> {
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         let position = entries.position(self.hasher.hash_one(path))?;
         if let Some(word) = entries.kept.get_mut(position / 64) {
             *word |= 1 << (position % 64);
@@ -274,7 +274,7 @@ impl DestinationIndex {
             return true;
         }
         drop(kept_trees);
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         let position = entries.position(self.hasher.hash_one(path));
         position.is_some_and(|position| entries.is_kept(position))
     }
@@ -315,7 +315,7 @@ impl DestinationIndex {
 
     /// The entry at a relative path.
     fn find(&self, path: &[u8]) -> Option<EntryThere> {
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         let position = entries.position(self.hasher.hash_one(path))?;
         entries.entries.get(position).map(|entry| entry.unpack())
     }
@@ -338,10 +338,6 @@ impl DestinationIndex {
             top if top.ends_with(b"/") => top.len(),
             top => top.len() + 1,
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, PackedEntries> {
-        self.entries.lock()
     }
 }
 
@@ -381,7 +377,10 @@ impl TreeVisitor for DestinationIndex {
             }
         };
         let hash = self.hasher.hash_one(&path);
-        self.lock().entries.push(PackedEntry::new(hash, there));
+        self.entries
+            .lock()
+            .entries
+            .push(PackedEntry::new(hash, there));
         if self.keeps_paths {
             if is_unfinished(name) {
                 let mut unfinished = self.unfinished.lock();

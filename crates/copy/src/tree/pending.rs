@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use proto::listing::ListedEntry;
 use tokio::sync::Notify;
 
@@ -56,7 +56,7 @@ impl PendingDirectories {
     /// Adds directories that were found.
     pub(super) fn add(&self, found: Vec<PendingDirectory>) {
         if !found.is_empty() {
-            self.lock().waiting.extend(found);
+            self.state.lock().waiting.extend(found);
             self.changed.notify_waiters();
         }
     }
@@ -73,7 +73,7 @@ impl PendingDirectories {
             // Registered before the look, so that no change is missed.
             changed.as_mut().enable();
             {
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 if let Some(failure) = &state.failed {
                     return Err(failure.clone());
                 }
@@ -91,7 +91,7 @@ impl PendingDirectories {
 
     /// A directory that [`PendingDirectories::next`] returned is listed.
     pub(super) fn listed(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.active = state.active.saturating_sub(1);
         drop(state);
         self.changed.notify_waiters();
@@ -99,7 +99,7 @@ impl PendingDirectories {
 
     /// The listing of a directory broke off: somebody else goes on with it.
     pub(super) fn put_back(&self, directory: PendingDirectory) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.waiting.push(directory);
         state.active = state.active.saturating_sub(1);
         drop(state);
@@ -108,7 +108,7 @@ impl PendingDirectories {
 
     /// Ends the walk.
     pub(super) fn fail(&self, failure: Failure) {
-        self.lock().failed.get_or_insert(failure);
+        self.state.lock().failed.get_or_insert(failure);
         self.changed.notify_waiters();
     }
 
@@ -118,15 +118,10 @@ impl PendingDirectories {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if !self.lock().waiting.is_empty() {
+            if !self.state.lock().waiting.is_empty() {
                 return;
             }
             changed.await;
         }
-    }
-
-    /// The data is consistent after every statement, so a poisoned lock is still usable.
-    fn lock(&self) -> MutexGuard<'_, PendingState> {
-        self.state.lock()
     }
 }

@@ -1,7 +1,7 @@
 //! The client side of a control connection, without I/O: it tracks the settings in force at the server
 //! and plans the commands that a transfer needs, in the order that existing servers expect.
 //!
-//! The driver in the `client` crate gets the steps of a transfer from [`CommandPlanner::pipelined_plan`],
+//! The driver in the `ftp` crate gets the steps of a transfer from [`CommandPlanner::pipelined_plan`],
 //! sends them in order, and reports which ones the server accepted and refused. No setting is sent twice.
 //! TYPE, MODE, OPTS, SBUF and the DRS address last as long as the control connection. A data
 //! address lasts for one transfer in MODE S, and until the direction changes in MODE E. REST applies to

@@ -58,7 +58,10 @@ pub(super) fn run(
     let (channel, delayed) = match order.connections.listen(stream_budget) {
         Ok(None) => (channel, None),
         Ok(Some((channel, addresses))) => (Some(channel), addresses),
-        Err(error) => return report(reports, WorkerEvent::Listening(Err(error))),
+        Err(error) => {
+            drop(permit);
+            return report(reports, WorkerEvent::Listening(Err(error)));
+        }
     };
     let TransferOrder {
         request, uploader, ..

@@ -324,6 +324,10 @@ impl Storage for HttpStorage {
     async fn set_metadata(&mut self, changes: &[MetadataChange<'_>]) -> Result<Vec<bool>, Failure> {
         Ok(vec![false; changes.len()])
     }
+
+    async fn set_modified(&mut self, _path: &[u8], _time: Timestamp) -> Result<bool, Failure> {
+        Ok(false)
+    }
 }
 
 impl HttpStorage {

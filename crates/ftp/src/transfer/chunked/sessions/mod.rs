@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use data::job::TransferControl;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use proto::ranges::RangeSet;
 use tokio::sync::Notify;
 use tune::limiter::Limiter;
@@ -109,7 +109,7 @@ impl<'a> ChunkSessions<'a> {
             };
             let Ok(mut second) = opened else {
                 // Most likely the server is at its session limit: one session has to do.
-                self.lock().queue.remove_session();
+                self.state.lock().queue.remove_session();
                 return Ok(());
             };
             if second.stores_at_server() && self.spec.completed_ranges.is_empty() {
@@ -124,7 +124,7 @@ impl<'a> ChunkSessions<'a> {
         // The first failure drops the other future, which closes its session.
         tokio::try_join!(first_session, second_session)?;
         // Ranges that the second session returned are left.
-        while self.lock().queue.has_more() {
+        while self.state.lock().queue.has_more() {
             self.move_ranges(&mut *first, 0).await?;
         }
         let Self {
@@ -186,7 +186,7 @@ impl<'a> ChunkSessions<'a> {
         let QueuedRange {
             assignment,
             decision,
-        } = self.lock().queue.next_range(session, now)?;
+        } = self.state.lock().queue.next_range(session, now)?;
         if let Some((streams, reason)) = decision {
             self.control.note_stream_decision(TransferDecision {
                 at: now.at,
@@ -199,7 +199,7 @@ impl<'a> ChunkSessions<'a> {
     }
 
     fn progress_now(&self) -> ChunkProgress {
-        let state = self.lock();
+        let state = self.state.lock();
         let third_party: u64 = state.third_party_bytes.values().map(|(a, b)| a + b).sum();
         ChunkProgress {
             at: self.started.elapsed(),
@@ -219,7 +219,7 @@ impl<'a> ChunkSessions<'a> {
         let whole = self.spec;
         let (start, length) = (assignment.range.start, assignment.range.len());
         let origin = whole.part.map_or(0, |(offset, _)| offset);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         // The first chunk truncates the file, unless a part of the file is kept.
         let truncates = start == 0 && !state.file_started;
         state.file_started = true;
@@ -272,7 +272,7 @@ impl<'a> ChunkSessions<'a> {
         attempt: TransferAttempt,
         response_time: Duration,
     ) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         // The kernel doubles SO_SNDBUF and SO_RCVBUF for its own bookkeeping (socket(7)), so half
         // of the value can be window.
         let own_window = attempt.report.evidence.buffer_bytes / 2;
@@ -287,7 +287,7 @@ impl<'a> ChunkSessions<'a> {
         // Released here, since `progress_now` takes the lock, too.
         drop(state);
         let now = self.progress_now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let streams = u32::try_from(attempt.streams).unwrap_or(u32::MAX);
         state
             .queue
@@ -303,7 +303,7 @@ impl<'a> ChunkSessions<'a> {
     }
 
     fn return_range(&self, session: u32, assignment: &RangeAssignment) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.queue.return_range(assignment);
         // The bytes that its markers reported will be reported again.
         if let Some((_, running)) = state.third_party_bytes.get_mut(&session) {
@@ -312,15 +312,11 @@ impl<'a> ChunkSessions<'a> {
     }
 
     fn note_third_party_bytes(&self, session: u32, bytes: u64) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.third_party_bytes.entry(session).or_default().1 = bytes;
         let all = state.third_party_bytes.values().map(|(a, b)| a + b).sum();
         drop(state);
         (self.progress)(all);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ChunkSessionsState> {
-        self.state.lock()
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use data::job::TransferControl;
 use data::store::Sink;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use proto::command::TransferMode;
 use proto::ranges::{ByteRange, RangeSet};
 use tune::streams::sessions::ReceiverSample;
@@ -112,12 +112,12 @@ impl SharedFetch {
 
     /// Counts a session that logs in.
     pub(super) fn expect_session(&self) {
-        self.lock().expected += 1;
+        self.state.lock().expected += 1;
     }
 
     /// A session that was expected has logged in, or failed to.
     pub(super) fn session_opened(&self, failure: Option<&Failure>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.expected = state.expected.saturating_sub(1);
         if let Some(failure) = failure {
             tracing::debug!(%failure, "no further session");
@@ -127,17 +127,17 @@ impl SharedFetch {
 
     /// Whether the server refused a further session.
     pub(super) fn was_refused(&self) -> bool {
-        self.lock().refused
+        self.state.lock().refused
     }
 
     /// Whether a session fetches a range now.
     pub(super) fn has_running(&self) -> bool {
-        !self.lock().running.is_empty()
+        !self.state.lock().running.is_empty()
     }
 
     /// Whether everything is fetched.
     pub(super) fn is_complete(&self) -> bool {
-        self.lock().board.is_complete()
+        self.state.lock().board.is_complete()
     }
 
     /// Goodput and round trip of all sessions together, as this end sees them now.
@@ -151,7 +151,7 @@ impl SharedFetch {
             .collect();
         rtts.sort_unstable();
         let bytes = self.control.bytes();
-        let streams = self.lock().running.values().map(|f| f.streams).sum();
+        let streams = self.state.lock().running.values().map(|f| f.streams).sum();
         ReceiverSample {
             at: self.started.elapsed(),
             bytes,
@@ -192,20 +192,20 @@ impl SharedFetch {
     }
 
     fn note_restart(&self, session: &ClientSession, spec: &TransferSpec) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.restart_seen |= session.habits().restart == RestartEffect::Seen;
         state.has_parts |= spec.part.is_some_and(|(offset, _)| offset > 0);
     }
 
     /// Whether ranges were fetched by REST, and none of them has shown that it had effect.
     pub(super) fn lacks_restart_proof(&self) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         state.has_parts && !state.restart_seen
     }
 
     /// Takes a range. The session that it is taken from stops where it begins.
     fn take(&self, streams: SessionStreams) -> Option<(ByteRange, Arc<TransferControl>)> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let state = &mut *state;
         let request = RangeRequest {
             session: streams.number,
@@ -264,7 +264,7 @@ impl SharedFetch {
     }
 
     fn range_done(&self, session: u32, control: &TransferControl, mut attempt: TransferAttempt) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.running.remove(&session);
         let stored = self.control.stored();
         let Some(range) = state.board.end(session, &stored) else {
@@ -286,7 +286,7 @@ impl SharedFetch {
         control: &TransferControl,
         failure: Failure,
     ) -> Result<(), Failure> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let state = &mut *state;
         state.running.remove(&session);
         let began = control.bytes() > 0;
@@ -314,19 +314,14 @@ impl SharedFetch {
     /// Why the fetch is not complete.
     pub(super) fn failure(&self, server: &str) -> Failure {
         let lost = || Failure::unreachable(format!("{server} did not send the whole file"));
-        self.lock().failure.clone().unwrap_or_else(lost)
+        self.state.lock().failure.clone().unwrap_or_else(lost)
     }
 
     /// The whole attempt, once it is complete.
     pub(super) fn finish(&self) -> TransferAttempt {
-        let totals = std::mem::take(&mut self.lock().totals);
+        let totals = std::mem::take(&mut self.state.lock().totals);
         let (stored, elapsed) = (self.control.stored(), self.started.elapsed());
         totals.finish(stored, elapsed, self.spec.checksum)
-    }
-
-    /// Locks the state even after a panic elsewhere: it is consistent after every statement.
-    fn lock(&self) -> MutexGuard<'_, FetchState> {
-        self.state.lock()
     }
 }
 
