@@ -155,7 +155,7 @@ async fn without_a_checksum_a_source_whose_attributes_change_is_copied_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_is_rewritten_while_its_server_sends_it_is_copied_as_it_is_then() {
+async fn a_file_that_is_rewritten_while_its_server_sends_it_is_never_a_mixture() {
     for change in [rewrite as SourceChange, rewrite_and_set_the_time_back] {
         let server = EndToEndServer::start().await;
         source(&server.root());
@@ -165,8 +165,20 @@ async fn a_file_that_is_rewritten_while_its_server_sends_it_is_copied_as_it_is_t
         let copy = workdir.path().join("copy");
         let (from, to) = (server.url("source"), copy.to_str().unwrap());
         let summary = copy_with(&intruder, &from, to, &slowly()).await;
-        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        // On a busy machine a look may come between the bytes and the time of the change...
+        if let Some(failure) = &summary.first_failure {
+            assert_eq!(summary.exit, Exit::Integrity, "{failure:?}");
+            assert!(failure.to_string().contains("changed while"), "{failure}");
+            assert!(!copy.exists());
+            continue;
+        }
         assert_eq!(summary.verified, "crc32c");
-        assert!(fs::read(copy).unwrap() == vec![0; SIZE]);
+        // ... or the change when the server has read all of the file.
+        let copied = fs::read(copy).unwrap();
+        let new = copied.iter().filter(|byte| **byte == 0).count();
+        assert!(
+            new == SIZE || copied == random_bytes(SIZE),
+            "a mixture of both versions: {new} of {SIZE} bytes are new"
+        );
     }
 }
