@@ -11,7 +11,7 @@ pub mod answers;
 pub mod failure;
 pub mod incomplete_listing;
 pub mod network_proxy;
-pub mod server;
+mod server;
 pub mod session;
 pub mod socket_stats;
 #[cfg(test)]

@@ -190,8 +190,9 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
     use std::path::Path;
 
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
     use super::*;
-    use crate::local::test_files::make_pipe;
 
     fn name(path: &Path) -> LocalName {
         LocalName::at(path).unwrap()
@@ -269,7 +270,8 @@ mod tests {
             drop(held);
         }
         symlink("victim", at("link")).unwrap();
-        make_pipe(dir.path());
+        let (pipe, mode) = (dir.path().join("pipe"), Mode::from_raw_mode(0o600));
+        mknodat(CWD, &pipe, FileType::Fifo, mode, 0).unwrap();
         for name in ["link", "pipe"] {
             let (file, was_foreign) = opened(name);
             assert!(was_foreign && file.metadata().unwrap().is_file());

@@ -8,5 +8,3 @@ pub(crate) mod local_trees;
 pub(crate) mod lock_file;
 pub(crate) mod partial;
 pub(crate) mod replacement;
-#[cfg(test)]
-mod test_files;

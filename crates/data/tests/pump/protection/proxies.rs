@@ -10,8 +10,10 @@ use data::tunnel::{ProxyService, TunnelRoute};
 use proto::command::TransferMode;
 use proto::tunnel::{TunnelProtocol, TunnelTarget};
 
-use super::ends::FtpsEnds;
-use crate::transfer_ends::{LOCALHOST, LoopbackTransfer, listen, pattern, sink};
+use super::ends::{FtpsEnds, WirePeer, protected};
+use crate::transfer_ends::{
+    LOCALHOST, LoopbackTransfer, listen, memory, pattern, sink, whole_plan,
+};
 
 /// How long the proxy holds what it has read from the client.
 const HELD: Duration = Duration::from_millis(100);
@@ -59,6 +61,11 @@ fn relay(mut client: TcpStream, mut server: TcpStream) {
 /// A passive receiver, and the active sender whose connections go through the proxy.
 fn pair_through_proxy() -> (SessionDataChannel, SessionDataChannel) {
     let (receiver, server) = listen(AllowedPeers::Only(LOCALHOST));
+    (sender_through_proxy(server), receiver)
+}
+
+/// A sender whose connections to this server go through the proxy.
+fn sender_through_proxy(server: SocketAddr) -> SessionDataChannel {
     let proxy = TcpListener::bind((LOCALHOST, 0)).unwrap();
     let at = proxy.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -83,8 +90,7 @@ fn pair_through_proxy() -> (SessionDataChannel, SessionDataChannel) {
         server: TunnelTarget::at(LOCALHOST, server.port()),
         server_ip: LOCALHOST,
     };
-    let sender = SessionDataChannel::connect_by(vec![server], None, Some(Arc::new(route)));
-    (sender, receiver)
+    SessionDataChannel::connect_by(vec![server], None, Some(Arc::new(route)))
 }
 
 #[test]
@@ -101,6 +107,32 @@ fn a_sender_ends_its_side_only_after_the_peer() {
         received.unwrap();
         assert!(stored.bytes() == bytes, "{len}");
     }
+}
+
+#[test]
+fn a_peer_that_ends_its_side_only_after_the_fin_has_the_file() {
+    let ends = FtpsEnds::new();
+    let listener = TcpListener::bind((LOCALHOST, 0)).unwrap();
+    let mut sender = sender_through_proxy(listener.local_addr().unwrap());
+    let config = ends.server.server.clone().unwrap();
+    let reading = std::thread::spawn(move || {
+        let mut peer = WirePeer::on(listener.accept().unwrap().0, &config, None);
+        let read = peer.read_to_end();
+        // No answer to close_notify: only the FIN ends its side.
+        while matches!(peer.stream.read(&mut [0; 100]), Ok(1..)) {}
+        read
+    });
+    let mut settings = protected(TransferMode::Stream, &ends.client);
+    settings.options.stall = Duration::from_secs(2);
+    let sent = data::send::run(
+        &mut sender,
+        &memory(b"the file"),
+        &whole_plan(8),
+        &settings,
+        &Arc::default(),
+    );
+    sent.unwrap();
+    assert_eq!(reading.join().unwrap(), (b"the file".to_vec(), true));
 }
 
 #[test]
