@@ -57,7 +57,8 @@ pub(crate) fn options() -> CopyOptions {
     }
 }
 
-struct IgnoringObserver;
+/// Observes nothing.
+pub(crate) struct IgnoringObserver;
 
 impl CopyObserver for IgnoringObserver {
     fn on_event(&self, _: CopyEvent) {}

@@ -50,6 +50,8 @@ struct MemoryStoreState {
     checksums_removed: bool,
     /// Nothing is told of a single file.
     hides_facts: bool,
+    /// Times are refused.
+    refuses_times: bool,
     /// The fraction of each time that is told, nanoseconds.
     fraction: Option<u32>,
     /// Each of the next transfers breaks after so many bytes.
@@ -76,6 +78,11 @@ impl MemoryStore {
         static SHELVES: Mutex<BTreeMap<String, Arc<MemoryStore>>> = Mutex::new(BTreeMap::new());
         let mut shelves = SHELVES.lock();
         Arc::clone(shelves.entry(name.to_owned()).or_default())
+    }
+
+    /// Refuses to set times, as a server does that forbids it.
+    pub(crate) fn refuse_times(&self) {
+        self.state().refuses_times = true;
     }
 
     fn state(&self) -> MutexGuard<'_, MemoryStoreState> {
@@ -376,7 +383,12 @@ impl Storage for MemoryStorage {
                 return Err(self.missing_failure(parent(path)));
             }
             if spec.completed_ranges.is_empty() || state.minimal {
-                state.files.insert(path.to_vec(), MemoryFile::default());
+                let stored = MemoryFile {
+                    // It keeps times of its own.
+                    modified: state.refuses_times.then_some(Timestamp(2_000_000_000)),
+                    ..MemoryFile::default()
+                };
+                state.files.insert(path.to_vec(), stored);
             }
         }
         let wire = self.next_connection();
@@ -447,6 +459,9 @@ impl Storage for MemoryStorage {
         let mut state = self.store.state();
         if state.minimal {
             return Ok(false);
+        }
+        if state.refuses_times {
+            return Err(Failure::new(FailureKind::Refused, "no times are set here"));
         }
         let stored = state.files.get_mut(path);
         let stored = stored.ok_or_else(|| self.missing_failure(path))?;

@@ -203,6 +203,8 @@ mod tests {
     use proto::listing::CoarseTime;
 
     use super::*;
+    use crate::run::tests::{IgnoringObserver, options};
+    use crate::storage::memory::MemoryStore;
 
     const SOURCE: SourceFacts = SourceFacts {
         size: Some(1),
@@ -278,5 +280,15 @@ mod tests {
             compare_times(coarse, equal, true),
             TimeComparison::Different
         );
+    }
+
+    #[tokio::test]
+    async fn a_refused_time_is_not_taken_for_one_that_is_not_kept() {
+        let at = Location::parse("http://refused.time.memory.invalid/f").unwrap();
+        let ctx = BatchContext::new(options(), Arc::new(IgnoringObserver)).unwrap();
+        let time = Timestamp(1_000_000_000);
+        assert_eq!(kept_of(&ctx, &at, time).await.unwrap(), Some(time));
+        MemoryStore::named("refused.time").refuse_times();
+        assert_eq!(kept_of(&ctx, &at, time).await.unwrap(), None);
     }
 }
