@@ -4,6 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use copy::{CopyOptions, Exit, Preserve, PreservedTimes, SymlinkPolicy, SyncOptions};
 
@@ -21,10 +22,16 @@ async fn losing(
     (format!("ftp://127.0.0.1:{port}"), to_come)
 }
 
+/// A time with seconds: a server that keeps minutes alone would keep that of one file in sixty by chance.
+const WRITTEN: Duration = Duration::from_secs(1_600_000_007);
+
 fn source(files: &[&str]) -> tempfile::TempDir {
     let source = tempfile::tempdir().unwrap();
     for name in files {
-        fs::write(source.path().join(name), "12345").unwrap();
+        let path = source.path().join(name);
+        fs::write(&path, "12345").unwrap();
+        let file = fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + WRITTEN).unwrap();
     }
     source
 }
