@@ -380,12 +380,26 @@ fn fill_backlog(listener: &TcpListener) -> Vec<socket2::Socket> {
     (0..4).map(|n| dial(n).unwrap()).collect()
 }
 
+/// Asks for a second stream, whose connection nobody completes for as long as the returned ones exist. `accepted`: the
+/// receiver has the first one, which would leave its place in the backlog to the second if it were accepted later.
+fn leave_a_second_stream_pending(
+    transfer: &ActiveTransfer,
+    listener: &TcpListener,
+    accepted: &AtomicBool,
+) -> Vec<socket2::Socket> {
+    wait_until(|| transfer.control().streams() == 1 && transfer.moved() > 0);
+    wait_until(|| accepted.load(Ordering::Acquire));
+    let crowd = fill_backlog(listener);
+    transfer.stream_set().set_wanted(2);
+    wait_until(|| transfer.stream_set().opening_count() == 1);
+    crowd
+}
+
 #[test]
 fn the_end_does_not_wait_for_a_pending_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut sender = connect_to(listener.local_addr().unwrap());
     let bytes = test_bytes(FILE_SIZE);
-    // Accepted later, the first connection would leave its place in the backlog to the pending one.
     let accepted = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let (at_receiver, accepted) = (&listener, &accepted);
@@ -398,11 +412,7 @@ fn the_end_does_not_wait_for_a_pending_connection() {
             read(stream)
         });
         let sent = send(&mut sender, &bytes, &settings, |t| {
-            wait_until(|| t.control().streams() == 1 && t.moved() > 0);
-            wait_until(|| accepted.load(Ordering::Acquire));
-            let _crowd = fill_backlog(&listener);
-            t.stream_set().set_wanted(2);
-            wait_until(|| t.stream_set().opening_count() == 1);
+            let _crowd = leave_a_second_stream_pending(t, &listener, accepted);
             wait_until(|| t.stream_set().opening_count() == 0);
         });
         assert_eq!(sent.unwrap().evidence.streams, 1);
@@ -415,16 +425,18 @@ fn the_end_does_not_wait_for_a_pending_connection() {
 fn a_cancel_does_not_wait_for_a_pending_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut sender = connect_to(listener.local_addr().unwrap());
+    let accepted = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let at_receiver = &listener;
-        scope.spawn(move || read(at_receiver.accept().unwrap().0));
+        let (at_receiver, accepted) = (&listener, &accepted);
+        scope.spawn(move || {
+            let stream = at_receiver.accept().unwrap().0;
+            accepted.store(true, Ordering::Release);
+            read(stream)
+        });
         let mut settings = slow_settings(1);
         settings.connect_timeout = Duration::from_secs(3600);
         let sent = send(&mut sender, &test_bytes(3 * FILE_SIZE), &settings, |t| {
-            wait_until(|| t.control().streams() == 1 && t.moved() > 0);
-            let _crowd = fill_backlog(&listener);
-            t.stream_set().set_wanted(2);
-            wait_until(|| t.stream_set().opening_count() == 1);
+            let _crowd = leave_a_second_stream_pending(t, &listener, accepted);
             t.control().cancel();
         });
         assert!(matches!(sent, Err(DataError::Aborted)), "{sent:?}");
