@@ -34,9 +34,10 @@ pub use ftp::{
     FailureKind, ModeChoice, SecurityOptions, TlsUse,
 };
 pub use options::{
-    AdviceOptions, AdvisorChoice, BatchJournalLocation, CopyInterrupt, CopyOptions, Parallelism,
-    Preserve, PreservedTimes, RemoteOptions, Selection, SparseFiles, SymlinkPolicy, SyncOptions,
-    VerifyMode, WriteSums, without_byte_order_mark,
+    AdviceOptions, AdvisorChoice, BatchJournalLocation, CopyInterrupt, CopyOptions, FileOptions,
+    Parallelism, Preserve, PreservedTimes, RemoteOptions, RetryOptions, Selection, SparseFiles,
+    StreamOptions, SymlinkPolicy, SyncOptions, TreeOptions, VerifyMode, WriteSums,
+    without_byte_order_mark,
 };
 pub use plan::pairs::PairSource;
 pub use plan::side_files::{CopiedPlaces, check_log_file};

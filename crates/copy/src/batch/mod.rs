@@ -84,10 +84,10 @@ impl BatchContext {
         let trees = Arc::new(LocalTrees::default());
         Ok(Self {
             pool: Arc::new(StorageSessionPool::new(StorageAccess {
-                timeout: options.transfer.stall,
-                foreign_data: options.allow_foreign_data,
+                timeout: options.streams.transfer.stall,
+                foreign_data: options.streams.allow_foreign_data,
                 listing_use,
-                sync_policy: options.sync_policy,
+                sync_policy: options.file.sync_policy,
                 trees: Arc::clone(&trees),
             })),
             trees,
@@ -110,7 +110,7 @@ impl BatchContext {
         if let Some(problem) = netrc_warning() {
             self.warn(problem.to_owned());
         }
-        let rate = self.options.transfer.rate.as_ref();
+        let rate = self.options.streams.transfer.rate.as_ref();
         totals.lock().set_rate_limit(rate.map(RateLimit::rate));
     }
 

@@ -37,7 +37,7 @@ impl BatchContext {
     }
 
     fn links_below(&self) -> LinksBelow {
-        match self.options.symlinks {
+        match self.options.tree.symlinks {
             SymlinkPolicy::Follow => LinksBelow::Followed,
             SymlinkPolicy::Copy | SymlinkPolicy::Skip => LinksBelow::Refused,
         }

@@ -41,7 +41,7 @@ impl RemotePath {
     /// The path of a session with `remote`.
     pub(crate) fn of(ctx: &BatchContext, remote: &dyn Storage, role: Role) -> Self {
         Self {
-            memory: PathMemory::of(&ctx.options, remote, role),
+            memory: PathMemory::of(ctx.options.history.clone(), remote, role),
             service: remote.advice_service(),
             rtt: remote.capabilities().rtt,
             role,
@@ -95,7 +95,7 @@ impl PathKnowledge {
             });
         }
         ctx.advice.report(&report.evidence).await;
-        let (Some(memory), options) = (&self.memory, &ctx.options) else {
+        let (Some(memory), options) = (&self.memory, &ctx.options.streams) else {
             return;
         };
         let mut evidence = report.evidence.clone();

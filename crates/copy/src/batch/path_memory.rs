@@ -8,7 +8,7 @@ use history::{PathHistory, PathKey};
 use tune::limiter::Role;
 use tune::{Evidence, Prior};
 
-use crate::options::{CopyOptions, Parallelism};
+use crate::options::{Parallelism, StreamOptions};
 use crate::storage::contract::Storage;
 use ftp::ModeChoice;
 use ftp::transfer::HostRemark;
@@ -26,8 +26,12 @@ pub(crate) struct PathMemory {
 impl PathMemory {
     /// The memory of the path between this machine and `remote`. `None` if there is no memory, or no connection by
     /// which the path is known.
-    pub(crate) fn of(options: &CopyOptions, remote: &dyn Storage, role: Role) -> Option<Self> {
-        let history = options.history.clone()?;
+    pub(crate) fn of(
+        history: Option<PathHistory>,
+        remote: &dyn Storage,
+        role: Role,
+    ) -> Option<Self> {
+        let history = history?;
         let (local, peer) = remote.path_ends()?;
         let rtt = remote.capabilities().rtt;
         let memory = Self::at(local, peer, rtt, role, history);
@@ -55,7 +59,7 @@ impl PathMemory {
 
     /// Records what a transfer with these options taught. A transfer whose streams, mode, buffers, congestion control
     /// or rate the user chose shows that choice, not what the path needs: it teaches nothing.
-    pub(crate) async fn record(&self, options: &CopyOptions, evidence: &Evidence) {
+    pub(crate) async fn record(&self, options: &StreamOptions, evidence: &Evidence) {
         if !self.learns || !is_tuned(options) {
             return;
         }
@@ -70,7 +74,7 @@ impl PathMemory {
     /// Adds to the remarks with how many streams the server was asked to begin, if that is by memory.
     pub(crate) fn remark_requested_streams(
         &self,
-        options: &CopyOptions,
+        options: &StreamOptions,
         remarks: &mut Vec<HostRemark>,
     ) {
         let asked = Prior {
@@ -101,7 +105,7 @@ impl PathMemory {
 }
 
 /// Whether the policies of this program chose all settings.
-fn is_tuned(options: &CopyOptions) -> bool {
+fn is_tuned(options: &StreamOptions) -> bool {
     options.parallelism == Parallelism::Auto
         && options.mode != ModeChoice::Stream
         && options.transfer.congestion == CongestionChoice::Auto
@@ -112,7 +116,6 @@ fn is_tuned(options: &CopyOptions) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::tests::options;
     use data::rate::RateLimit;
     use tune::limiter::Limiter;
     use tune::streams::auto::LimiterVerdict;
@@ -141,14 +144,14 @@ mod tests {
         }
     }
 
-    fn tuned() -> CopyOptions {
-        let mut options = options();
+    fn tuned() -> StreamOptions {
+        let mut options = StreamOptions::default();
         options.transfer.congestion = CongestionChoice::Auto;
         options
     }
 
     /// Streams that are known after a transfer with these options.
-    async fn known_after(change: impl FnOnce(&mut CopyOptions)) -> Option<u32> {
+    async fn known_after(change: impl FnOnce(&mut StreamOptions)) -> Option<u32> {
         let directory = tempfile::tempdir().unwrap();
         let history = PathHistory::at(directory.path().join("paths.json"));
         let mut options = tuned();
@@ -169,11 +172,11 @@ mod tests {
         );
         assert_eq!(known_after(|o| o.mode = ModeChoice::Stream).await, None);
         let named =
-            |o: &mut CopyOptions| o.transfer.congestion = CongestionChoice::Named("cubic".into());
+            |o: &mut StreamOptions| o.transfer.congestion = CongestionChoice::Named("cubic".into());
         assert_eq!(known_after(named).await, None);
-        let limited = |o: &mut CopyOptions| o.transfer.rate = Some(RateLimit::new(1 << 30));
+        let limited = |o: &mut StreamOptions| o.transfer.rate = Some(RateLimit::new(1 << 30));
         assert_eq!(known_after(limited).await, None);
-        let pinned = |o: &mut CopyOptions| {
+        let pinned = |o: &mut StreamOptions| {
             o.transfer.buffers = proto::sizing::SocketBuffers::pinned(1 << 20);
         };
         assert_eq!(known_after(pinned).await, None);
@@ -197,7 +200,7 @@ mod tests {
             (remarks.len(), text),
             (1, &*format!("the buffer is capped; {asked}"))
         );
-        let chosen = CopyOptions {
+        let chosen = StreamOptions {
             parallelism: Parallelism::Fixed(2),
             ..tuned()
         };

@@ -84,7 +84,7 @@ impl BatchContext {
         id: &StorageId,
         first_path: Option<&[u8]>,
     ) -> Result<Box<dyn Storage>, Failure> {
-        let mut retries = RetryBudget::new(&self.options, self.seed);
+        let mut retries = RetryBudget::new(self.options.retry, self.seed);
         // A service that the user has named is asked while the session opens.
         self.advice.ask(None);
         loop {
@@ -105,7 +105,7 @@ impl BatchContext {
             ctx: self,
             id,
             first_path: None,
-            retries: RetryBudget::new(&self.options, self.seed),
+            retries: RetryBudget::new(self.options.retry, self.seed),
         }
     }
 
@@ -188,7 +188,7 @@ impl BatchContext {
         moved: u64,
         failure: Failure,
     ) -> Result<(), Failure> {
-        let (outages, patience) = (&self.pool.outages, self.options.patience);
+        let (outages, patience) = (&self.pool.outages, self.options.retry.patience);
         let away = match failure.kind() == FailureKind::Away {
             true => outages.longest_of(storages),
             false => None,

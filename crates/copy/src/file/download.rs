@@ -72,7 +72,7 @@ impl LocalDestination {
             return false;
         };
         let options = &ctx.options;
-        let is_asked = options.resume || !options.restart && partial.journal.is_taken();
+        let is_asked = options.file.resume || !options.file.restart && partial.journal.is_taken();
         is_asked
             && !self.prepared
             && !self.state.ignore_leftovers
@@ -154,7 +154,7 @@ impl LocalDestination {
         size: Option<u64>,
     ) -> Result<(), Failure> {
         if let WriteTarget::File(partial) = &self.target {
-            disk::sync_in_place(&partial.destination, ctx.options.sync_policy).await?;
+            disk::sync_in_place(&partial.destination, ctx.options.file.sync_policy).await?;
             // Only a leftover journal justifies taking the lock of a file that is complete.
             let journal_left = partial.journal.is_taken();
             if journal_left && let Ok(sink) = lock_partial_file(ctx, partial) {
@@ -200,7 +200,7 @@ impl LocalDestination {
         source: (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
     ) -> Result<(), Failure> {
         let length = length(sink).map_err(|e| local_failure(partial.name.path(), e))?;
-        if ctx.options.restart && length > 0 {
+        if ctx.options.file.restart && length > 0 {
             ctx.warn(discarded(&self.display_name, length));
         } else if !self.state.ignore_leftovers && length > 0 {
             self.state.safe = self
@@ -457,7 +457,7 @@ fn length(sink: &FileSink) -> io::Result<u64> {
 /// Takes the exclusive lock of a local partial file. Warns once where the file system has no
 /// locks.
 fn lock_partial_file(ctx: &BatchContext, partial: &PartialFile) -> Result<Arc<FileSink>, Failure> {
-    let locked = partial.lock(ctx.options.sync_policy)?;
+    let locked = partial.lock(ctx.options.file.sync_policy)?;
     if !locked.has_lock {
         let directory = directory_of(partial.destination.path());
         ctx.warn(format!(

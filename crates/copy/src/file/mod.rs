@@ -252,7 +252,12 @@ impl<'a> FileCopy<'a> {
         };
         let options = &ctx.options;
         let display_name = item.source.display();
-        let range = CopyRange::from_options(options.offset, options.length, facts, &display_name)?;
+        let range = CopyRange::from_options(
+            options.file.offset,
+            options.file.length,
+            facts,
+            &display_name,
+        )?;
         let target = match self.to.is_server() {
             true => None,
             false => {
@@ -373,7 +378,7 @@ impl<'a> FileCopy<'a> {
             let label = self
                 .confirm_source(state, sessions, check, &source_checksums, label)
                 .await?;
-            let kept = preserve::kept_of_file(&self.ctx.options, state.facts);
+            let kept = preserve::kept_of_file(self.ctx.options.file.preserve, state.facts);
             let can_resend = !self.pipe_consumed;
             let to = &mut *sessions.to;
             let finish = state
@@ -397,7 +402,7 @@ impl<'a> FileCopy<'a> {
             .destination
             .available_checksums(&mut *sessions.to)
             .await?;
-        let requested = self.ctx.options.verify;
+        let requested = self.ctx.options.file.verify;
         let mut check = choose_verification(requested, &state.checksum_abilities(source, &copy));
         // The source storage has no checksum in common with the destination. Bytes that pass
         // through this machine can be checksummed here instead.
@@ -450,7 +455,7 @@ impl<'a> FileCopy<'a> {
             },
             existing,
             part: state.range.part.map(|(_, length)| length),
-            by_time: self.ctx.options.resume,
+            by_time: self.ctx.options.file.resume,
         };
         let path = self.item.source.path();
         let mut source = state.source_endpoint(&mut *sessions.from, path);
@@ -486,7 +491,7 @@ impl<'a> FileCopy<'a> {
         }
         let (from, to) = (&*sessions.from, &*sessions.to);
         let stream_plan = match state.source_is_local() && !state.destination_is_storage() {
-            true => StreamPlan::for_local_copy(&self.ctx.options, size, sequential),
+            true => StreamPlan::for_local_copy(&self.ctx.options.streams, size, sequential),
             false => {
                 StreamPlan::for_transfer(self.ctx, size, sequential, self.path.known(), from, to)
             }

@@ -168,7 +168,7 @@ impl<'a> FileCopy<'a> {
             CopyDestination::Local(download) => {
                 let file = download.lock(self.ctx)?;
                 let source = state.source.as_ref().map(|opened| &*opened.source);
-                preserve::leave_holes(&self.ctx.options, source, &file);
+                preserve::leave_holes(self.ctx.options.file.sparse, source, &file);
                 sink = Some(file as Arc<dyn Sink>);
             }
             CopyDestination::Storage(upload) => store_path = upload.store_path(),
@@ -409,7 +409,7 @@ impl<'a> FileCopy<'a> {
     ) -> impl Future<Output = Failure> + Send + use<'a> {
         let (pool, id, meter) = (Arc::clone(&self.ctx.pool), self.to.clone(), self.meter);
         let watched = watched.map(|(path, before)| (path.clone(), before));
-        let limit = self.ctx.options.transfer.stall;
+        let limit = self.ctx.options.streams.transfer.stall;
         async move {
             let Some((path, before)) = watched else {
                 return std::future::pending().await;

@@ -9,8 +9,7 @@ use data::store::file::FileSink;
 use data::store::holes::{HoleChoice, has_holes};
 
 use crate::batch::BatchContext;
-use crate::options::CopyOptions;
-use crate::options::{PreservedTimes, SparseFiles};
+use crate::options::{Preserve, PreservedTimes, SparseFiles};
 use crate::plan::{CopyPlan, NextEntry, PlanReader, PlannedEntry, PlannedFile};
 use ftp::Failure;
 use ftp::answers::{KeptMetadata, MetadataChange, SourceFacts};
@@ -24,25 +23,25 @@ const PERMISSION_BITS: u32 = 0o777;
 const MAX_CHANGES: usize = 1000;
 
 /// The metadata that a copy of a file takes from its source.
-pub(crate) fn kept_of_file(options: &CopyOptions, facts: SourceFacts) -> KeptMetadata {
+pub(crate) fn kept_of_file(preserve: Preserve, facts: SourceFacts) -> KeptMetadata {
     KeptMetadata {
         modified: facts
             .modified
-            .filter(|_| options.preserve.times != PreservedTimes::None),
-        mode: permissions(options, facts),
+            .filter(|_| preserve.times != PreservedTimes::None),
+        mode: permissions(preserve, facts),
     }
 }
 
-fn permissions(options: &CopyOptions, facts: SourceFacts) -> Option<u32> {
-    let mode = facts.mode.filter(|_| options.preserve.modes);
+fn permissions(preserve: Preserve, facts: SourceFacts) -> Option<u32> {
+    let mode = facts.mode.filter(|_| preserve.modes);
     mode.map(|mode| mode & PERMISSION_BITS)
 }
 
 /// `--sparse`: which zeros of a file that is written on this machine become holes. `source`: the open source, if it is on
 /// this machine, too.
-pub(crate) fn leave_holes(options: &CopyOptions, source: Option<&dyn Source>, sink: &FileSink) {
+pub(crate) fn leave_holes(sparse: SparseFiles, source: Option<&dyn Source>, sink: &FileSink) {
     let source_has_holes = || source.and_then(Source::fd).is_some_and(has_holes);
-    match options.sparse {
+    match sparse {
         SparseFiles::Always => sink.leave_holes(HoleChoice::All),
         SparseFiles::Auto if source_has_holes() => sink.leave_holes(HoleChoice::KeepThoseOfSource),
         SparseFiles::Auto | SparseFiles::Never => {}
@@ -51,10 +50,10 @@ pub(crate) fn leave_holes(options: &CopyOptions, source: Option<&dyn Source>, si
 
 /// After files are complete: sets the permissions of those at a server.
 pub(crate) async fn finish_files(ctx: &BatchContext, files: &[&PlannedFile]) {
-    if ctx.options.recursive && ctx.options.preserve.times != PreservedTimes::None {
+    if ctx.options.tree.recursive && ctx.options.file.preserve.times != PreservedTimes::None {
         warn_of_unknown(ctx, files, "times", |facts| facts.modified.is_none());
     }
-    if !ctx.options.preserve.modes {
+    if !ctx.options.file.preserve.modes {
         return;
     }
     let stored = files
@@ -64,7 +63,7 @@ pub(crate) async fn finish_files(ctx: &BatchContext, files: &[&PlannedFile]) {
         let kept = KeptMetadata {
             // It was set with the name.
             modified: None,
-            mode: permissions(&ctx.options, file.facts),
+            mode: permissions(ctx.options.file.preserve, file.facts),
         };
         (&file.destination, kept)
     });
@@ -73,20 +72,20 @@ pub(crate) async fn finish_files(ctx: &BatchContext, files: &[&PlannedFile]) {
 }
 
 /// Whether directories keep anything of their sources.
-pub(crate) fn is_for_directories(options: &CopyOptions) -> bool {
-    keeps_directory_times(options) || options.preserve.modes
+pub(crate) fn is_for_directories(preserve: Preserve) -> bool {
+    keeps_directory_times(preserve) || preserve.modes
 }
 
-fn keeps_directory_times(options: &CopyOptions) -> bool {
-    options.preserve.times == PreservedTimes::FilesAndDirectories
+fn keeps_directory_times(preserve: Preserve) -> bool {
+    preserve.times == PreservedTimes::FilesAndDirectories
 }
 
 /// Sets permissions and times of the directories of a plan.
 pub(crate) async fn finish_directories(ctx: &BatchContext, plan: &CopyPlan) {
-    if ctx.options.dry_run || !is_for_directories(&ctx.options) {
+    if ctx.options.dry_run || !is_for_directories(ctx.options.file.preserve) {
         return;
     }
-    let with_times = keeps_directory_times(&ctx.options);
+    let with_times = keeps_directory_times(ctx.options.file.preserve);
     let mut directories: Vec<(Location, SourceFacts)> = Vec::new();
     let mut reader = PlanReader::of_all(plan);
     loop {
@@ -104,7 +103,7 @@ pub(crate) async fn finish_directories(ctx: &BatchContext, plan: &CopyPlan) {
     let changes = directories.iter().map(|(at, facts)| {
         let kept = KeptMetadata {
             modified: facts.modified.filter(|_| with_times),
-            mode: permissions(&ctx.options, *facts),
+            mode: permissions(ctx.options.file.preserve, *facts),
         };
         (at, kept)
     });

@@ -92,7 +92,7 @@ impl<'a> StorageDestination<'a> {
         display_name: String,
     ) -> Self {
         // A query goes with every request: a signed URL is valid for one name only.
-        let is_named = ctx.options.in_place || id.has_query();
+        let is_named = ctx.options.file.in_place || id.has_query();
         Self {
             partial_path: (!is_named).then(|| partial_path(path)),
             refused_name: None,
@@ -260,7 +260,11 @@ impl<'a> StorageDestination<'a> {
         size: Option<u64>,
         session: &mut dyn Storage,
     ) -> Result<Option<SourceFacts>, Failure> {
-        if !ctx.options.resume || self.prepared || self.state.ignore_leftovers || size.is_none() {
+        if !ctx.options.file.resume
+            || self.prepared
+            || self.state.ignore_leftovers
+            || size.is_none()
+        {
             return Ok(None);
         }
         let existing = remote_file_facts(session, self.path).await?;
@@ -737,11 +741,11 @@ impl StorageDestination<'_> {
         let may_resume =
             !self.state.ignore_leftovers && self.partial_path.is_some() && self.can_resume;
         let resumes = may_resume
-            && !ctx.options.restart
+            && !ctx.options.file.restart
             // Without a journal, the question for the file would cost each copy a round trip.
-            && (ctx.options.resume || earlier.is_some());
+            && (ctx.options.file.resume || earlier.is_some());
         if may_resume
-            && ctx.options.restart
+            && ctx.options.file.restart
             && let Some(stored) = earlier
                 .as_ref()
                 .map(|loaded| loaded.ranges.safe.byte_count())

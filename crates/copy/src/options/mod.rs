@@ -65,25 +65,22 @@ pub enum SymlinkPolicy {
     Copy,
 }
 
-/// Options of `longhaul cp`.
-#[derive(Debug, Clone)]
-pub struct CopyOptions {
+/// Which entries of a source are copied.
+#[derive(Debug, Clone, Default)]
+pub struct TreeOptions {
     /// `-r`
     pub recursive: bool,
-    /// `-p`
-    pub parallelism: Parallelism,
-    /// `--max-streams`: most streams of one file at a time
-    pub max_streams: u32,
-    /// `--autopar`: parameters of the chunk tuning modes of 2008
-    pub autopar: ChunkParameters,
-    /// `--buffer`, `--drs-interval`, `--cc`, `--io`, `--block`, `--limit-rate` and `--timeout`. The
-    /// rate limit is one budget for all files and is refused between two servers. The timeout also
-    /// applies to control connections. Clones of these options share one
-    /// [`rate`](TransferOptions::rate), so batches that run with them side by side share the limit.
-    /// `RateLimit::new(0)` means 1 byte per second, not unlimited.
-    pub transfer: TransferOptions,
-    /// `--mode`
-    pub mode: ModeChoice,
+    /// `--links`
+    pub symlinks: SymlinkPolicy,
+    /// Which files of trees are copied (`--include`, `--exclude`, `--filter-from`, `--min-size`, ...)
+    pub selection: Selection,
+    /// `--files-from`: the paths below the one source that are copied; `None`: all.
+    pub files_from: Option<Vec<Vec<u8>>>,
+}
+
+/// What of a file is copied, what is used of an earlier run, and how the copy gets its place.
+#[derive(Debug, Clone, Default)]
+pub struct FileOptions {
     /// `--offset`, bytes
     pub offset: Option<u64>,
     /// `--length`, bytes
@@ -95,31 +92,12 @@ pub struct CopyOptions {
     pub restart: bool,
     /// `--verify`
     pub verify: VerifyMode,
-    /// `--retries`: consecutive retries after lost connections. An attempt that moved 16 MiB resets
-    /// the count.
-    pub retries: u32,
-    /// Longest time for which a server that was reached before is waited for while no connection with it can be made; such
-    /// tries do not count as retries. Zero: they do.
-    pub patience: Duration,
-    /// `--trace`: JSON Lines file
-    pub trace: Option<PathBuf>,
     /// `--sync-policy`: what is forced to disk of files written on this machine
     pub sync_policy: SyncPolicy,
-    /// `--links`
-    pub symlinks: SymlinkPolicy,
-    /// `--write-sums`: a file for the checksums of the copied files, with names relative to the destination. A sync
-    /// writes those of all files of the tree. It has its name when the batch has ended.
-    pub write_sums: Option<WriteSums>,
     /// `--preserve`
     pub preserve: Preserve,
     /// `--sparse`
     pub sparse: SparseFiles,
-    /// Which files of trees are copied (`--include`, `--exclude`, `--filter-from`, `--min-size`, ...)
-    pub selection: Selection,
-    /// `--files-from`: the paths below the one source that are copied; `None`: all.
-    pub files_from: Option<Vec<Vec<u8>>>,
-    /// `--dry-run`: only tell what would be done ([`CopyEvent::WouldCopy`](crate::CopyEvent::WouldCopy), [`CopyEvent::WouldDelete`](crate::CopyEvent::WouldDelete))
-    pub dry_run: bool,
     /// `--keep-existing`: existing destinations are left alone and count as skipped
     /// ([`CopySummary::kept`](crate::CopySummary::kept)). A warning names each one that is older than its source or differs
     /// from it in size. Default: overwrite.
@@ -131,12 +109,77 @@ pub struct CopyOptions {
     /// `--wait`: wait, without limit, for a destination that another copy is writing. Default: such
     /// a file fails ([`Exit::Local`](ftp::Exit::Local)).
     pub wait: bool,
-    /// Most files copied at a time (`--concurrency`), 1..=64. `None`: as many as servers, disks and paths bear.
-    pub concurrency: Option<usize>,
+}
+
+/// How bytes move: streams, buffers, and the addresses of data connections.
+#[derive(Debug, Clone)]
+pub struct StreamOptions {
+    /// `-p`
+    pub parallelism: Parallelism,
+    /// `--max-streams`: most streams of one file at a time
+    pub max_streams: u32,
+    /// `--autopar`: parameters of the chunk tuning modes of 2008
+    pub autopar: ChunkParameters,
+    /// `--mode`
+    pub mode: ModeChoice,
+    /// `--buffer`, `--drs-interval`, `--cc`, `--io`, `--block`, `--limit-rate` and `--timeout`. The
+    /// rate limit is one budget for all files and is refused between two servers. The timeout also
+    /// applies to control connections. Clones of these options share one
+    /// [`rate`](TransferOptions::rate), so batches that run with them side by side share the limit.
+    /// `RateLimit::new(0)` means 1 byte per second, not unlimited.
+    pub transfer: TransferOptions,
     /// `--allow-foreign-data-address`: accept data connections with hosts other than the server
     pub allow_foreign_data: bool,
     /// Local port range for active data connections.
     pub data_ports: Option<(u16, u16)>,
+}
+
+impl Default for StreamOptions {
+    /// Those of `longhaul cp` without flags.
+    fn default() -> Self {
+        Self {
+            parallelism: Parallelism::Auto,
+            max_streams: 64,
+            autopar: ChunkParameters::default(),
+            mode: ModeChoice::Auto,
+            transfer: TransferOptions::default(),
+            allow_foreign_data: false,
+            data_ports: None,
+        }
+    }
+}
+
+/// How often, and for how long, what failed is tried again. By default nothing is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RetryOptions {
+    /// `--retries`: consecutive retries after lost connections. An attempt that moved 16 MiB resets
+    /// the count.
+    pub retries: u32,
+    /// Longest time for which a server that was reached before is waited for while no connection with it can be made; such
+    /// tries do not count as retries. Zero: they do.
+    pub patience: Duration,
+}
+
+/// Options of `longhaul cp`. Each part of a copy takes those that it needs.
+#[derive(Debug, Clone, Default)]
+pub struct CopyOptions {
+    /// Which entries are copied.
+    pub tree: TreeOptions,
+    /// How each of them is.
+    pub file: FileOptions,
+    /// How its bytes move.
+    pub streams: StreamOptions,
+    /// What is tried again.
+    pub retry: RetryOptions,
+    /// `--trace`: JSON Lines file
+    pub trace: Option<PathBuf>,
+    /// `--write-sums`: a file for the checksums of the copied files, with names relative to the destination. A sync
+    /// writes those of all files of the tree. It has its name when the batch has ended.
+    pub write_sums: Option<WriteSums>,
+    /// `--dry-run`: only tell what would be done ([`CopyEvent::WouldCopy`](crate::CopyEvent::WouldCopy), [`CopyEvent::WouldDelete`](crate::CopyEvent::WouldDelete))
+    pub dry_run: bool,
+    /// Most files copied at a time (`--concurrency`), 1..=64. `None`: as many as servers, disks and paths bear.
+    pub concurrency: Option<usize>,
     /// Protection of all connections. It notes what was in force, so each copy has its own.
     pub security: Arc<ConnectionSecurity>,
     /// Measurements of earlier transfers over their paths, from which a transfer begins, and to which it adds
@@ -150,6 +193,15 @@ pub struct CopyOptions {
     pub failed_list: Option<PathBuf>,
     /// Ends the copy early.
     pub interrupt: CopyInterrupt,
+}
+
+impl CopyOptions {
+    /// These options after `change`.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
 }
 
 /// Options of `longhaul sync`.

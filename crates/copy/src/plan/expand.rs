@@ -87,7 +87,7 @@ async fn with_times(
     expanded: Result<ExpandedSource, Failure>,
 ) -> Result<ExpandedSource, Failure> {
     let mut expanded = expanded?;
-    if ctx.options.preserve.times == PreservedTimes::None {
+    if ctx.options.file.preserve.times == PreservedTimes::None {
         return Ok(expanded);
     }
     let found = expanded.found.iter_mut();

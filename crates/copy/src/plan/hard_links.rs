@@ -26,7 +26,7 @@ impl HardLinkNames {
     /// The names of a tree `from` that is copied to `to`.
     pub(crate) fn of(ctx: &Arc<BatchContext>, from: &Location, to: &Location) -> Self {
         let (from, to) = (from.storage_id(), to.storage_id());
-        if ctx.options.preserve.hard_links && from != StorageId::LocalFiles {
+        if ctx.options.file.preserve.hard_links && from != StorageId::LocalFiles {
             ctx.warn(format!(
                 "{from} does not tell which names are hard links: each is copied as a file of its own"
             ));
@@ -40,7 +40,7 @@ impl HardLinkNames {
 
     /// The entry of a name: the first one of a file is copied, and further ones are links to it.
     pub(crate) fn entry(&self, path: Vec<u8>, facts: SourceFacts, identity: String) -> NewEntry {
-        if !self.ctx.options.preserve.hard_links {
+        if !self.ctx.options.file.preserve.hard_links {
             return NewEntry::File(facts);
         }
         if self.to != StorageId::LocalFiles {

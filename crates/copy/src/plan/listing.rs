@@ -263,7 +263,7 @@ pub(crate) async fn list_source(
         let top = plan.add_top(&found.location, &target);
         return filler.add(&top, b"", b"", NewEntry::File(found.facts));
     }
-    if !ctx.options.recursive {
+    if !ctx.options.tree.recursive {
         let reason = Sentence::about(found.location.display())
             .words(" is a directory: use -r to copy it with its content");
         return Err(Failure::usage(reason));
@@ -274,12 +274,12 @@ pub(crate) async fn list_source(
     let visitor = Arc::new(TreeFiller {
         filler: Arc::clone(filler),
         top: top.clone(),
-        selected: Mutex::new(SelectedEntries::of(&ctx.options)),
+        selected: Mutex::new(SelectedEntries::of(&ctx.options.tree)),
         names: HardLinkNames::of(ctx, &top.source, &top.destination),
     });
     open_copying_session(filler, &top.source.storage_id()).await;
     let shared = Arc::clone(&visitor) as Arc<dyn TreeVisitor>;
-    let walked = walk_tree(ctx, &found.location, ctx.options.symlinks, shared).await;
+    let walked = walk_tree(ctx, &found.location, ctx.options.tree.symlinks, shared).await;
     if let Err(failure) = walked {
         let is_directory = true;
         plan.add(&top, b"", b"", NewEntry::Unlisted { is_directory })?;
@@ -325,7 +325,7 @@ struct TreeFiller {
 impl TreeVisitor for TreeFiller {
     fn needs_time(&self, directory: &[u8], name: &[u8], facts: SourceFacts) -> bool {
         let selected = self.selected.lock();
-        let is_kept = self.filler.ctx.options.preserve.times != PreservedTimes::None;
+        let is_kept = self.filler.ctx.options.file.preserve.times != PreservedTimes::None;
         selected.needs_time(&join_path(directory, name), facts, is_kept)
     }
 
@@ -394,7 +394,7 @@ pub(crate) async fn walk_tree(
     let may_go_ahead = ctx.pool.series_lead(&id) > CommandLead::Lockstep;
     let walk = TreeWalk::new(path, links, visitor)
         .going_ahead(may_go_ahead)
-        .retrying(ctx.options.retries);
+        .retrying(ctx.options.retry.retries);
     let walk = Arc::new(begin_with_retries(ctx, &id, walk).await?);
     let mut most = ctx
         .options
@@ -449,7 +449,7 @@ async fn list_with_retries(
     id: &StorageId,
     walk: &TreeWalk,
 ) -> Result<(), Failure> {
-    let new_budget = || RetryBudget::new(&ctx.options, ctx.seed);
+    let new_budget = || RetryBudget::new(ctx.options.retry, ctx.seed);
     let mut retries = new_budget();
     let mut progress = walk.progress();
     loop {

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 
-use crate::options::CopyOptions;
+use crate::options::TreeOptions;
 use crate::options::selection::{Selection, SelectionVerdict};
 use crate::storage::entry_names::{join_path, parents};
 use crate::tree::TreeEntry;
@@ -32,7 +32,7 @@ pub(crate) struct SelectedEntries {
 
 impl SelectedEntries {
     /// By the options of a copy.
-    pub(crate) fn of(options: &CopyOptions) -> Self {
+    pub(crate) fn of(options: &TreeOptions) -> Self {
         let listed = options.files_from.as_ref();
         let listed = listed.map(|paths| paths.iter().map(|path| (path.clone(), false)).collect());
         Self {
@@ -165,11 +165,10 @@ impl SelectedEntries {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::tests::options;
 
     #[test]
     fn a_directory_is_created_when_its_first_selected_entry_appears() {
-        let mut options = options();
+        let mut options = TreeOptions::default();
         options.selection.include("*.txt").unwrap();
         let mut selected = SelectedEntries::of(&options);
         let file = TreeEntry::File(SourceFacts::default());
@@ -189,7 +188,7 @@ mod tests {
 
     #[test]
     fn listed_paths_that_do_not_exist_are_missing() {
-        let mut options = options();
+        let mut options = TreeOptions::default();
         options.files_from = Some(vec![b"a".to_vec(), b"d".to_vec(), b"none".to_vec()]);
         let mut selected = SelectedEntries::of(&options);
         let file = TreeEntry::File(SourceFacts::default());

@@ -243,17 +243,17 @@ async fn compare(
         id => look_at_server(ctx, &id, marks).await?,
     };
     let options = &ctx.options;
-    let keeps_times = keeps_times && options.preserve.times != PreservedTimes::None;
+    let keeps_times = keeps_times && options.file.preserve.times != PreservedTimes::None;
     let mut void = void.lock();
     for mark in &marks.marks {
         let holds = match (found.get(mark.name.as_slice()), &mark.left) {
             (Some(FoundEntry::Directory), LeftEntry::Directory) => true,
             // Whatever it is was left alone.
-            (Some(_), LeftEntry::File(_)) if options.keep_existing => true,
+            (Some(_), LeftEntry::File(_)) if options.file.keep_existing => true,
             (Some(FoundEntry::File(there)), LeftEntry::File(left)) => {
                 let has_size = left.size.is_none() || left.size == there.size;
                 let has_time = may_be_copy(*left, *there, keeps_times);
-                has_size && has_time.unwrap_or(options.resume)
+                has_size && has_time.unwrap_or(options.file.resume)
             }
             (Some(FoundEntry::Link(there)), LeftEntry::Link(left)) => {
                 there.as_ref().is_none_or(|there| there == left)

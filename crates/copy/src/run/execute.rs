@@ -224,7 +224,7 @@ impl RunningBatch {
 
     /// Gives a file its further name. One that a file system does not give is copied as a file of its own.
     async fn make_hard_link(&self, link: PlannedHardLink) {
-        if self.ctx.options.keep_existing && hard_links::is_taken(&self.ctx, &link) {
+        if self.ctx.options.file.keep_existing && hard_links::is_taken(&self.ctx, &link) {
             return self.copy_one(link.file).await;
         }
         let outcome = match hard_links::make(&self.ctx, &link, &self.not_copied).await {
@@ -302,7 +302,7 @@ impl RunningBatch {
             // Done for this command alone: one without `--keep-existing` has another journal.
             Ok(FileOutcome::Kept) => {
                 totals.lock().file_kept();
-                if ctx.options.preserve.hard_links {
+                if ctx.options.file.preserve.hard_links {
                     self.not_copied.lock().add(&item.destination);
                 }
                 self.plan.mark_done(&[item.entry]);

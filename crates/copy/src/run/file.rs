@@ -8,7 +8,7 @@ use crate::batch::meter::FileMeter;
 use crate::batch::retry::RetryBudget;
 use crate::file::FileCopy;
 use crate::file::FileOutcome;
-use crate::options::CopyOptions;
+use crate::options::FileOptions;
 use crate::plan::PlannedFile;
 use ftp::answers::SourceFacts;
 use ftp::location::Location;
@@ -22,19 +22,21 @@ pub(crate) async fn copy_file(
 ) -> Result<FileOutcome, (u64, Failure)> {
     let meter = ctx.meter.begin_file(
         item.source.display(),
-        part_size(&ctx.options, item.facts.size),
+        part_size(&ctx.options.file, item.facts.size),
     );
     let mut waited = 0;
     loop {
         // Checked in every round: the copy that was waited for may have created the destination.
-        if ctx.options.keep_existing
+        if ctx.options.file.keep_existing
             && let Some(outcome) = keep_existing(ctx, item).await.map_err(|f| (0, f))?
         {
             return Ok(outcome);
         }
         let mut copy = FileCopy::new(ctx, item, &meter);
         match copy_with_retries(ctx, &item.source.display(), &meter, &mut copy).await {
-            Err(failure) if failure.kind() == FailureKind::DestinationBusy && ctx.options.wait => {
+            Err(failure)
+                if failure.kind() == FailureKind::DestinationBusy && ctx.options.file.wait =>
+            {
                 ctx.wait_for_other_copy(&failure, waited).await;
                 waited += 1;
             }
@@ -44,7 +46,7 @@ pub(crate) async fn copy_file(
 }
 
 /// Bytes to copy of a source of `size` bytes.
-pub(crate) fn part_size(options: &CopyOptions, size: Option<u64>) -> Option<u64> {
+pub(crate) fn part_size(options: &FileOptions, size: Option<u64>) -> Option<u64> {
     let rest = size.map(|size| size.saturating_sub(options.offset.unwrap_or(0)));
     match (rest, options.length) {
         (Some(rest), Some(length)) => Some(rest.min(length)),
@@ -60,7 +62,7 @@ pub(crate) async fn copy_with_retries(
     meter: &FileMeter,
     copy: &mut FileCopy<'_>,
 ) -> Result<FileOutcome, Failure> {
-    let mut retries = RetryBudget::new(&ctx.options, ctx.seed);
+    let mut retries = RetryBudget::new(ctx.options.retry, ctx.seed);
     loop {
         let before = meter.moved();
         let failure = match copy.attempt().await {

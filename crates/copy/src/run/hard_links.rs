@@ -105,8 +105,8 @@ pub(crate) async fn make(
     let names = (ctx.trees.name(first), ctx.trees.name(path));
     let first = names.0.map_err(|e| local_failure(first, e))?;
     let other = names.1.map_err(|e| local_failure(path, e))?;
-    let (size, policy) = (link.file.facts.size, ctx.options.sync_policy);
-    let modified = preserve::kept_of_file(&ctx.options, link.file.facts).modified;
+    let (size, policy) = (link.file.facts.size, ctx.options.file.sync_policy);
+    let modified = preserve::kept_of_file(ctx.options.file.preserve, link.file.facts).modified;
     run_blocking(move || {
         let there = first.own_stat();
         let there = there.map_err(|e| local_failure(first.path(), io::Error::from(e)))?;

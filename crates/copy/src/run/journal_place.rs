@@ -62,7 +62,7 @@ impl JournalOpening {
         Self::new(
             options,
             &command,
-            is_durable(options.sync_policy, destination),
+            is_durable(options.file.sync_policy, destination),
             all.cloned().collect(),
         )
     }
@@ -81,7 +81,7 @@ impl JournalOpening {
         // Any pair may be relative.
         command.extend_from_slice(&working_directory());
         command.extend_from_slice(identity_of(options).as_bytes());
-        let durable = options.sync_policy == SyncPolicy::File;
+        let durable = options.file.sync_policy == SyncPolicy::File;
         Ok(Self::new(options, &command, durable, Vec::new()))
     }
 
@@ -98,7 +98,8 @@ impl JournalOpening {
         let options = &ctx.options;
         let exists = self.path.as_ref().is_some_and(|path| path.exists());
         // A checksum file needs a complete run: what the user does not ask for gives way.
-        let wants_all = options.restart || (options.write_sums.is_some() && !options.resume);
+        let wants_all =
+            options.file.restart || (options.write_sums.is_some() && !options.file.resume);
         exists && !wants_all
     }
 
@@ -141,7 +142,7 @@ impl JournalOpening {
         }
         let plan = self.open(ctx, true).await?;
         if plan.has_earlier_run() {
-            let relist = !ctx.options.resume;
+            let relist = !ctx.options.file.resume;
             let files = done_marks::check(ctx, &plan, relist).await?;
             let undated = plan.take_over(relist, files)?;
             if undated > 0 {
@@ -177,7 +178,7 @@ impl JournalOpening {
         let journal = loop {
             match self.try_open(resume) {
                 Err(failure)
-                    if failure.kind() == FailureKind::DestinationBusy && ctx.options.wait =>
+                    if failure.kind() == FailureKind::DestinationBusy && ctx.options.file.wait =>
                 {
                     ctx.wait_for_other_copy(&failure, waited).await;
                     waited += 1;
@@ -220,19 +221,19 @@ impl JournalOpening {
 /// Options that decide which files belong to a copy, and what a file has when it is done. Ages (`--newer 2d`) are those of
 /// the first run.
 fn identity_of(options: &CopyOptions) -> String {
-    let listed = options.files_from.as_ref().map(|paths| {
+    let listed = options.tree.files_from.as_ref().map(|paths| {
         let text = paths.join(&b'\n');
         name_hash(&text)
     });
     format!(
         "{} {:?} {listed:?} {:?}\n{} {:?} {:?} {:?} {:?}",
-        options.recursive,
-        options.symlinks,
-        options.selection.identity(),
-        options.keep_existing,
-        options.verify,
-        options.preserve,
-        options.sparse,
+        options.tree.recursive,
+        options.tree.symlinks,
+        options.tree.selection.identity(),
+        options.file.keep_existing,
+        options.file.verify,
+        options.file.preserve,
+        options.file.sparse,
         options.write_sums
     )
 }
@@ -292,37 +293,23 @@ mod tests {
     fn a_run_with_other_demands_on_a_file_has_another_journal() {
         let all = [
             options(),
-            CopyOptions {
-                keep_existing: true,
-                ..options()
-            },
-            CopyOptions {
-                verify: VerifyMode::None,
-                ..options()
-            },
-            CopyOptions {
-                preserve: Preserve {
+            options().with(|o| o.file.keep_existing = true),
+            options().with(|o| o.file.verify = VerifyMode::None),
+            options().with(|o| {
+                o.file.preserve = Preserve {
                     hard_links: true,
                     ..Preserve::default()
-                },
-                ..options()
-            },
-            CopyOptions {
-                sparse: SparseFiles::Always,
-                ..options()
-            },
-            CopyOptions {
-                write_sums: Some(WriteSums::new("sums".into(), None)),
-                ..options()
-            },
+                }
+            }),
+            options().with(|o| o.file.sparse = SparseFiles::Always),
+            options().with(|o| o.write_sums = Some(WriteSums::new("sums".into(), None))),
         ];
         let identities: HashSet<String> = all.iter().map(identity_of).collect();
         assert_eq!(identities.len(), all.len());
-        let resumed = CopyOptions {
-            resume: true,
-            retries: 9,
-            ..options()
-        };
+        let resumed = options().with(|o| {
+            o.file.resume = true;
+            o.retry.retries = 9;
+        });
         assert_eq!(identity_of(&resumed), identity_of(&options()));
     }
 

@@ -16,7 +16,7 @@ use ftp::location::Location;
 /// the names of leftovers show what they are.
 /// `continues`: there was an earlier run.
 pub(crate) async fn remove(ctx: &BatchContext, continues: bool, files: &[&PlannedFile]) {
-    if !(continues || ctx.options.resume) {
+    if !(continues || ctx.options.file.resume) {
         return;
     }
     let mut here = Vec::new();

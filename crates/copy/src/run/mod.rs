@@ -47,7 +47,9 @@ pub async fn copy(
     observer: Arc<dyn CopyObserver>,
 ) -> CopySummary {
     let started = Instant::now();
-    let totals = Arc::new(Mutex::new(BatchTotals::new(options.transfer.buffers)));
+    let totals = Arc::new(Mutex::new(BatchTotals::new(
+        options.streams.transfer.buffers,
+    )));
     // On the heap, here and below: together these futures are large.
     let copying = plan_and_execute(sources, destination, options, &observer, &totals);
     let source = || display_argument(sources.first().map_or("", String::as_str));
@@ -105,7 +107,7 @@ async fn plan_and_execute(
     ctx.pool.close().await;
     result?;
     match sums {
-        Some(sums) => sums.finish(options.sync_policy),
+        Some(sums) => sums.finish(options.file.sync_policy),
         None => Ok(()),
     }
 }
@@ -143,7 +145,7 @@ async fn copy_arguments(
         return Ok(());
     }
     let outline = plan::PlanOutline::examine(ctx, sources, destination, noted).await?;
-    let is_part = ctx.options.offset.is_some() || ctx.options.length.is_some();
+    let is_part = ctx.options.file.offset.is_some() || ctx.options.file.length.is_some();
     if is_part && outline.is_many() {
         return Err(Failure::usage("--offset and --length are for one file"));
     }

@@ -42,7 +42,9 @@ pub async fn copy_pairs(
     observer: Arc<dyn CopyObserver>,
 ) -> CopySummary {
     let started = Instant::now();
-    let totals = Arc::new(Mutex::new(BatchTotals::new(options.transfer.buffers)));
+    let totals = Arc::new(Mutex::new(BatchTotals::new(
+        options.streams.transfer.buffers,
+    )));
     let copying = read_and_copy(pairs, options, &observer, &totals);
     let source = || FROM.to_owned();
     ending::run_to_end(Box::pin(copying), source, options, &observer, &totals).await;

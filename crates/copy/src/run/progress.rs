@@ -75,7 +75,7 @@ impl Drop for NoteMovedOnDrop<'_> {
         let planned = Some(self.plan.size().1).filter(|bytes| *bytes > 0 && self.plan.is_final());
         let safe = SafeBytes {
             bytes: metered.safe,
-            of: part_size(&self.ctx.options, planned),
+            of: part_size(&self.ctx.options.file, planned),
         };
         self.totals.lock().note_moved(metered.moved, safe);
     }
@@ -104,7 +104,7 @@ impl ProgressSampler {
         let active = ctx.meter.active();
         let (total_files, planned) = plan.size();
         // A part is copied of one file alone, whose whole size is planned.
-        let planned = part_size(&ctx.options, Some(planned)).unwrap_or(0);
+        let planned = part_size(&ctx.options.file, Some(planned)).unwrap_or(0);
         // Files of a bundle whose bytes have arrived are as good as complete. A bundle that fails takes nothing back: each of
         // its files ends by itself.
         let arrived: u64 = active.iter().map(|file| file.arrived_files()).sum();
@@ -158,13 +158,19 @@ impl ProgressSampler {
                 file: &file.name,
                 bytes,
                 new_bytes: bytes.saturating_sub(earlier),
-                buffer_set: ctx.options.transfer.buffers.pinned_bytes(),
+                buffer_set: ctx.options.streams.transfer.buffers.pinned_bytes(),
                 streams: &streams,
             });
             previous_bytes.insert(file.name.clone(), bytes);
         }
         self.previous_bytes = previous_bytes;
-        let limit = ctx.options.transfer.rate.as_ref().map(RateLimit::rate);
+        let limit = ctx
+            .options
+            .streams
+            .transfer
+            .rate
+            .as_ref()
+            .map(RateLimit::rate);
         if self.check_rate_limit(now, ctx.meter.totals().moved, limit) {
             // Whatever the sockets show, the streams wait for the rate limiter.
             sample.limiter = (sample.streams > 0).then_some(Limiter::RateLimit);

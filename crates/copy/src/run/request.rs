@@ -36,7 +36,7 @@ pub(crate) fn check_copy(
     if stream_sources == 1 && *destination == Location::StandardStreams {
         return usage("cannot copy standard input to standard output");
     }
-    if stream_sources == 1 && (options.offset.is_some() || options.length.is_some()) {
+    if stream_sources == 1 && (options.file.offset.is_some() || options.file.length.is_some()) {
         return usage("--offset and --length need a source with a size, not standard input");
     }
     Ok(())
@@ -96,7 +96,7 @@ pub(crate) fn check_rate_limit(
         |at: &Location| matches!(at, Location::Remote { server, .. } if server.scheme.is_ftp());
     let options = &ctx.options;
     let is_direct = is_ftp(destination) && sources.iter().any(|source| is_ftp(source));
-    if options.transfer.rate.is_none() || !is_direct {
+    if options.streams.transfer.rate.is_none() || !is_direct {
         return Ok(());
     }
     if options.security.options().is_asked("limit-rate") {
@@ -113,7 +113,7 @@ pub(crate) fn check_rate_limit(
 
 /// Refuses copies of pairs that are invalid for any pairs.
 pub(crate) fn check_pairs(pairs: &PairSource, options: &CopyOptions) -> Result<(), Failure> {
-    if options.offset.is_some() || options.length.is_some() {
+    if options.file.offset.is_some() || options.file.length.is_some() {
         return usage("--offset and --length are for one file");
     }
     if options.write_sums.is_some() {

@@ -89,7 +89,10 @@ impl BatchSums {
                 self.path.display()
             )));
         }
-        let (offset, length) = (ctx.options.offset.unwrap_or(0), ctx.options.length);
+        let (offset, length) = (
+            ctx.options.file.offset.unwrap_or(0),
+            ctx.options.file.length,
+        );
         let is_local = |at: &Location| at.storage_id() == StorageId::LocalFiles;
         // The part that was copied is the whole of the destination.
         let (at, offset, length) = match is_local(&file.source) && !is_local(&file.destination) {

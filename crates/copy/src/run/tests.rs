@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::options::{Parallelism, VerifyMode};
+use crate::options::StreamOptions;
 use crate::storage::entry_names::join_path;
 use crate::tree::{TreeEntry, TreeVisitor};
 use data::options::TransferOptions;
@@ -15,45 +15,17 @@ use proto::sizing::SocketBuffers;
 /// The options of `longhaul cp` without any flag.
 pub(crate) fn options() -> CopyOptions {
     CopyOptions {
-        recursive: false,
-        parallelism: Parallelism::Auto,
-        transfer: TransferOptions {
-            buffers: SocketBuffers::default(),
-            block: 1 << 18,
-            stall: Duration::from_secs(60),
-            ..TransferOptions::default()
+        streams: StreamOptions {
+            transfer: TransferOptions {
+                buffers: SocketBuffers::default(),
+                block: 1 << 18,
+                stall: Duration::from_secs(60),
+                ..TransferOptions::default()
+            },
+            ..StreamOptions::default()
         },
-        max_streams: 64,
-        autopar: tune::streams::chunked::ChunkParameters::default(),
-        mode: ModeChoice::Auto,
-        offset: None,
-        length: None,
-        resume: false,
-        restart: false,
-        verify: VerifyMode::Auto,
-        retries: 0,
-        patience: Duration::ZERO,
-        trace: None,
-        interrupt: crate::options::CopyInterrupt::default(),
-        sync_policy: data::store::durability::SyncPolicy::default(),
-        symlinks: crate::options::SymlinkPolicy::default(),
-        selection: crate::options::selection::Selection::default(),
-        files_from: None,
-        sparse: crate::options::SparseFiles::default(),
-        write_sums: None,
-        preserve: crate::options::Preserve::default(),
-        dry_run: false,
-        keep_existing: false,
-        in_place: false,
-        wait: false,
         concurrency: Some(4),
-        allow_foreign_data: false,
-        data_ports: None,
-        security: Arc::default(),
-        history: None,
-        advice: crate::options::AdviceOptions::default(),
-        journal: crate::options::BatchJournalLocation::Off,
-        failed_list: None,
+        ..CopyOptions::default()
     }
 }
 
@@ -89,10 +61,7 @@ async fn the_trace_file_may_not_be_a_source() {
     let dir = tempfile::tempdir().unwrap();
     let from = dir.path().join("f");
     std::fs::write(&from, "kept").unwrap();
-    let traced = CopyOptions {
-        trace: Some(from.clone()),
-        ..options()
-    };
+    let traced = options().with(|o| o.trace = Some(from.clone()));
     let to = dir.path().join("t").display().to_string();
     let summary = run_copy(&[&from.display().to_string()], &to, &traced).await;
     assert_eq!(summary.exit, Exit::Usage);
@@ -111,11 +80,10 @@ async fn the_list_of_failures_may_not_be_in_a_tree_of_the_copy() {
         (from.clone(), from.join("new")),
         (from.clone(), to.join("new")),
     ] {
-        let listed = CopyOptions {
-            failed_list: Some(list.clone()),
-            recursive: true,
-            ..options()
-        };
+        let listed = options().with(|o| {
+            o.failed_list = Some(list.clone());
+            o.tree.recursive = true;
+        });
         let (source, to) = (source.display().to_string(), to.display().to_string());
         let summary = run_copy(&[&source], &to, &listed).await;
         assert_eq!(summary.exit, Exit::Usage, "{source} {}", list.display());
@@ -126,11 +94,10 @@ async fn the_list_of_failures_may_not_be_in_a_tree_of_the_copy() {
     // Beside the trees in an existing destination it is in nobody's way.
     std::fs::create_dir(&to).unwrap();
     for (list, exit) in [("left", Exit::Done), ("from", Exit::Usage)] {
-        let listed = CopyOptions {
-            failed_list: Some(to.join(list)),
-            recursive: true,
-            ..options()
-        };
+        let listed = options().with(|o| {
+            o.failed_list = Some(to.join(list));
+            o.tree.recursive = true;
+        });
         let (source, to) = (from.display().to_string(), to.display().to_string());
         assert_eq!(
             run_copy(&[&source], &to, &listed).await.exit,
@@ -206,10 +173,7 @@ async fn keep_existing_keeps_remote_entries_of_any_type() {
         command_and_reply("QUIT", "221 bye"),
     ];
     let fake = ScriptedFtpServer::start_session(dialogue.concat()).await;
-    let keeping = CopyOptions {
-        keep_existing: true,
-        ..options()
-    };
+    let keeping = options().with(|o| o.file.keep_existing = true);
     let server = &fake.server;
     let to = format!("ftp://joe:secret@{}:{}/g", server.host, server.port);
     let summary = run_copy(&[&from.display().to_string()], &to, &keeping).await;
@@ -267,12 +231,11 @@ async fn a_refused_upload_is_sent_again_in_spite_of_its_markers() {
         finish.concat(),
     ];
     let fake = ScriptedFtpServer::start_sessions(vec![first.concat(), second.concat()]).await;
-    let mut options = CopyOptions {
-        mode: ModeChoice::Extended,
-        retries: 1,
-        ..options()
-    };
-    options.transfer.stall = Duration::from_secs(60);
+    let mut options = options().with(|o| {
+        o.streams.mode = ModeChoice::Extended;
+        o.retry.retries = 1;
+    });
+    options.streams.transfer.stall = Duration::from_secs(60);
     let server = &fake.server;
     let to = format!("ftp://joe:secret@{}:{}/g", server.host, server.port);
     let summary = run_copy(&[&from.display().to_string()], &to, &options).await;
@@ -293,10 +256,9 @@ async fn a_command_that_is_longer_than_a_record_of_its_journal_copies_everything
     // A source that is named again is skipped, but belongs to the command.
     let sources = [vec![&*names[0]; 5_000], vec![&*names[1]]].concat();
     let to = dir.path().join("to");
-    let kept = CopyOptions {
-        journal: crate::options::BatchJournalLocation::Directory(dir.path().join("journals")),
-        ..options()
-    };
+    let kept = options().with(|o| {
+        o.journal = crate::options::BatchJournalLocation::Directory(dir.path().join("journals"))
+    });
     let summary = run_copy(&sources, &format!("{}/", to.display()), &kept).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(std::fs::read_dir(&to).unwrap().count(), 2);
@@ -336,11 +298,10 @@ async fn a_session_that_is_lost_while_it_lists_a_whole_tree_is_replaced() {
     .concat();
     // The first connection ends without data and without a reply.
     let peer = ScriptedFtpServer::start_sessions(vec![begin, whole]).await;
-    let options = CopyOptions {
-        retries: 1,
-        concurrency: Some(1),
-        ..options()
-    };
+    let options = options().with(|o| {
+        o.retry.retries = 1;
+        o.concurrency = Some(1);
+    });
     let ctx = Arc::new(BatchContext::new(options, Arc::new(IgnoringObserver)).unwrap());
     let visited = Arc::new(WalkedPaths::default());
     let top = Location::Remote {

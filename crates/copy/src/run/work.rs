@@ -206,13 +206,7 @@ impl WorkQueue {
     }
 
     fn arrange(&self, supply: &mut WorkSupply, window: PlanWindow) {
-        supply.ready = small_files::arrange(
-            &self.ctx.options,
-            self.plan.continues(),
-            window.files,
-            supply.workers,
-            &supply.servers,
-        );
+        supply.ready = small_files::arrange(window.files, supply.workers, &supply.servers);
         self.ready.store(supply.ready.len(), Ordering::Relaxed);
         self.is_last.store(window.is_last, Ordering::Relaxed);
     }
@@ -276,8 +270,12 @@ impl WorkQueue {
     /// Asks the servers of these files, once, whether they take many files at a time. One that cannot be asked counts as one
     /// that does not: the copy of its files shows why.
     async fn ask_servers(&self, supply: &mut WorkSupply, files: &[PlannedFile]) {
-        let options = (&self.ctx.options, self.plan.continues());
-        for id in small_files::servers_to_ask(options.0, options.1, files) {
+        let options = &self.ctx.options;
+        let parallelism = options.streams.parallelism;
+        if !small_files::may_bundle(&options.file, parallelism, self.plan.continues()) {
+            return;
+        }
+        for id in small_files::servers_to_ask(files) {
             if supply.asked.contains(&id) {
                 continue;
             }

@@ -5,8 +5,7 @@ use std::collections::VecDeque;
 use proto::bundle::{CHECKSUM, MAX_FILES, MAX_PATH_BYTES};
 
 use super::super::plan::PlannedFile;
-use crate::options::{CopyOptions, Parallelism, VerifyMode};
-use crate::options::{PreservedTimes, SparseFiles};
+use crate::options::{FileOptions, Parallelism, PreservedTimes, SparseFiles, VerifyMode};
 use ftp::location::{Location, StorageId};
 
 /// A larger file gains nothing from company, bytes.
@@ -49,11 +48,8 @@ pub(crate) struct SmallFileServer {
 }
 
 /// Arranges files for `workers` that run at the same time; large files come first, because they take longest.
-/// `journal_knows_done`: a journal of the batch vouches for what is done, so `--resume` asks nothing about the other files.
 /// `servers`: the servers that take many files at a time.
 pub(crate) fn arrange(
-    options: &CopyOptions,
-    journal_knows_done: bool,
     files: Vec<PlannedFile>,
     workers: usize,
     servers: &[SmallFileServer],
@@ -71,10 +67,7 @@ pub(crate) fn arrange(
         };
         offered && file.facts.size.is_some_and(|size| size <= MAX_BUNDLED)
     };
-    let may_bundle = options_allow(options, journal_knows_done);
-    let (small, large): (Vec<_>, Vec<_>) = files
-        .into_iter()
-        .partition(|file| may_bundle && is_bundled(file));
+    let (small, large): (Vec<_>, Vec<_>) = files.into_iter().partition(is_bundled);
     let mut work: VecDeque<BatchWork> = large.into_iter().map(alone).collect();
     let takes_bundles = servers.iter().all(|server| server.bundles);
     let mut all = BundleUse::default();
@@ -120,13 +113,9 @@ pub(crate) fn split(work: BatchWork, bytes: u64) -> (BatchWork, Option<BatchWork
 }
 
 /// Servers of files that may be bundled.
-pub(crate) fn servers_to_ask(
-    options: &CopyOptions,
-    journal_knows_done: bool,
-    files: &[PlannedFile],
-) -> Vec<StorageId> {
+pub(crate) fn servers_to_ask(files: &[PlannedFile]) -> Vec<StorageId> {
     let mut servers: Vec<StorageId> = Vec::new();
-    if files.len() < MIN_BUNDLE_FILES || !options_allow(options, journal_knows_done) {
+    if files.len() < MIN_BUNDLE_FILES {
         return servers;
     }
     for file in files {
@@ -140,13 +129,18 @@ pub(crate) fn servers_to_ask(
     servers
 }
 
-/// Whether what the user asked for can be had in a bundle.
-fn options_allow(options: &CopyOptions, journal_knows_done: bool) -> bool {
+/// Whether what the user asked for can be had in a bundle. `journal_knows_done`: a journal of the batch vouches for what is
+/// done, so `--resume` asks nothing about the other files.
+pub(crate) fn may_bundle(
+    options: &FileOptions,
+    parallelism: Parallelism,
+    journal_knows_done: bool,
+) -> bool {
     let verified = match options.verify {
         VerifyMode::Auto | VerifyMode::None => true,
         VerifyMode::With(algorithm) => algorithm == CHECKSUM,
     };
-    let streams = match options.parallelism {
+    let streams = match parallelism {
         Parallelism::Auto | Parallelism::Fixed(_) => true,
         Parallelism::Chunked(_) => false,
     };

@@ -4,7 +4,7 @@ use data::store::bundle::BundleMember;
 
 use super::super::plan::PlannedFile;
 use crate::file::preserve;
-use crate::options::CopyOptions;
+use crate::options::Preserve;
 use ftp::Failure;
 use ftp::location::{Location, StorageId};
 
@@ -54,7 +54,7 @@ pub(crate) fn members(files: &[PlannedFile]) -> Vec<BundleMember> {
 }
 
 /// The permissions that the files keep.
-pub(crate) fn modes(options: &CopyOptions, files: &[PlannedFile]) -> Vec<Option<u32>> {
-    let mode = |file: &PlannedFile| preserve::kept_of_file(options, file.facts).mode;
+pub(crate) fn modes(preserve: Preserve, files: &[PlannedFile]) -> Vec<Option<u32>> {
+    let mode = |file: &PlannedFile| preserve::kept_of_file(preserve, file.facts).mode;
     files.iter().map(mode).collect()
 }

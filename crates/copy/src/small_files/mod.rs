@@ -35,7 +35,7 @@ mod local_files;
 mod members;
 mod series;
 
-pub(crate) use arrange::{BatchWork, SmallFileServer, arrange, servers_to_ask, split};
+pub(crate) use arrange::{BatchWork, SmallFileServer, arrange, may_bundle, servers_to_ask, split};
 use compare::wrong_files;
 use local_files::LocalBundle;
 pub(crate) use series::copy_series;
@@ -71,7 +71,7 @@ pub(crate) async fn copy_bundle(
     files: &[PlannedFile],
 ) -> Result<MovedBundle, (u64, Failure)> {
     let meter = begin_together(ctx, files);
-    let mut retries = RetryBudget::new(&ctx.options, ctx.seed);
+    let mut retries = RetryBudget::new(ctx.options.retry, ctx.seed);
     loop {
         let before = meter.moved();
         let failure = match attempt(ctx, files, &meter).await {
@@ -222,7 +222,10 @@ fn specification(
     let mut spec = new_transfer_spec(ctx, range, &RangeSet::new(), plan);
     spec.checksum = Some(CHECKSUM);
     spec.chunks = None;
-    if ctx.options.parallelism == Parallelism::Auto && spec.streams > 1 && total <= SOON_DONE {
+    if ctx.options.streams.parallelism == Parallelism::Auto
+        && spec.streams > 1
+        && total <= SOON_DONE
+    {
         // Such a bundle ends within slow start, which takes fewer round trips with more streams.
         let by_size = u32::try_from(total / MIN_BYTES_PER_STREAM).unwrap_or(u32::MAX);
         let most = SHORT_STREAMS.min(spec.max_streams);
@@ -246,8 +249,8 @@ async fn fetch(
     control: &Arc<TransferControl>,
 ) -> Result<(TransferAttempt, Vec<BundleFailure>), Failure> {
     let target = LocalBundle::new(&ctx.trees, files.iter().map(|file| &file.destination))
-        .with_modes(modes(&ctx.options, files));
-    let sink = BundleSink::new(members(files), target, ctx.options.sync_policy);
+        .with_modes(modes(ctx.options.file.preserve, files));
+    let sink = BundleSink::new(members(files), target, ctx.options.file.sync_policy);
     let sink = Arc::new(sink);
     let shared = Arc::clone(&sink) as Arc<dyn Sink>;
     let entries = entries(files.iter().map(|file| (file, file.source.path())));

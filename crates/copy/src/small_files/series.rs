@@ -74,7 +74,7 @@ impl<'a> SeriesCopy<'a> {
         let (id, end) = server_of(files)?;
         let has_final_names = |file: &PlannedFile| {
             let refusal = ctx.renames.refusal(&id, file.destination.path());
-            ctx.options.in_place || refusal.is_some()
+            ctx.options.file.in_place || refusal.is_some()
         };
         if end == ServerEnd::Destination && files.iter().any(has_final_names) {
             return Err(Failure::local("the files get their final names at once"));
@@ -85,8 +85,8 @@ impl<'a> SeriesCopy<'a> {
             ServerEnd::Destination => &file.source,
         };
         let local = LocalBundle::new(&ctx.trees, files.iter().map(here));
-        let local = local.with_modes(modes(&ctx.options, files));
-        let policy = ctx.options.sync_policy;
+        let local = local.with_modes(modes(ctx.options.file.preserve, files));
+        let policy = ctx.options.file.sync_policy;
         let sink = BundleSink::new(members.clone(), local.clone(), policy);
         Ok(Self {
             named: named_files(files, end, local.token()),
@@ -258,7 +258,7 @@ impl<'a> SeriesCopy<'a> {
             is_whole_file: true,
         };
         let abilities = [ability(theirs), ability(&ours)];
-        let check = choose_verification(self.ctx.options.verify, &abilities)?;
+        let check = choose_verification(self.ctx.options.file.verify, &abilities)?;
         if let Some(algorithm) = check.algorithm()
             && !theirs.ranges.contains(&algorithm)
         {

@@ -31,7 +31,7 @@ pub(crate) async fn delete_extras(
     totals: &Mutex<BatchTotals>,
 ) -> Result<(), Failure> {
     let id = to.storage_id();
-    let mut extras = Extras::of(&ctx.options, there);
+    let mut extras = Extras::of(&ctx.options.tree, there);
     let mut copied = None;
     while let Some(Extra { at, is_directory }) = extras.next()? {
         if let Some(reason) = guard {

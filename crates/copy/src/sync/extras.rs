@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use super::index::{DestinationIndex, unreadable};
 use crate::local::partial::is_unfinished;
-use crate::options::CopyOptions;
+use crate::options::TreeOptions;
 use crate::options::selection::SelectionVerdict;
 use crate::plan::{CopyPlan, NextEntry, PlanReader, PlannedEntry};
 use crate::storage::entry_names::parents;
@@ -23,7 +23,7 @@ pub(crate) struct Extra {
 
 /// Goes through what is to be deleted. A directory stands for everything below it.
 pub(crate) struct Extras<'a> {
-    options: &'a CopyOptions,
+    options: &'a TreeOptions,
     there: &'a DestinationIndex,
     reader: PlanReader,
     /// Bytes of a path before its part that is relative to the top.
@@ -35,7 +35,7 @@ pub(crate) struct Extras<'a> {
 
 impl<'a> Extras<'a> {
     /// The extra paths of an index.
-    pub(crate) fn of(options: &'a CopyOptions, there: &'a DestinationIndex) -> Self {
+    pub(crate) fn of(options: &'a TreeOptions, there: &'a DestinationIndex) -> Self {
         let paths: &CopyPlan = there.paths();
         paths.end(true);
         Self {

@@ -122,7 +122,7 @@ async fn compare_and_copy(
         !options.checksum,
     ));
     if destination.is_some() {
-        let links = match ctx.options.symlinks {
+        let links = match ctx.options.tree.symlinks {
             // Links are listed as such, so that none is followed to what it points to.
             SymlinkPolicy::Follow => SymlinkPolicy::Skip,
             links => links,
@@ -159,7 +159,7 @@ async fn compare_and_copy(
     comparison.add_top(source, destination.is_some())?;
     let visitor = Arc::clone(&comparison) as Arc<dyn TreeVisitor>;
     watch.begin(ctx).await;
-    let walked = walk_tree(ctx, from, ctx.options.symlinks, visitor).await;
+    let walked = walk_tree(ctx, from, ctx.options.tree.symlinks, visitor).await;
     // Also after a failure: the marker goes.
     watch.end(ctx, &there).await?;
     walked?;
@@ -193,7 +193,7 @@ async fn compare_and_copy(
         }
         sums.add_left(&plan, &earlier_sums)?;
         // A sync that could not compare leaves the earlier file.
-        sums.finish(ctx.options.sync_policy)?;
+        sums.finish(ctx.options.file.sync_policy)?;
     }
     deleted
 }
@@ -269,7 +269,7 @@ async fn compare_kept_times(
     let mut reader = PlanReader::of(undecided);
     let mut kept_times = KeptTimes::unknown(to.storage_id().is_server());
     // Files that are left alone keep their times, too.
-    let may_try = !ctx.options.dry_run && !ctx.options.keep_existing;
+    let may_try = !ctx.options.dry_run && !ctx.options.file.keep_existing;
     while let Some(item) = reader.next_file(undecided)? {
         let times = item.facts.modified.zip(comparison.time_there(&item));
         let is_same = match times.filter(|_| may_try) {

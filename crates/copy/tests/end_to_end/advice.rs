@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::Duration;
 
-use copy::{AdviceOptions, AdvisorChoice, CopyOptions, Exit};
+use copy::{AdviceOptions, AdvisorChoice, Exit};
 use serde_json::{Value, json};
 
 use crate::support::{EndToEndServer, copy, options, random_bytes};
@@ -55,13 +55,12 @@ async fn advice_to_send_slowly_holds_no_copy_back() {
             "confidence": 1.0,
             "why": "By a service that is wrong.",
         }));
-        let with = CopyOptions {
-            advice: AdviceOptions {
+        let with = options().with(|o| {
+            o.advice = AdviceOptions {
                 choice: AdvisorChoice::Server(service),
                 token: None,
-            },
-            ..options()
-        };
+            }
+        });
         let (source, up) = (server.url("f"), server.user_url("up"));
         let ends = [
             (from.to_str().unwrap(), up.as_str()),

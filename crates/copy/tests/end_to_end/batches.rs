@@ -29,10 +29,7 @@ async fn checksums_of_a_part_of_a_copy_do_not_replace_a_checksum_file() {
     let (summary, _) = copy(&[&server.url("t")], text(&to), &resuming(&options)).await;
     assert_eq!(summary.exit, Exit::Usage, "{:?}", summary.first_failure);
     assert_eq!(fs::read(&sums).unwrap(), b"of an earlier run");
-    let anew = CopyOptions {
-        wait: true,
-        ..options
-    };
+    let anew = options.with(|o| o.file.wait = true);
     let (summary, _) = copy(&[&server.url("t")], text(&to), &anew).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(fs::read_to_string(&sums).unwrap().lines().count(), 20);
@@ -44,10 +41,7 @@ async fn the_same_copy_runs_once_at_a_time() {
     server.store("t/d0/large", &vec![7; 4 << 20]);
     let scratch = tempfile::tempdir().unwrap();
     let (to, journals) = (scratch.path().join("to"), scratch.path().join("j"));
-    let slow = CopyOptions {
-        transfer: rate_limited(1 << 20),
-        ..one_by_one(kept_in(&journals))
-    };
+    let slow = one_by_one(kept_in(&journals)).with(|o| o.streams.transfer = rate_limited(1 << 20));
     let recorder = Arc::new(EventRecorder::default());
     let sources = [server.url("t")];
     let copying = copy::copy(&sources, text(&to), &slow, recorder.clone());
@@ -55,10 +49,7 @@ async fn the_same_copy_runs_once_at_a_time() {
         recorder
             .wait_until(|event| matches!(event, CopyEvent::Started { .. }))
             .await;
-        let resumed = CopyOptions {
-            wait: false,
-            ..resuming(&slow)
-        };
+        let resumed = resuming(&slow).with(|o| o.file.wait = false);
         let (summary, _) = copy(&[&server.url("t")], text(&to), &resumed).await;
         summary
     };
@@ -111,10 +102,7 @@ async fn a_list_of_failures_can_be_given_back() {
     }
     fs::write(from.join("good"), "good").unwrap();
     let list = scratch.path().join("failed");
-    let options = CopyOptions {
-        failed_list: Some(list.clone()),
-        ..kept_in(&scratch.path().join("j"))
-    };
+    let options = kept_in(&scratch.path().join("j")).with(|o| o.failed_list = Some(list.clone()));
     let (summary, _) = copy(&[text(&from)], text(&there), &options).await;
     assert_eq!((summary.exit, summary.failed), (Exit::Partial, 5));
     let lines = fs::read_to_string(&list).unwrap();
@@ -123,11 +111,10 @@ async fn a_list_of_failures_can_be_given_back() {
         fs::remove_dir(to.join("d").join(OsStr::from_bytes(name))).unwrap();
     }
     let still_left = scratch.path().join("left");
-    let again = CopyOptions {
-        recursive: false,
-        failed_list: Some(still_left.clone()),
-        ..options.clone()
-    };
+    let again = options.clone().with(|o| {
+        o.tree.recursive = false;
+        o.failed_list = Some(still_left.clone());
+    });
     let summary = copy_list(&list, &again).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.files, 5);
@@ -146,11 +133,10 @@ async fn files_that_were_kept_did_not_fail() {
     fs::create_dir_all(to.join("t/d0")).unwrap();
     fs::write(to.join("t/d0/0"), "kept").unwrap();
     let list = scratch.path().join("failed");
-    let options = CopyOptions {
-        keep_existing: true,
-        failed_list: Some(list.clone()),
-        ..kept_in(&scratch.path().join("j"))
-    };
+    let options = kept_in(&scratch.path().join("j")).with(|o| {
+        o.file.keep_existing = true;
+        o.failed_list = Some(list.clone());
+    });
     let (summary, _) = copy(&[&server.url("t")], text(&to), &options).await;
     assert_eq!((summary.exit, summary.files), (Exit::Done, 2));
     assert_eq!(fs::read(to.join("t/d0/0")).unwrap(), b"kept");
@@ -169,11 +155,10 @@ async fn the_list_of_failures_names_directories_and_links() {
     // A directory and a file are in the way of the copy.
     fs::create_dir_all(to.join("from/link")).unwrap();
     fs::write(to.join("from/empty"), "a file").unwrap();
-    let options = CopyOptions {
-        failed_list: Some(list.clone()),
-        symlinks: SymlinkPolicy::Copy,
-        ..kept_in(&scratch.path().join("j"))
-    };
+    let options = kept_in(&scratch.path().join("j")).with(|o| {
+        o.failed_list = Some(list.clone());
+        o.tree.symlinks = SymlinkPolicy::Copy;
+    });
     let (summary, _) = copy(&[text(&from)], text(&to), &options).await;
     assert_eq!((summary.exit, summary.failed), (Exit::Partial, 3));
     let lines = fs::read_to_string(&list).unwrap();
@@ -201,14 +186,13 @@ async fn links_of_a_list_of_pairs_replace_no_other_file_of_it() {
     fs::hard_link(two.join("file"), two.join("hard")).unwrap();
     let lines = [&one, &two].map(|from| format!("{} {}", text(from), text(&to)));
     fs::write(&list, lines.join("\n")).unwrap();
-    let options = CopyOptions {
-        symlinks: SymlinkPolicy::Copy,
-        preserve: Preserve {
+    let options = kept_in(&scratch.path().join("j")).with(|o| {
+        o.tree.symlinks = SymlinkPolicy::Copy;
+        o.file.preserve = Preserve {
             hard_links: true,
             ..Preserve::default()
-        },
-        ..kept_in(&scratch.path().join("j"))
-    };
+        };
+    });
     let summary = copy_list(&list, &options).await;
     assert_eq!((summary.exit, summary.failed), (Exit::Partial, 2));
     for name in ["soft", "hard"] {
@@ -242,10 +226,7 @@ async fn pairs_name_files_trees_and_directories_in_both_directions() {
     ];
     fs::write(&list, lines.join("\n")).unwrap();
     let failed = scratch.path().join("failed");
-    let options = CopyOptions {
-        failed_list: Some(failed.clone()),
-        ..kept_in(&scratch.path().join("j"))
-    };
+    let options = kept_in(&scratch.path().join("j")).with(|o| o.failed_list = Some(failed.clone()));
     let summary = copy_list(&list, &options).await;
     assert_eq!(summary.exit, Exit::Partial, "{:?}", summary.first_failure);
     assert_eq!((summary.files, summary.failed), (5, 3));
@@ -276,10 +257,9 @@ async fn the_next_batch_removes_an_abandoned_journal_and_an_old_one_can_still_be
     copy_some(&server.url("t"), text(&first), &options, 10).await;
     age(&journal);
     // A batch whose journal the user has named looks nowhere else.
-    let named = CopyOptions {
-        journal: BatchJournalLocation::File(scratch.path().join("named")),
-        ..options.clone()
-    };
+    let named = options
+        .clone()
+        .with(|o| o.journal = BatchJournalLocation::File(scratch.path().join("named")));
     let (summary, _) = copy(&[&server.url("t")], text(&other), &named).await;
     assert_eq!(summary.exit, Exit::Done);
     assert!(journal.exists());

@@ -14,11 +14,10 @@ const FILES: usize = 40;
 const SIZE: usize = 1000;
 
 fn recursive() -> CopyOptions {
-    CopyOptions {
-        recursive: true,
-        retries: 0,
-        ..options()
-    }
+    options().with(|o| {
+        o.tree.recursive = true;
+        o.retry.retries = 0;
+    })
 }
 
 fn content(n: usize) -> Vec<u8> {

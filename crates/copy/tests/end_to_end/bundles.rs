@@ -10,10 +10,7 @@ use copy::{CopyEvent, CopyOptions, Exit, ModeChoice, VerifyMode};
 use crate::support::{EndToEndServer, copy, file_names, options};
 
 fn recursive() -> CopyOptions {
-    CopyOptions {
-        recursive: true,
-        ..options()
-    }
+    options().with(|o| o.tree.recursive = true)
 }
 
 fn content(n: usize) -> Vec<u8> {
@@ -56,10 +53,7 @@ async fn many_files_are_few_transfers_in_both_directions() {
     let (from, back) = (scratch.path().join("from"), scratch.path().join("back"));
     make_files(&from, 300);
     for mode in [ModeChoice::Auto, ModeChoice::Stream] {
-        let options = CopyOptions {
-            mode,
-            ..recursive()
-        };
+        let options = recursive().with(|o| o.streams.mode = mode);
         let before = fs::read_to_string(&log).map_or(0, |text| text.lines().count());
         let source = from.to_str().unwrap();
         let (summary, events) = copy(&[source], &server.url("t"), &options).await;
@@ -158,10 +152,8 @@ async fn an_algorithm_that_does_not_combine_is_computed_for_each_file() {
     let scratch = tempfile::tempdir().unwrap();
     let from = scratch.path().join("from");
     make_files(&from, 10);
-    let options = CopyOptions {
-        verify: VerifyMode::With(proto::checksum::ChecksumAlgorithm::Sha256),
-        ..recursive()
-    };
+    let options = recursive()
+        .with(|o| o.file.verify = VerifyMode::With(proto::checksum::ChecksumAlgorithm::Sha256));
     let (summary, _) = copy(&[from.to_str().unwrap()], &server.url("t"), &options).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.verified, "sha256");

@@ -11,11 +11,10 @@ use crate::control_proxy::control_proxy;
 use crate::support::{EndToEndServer, copy, file_names, options};
 
 fn recursive(retries: u32) -> CopyOptions {
-    CopyOptions {
-        recursive: true,
-        retries,
-        ..options()
-    }
+    options().with(|o| {
+        o.tree.recursive = true;
+        o.retry.retries = retries;
+    })
 }
 
 fn content(n: usize) -> Vec<u8> {
@@ -53,10 +52,7 @@ async fn many_files_pass_in_few_transfers_between_servers() {
     let log = scratch.path().join("log");
     let to = EndToEndServer::with(|config| config.transfer_log = Some(log.clone())).await;
     for mode in [ModeChoice::Auto, ModeChoice::Stream] {
-        let options = CopyOptions {
-            mode,
-            ..recursive(0)
-        };
+        let options = recursive(0).with(|o| o.streams.mode = mode);
         let target = format!("{mode:?}");
         let source = from.user_url("t");
         let (summary, events) = copy(&[&source], &to.user_url(&target), &options).await;

@@ -12,10 +12,7 @@ use crate::support::{EndToEndServer, Intruder, copy_with, options, random_bytes,
 const SIZE: usize = 17 << 20;
 
 fn slowly() -> CopyOptions {
-    CopyOptions {
-        transfer: rate_limited(24 << 20),
-        ..options()
-    }
+    options().with(|o| o.streams.transfer = rate_limited(24 << 20))
 }
 
 /// A change of a file that happens while it is copied.
@@ -74,10 +71,7 @@ async fn a_source_that_is_rewritten_within_the_same_second_is_not_copied_as_a_mi
     let server = EndToEndServer::start().await;
     let here = tempfile::tempdir().unwrap();
     let local = here.path().join("copy").to_str().unwrap().to_owned();
-    let unverified = CopyOptions {
-        verify: VerifyMode::None,
-        ..slowly()
-    };
+    let unverified = slowly().with(|o| o.file.verify = VerifyMode::None);
     for to in [server.url("copy"), local] {
         for (change, options) in [
             (rewrite as SourceChange, slowly()),
@@ -115,10 +109,7 @@ async fn a_source_whose_attributes_alone_change_is_looked_at_again_and_copied() 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_checksum_a_source_whose_attributes_change_is_copied_again() {
     let here = tempfile::tempdir().unwrap();
-    let unverified = CopyOptions {
-        verify: VerifyMode::None,
-        ..slowly()
-    };
+    let unverified = slowly().with(|o| o.file.verify = VerifyMode::None);
     let changes: [(SourceChange, _, _); 2] = [
         (change_mode, random_bytes(SIZE), false),
         (rewrite_and_set_the_time_back, vec![0; SIZE], true),

@@ -14,11 +14,10 @@ use copy::{
 use crate::support::{EndToEndServer, EventRecorder, copy, options};
 
 fn writing(sums: &Path) -> CopyOptions {
-    CopyOptions {
-        recursive: true,
-        write_sums: Some(WriteSums::new(sums.to_owned(), None)),
-        ..options()
-    }
+    options().with(|o| {
+        o.tree.recursive = true;
+        o.write_sums = Some(WriteSums::new(sums.to_owned(), None));
+    })
 }
 
 /// Small files, which travel in a bundle, a large one, and names that need escapes.
@@ -109,11 +108,10 @@ async fn names_are_relative_to_the_destination() {
             .any(|(name, _)| name == "from/d/e/back\\slash")
     );
     // A file with a new name: its sum is that of the part that was copied.
-    let part = CopyOptions {
-        offset: Some(1),
-        length: Some(100),
-        ..writing(&sums)
-    };
+    let part = writing(&sums).with(|o| {
+        o.file.offset = Some(1);
+        o.file.length = Some(100);
+    });
     let (from, to) = (at("from/large"), at("to/part"));
     let (summary, _) = copy(&[from.to_str().unwrap()], to.to_str().unwrap(), &part).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use copy::{CopyOptions, Exit, ModeChoice, Parallelism};
+use copy::{Exit, ModeChoice, Parallelism};
 use data::job::TransferControl;
 use data::store::memory::{MemorySink, MemorySource};
 use ftp::location::Location;
@@ -246,17 +246,16 @@ async fn a_chunked_tuning_mode_is_selected_by_parallelism() {
     server.store("f", &bytes);
     let to = workdir.path().join("to");
     let trace = workdir.path().join("trace");
-    let options = CopyOptions {
-        parallelism: Parallelism::Chunked(ChunkTuningMode::Mi),
-        autopar: ChunkParameters {
+    let options = options().with(|o| {
+        o.streams.parallelism = Parallelism::Chunked(ChunkTuningMode::Mi);
+        o.streams.autopar = ChunkParameters {
             initial_streams: 2,
             delta: Duration::from_millis(100),
             ..ChunkParameters::default()
-        },
-        transfer: rate_limited(RATE),
-        trace: Some(trace.clone()),
-        ..options()
-    };
+        };
+        o.streams.transfer = rate_limited(RATE);
+        o.trace = Some(trace.clone());
+    });
     let (summary, recorder) = copy(&[&server.url("f")], to.to_str().unwrap(), &options).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.verified, "crc32c");

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use copy::{CopyOptions, Exit, Preserve, PreservedTimes, Selection, SyncOptions};
+use copy::{Exit, Preserve, PreservedTimes, Selection, SyncOptions};
 use proto::timestamp::Timestamp;
 
 use crate::listing_server::ListingServer;
@@ -64,14 +64,13 @@ async fn times_that_no_option_needs_are_not_asked_for() {
     let server = ListingServer::with(&["/d/a", "/d/b"]);
     let from = format!("{}/d", server.start());
     let to = tempfile::tempdir().unwrap();
-    let without_times = CopyOptions {
-        recursive: true,
-        preserve: Preserve {
+    let without_times = options().with(|o| {
+        o.tree.recursive = true;
+        o.file.preserve = Preserve {
             times: PreservedTimes::None,
             ..Preserve::default()
-        },
-        ..options()
-    };
+        };
+    });
     let (summary, _) = crate::support::copy(&[&from], text(to.path()), &without_times).await;
     assert_eq!((summary.exit, summary.files), (Exit::Done, 2));
     let asked = server.commands("MDTM");
@@ -82,11 +81,10 @@ async fn times_that_no_option_needs_are_not_asked_for() {
 async fn a_selection_by_time_decides_by_exact_times_or_says_that_it_cannot() {
     let mut selection = Selection::default();
     selection.newer = Timestamp::parse("20240105120000");
-    let options = CopyOptions {
-        recursive: true,
-        selection,
-        ..options()
-    };
+    let options = options().with(|o| {
+        o.tree.recursive = true;
+        o.tree.selection = selection;
+    });
     for (has_mdtm, copied, exit) in [
         (true, &["new"][..], Exit::Done),
         // LIST shows the same day for both: neither is known to be selected.
@@ -225,10 +223,7 @@ async fn a_destination_that_keeps_times_gets_files_whose_times_differ_by_seconds
     }
     // A dry run sets no time to find out.
     let dry = SyncOptions {
-        copy: CopyOptions {
-            dry_run: true,
-            ..syncing().copy
-        },
+        copy: syncing().copy.with(|o| o.dry_run = true),
         ..syncing()
     };
     let set = server.commands("MFMT").len();

@@ -22,10 +22,7 @@ fn server_refusing(refusals: usize) -> FaultyServer {
 }
 
 fn options_with_retries(retries: u32) -> CopyOptions {
-    CopyOptions {
-        retries,
-        ..options()
-    }
+    options().with(|o| o.retry.retries = retries)
 }
 
 async fn get(faulty: &FaultyServer, to: &Path, options: &CopyOptions) -> CopySummary {
@@ -55,10 +52,7 @@ async fn a_get_refused_at_its_end_is_repeated() {
         let faulty = server_refusing(1);
         let workdir = tempfile::tempdir().unwrap();
         let to = workdir.path().join("f");
-        let options = CopyOptions {
-            verify,
-            ..options_with_retries(1)
-        };
+        let options = options_with_retries(1).with(|o| o.file.verify = verify);
         let summary = get(&faulty, &to, &options).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert_eq!(summary.bytes, 2 * SIZE as u64);
@@ -94,10 +88,7 @@ async fn verify_none_does_not_trust_refused_bytes() {
         ..server_refusing(1)
     };
     let workdir = tempfile::tempdir().unwrap();
-    let options = CopyOptions {
-        verify: VerifyMode::None,
-        ..options_with_retries(1)
-    };
+    let options = options_with_retries(1).with(|o| o.file.verify = VerifyMode::None);
     let summary = get(&faulty, &workdir.path().join("f"), &options).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(faulty.commands("RETR").len(), 2);
@@ -110,10 +101,7 @@ async fn resuming_a_refused_get_starts_from_zero() {
     let to = workdir.path().join("f");
     let summary = get(&faulty, &to, &options_with_retries(0)).await;
     assert_eq!(summary.exit, Exit::Unreachable);
-    let resume = CopyOptions {
-        resume: true,
-        ..options_with_retries(0)
-    };
+    let resume = options_with_retries(0).with(|o| o.file.resume = true);
     let summary = get(&faulty, &to, &resume).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.bytes, SIZE as u64);
@@ -174,10 +162,7 @@ async fn resuming_a_refused_put_starts_from_zero() {
     let from = from.to_str().unwrap();
     let (summary, _) = copy(&[from], &url, &options_with_retries(0)).await;
     assert_eq!(summary.exit, Exit::Unreachable);
-    let resume = CopyOptions {
-        resume: true,
-        ..options_with_retries(0)
-    };
+    let resume = options_with_retries(0).with(|o| o.file.resume = true);
     let (summary, _) = copy(&[from], &url, &resume).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.bytes, SIZE as u64);
@@ -231,14 +216,13 @@ async fn put_with_interruptions(
         true_checksums,
         ..server_refusing(0)
     };
-    let options = CopyOptions {
-        verify: if true_checksums {
+    let options = options_with_retries(3).with(|o| {
+        o.file.verify = if true_checksums {
             VerifyMode::None
         } else {
             VerifyMode::Auto
-        },
-        ..options_with_retries(3)
-    };
+        }
+    });
     (put(&faulty, &from, &options).await, faulty)
 }
 

@@ -13,29 +13,26 @@ use crate::support::{EndToEndServer, EventRecorder, copy, file_names, options};
 
 /// Options of a tree whose journal is in `directory`.
 pub(crate) fn kept_in(directory: &Path) -> CopyOptions {
-    CopyOptions {
-        recursive: true,
-        journal: BatchJournalLocation::Directory(directory.to_owned()),
-        ..options()
-    }
+    options().with(|o| {
+        o.tree.recursive = true;
+        o.journal = BatchJournalLocation::Directory(directory.to_owned());
+    })
 }
 
 /// One file at a time, none in bundles.
 pub(crate) fn one_by_one(options: CopyOptions) -> CopyOptions {
-    CopyOptions {
-        concurrency: Some(1),
-        verify: VerifyMode::With(ChecksumAlgorithm::Sha256),
-        ..options
-    }
+    options.with(|o| {
+        o.concurrency = Some(1);
+        o.file.verify = VerifyMode::With(ChecksumAlgorithm::Sha256);
+    })
 }
 
 /// Options of the next run. It waits until the tasks of the interrupted one have let go of their files.
 pub(crate) fn resuming(options: &CopyOptions) -> CopyOptions {
-    CopyOptions {
-        resume: true,
-        wait: true,
-        ..options.clone()
-    }
+    options.clone().with(|o| {
+        o.file.resume = true;
+        o.file.wait = true;
+    })
 }
 
 pub(crate) fn is_finished(event: &CopyEvent) -> bool {
@@ -162,10 +159,7 @@ async fn without_a_flag_a_tree_goes_on_where_it_was_and_what_is_new_or_changed_i
     let changed = complete.remove(0);
     let source = format!("t/{}", text(changed.strip_prefix(&to).unwrap()));
     server.store(&source, b"another content of it");
-    let later = CopyOptions {
-        wait: true,
-        ..options
-    };
+    let later = options.with(|o| o.file.wait = true);
     let (summary, recorder) = copy(&[&server.url("t")], text(&to), &later).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     let unchanged = disguised(&complete);
@@ -194,11 +188,10 @@ async fn with_restart_a_tree_is_copied_as_if_it_were_new() {
     let (to, journals) = (scratch.path().join("to"), scratch.path().join("j"));
     let options = one_by_one(kept_in(&journals));
     copy_some(&server.url("t"), text(&to), &options, 5).await;
-    let restart = CopyOptions {
-        restart: true,
-        wait: true,
-        ..options
-    };
+    let restart = options.with(|o| {
+        o.file.restart = true;
+        o.file.wait = true;
+    });
     let (summary, _) = copy(&[&server.url("t")], text(&to), &restart).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.files, 20);
@@ -246,11 +239,10 @@ async fn marks_of_files_that_are_missing_or_changed_at_the_destination_do_not_co
             fs::write(&damaged[2], "x".repeat(usize::try_from(length).unwrap())).unwrap();
             let file = fs::File::options().write(true).open(&damaged[3]).unwrap();
             file.set_len(length / 2).unwrap();
-            let later = CopyOptions {
-                resume,
-                wait: true,
-                ..options
-            };
+            let later = options.with(|o| {
+                o.file.resume = resume;
+                o.file.wait = true;
+            });
             let (summary, recorder) = copy(&[&source], &destination, &later).await;
             let case = format!("resume {resume}, put {is_put}: {summary:?}");
             assert_eq!(summary.exit, Exit::Done, "{case}");
@@ -279,11 +271,10 @@ async fn a_destination_that_was_removed_is_copied_whole_by_the_next_run() {
         let options = one_by_one(kept_in(&journals));
         copy_some(&server.url("t"), text(&to), &options, 8).await;
         // Its writers have let go when the copy can be repeated, not before.
-        let later = CopyOptions {
-            resume,
-            wait: true,
-            ..options
-        };
+        let later = options.with(|o| {
+            o.file.resume = resume;
+            o.file.wait = true;
+        });
         fs::rename(&to, scratch.path().join("gone")).unwrap();
         let (summary, _) = copy(&[&server.url("t")], text(&to), &later).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
@@ -297,11 +288,10 @@ async fn what_is_not_done_travels_in_bundles_and_a_changed_source_is_copied_as_i
     let scratch = tempfile::tempdir().unwrap();
     let (to, journals) = (scratch.path().join("to"), scratch.path().join("j"));
     // Files that are cut into chunks are in no bundle.
-    let single = CopyOptions {
-        concurrency: Some(1),
-        parallelism: Parallelism::Chunked(ChunkTuningMode::Mi),
-        ..kept_in(&journals)
-    };
+    let single = kept_in(&journals).with(|o| {
+        o.concurrency = Some(1);
+        o.streams.parallelism = Parallelism::Chunked(ChunkTuningMode::Mi);
+    });
     copy_some(&server.url("t"), text(&to), &single, 3).await;
     let last = (0..60).rfind(|n| !to.join(format!("d{}/{n}", n % 3)).exists());
     let last = last.unwrap();
@@ -342,10 +332,7 @@ async fn a_local_source_that_was_written_again_in_the_same_second_is_copied_agai
     disguise(&complete);
     let changed = complete.remove(0);
     let written = write_again(&from.join(changed.strip_prefix(&to).unwrap()));
-    let later = CopyOptions {
-        wait: true,
-        ..options
-    };
+    let later = options.with(|o| o.file.wait = true);
     let (summary, _) = copy(&[text(&from)], text(&to), &later).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(fs::read_to_string(&changed).unwrap(), written);

@@ -19,18 +19,14 @@ const SIZE: usize = 4 << 20;
 
 /// Takes seconds for a file of [`SIZE`] bytes.
 fn slow_options() -> CopyOptions {
-    CopyOptions {
-        transfer: rate_limited(2 << 20),
-        parallelism: Parallelism::Fixed(2),
-        ..options()
-    }
+    options().with(|o| {
+        o.streams.transfer = rate_limited(2 << 20);
+        o.streams.parallelism = Parallelism::Fixed(2);
+    })
 }
 
 fn waiting_options() -> CopyOptions {
-    CopyOptions {
-        wait: true,
-        ..options()
-    }
+    options().with(|o| o.file.wait = true)
 }
 
 /// Two files of equal length that differ in every byte.
@@ -213,10 +209,7 @@ async fn wait_with_keep_existing_keeps_a_file_that_appeared_meanwhile() {
     let workdir = tempfile::tempdir().unwrap();
     let to = workdir.path().join("t").display().to_string();
     let first = PipeCopyInProgress::to(&to).await;
-    let keep = CopyOptions {
-        keep_existing: true,
-        ..waiting_options()
-    };
+    let keep = waiting_options().with(|o| o.file.keep_existing = true);
     let (waiting, events) = start_copy(&server.url("g"), &to, keep);
     events.wait_until(is_waiting).await;
     first.finish().await;
@@ -233,10 +226,7 @@ async fn an_interruption_leaves_no_lock_and_a_failure_no_empty_file() {
     let to = workdir.path().join("t").display().to_string();
     let partial = workdir.path().join("t.longhaul-partial");
     copy_and_interrupt(&server.url("f"), &to, &slow_options(), (1 << 20, &partial)).await;
-    let resumed = CopyOptions {
-        resume: true,
-        ..options()
-    };
+    let resumed = options().with(|o| o.file.resume = true);
     let (summary, _) = copy(&[&server.url("f")], &to, &resumed).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     let nowhere = "ftp://127.0.0.1:1/f";
@@ -354,10 +344,7 @@ async fn concurrent_files_share_one_rate_limit() {
         server.store(&format!("d/{name}"), &random_bytes(1 << 20));
     }
     let workdir = tempfile::tempdir().unwrap();
-    let rate_limited = CopyOptions {
-        recursive: true,
-        ..slow_options()
-    };
+    let rate_limited = slow_options().with(|o| o.tree.recursive = true);
     let to = workdir.path().join("t");
     let (summary, _) = copy(&[&server.url("d")], to.to_str().unwrap(), &rate_limited).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
@@ -385,10 +372,7 @@ async fn a_hashed_partial_name_is_resumed_and_removed() {
     };
     let start_and_interrupt = || async {
         // The copy interrupted before may release its lock a moment later.
-        let patient = CopyOptions {
-            wait: true,
-            ..slow_options()
-        };
+        let patient = slow_options().with(|o| o.file.wait = true);
         let (copying, events) = start_copy(from, &url, patient);
         events.wait_until(is_moving).await;
         while left() == 0 {
@@ -399,11 +383,10 @@ async fn a_hashed_partial_name_is_resumed_and_removed() {
     };
     start_and_interrupt().await;
     assert_eq!(left(), 1);
-    let resumed = CopyOptions {
-        resume: true,
-        wait: true,
-        ..options()
-    };
+    let resumed = options().with(|o| {
+        o.file.resume = true;
+        o.file.wait = true;
+    });
     let (summary, _) = copy(&[from], &server.url(&name), &resumed).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(file_names(&server.root()), [name.as_str()]);
@@ -456,10 +439,7 @@ async fn partial_files_in_a_tree_are_skipped_and_backups_are_copied() {
     create_tree_with_leftovers(&server.root().join("d"));
     let local = workdir.path().join("d").display().to_string();
     let back = workdir.path().join("back").display().to_string();
-    let recursive = CopyOptions {
-        recursive: true,
-        ..options()
-    };
+    let recursive = options().with(|o| o.tree.recursive = true);
     for (from, to) in [
         (local.clone(), server.url("t")),
         (server.url("d"), back.clone()),

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use copy::{CopyEvent, CopyOptions, Exit, Parallelism};
+use copy::{CopyEvent, Exit, Parallelism};
 
 use crate::faulty_server::FaultyServer;
 use crate::support::{
@@ -70,10 +70,7 @@ async fn without_rename_files_are_stored_directly_with_one_warning() {
     std::fs::write(&a, "one").unwrap();
     std::fs::write(&b, "two").unwrap();
     let url = format!("ftp://{}/d/", faulty.start());
-    let one_by_one = CopyOptions {
-        concurrency: Some(1),
-        ..options()
-    };
+    let one_by_one = options().with(|o| o.concurrency = Some(1));
     let sources = [a.to_str().unwrap(), b.to_str().unwrap()];
     let (summary, events) = copy(&sources, &url, &one_by_one).await;
     assert_eq!(summary.files, 2, "{:?}", summary.first_failure);
@@ -103,11 +100,10 @@ async fn a_source_that_changes_during_the_copy_is_not_put_in_place() {
     server.store("f", &random_bytes(6 << 20));
     let workdir = tempfile::tempdir().unwrap();
     let to = workdir.path().join("t");
-    let slow = CopyOptions {
-        transfer: rate_limited(6 << 20),
-        parallelism: Parallelism::Fixed(1),
-        ..options()
-    };
+    let slow = options().with(|o| {
+        o.streams.transfer = rate_limited(6 << 20);
+        o.streams.parallelism = Parallelism::Fixed(1);
+    });
     let source = server.root().join("f");
     let partial = workdir.path().join("t.longhaul-partial");
     let touch = async {
@@ -159,11 +155,10 @@ async fn a_trace_has_samples_and_the_limiter() {
     server.store("f", &random_bytes(6 << 20));
     let workdir = tempfile::tempdir().unwrap();
     let trace = workdir.path().join("trace");
-    let traced = CopyOptions {
-        transfer: rate_limited(6 << 20),
-        trace: Some(trace.clone()),
-        ..streams(2)
-    };
+    let traced = streams(2).with(|o| {
+        o.streams.transfer = rate_limited(6 << 20);
+        o.trace = Some(trace.clone());
+    });
     let (summary, events) = copy(&[&server.url("f")], "/dev/null", &traced).await;
     assert_eq!(summary.limited_by, "rate limit", "{}", summary.why);
     assert_eq!(summary.streams_max, 2);
@@ -243,10 +238,7 @@ async fn a_refused_restart_keeps_the_partial_file_of_a_get() {
     let workdir = tempfile::tempdir().unwrap();
     let to = workdir.path().join("f");
     let url = format!("ftp://{}/f", faulty.start());
-    let once_more = CopyOptions {
-        retries: 1,
-        ..options()
-    };
+    let once_more = options().with(|o| o.retry.retries = 1);
     let (summary, _) = copy(&[&url], to.to_str().unwrap(), &once_more).await;
     assert_eq!(summary.exit, Exit::Local, "{:?}", summary.first_failure);
     assert_eq!(faulty.commands("REST"), ["REST 1048576"]);
@@ -261,10 +253,7 @@ async fn only_bytes_confirmed_by_the_server_count_as_safe() {
     let from = workdir.path().join("f");
     std::fs::write(&from, random_bytes(40 << 20)).unwrap();
     for n in [1, 4] {
-        let slow = CopyOptions {
-            transfer: rate_limited(10 << 20),
-            ..streams(n)
-        };
+        let slow = streams(n).with(|o| o.streams.transfer = rate_limited(10 << 20));
         let to = server.url(&format!("g{n}"));
         let (summary, events) = copy(&[from.to_str().unwrap()], &to, &slow).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
@@ -295,10 +284,7 @@ async fn a_stall_between_servers_in_stream_mode_is_detected() {
     };
     let server = EndToEndServer::start().await;
     let url = format!("ftp://{}/f", faulty.start());
-    let mut short_stall = CopyOptions {
-        retries: 0,
-        ..streams(1)
-    };
+    let mut short_stall = streams(1).with(|o| o.retry.retries = 0);
     short_stall.transfer.stall = Duration::from_secs(5);
     let events = Arc::new(EventRecorder::default());
     // The destination's length is what people see of the progress: a share of the whole.

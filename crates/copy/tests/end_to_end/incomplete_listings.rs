@@ -13,10 +13,7 @@ use crate::support::{EventRecorder, file_names, options};
 use crate::sync::{sync, syncing};
 
 fn recursive() -> CopyOptions {
-    CopyOptions {
-        recursive: true,
-        ..options()
-    }
+    options().with(|o| o.tree.recursive = true)
 }
 
 async fn copy(from: &str, to: &Path) -> (CopySummary, Arc<EventRecorder>) {
@@ -243,11 +240,10 @@ async fn directories_that_are_refused_for_the_moment_for_ever_do_not_end_the_wal
     );
     let to = tempfile::tempdir().unwrap();
     let at = to.path().join("t");
-    let options = CopyOptions {
-        retries: 1,
-        concurrency: Some(1),
-        ..recursive()
-    };
+    let options = recursive().with(|o| {
+        o.retry.retries = 1;
+        o.concurrency = Some(1);
+    });
     let from = format!("{}/d", server.start());
     let (summary, recorder) = crate::support::copy(&[&from], at.to_str().unwrap(), &options).await;
     let messages = failures(&recorder);
@@ -388,10 +384,7 @@ async fn a_followed_link_whose_target_cannot_be_read_is_a_failure_and_its_copy_s
         fs::create_dir(to.path().join("link")).unwrap();
         fs::write(to.path().join("link/kept"), "x").unwrap();
         let options = SyncOptions {
-            copy: CopyOptions {
-                symlinks: SymlinkPolicy::Follow,
-                ..recursive()
-            },
+            copy: recursive().with(|o| o.tree.symlinks = SymlinkPolicy::Follow),
             ..deleting()
         };
         let from = format!("{}/d", server.start());

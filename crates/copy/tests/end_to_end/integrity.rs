@@ -57,10 +57,7 @@ async fn too_few_bytes_fail() {
         sum: None,
         ..FaultyServer::default()
     };
-    let once = CopyOptions {
-        retries: 0,
-        ..options()
-    };
+    let once = options().with(|o| o.retry.retries = 0);
     let (summary, left, _) = get(&faulty, &once).await;
     assert_ne!(summary.exit, Exit::Done);
     assert_eq!(left, ["f.longhaul-journal", "f.longhaul-partial"]);
@@ -78,10 +75,7 @@ async fn without_checksums_the_size_is_compared() {
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.verified, "size");
     assert_eq!(left, ["f"]);
-    let named = CopyOptions {
-        verify: VerifyMode::With(ChecksumAlgorithm::Md5),
-        ..options()
-    };
+    let named = options().with(|o| o.file.verify = VerifyMode::With(ChecksumAlgorithm::Md5));
     let (summary, left, _) = get(&faulty, &named).await;
     assert_eq!(summary.exit, Exit::Protocol);
     assert!(left.is_empty());
@@ -98,10 +92,7 @@ async fn listed_names_cannot_leave_the_destination() {
     let to = workdir.path().join("a/b");
     std::fs::create_dir_all(&to).unwrap();
     let url = format!("ftp://{}/d", faulty.start());
-    let recursive = CopyOptions {
-        recursive: true,
-        ..options()
-    };
+    let recursive = options().with(|o| o.tree.recursive = true);
     let (summary, _) = copy(&[&url], to.to_str().unwrap(), &recursive).await;
     assert_eq!(summary.exit, Exit::Partial, "{:?}", summary.first_failure);
     // The session drops `..` itself, since a listing may contain it.

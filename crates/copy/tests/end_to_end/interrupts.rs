@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use copy::{CopyEvent, CopyInterrupt, CopyOptions, Exit};
+use copy::{CopyEvent, CopyInterrupt, Exit};
 
 use crate::support::{EndToEndServer, EventRecorder, options, random_bytes, rate_limited};
 
@@ -13,11 +13,10 @@ async fn an_interrupted_copy_returns_a_summary_with_the_bytes_in_flight() {
     let scratch = tempfile::tempdir().unwrap();
     let to = scratch.path().join("f");
     let interrupt = CopyInterrupt::default();
-    let interruptible = CopyOptions {
-        interrupt: interrupt.clone(),
-        transfer: rate_limited(4 << 20),
-        ..options()
-    };
+    let interruptible = options().with(|o| {
+        o.interrupt = interrupt.clone();
+        o.streams.transfer = rate_limited(4 << 20);
+    });
     let events = Arc::new(EventRecorder::default());
     let sources = [server.url("f")];
     let copying = copy::copy(

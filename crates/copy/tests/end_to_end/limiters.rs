@@ -66,7 +66,7 @@ impl LimiterLoggedServer {
 
 fn options_with_congestion_control(congestion: CongestionChoice) -> CopyOptions {
     let mut options = streams(2);
-    options.transfer.congestion = congestion;
+    options.streams.transfer.congestion = congestion;
     options
 }
 
@@ -89,10 +89,7 @@ fn is_sender_limiter(limiter: &str) -> bool {
 async fn a_get_reports_the_limiter_of_the_server() {
     let logged = LimiterLoggedServer::with(|_| {}).await;
     for (n, streams) in [1, 4].into_iter().enumerate() {
-        let options = CopyOptions {
-            parallelism: Parallelism::Fixed(streams),
-            ..options()
-        };
+        let options = options().with(|o| o.streams.parallelism = Parallelism::Fixed(streams));
         let (summary, _) = logged.get(&options).await;
         let record = logged.records(n + 1).await.pop().unwrap();
         let reported = record["limiter"].as_str().unwrap();
@@ -133,10 +130,7 @@ async fn a_local_rate_limit_is_reported_as_the_limiter() {
     let logged = LimiterLoggedServer::with(|_| {}).await;
     // Far below what a shared disk can do.
     logged.server.store("f", &random_bytes(4 << 20));
-    let slow = CopyOptions {
-        transfer: rate_limited(2 << 20),
-        ..streams(2)
-    };
+    let slow = streams(2).with(|o| o.streams.transfer = rate_limited(2 << 20));
     let (summary, _) = logged.get(&slow).await;
     assert_eq!(summary.limited_by, "rate limit", "{}", summary.why);
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use copy::{CopyOptions, DataProtectionChoice, Exit, RemoteOptions, SyncOptions};
+use copy::{DataProtectionChoice, Exit, RemoteOptions, SyncOptions};
 use server::config::RequiredProtection;
 
 use crate::protection::TestGrid;
@@ -183,10 +183,9 @@ async fn a_name_that_is_hidden_on_the_way_deletes_nothing() {
         let here = tempfile::tempdir().unwrap();
         std::fs::write(here.path().join("kept"), "1").unwrap();
         let options = SyncOptions {
-            copy: CopyOptions {
-                recursive: true,
-                ..grid.options(|security| security.data_protection = asked)
-            },
+            copy: grid
+                .options(|security| security.data_protection = asked)
+                .with(|o| o.tree.recursive = true),
             delete: true,
             checksum: false,
         };
@@ -241,11 +240,12 @@ async fn a_listing_that_is_cut_on_the_way_is_an_error_and_deletes_nothing() {
     for n in 0..500 {
         attacked.server.store(&format!("d/{n:03}{padding}"), b"");
     }
-    let copy = CopyOptions {
-        recursive: true,
-        retries: 0,
-        ..grid.options(|security| security.data_protection = DataProtectionChoice::Auto)
-    };
+    let copy = grid
+        .options(|security| security.data_protection = DataProtectionChoice::Auto)
+        .with(|o| {
+            o.tree.recursive = true;
+            o.retry.retries = 0;
+        });
     let options = RemoteOptions {
         timeout: Duration::from_secs(60),
         security: copy.security.clone(),
@@ -282,10 +282,7 @@ async fn entries_of_a_listing_whose_end_is_not_proved_are_copied_and_the_copy_fa
         let directory = format!("d/{n:03}{padding}");
         std::fs::create_dir_all(attacked.server.root().join(directory)).unwrap();
     }
-    let copy = CopyOptions {
-        recursive: true,
-        ..grid.options(|_| ())
-    };
+    let copy = grid.options(|_| ()).with(|o| o.tree.recursive = true);
     let here = tempfile::tempdir().unwrap();
     let url = format!("ftps://alice:secret@{}/d", attacked.address);
     let to = here.path().join("d");

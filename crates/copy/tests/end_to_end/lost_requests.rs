@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use copy::{CopyOptions, Exit, Preserve, PreservedTimes, SymlinkPolicy, SyncOptions};
+use copy::{Exit, Preserve, PreservedTimes, SymlinkPolicy, SyncOptions};
 
 use crate::control_proxy::losing_proxy;
 use crate::listing_server::ListingServer;
@@ -47,16 +47,15 @@ async fn directories_links_and_times_are_set_although_connections_are_lost() {
     std::os::unix::fs::symlink("f", from.path().join("link")).unwrap();
     let commands = ["MKD", "SITE SYMLINK", "SITE CHMOD"];
     let (url, to_come) = losing(server.address(), &commands).await;
-    let keeping = CopyOptions {
-        recursive: true,
-        symlinks: SymlinkPolicy::Copy,
-        preserve: Preserve {
+    let keeping = options().with(|o| {
+        o.tree.recursive = true;
+        o.tree.symlinks = SymlinkPolicy::Copy;
+        o.file.preserve = Preserve {
             times: PreservedTimes::FilesAndDirectories,
             modes: true,
             ..Preserve::default()
-        },
-        ..options()
-    };
+        };
+    });
     let (summary, recorder) = copy(&[text(from.path())], &format!("{url}/t"), &keeping).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(recorder.warnings(), Vec::<String>::new());

@@ -42,12 +42,11 @@ impl RememberingEnds {
     }
 
     fn options(&self) -> CopyOptions {
-        let mut options = CopyOptions {
-            history: Some(self.client_history.clone()),
-            transfer: rate_limited(RATE),
-            ..options()
-        };
-        options.transfer.congestion = CongestionChoice::Auto;
+        let mut options = options().with(|o| {
+            o.history = Some(self.client_history.clone());
+            o.streams.transfer = rate_limited(RATE);
+        });
+        options.streams.transfer.congestion = CongestionChoice::Auto;
         options
     }
 
@@ -151,10 +150,9 @@ async fn a_transfer_that_lasts_is_recorded_and_the_next_begins_as_it_ended() {
     let text = || std::fs::read_to_string(ends.client_history.file()).unwrap();
     let recorded = format!("\"bytes\": {SIZE},");
     // A limit of the client's own shows nothing about the path.
-    let limited = CopyOptions {
-        transfer: rate_limited(RATE / 3),
-        ..ends.options()
-    };
+    let limited = ends
+        .options()
+        .with(|o| o.streams.transfer = rate_limited(RATE / 3));
     ends.get(&limited).await;
     assert!(!text().contains(&recorded), "{}", text());
     let server = EndToEndServer::with(|config| {
@@ -179,17 +177,13 @@ async fn flags_win_over_memory_and_no_history_reads_and_writes_nothing() {
         let evidence = five_streams(role, SHORT);
         ends.client_history.record(loopback(role), &evidence);
     }
-    let fixed = CopyOptions {
-        parallelism: copy::Parallelism::Fixed(2),
-        ..ends.options()
-    };
+    let fixed = ends
+        .options()
+        .with(|o| o.streams.parallelism = copy::Parallelism::Fixed(2));
     assert_eq!(ends.get(&fixed).await.streams_max, 2);
     assert_eq!(ends.put(&fixed).await.streams_max, 2);
     let before = std::fs::read(ends.client_history.file()).unwrap();
-    let without = CopyOptions {
-        history: None,
-        ..ends.options()
-    };
+    let without = ends.options().with(|o| o.history = None);
     let summary = ends.put(&without).await;
     assert!(!summary.why.contains("earlier"), "{}", summary.why);
     assert_eq!(std::fs::read(ends.client_history.file()).unwrap(), before);

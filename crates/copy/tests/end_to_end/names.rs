@@ -8,10 +8,7 @@ use crate::faulty_server::FaultyServer;
 use crate::support::{EventRecorder, copy, options};
 
 fn in_place() -> CopyOptions {
-    CopyOptions {
-        in_place: true,
-        ..options()
-    }
+    options().with(|o| o.file.in_place = true)
 }
 
 /// A put of `new` as `/g`.
@@ -53,11 +50,10 @@ async fn put_tree(faulty: &FaultyServer) -> (CopySummary, Vec<String>) {
         std::fs::write(name, format!("content {n}")).unwrap();
     }
     let url = format!("ftp://{}/", faulty.start());
-    let tree = CopyOptions {
-        recursive: true,
-        concurrency: Some(1),
-        ..options()
-    };
+    let tree = options().with(|o| {
+        o.tree.recursive = true;
+        o.concurrency = Some(1);
+    });
     let (summary, events) = copy(&[directory.to_str().unwrap()], &url, &tree).await;
     (summary, events.warnings())
 }
@@ -212,10 +208,7 @@ async fn a_drop_box_beside_a_directory_with_renames_gets_its_files_once() {
     }
     let list = workdir.path().join("pairs");
     std::fs::write(&list, pairs).unwrap();
-    let one_by_one = CopyOptions {
-        concurrency: Some(1),
-        ..options()
-    };
+    let one_by_one = options().with(|o| o.concurrency = Some(1));
     let observer = Arc::new(EventRecorder::default());
     let summary = copy::copy_pairs(&PairSource::File(list), &one_by_one, observer).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);

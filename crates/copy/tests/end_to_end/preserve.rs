@@ -16,11 +16,10 @@ use crate::support::{EndToEndServer, EventRecorder, copy, options};
 const LONG_AGO: u64 = 1_500_000_000;
 
 fn keeping(preserve: Preserve) -> CopyOptions {
-    CopyOptions {
-        recursive: true,
-        preserve,
-        ..options()
-    }
+    options().with(|o| {
+        o.tree.recursive = true;
+        o.file.preserve = preserve;
+    })
 }
 
 const ALL: Preserve = Preserve {
@@ -344,10 +343,7 @@ async fn a_further_name_is_never_given_to_an_older_file() {
     let workdir = tempfile::tempdir().unwrap();
     let (from, to) = (workdir.path().join("from"), workdir.path().join("to"));
     make_linked_tree(&from);
-    let keep_existing = CopyOptions {
-        keep_existing: true,
-        ..keeping(ALL)
-    };
+    let keep_existing = keeping(ALL).with(|o| o.file.keep_existing = true);
     // The copy of the first name fails, or keeps what is there.
     for (options, exit, failed) in [
         (keeping(ALL), Exit::Partial, 1),
@@ -418,12 +414,11 @@ async fn holes_are_kept_made_or_filled_as_asked() {
     ] {
         let to = at("to");
         for parallelism in [copy::Parallelism::Fixed(1), copy::Parallelism::Fixed(3)] {
-            let options = CopyOptions {
-                sparse,
-                parallelism,
-                verify: copy::VerifyMode::With(proto::checksum::ChecksumAlgorithm::Sha256),
-                ..options()
-            };
+            let options = options().with(|o| {
+                o.file.sparse = sparse;
+                o.streams.parallelism = parallelism;
+                o.file.verify = copy::VerifyMode::With(proto::checksum::ChecksumAlgorithm::Sha256);
+            });
             let (summary, _) = copy(&[&source], to.to_str().unwrap(), &options).await;
             let text = format!("{source} {sparse:?} {parallelism:?}");
             assert_eq!(

@@ -80,10 +80,7 @@ impl TestGrid {
         };
         change(&mut security);
         let security = ConnectionSecurity::new(security, Arc::new(|_: &str| ())).unwrap();
-        CopyOptions {
-            security,
-            ..options()
-        }
+        options().with(|o| o.security = security)
     }
 }
 
@@ -127,9 +124,9 @@ async fn files_are_got_and_put_inside_tls_and_gsi_with_one_stream_and_with_sever
             // In chunks, over two sessions.
             Parallelism::Chunked(ChunkTuningMode::Mi),
         ] {
-            let with = || CopyOptions {
-                parallelism,
-                ..grid.options(|_| ())
+            let with = || {
+                grid.options(|_| ())
+                    .with(|o| o.streams.parallelism = parallelism)
             };
             let local = here.path().join("g");
             let local = local.to_str().unwrap();
@@ -156,21 +153,22 @@ async fn chunks_checksums_and_the_drs_channel_have_the_protection_of_the_first_s
     let local = local.to_str().unwrap();
     let drs = TransferOptions {
         buffers: SocketBuffers::sized_by(BufferSizing::Drs),
-        ..options().transfer
+        ..options().streams.transfer
     };
     for scheme in ["ftps", "gsiftp"] {
         for (parallelism, transfer) in [
             (
                 Parallelism::Chunked(ChunkTuningMode::Mi),
-                options().transfer,
+                options().streams.transfer,
             ),
             (Parallelism::Fixed(2), drs.clone()),
         ] {
-            let with = || CopyOptions {
-                parallelism,
-                transfer: transfer.clone(),
-                verify: VerifyMode::With(ChecksumAlgorithm::Sha256),
-                ..grid.options(|_| ())
+            let with = || {
+                grid.options(|_| ()).with(|o| {
+                    o.streams.parallelism = parallelism;
+                    o.streams.transfer = transfer.clone();
+                    o.file.verify = VerifyMode::With(ChecksumAlgorithm::Sha256);
+                })
             };
             let (got, _) = copy(&[&url(&server, scheme, "f")], local, &with()).await;
             assert_protected(&got, scheme);
@@ -207,12 +205,11 @@ async fn a_password_in_clear_is_warned_about_once_however_many_sessions_send_it(
     let sink = Arc::clone(&warnings);
     let warn = move |text: &str| sink.lock().unwrap().push(text.to_owned());
     let security = ConnectionSecurity::new(SecurityOptions::default(), Arc::new(warn)).unwrap();
-    let with = CopyOptions {
-        security,
+    let with = options().with(|o| {
+        o.security = security;
         // Over two sessions.
-        parallelism: Parallelism::Chunked(ChunkTuningMode::Mi),
-        ..options()
-    };
+        o.streams.parallelism = Parallelism::Chunked(ChunkTuningMode::Mi);
+    });
     let here = tempfile::tempdir().unwrap();
     let local = here.path().join("g");
     for _ in 0..2 {
@@ -272,10 +269,9 @@ async fn gsi_servers_protect_the_connection_between_them() {
     from.store("f", &bytes);
     for delegation in [DelegationChoice::None, DelegationChoice::Limited] {
         for streams in [1, 3] {
-            let with = CopyOptions {
-                parallelism: Parallelism::Fixed(streams),
-                ..grid.options(|security| security.delegation = delegation)
-            };
+            let with = grid
+                .options(|security| security.delegation = delegation)
+                .with(|o| o.streams.parallelism = Parallelism::Fixed(streams));
             let source = url(&from, "gsiftp", "f");
             let name = format!("{delegation:?}{streams}");
             let (summary, _) = copy(&[&source], &url(&to, "gsiftp", &name), &with).await;

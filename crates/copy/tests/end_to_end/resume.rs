@@ -14,27 +14,22 @@ const SIZE: usize = 24 << 20;
 
 /// Slow enough that the interruption comes in the middle.
 fn slow_options(streams: u32) -> CopyOptions {
-    CopyOptions {
-        transfer: rate_limited(6 << 20),
-        parallelism: Parallelism::Fixed(streams),
-        ..options()
-    }
+    options().with(|o| {
+        o.streams.transfer = rate_limited(6 << 20);
+        o.streams.parallelism = Parallelism::Fixed(streams);
+    })
 }
 
 /// Options of a later run without any flag.
 fn later_options(streams: u32) -> CopyOptions {
-    CopyOptions {
-        parallelism: Parallelism::Fixed(streams),
-        ..options()
-    }
+    options().with(|o| o.streams.parallelism = Parallelism::Fixed(streams))
 }
 
 fn resume_options(streams: u32) -> CopyOptions {
-    CopyOptions {
-        resume: true,
-        parallelism: Parallelism::Fixed(streams),
-        ..options()
-    }
+    options().with(|o| {
+        o.file.resume = true;
+        o.streams.parallelism = Parallelism::Fixed(streams);
+    })
 }
 
 /// Number of safe bytes at which a copy is interrupted.
@@ -67,7 +62,7 @@ async fn interrupted_gets_are_resumed() {
     ] {
         let workdir = tempfile::tempdir().unwrap();
         let to = workdir.path().join("t");
-        let streams = match later.parallelism {
+        let streams = match later.streams.parallelism {
             Parallelism::Fixed(streams) => streams,
             _ => 1,
         };
@@ -117,10 +112,7 @@ async fn with_restart_a_copy_starts_from_zero_and_says_what_that_discards() {
     let bytes = random_bytes(SIZE);
     server.store("f", &bytes);
     let workdir = tempfile::tempdir().unwrap();
-    let restart = CopyOptions {
-        restart: true,
-        ..options()
-    };
+    let restart = options().with(|o| o.file.restart = true);
     let to = workdir.path().join("t");
     interrupted_get(&server, &to, 1).await;
     let source = server.url("f");
@@ -350,10 +342,11 @@ async fn the_length_of_a_partial_file_with_holes_does_not_count() {
     )
     .unwrap();
     // Resumed over one stream and interrupted early: the length of the file still proves nothing.
-    let unverified = |options: CopyOptions| CopyOptions {
-        verify: copy::VerifyMode::None,
-        resume: true,
-        ..options
+    let unverified = |options: CopyOptions| {
+        options.with(|o| {
+            o.file.verify = copy::VerifyMode::None;
+            o.file.resume = true;
+        })
     };
     let (url, path) = (server.url("f"), to.to_str().unwrap());
     // All but the hole is proven by checksums.

@@ -23,11 +23,8 @@ const FOLLOWED: &str = "the receiver's buffer has this size";
 const TRIES: usize = 8;
 
 fn options_with_sizing(sizing: BufferSizing, streams: u32) -> CopyOptions {
-    let mut options = CopyOptions {
-        parallelism: Parallelism::Fixed(streams),
-        ..options()
-    };
-    options.transfer.buffers = SocketBuffers::sized_by(sizing);
+    let mut options = options().with(|o| o.streams.parallelism = Parallelism::Fixed(streams));
+    options.streams.transfer.buffers = SocketBuffers::sized_by(sizing);
     options
 }
 
@@ -106,10 +103,8 @@ async fn drs_works_for_gets_and_puts_over_one_stream_and_several() {
     let trace = workdir.path().join("trace");
     for sizing in [BufferSizing::Drs, BufferSizing::Drs1] {
         for streams in [1, 4] {
-            let options = CopyOptions {
-                trace: Some(trace.clone()),
-                ..options_with_sizing(sizing, streams)
-            };
+            let options =
+                options_with_sizing(sizing, streams).with(|o| o.trace = Some(trace.clone()));
             let to = workdir.path().join("to");
             let (get, events) = copy(&[&server.url("f")], to.to_str().unwrap(), &options).await;
             assert_done(&get, sizing);
@@ -143,10 +138,7 @@ async fn a_receiver_measures_its_round_trip_on_the_drs_channel() {
     let workdir = tempfile::tempdir().unwrap();
     let trace = workdir.path().join("trace");
     server.store("f", &random_bytes(SIZE));
-    let options = CopyOptions {
-        trace: Some(trace.clone()),
-        ..options_with_sizing(BufferSizing::Drs, 1)
-    };
+    let options = options_with_sizing(BufferSizing::Drs, 1).with(|o| o.trace = Some(trace.clone()));
     let to = workdir.path().join("to");
     let mut why = Vec::new();
     for _ in 0..TRIES {
@@ -167,10 +159,8 @@ async fn with_drs1_a_sending_server_follows_the_client() {
     let workdir = tempfile::tempdir().unwrap();
     let trace = workdir.path().join("trace");
     logged.server.store("f", &random_bytes(SIZE));
-    let options = CopyOptions {
-        trace: Some(trace.clone()),
-        ..options_with_sizing(BufferSizing::Drs1, 1)
-    };
+    let options =
+        options_with_sizing(BufferSizing::Drs1, 1).with(|o| o.trace = Some(trace.clone()));
     let to = workdir.path().join("to");
     for n in 1..=TRIES {
         let url = logged.server.url("f");
@@ -267,18 +257,17 @@ async fn trees_reuse_sessions_and_connections() {
             let size = if n % 3 == 0 { 2 << 20 } else { 1_000 * n };
             server.store(&format!("tree/{}/{n}", n % 2), &random_bytes(size));
         }
-        let options = CopyOptions {
-            recursive: true,
-            concurrency: Some(2),
+        let options = options_with_sizing(sizing, streams).with(|o| {
+            o.tree.recursive = true;
+            o.concurrency = Some(2);
             // Each file by itself: bundles have checksums that combine.
-            verify: VerifyMode::With(ChecksumAlgorithm::Blake3),
-            mode: if streams > 1 {
+            o.file.verify = VerifyMode::With(ChecksumAlgorithm::Blake3);
+            o.streams.mode = if streams > 1 {
                 ModeChoice::Extended
             } else {
                 ModeChoice::Auto
-            },
-            ..options_with_sizing(sizing, streams)
-        };
+            };
+        });
         let to = workdir.path().join("tree");
         let (get, _) = copy(&[&server.url("tree")], to.to_str().unwrap(), &options).await;
         assert_done(&get, sizing);
@@ -313,10 +302,7 @@ async fn interrupted_transfers_are_resumed() {
         slow.transfer.rate = Some(RateLimit::new(6 << 20));
         let interruption = (6 << 20, &*to.with_extension("longhaul-partial"));
         copy_and_interrupt(&server.url("f"), to.to_str().unwrap(), &slow, interruption).await;
-        let resume = CopyOptions {
-            resume: true,
-            ..options_with_sizing(sizing, streams)
-        };
+        let resume = options_with_sizing(sizing, streams).with(|o| o.file.resume = true);
         let (summary, _) = copy(&[&server.url("f")], to.to_str().unwrap(), &resume).await;
         assert_done(&summary, sizing);
         assert!(

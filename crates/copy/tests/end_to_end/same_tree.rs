@@ -4,16 +4,13 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use copy::{CopyOptions, CopySummary, Exit, SyncOptions};
+use copy::{CopySummary, Exit, SyncOptions};
 
 use crate::support::{EndToEndServer, EventRecorder, options, paths};
 
 fn syncing(delete: bool) -> SyncOptions {
     SyncOptions {
-        copy: CopyOptions {
-            recursive: true,
-            ..options()
-        },
+        copy: options().with(|o| o.tree.recursive = true),
         delete,
         checksum: false,
     }

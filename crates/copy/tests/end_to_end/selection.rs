@@ -17,11 +17,10 @@ fn tree(server: &EndToEndServer) {
 }
 
 fn with(selection: Selection) -> CopyOptions {
-    CopyOptions {
-        recursive: true,
-        selection,
-        ..options()
-    }
+    options().with(|o| {
+        o.tree.recursive = true;
+        o.tree.selection = selection;
+    })
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -44,10 +43,9 @@ async fn listed_files_and_directories_are_copied_and_missing_ones_named() {
     let scratch = tempfile::tempdir().unwrap();
     let to = scratch.path().join("to");
     let listed = ["b.bin", "g", "none"];
-    let options = CopyOptions {
-        files_from: Some(listed.iter().map(|path| path.as_bytes().to_vec()).collect()),
-        ..with(Selection::default())
-    };
+    let options = with(Selection::default()).with(|o| {
+        o.tree.files_from = Some(listed.iter().map(|path| path.as_bytes().to_vec()).collect())
+    });
     let (summary, _) = copy(&[&server.url("t")], to.to_str().unwrap(), &options).await;
     assert_eq!((summary.files, summary.failed), (2, 1));
     let message = summary.first_failure.unwrap().to_string();
@@ -61,10 +59,7 @@ async fn a_dry_run_tells_what_would_be_copied_and_changes_nothing() {
     tree(&server);
     let scratch = tempfile::tempdir().unwrap();
     let to = scratch.path().join("to");
-    let options = CopyOptions {
-        dry_run: true,
-        ..with(Selection::default())
-    };
+    let options = with(Selection::default()).with(|o| o.dry_run = true);
     let (summary, events) = copy(&[&server.url("t")], to.to_str().unwrap(), &options).await;
     assert_eq!((summary.exit, summary.files), (Exit::Done, 0));
     let would = |event: &CopyEvent| matches!(event, CopyEvent::WouldCopy { .. });

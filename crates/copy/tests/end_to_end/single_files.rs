@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use copy::{CopyEvent, CopyOptions, Exit, ModeChoice, VerifyMode};
+use copy::{CopyEvent, Exit, ModeChoice, VerifyMode};
 use proto::checksum::ChecksumAlgorithm;
 
 use crate::support::{EndToEndServer, copy, file_names, options, random_bytes, streams};
@@ -108,10 +108,7 @@ async fn keep_existing_keeps_files_and_reports_differences() {
     let (server, other) = (EndToEndServer::start().await, EndToEndServer::start().await);
     let workdir = tempfile::tempdir().unwrap();
     let path = |name: &str| workdir.path().join(name).display().to_string();
-    let keep = CopyOptions {
-        keep_existing: true,
-        ..options()
-    };
+    let keep = options().with(|o| o.file.keep_existing = true);
     std::fs::write(path("a"), "x").unwrap();
     server.store("a", b"x");
     for (from, to) in [
@@ -149,12 +146,11 @@ async fn parts_of_files_are_copied_and_bounds_checked() {
     let local = workdir.path().join("local");
     std::fs::write(&local, &bytes).unwrap();
     for mode in [ModeChoice::Stream, ModeChoice::Extended] {
-        let part = CopyOptions {
-            offset: Some(100_000),
-            length: Some(70_000),
-            mode,
-            ..options()
-        };
+        let part = options().with(|o| {
+            o.file.offset = Some(100_000);
+            o.file.length = Some(70_000);
+            o.streams.mode = mode;
+        });
         let (summary, _) = copy(&[&server.url("f")], to.to_str().unwrap(), &part).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert_eq!(summary.verified, "crc32c");
@@ -163,10 +159,7 @@ async fn parts_of_files_are_copied_and_bounds_checked() {
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert!(server.read("p") == bytes[100_000..170_000]);
     }
-    let beyond = CopyOptions {
-        offset: Some(300_001),
-        ..options()
-    };
+    let beyond = options().with(|o| o.file.offset = Some(300_001));
     let (summary, _) = copy(&[&server.url("f")], to.to_str().unwrap(), &beyond).await;
     assert_eq!(summary.exit, Exit::Usage);
     assert!(
@@ -199,10 +192,7 @@ async fn files_are_verified_by_the_requested_algorithm() {
         (VerifyMode::With(ChecksumAlgorithm::Sha256), "sha256"),
         (VerifyMode::With(ChecksumAlgorithm::Blake3), "blake3"),
     ] {
-        let wished = CopyOptions {
-            verify: requested,
-            ..options()
-        };
+        let wished = options().with(|o| o.file.verify = requested);
         let (summary, _) = copy(&[&server.url("f")], "/dev/null", &wished).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert_eq!(summary.verified, label);
@@ -223,10 +213,7 @@ async fn failures_have_their_exit_codes() {
     assert!(summary.first_failure.unwrap().to_string().contains("-r"));
     let wrong = server.user_url("d/f").replace("secret", "wrong");
     assert_eq!(exit(&wrong, to).await, Exit::Refused);
-    let once = CopyOptions {
-        retries: 0,
-        ..options()
-    };
+    let once = options().with(|o| o.retry.retries = 0);
     let (summary, _) = copy(&["ftp://127.0.0.1:1/x"], to, &once).await;
     assert_eq!(summary.exit, Exit::Unreachable);
     assert_eq!(

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use copy::{CopyOptions, Exit};
+use copy::Exit;
 
 use crate::support::{copy, options};
 
@@ -144,13 +144,12 @@ async fn copy_from_silent(silence: Silence) -> Arc<SilentServer> {
     let (address, server) = SilentServer::start(silence);
     let scratch = tempfile::tempdir().unwrap();
     let to = scratch.path().join("to");
-    let mut options = CopyOptions {
-        recursive: true,
-        concurrency: Some(1),
-        retries: 8,
-        ..options()
-    };
-    options.transfer.stall = Duration::from_secs(2);
+    let mut options = options().with(|o| {
+        o.tree.recursive = true;
+        o.concurrency = Some(1);
+        o.retry.retries = 8;
+    });
+    options.streams.transfer.stall = Duration::from_secs(2);
     let url = format!("ftp://{address}/t");
     let (summary, _) = copy(&[&url], to.to_str().unwrap(), &options).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);

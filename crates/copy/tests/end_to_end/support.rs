@@ -232,48 +232,21 @@ pub(crate) fn rate_limited(rate: u64) -> TransferOptions {
 
 pub(crate) fn options() -> CopyOptions {
     CopyOptions {
-        recursive: false,
-        parallelism: Parallelism::Auto,
-        transfer: transfer(),
-        max_streams: 64,
-        autopar: tune::streams::chunked::ChunkParameters::default(),
-        mode: ModeChoice::Auto,
-        offset: None,
-        length: None,
-        resume: false,
-        restart: false,
-        verify: VerifyMode::Auto,
-        patience: Duration::ZERO,
-        retries: 2,
-        trace: None,
-        sync_policy: data::store::durability::SyncPolicy::default(),
-        symlinks: copy::SymlinkPolicy::default(),
-        selection: copy::Selection::default(),
-        files_from: None,
-        sparse: copy::SparseFiles::default(),
-        write_sums: None,
-        preserve: copy::Preserve::default(),
-        dry_run: false,
-        keep_existing: false,
-        in_place: false,
-        wait: false,
+        streams: copy::StreamOptions {
+            transfer: transfer(),
+            ..copy::StreamOptions::default()
+        },
+        retry: copy::RetryOptions {
+            retries: 2,
+            patience: Duration::ZERO,
+        },
         concurrency: Some(4),
-        allow_foreign_data: false,
-        data_ports: None,
-        security: Arc::default(),
-        history: None,
-        advice: copy::AdviceOptions::default(),
-        journal: copy::BatchJournalLocation::Off,
-        failed_list: None,
-        interrupt: copy::CopyInterrupt::default(),
+        ..CopyOptions::default()
     }
 }
 
 pub(crate) fn streams(n: u32) -> CopyOptions {
-    CopyOptions {
-        parallelism: Parallelism::Fixed(n),
-        ..options()
-    }
+    options().with(|o| o.streams.parallelism = Parallelism::Fixed(n))
 }
 
 /// Copies, and returns the summary and the events.

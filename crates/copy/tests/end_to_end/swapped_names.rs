@@ -17,12 +17,11 @@ const LARGE: usize = 17 << 20;
 
 /// One file at a time, the large one in about a second.
 fn slowly() -> CopyOptions {
-    CopyOptions {
-        recursive: true,
-        concurrency: Some(1),
-        transfer: rate_limited(24 << 20),
-        ..options()
-    }
+    options().with(|o| {
+        o.tree.recursive = true;
+        o.concurrency = Some(1);
+        o.streams.transfer = rate_limited(24 << 20);
+    })
 }
 
 /// A tree with a large file, and small ones in `d`.
@@ -148,14 +147,13 @@ async fn a_destination_that_becomes_a_link_gives_its_target_no_permissions_and_n
     let to = scratch.path().join("got");
     let (directory, victim) = (to.clone(), secrets.clone());
     let swap = Intruder::new(move || replace_by_link(&directory, &victim));
-    let options = CopyOptions {
-        preserve: Preserve {
+    let options = slowly().with(|o| {
+        o.file.preserve = Preserve {
             times: PreservedTimes::FilesAndDirectories,
             modes: true,
             ..Preserve::default()
-        },
-        ..slowly()
-    };
+        }
+    });
     copy_with(&swap, text(&tree), text(&to), &options).await;
     let after = fs::metadata(&secrets).unwrap();
     assert_eq!(after.permissions(), before.permissions());
@@ -228,11 +226,10 @@ async fn a_sync_deletes_nothing_through_a_directory_that_becomes_a_link() {
         }
     });
     let options = SyncOptions {
-        copy: CopyOptions {
+        copy: slowly().with(|o| {
             // Small files are the same already.
-            selection: copy::Selection::default(),
-            ..slowly()
-        },
+            o.tree.selection = copy::Selection::default();
+        }),
         delete: true,
         checksum: false,
     };
@@ -276,11 +273,10 @@ async fn a_hostile_server_makes_no_way_out_of_the_destination_over_several_runs(
             }
         }
     };
-    let options = CopyOptions {
-        recursive: true,
-        symlinks: SymlinkPolicy::Copy,
-        ..options()
-    };
+    let options = options().with(|o| {
+        o.tree.recursive = true;
+        o.tree.symlinks = SymlinkPolicy::Copy;
+    });
     let mut failed = 0;
     for listing in [
         // A link to the top makes every path through it shorter than it looks.
@@ -312,10 +308,7 @@ async fn a_link_in_the_destination_is_replaced_by_a_file_and_never_by_a_director
     for n in 0..2 {
         symlink(elsewhere.join(n.to_string()), to.join(format!("t/{n}"))).unwrap();
     }
-    let recursive = CopyOptions {
-        recursive: true,
-        ..options()
-    };
+    let recursive = options().with(|o| o.tree.recursive = true);
     let (summary, events) = copy(&[&server.url("t")], text(&to), &recursive).await;
     assert_eq!((summary.exit, summary.files), (Exit::Partial, 5));
     let messages: Vec<String> = events
@@ -369,11 +362,10 @@ async fn pipes_in_the_destination_hold_nothing_up() {
     // In the place of a file of a bundle, of a file alone, and of what a copy leaves.
     pipes(&["1", "5", "2.longhaul-partial", "3.longhaul-journal"]);
     server.store("t/5", &random_bytes(LARGE));
-    let resuming = CopyOptions {
-        recursive: true,
-        resume: true,
-        ..options()
-    };
+    let resuming = options().with(|o| {
+        o.tree.recursive = true;
+        o.file.resume = true;
+    });
     let (summary, events) = copy(&[&server.url("t")], text(scratch.path()), &resuming).await;
     assert_eq!((summary.exit, summary.failed), (Exit::Partial, 2));
     for failure in events.failures() {

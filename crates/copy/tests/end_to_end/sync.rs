@@ -5,17 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use copy::{CopyEvent, CopyOptions, CopySummary, Exit, Selection, SyncOptions};
+use copy::{CopyEvent, CopySummary, Exit, Selection, SyncOptions};
 
 use crate::support::{EndToEndServer, EventRecorder, options};
 
 /// Options of a sync that deletes nothing.
 pub(crate) fn syncing() -> SyncOptions {
     SyncOptions {
-        copy: CopyOptions {
-            recursive: true,
-            ..options()
-        },
+        copy: options().with(|o| o.tree.recursive = true),
         delete: false,
         checksum: false,
     }

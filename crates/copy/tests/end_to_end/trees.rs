@@ -9,10 +9,7 @@ use copy::{CopyEvent, CopyOptions, Exit};
 use crate::support::{EndToEndServer, copy, file_names, options};
 
 fn recursive() -> CopyOptions {
-    CopyOptions {
-        recursive: true,
-        ..options()
-    }
+    options().with(|o| o.tree.recursive = true)
 }
 
 /// Four hundred small files, with blanks, UTF-8 and deep directories.
@@ -378,10 +375,7 @@ async fn links_are_followed_or_copied_only_when_requested() {
     let server = EndToEndServer::start().await;
     create_linked_tree(&server);
     let workdir = tempfile::tempdir().unwrap();
-    let with = |links| CopyOptions {
-        symlinks: links,
-        ..recursive()
-    };
+    let with = |links| recursive().with(|o| o.tree.symlinks = links);
     let to = |name: &str| workdir.path().join(name).display().to_string();
     let skipped = workdir.path().join("skip");
     let (summary, events) = copy(&[&server.url("t")], &to("skip"), &recursive()).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use copy::{
     AdviceOptions, AdvisorChoice, BatchJournalLocation, CopyInterrupt, CopyOptions, Failure,
-    ModeChoice, Parallelism, SymlinkPolicy,
+    FileOptions, ModeChoice, Parallelism, RetryOptions, StreamOptions, SymlinkPolicy, TreeOptions,
 };
 use data::options::{CongestionChoice, IoMethod, TransferOptions};
 use enable::client::EnableClient;
@@ -181,15 +181,14 @@ impl CpArgs {
     /// # Errors
     /// As [`CopyFlags::options`].
     pub(crate) fn options(&self, warn: WarningSink) -> Result<CopyOptions, Failure> {
-        Ok(CopyOptions {
-            recursive: self.recursive,
-            offset: self.offset,
-            length: self.length,
-            keep_existing: self.keep_existing,
-            journal: self.batch.journal(),
-            failed_list: self.batch.failed_list(),
-            ..self.flags.options(warn)?
-        })
+        Ok(self.flags.options(warn)?.with(|options| {
+            options.tree.recursive = self.recursive;
+            options.file.offset = self.offset;
+            options.file.length = self.length;
+            options.file.keep_existing = self.keep_existing;
+            options.journal = self.batch.journal();
+            options.failed_list = self.batch.failed_list();
+        }))
     }
 }
 
@@ -206,42 +205,50 @@ impl CopyFlags {
             .transpose()?;
         Ok(CopyOptions {
             security: self.security.connection_security(warn)?,
-            recursive: true,
-            parallelism: self.parallelism,
-            transfer: TransferOptions {
-                buffers: self.buffer,
-                drs_interval: self.research.drs_interval,
-                congestion: self.cc.clone(),
-                io: self.io,
-                block: self.block,
-                rate: rate.flatten(),
-                stall: self.reliability.timeout,
+            tree: TreeOptions {
+                recursive: true,
+                symlinks: self.links,
+                selection: self.selection.selection()?,
+                files_from: self.selection.listed_files()?,
             },
-            max_streams: self.max_streams,
-            autopar: self.research.autopar,
-            mode: self.mode,
-            offset: None,
-            length: None,
-            resume: self.reliability.resume,
-            restart: self.reliability.restart,
-            verify: self.reliability.verify,
-            retries: self.reliability.retries(),
-            patience: self.reliability.patience(),
+            file: FileOptions {
+                offset: None,
+                length: None,
+                resume: self.reliability.resume,
+                restart: self.reliability.restart,
+                verify: self.reliability.verify,
+                sync_policy: self.reliability.sync_policy,
+                preserve: self.keep.preserve,
+                sparse: self.keep.sparse,
+                keep_existing: false,
+                in_place: self.keep.in_place,
+                wait: self.reliability.wait,
+            },
+            streams: StreamOptions {
+                parallelism: self.parallelism,
+                max_streams: self.max_streams,
+                autopar: self.research.autopar,
+                mode: self.mode,
+                transfer: TransferOptions {
+                    buffers: self.buffer,
+                    drs_interval: self.research.drs_interval,
+                    congestion: self.cc.clone(),
+                    io: self.io,
+                    block: self.block,
+                    rate: rate.flatten(),
+                    stall: self.reliability.timeout,
+                },
+                allow_foreign_data: self.allow_foreign_data_address,
+                data_ports: self.data_ports,
+            },
+            retry: RetryOptions {
+                retries: self.reliability.retries(),
+                patience: self.reliability.patience(),
+            },
             trace: self.trace.clone(),
-            sync_policy: self.reliability.sync_policy,
-            symlinks: self.links,
-            preserve: self.keep.preserve,
-            sparse: self.keep.sparse,
             write_sums: self.keep.write_sums(),
-            selection: self.selection.selection()?,
-            files_from: self.selection.listed_files()?,
             dry_run: self.dry_run,
-            keep_existing: false,
-            in_place: self.keep.in_place,
-            wait: self.reliability.wait,
             concurrency: self.concurrency.0,
-            allow_foreign_data: self.allow_foreign_data_address,
-            data_ports: self.data_ports,
             advice: self.advice()?,
             journal: BatchJournalLocation::Off,
             failed_list: None,
@@ -390,10 +397,10 @@ mod tests {
     #[test]
     fn streams_and_congestion_control_default_to_auto() {
         let options = options(&[]).unwrap();
-        assert_eq!(options.parallelism, Parallelism::Auto);
-        assert_eq!(options.transfer.congestion, CongestionChoice::Auto);
-        assert_eq!(options.max_streams, 64);
-        assert_eq!(options.autopar, ChunkParameters::default());
+        assert_eq!(options.streams.parallelism, Parallelism::Auto);
+        assert_eq!(options.streams.transfer.congestion, CongestionChoice::Auto);
+        assert_eq!(options.streams.max_streams, 64);
+        assert_eq!(options.streams.autopar, ChunkParameters::default());
     }
 
     #[test]
@@ -431,9 +438,9 @@ mod tests {
     #[test]
     fn autopar_sets_the_parameters_of_the_chunked_modes() {
         let options = options(&["-p", "mi", "--autopar", "eta=0.7,delta=2s,n0=4"]).unwrap();
-        assert_eq!(options.autopar.eta, 0.7);
-        assert_eq!(options.autopar.delta, Duration::from_secs(2));
-        assert_eq!(options.autopar.initial_streams, 4);
+        assert_eq!(options.streams.autopar.eta, 0.7);
+        assert_eq!(options.streams.autopar.delta, Duration::from_secs(2));
+        assert_eq!(options.streams.autopar.initial_streams, 4);
     }
 
     #[test]

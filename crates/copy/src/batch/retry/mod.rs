@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::options::CopyOptions;
+use crate::options::RetryOptions;
 use ftp::Failure;
 
 /// Bytes that make an attempt count as a fresh start, so that a long transfer over a bad path is
@@ -24,7 +24,7 @@ pub(crate) struct RetryBudget {
 
 impl RetryBudget {
     /// The retries that the options permit; `seed` for the jitter of the waits.
-    pub(crate) fn new(options: &CopyOptions, seed: u64) -> Self {
+    pub(crate) fn new(options: RetryOptions, seed: u64) -> Self {
         Self {
             max_retries: options.retries,
             patience: options.patience,

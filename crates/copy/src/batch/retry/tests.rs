@@ -1,16 +1,10 @@
 use super::*;
-use crate::run::tests::options;
 use ftp::FailureKind;
 
 const PATIENCE: Duration = Duration::from_secs(600);
 
 fn budget(retries: u32, patience: Duration) -> RetryBudget {
-    let options = CopyOptions {
-        retries,
-        patience,
-        ..options()
-    };
-    RetryBudget::new(&options, 1)
+    RetryBudget::new(RetryOptions { retries, patience }, 1)
 }
 
 fn lost() -> Failure {

@@ -65,7 +65,7 @@ pub(crate) async fn usable_ranges(
         return Ok(without_checksums(ctx, leftover, claim));
     };
     // Nothing is compared at the end, and the server may have lost power since it reported these bytes.
-    let may_be_lost = claim.from_server && ctx.options.verify == VerifyMode::None;
+    let may_be_lost = claim.from_server && ctx.options.file.verify == VerifyMode::None;
     let may_have_changed = !leftover.has_checksum && !claim.is_same_version;
     if claim.has_journal && (may_be_lost || may_have_changed) {
         claim.doubtful.push(std::mem::take(&mut claim.safe));
@@ -136,7 +136,7 @@ fn without_checksums(
     } else if leftover.has_checksum {
         // A checksum of the whole file is compared at the end.
         return claim.safe;
-    } else if !ctx.options.resume {
+    } else if !ctx.options.file.resume {
         "its source has the same size and time, and nothing shows that its content is the same; \
          --resume continues such a copy by size and time alone"
     } else {

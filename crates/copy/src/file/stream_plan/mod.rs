@@ -11,7 +11,7 @@ use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 use tune::streams::initial;
 
 use crate::batch::BatchContext;
-use crate::options::{CopyOptions, Parallelism};
+use crate::options::{Parallelism, StreamOptions};
 use crate::storage::capabilities::Capabilities;
 use crate::storage::contract::Storage;
 use crate::storage::local_copy;
@@ -175,7 +175,7 @@ impl StreamPlan {
         from: &dyn Storage,
         to: &dyn Storage,
     ) -> Self {
-        let options = &ctx.options;
+        let options = &ctx.options.streams;
         let (source, destination) = (from.capabilities(), to.capabilities());
         let abilities = EndpointAbilities::of(source, destination, known);
         let fixed = |n: u32| Self {
@@ -257,7 +257,7 @@ impl StreamPlan {
 
     /// For a copy of `size` bytes between two open files. Streams are threads here.
     pub(crate) fn for_local_copy(
-        options: &CopyOptions,
+        options: &StreamOptions,
         size: Option<u64>,
         sequential: bool,
     ) -> Self {
@@ -276,7 +276,7 @@ impl StreamPlan {
 
     /// Starts with the number of streams from the prior. An adapting sender continues from there. If the
     /// sender is another program's server, this end watches how much arrives.
-    fn auto(options: &CopyOptions, size: Option<u64>, abilities: EndpointAbilities) -> Self {
+    fn auto(options: &StreamOptions, size: Option<u64>, abilities: EndpointAbilities) -> Self {
         let single = Self {
             streams: 1,
             max_streams: 1,
@@ -321,7 +321,11 @@ impl StreamPlan {
         }
     }
 
-    fn chunked(options: &CopyOptions, mode: ChunkTuningMode, abilities: EndpointAbilities) -> Self {
+    fn chunked(
+        options: &StreamOptions,
+        mode: ChunkTuningMode,
+        abilities: EndpointAbilities,
+    ) -> Self {
         let parameters = ChunkParameters {
             max_streams: options.autopar.max_streams.min(options.max_streams).max(1),
             ..options.autopar
@@ -341,7 +345,7 @@ impl StreamPlan {
 
 /// The first number of streams: the known one, or that of `rule` for the round trip.
 fn first_streams(
-    options: &CopyOptions,
+    options: &StreamOptions,
     size: Option<u64>,
     abilities: EndpointAbilities,
     rule: fn(Duration, Option<u64>, usize, u32) -> Prior,
@@ -372,7 +376,7 @@ fn known_streams(known: u32, size: Option<u64>, block: usize) -> u32 {
 
 /// Warning when a chunk tuning mode was requested and is not possible.
 fn chunking_unavailable_warning(
-    options: &CopyOptions,
+    options: &StreamOptions,
     from: &dyn Storage,
     to: &dyn Storage,
 ) -> String {
@@ -396,7 +400,7 @@ pub(crate) fn new_transfer_spec(
     completed: &RangeSet,
     plan: StreamPlan,
 ) -> TransferSpec {
-    let options = &ctx.options;
+    let options = &ctx.options.streams;
     let mut transfer = options.transfer.clone();
     // The modes of 2008 assume TCP as the system runs it by default.
     if let (CongestionChoice::Auto, Parallelism::Chunked(_)) =

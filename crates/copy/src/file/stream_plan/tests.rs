@@ -1,5 +1,5 @@
 use super::*;
-use crate::run::tests::options;
+use crate::options::StreamOptions;
 use ftp::FailureKind;
 
 /// A path of 50 ms to a longhaul server.
@@ -15,7 +15,7 @@ const OURS: EndpointAbilities = EndpointAbilities {
 };
 
 fn auto(size: u64, abilities: EndpointAbilities) -> StreamPlan {
-    StreamPlan::auto(&options(), Some(size), abilities)
+    StreamPlan::auto(&StreamOptions::default(), Some(size), abilities)
 }
 
 #[test]
@@ -29,7 +29,10 @@ fn an_adapting_sender_starts_with_the_prior_and_may_add_streams() {
     };
     let plan = auto(1 << 30, short);
     assert_eq!((plan.streams, plan.max_streams), (1, 64));
-    assert_eq!(StreamPlan::auto(&options(), None, short).max_streams, 64);
+    assert_eq!(
+        StreamPlan::auto(&StreamOptions::default(), None, short).max_streams,
+        64
+    );
 }
 
 #[test]
@@ -138,10 +141,10 @@ fn gets_from_other_servers_begin_with_many_streams_and_may_use_several_sessions(
 #[test]
 fn copies_by_several_threads_are_not_stored_in_order() {
     let plan = |parallelism, mode, sequential| {
-        let options = CopyOptions {
+        let options = StreamOptions {
             parallelism,
             mode,
-            ..options()
+            ..StreamOptions::default()
         };
         StreamPlan::for_local_copy(&options, Some(1 << 30), sequential)
     };
@@ -161,7 +164,7 @@ fn copies_by_several_threads_are_not_stored_in_order() {
         }
     }
     assert_eq!(
-        StreamPlan::for_local_copy(&options(), Some(1), false).streams,
+        StreamPlan::for_local_copy(&StreamOptions::default(), Some(1), false).streams,
         1
     );
     assert_eq!(
@@ -172,9 +175,9 @@ fn copies_by_several_threads_are_not_stored_in_order() {
 
 #[test]
 fn max_streams_bounds_every_policy() {
-    let options = CopyOptions {
+    let options = StreamOptions {
         max_streams: 2,
-        ..options()
+        ..StreamOptions::default()
     };
     let plan = StreamPlan::auto(&options, Some(1 << 40), OURS);
     assert_eq!((plan.streams, plan.max_streams), (2, 2));
@@ -192,7 +195,7 @@ fn chunk_modes_need_servers_that_support_ranges() {
         ..OURS
     };
     assert_eq!(
-        StreamPlan::chunked(&options(), ChunkTuningMode::Aimd, whole).chunks,
+        StreamPlan::chunked(&StreamOptions::default(), ChunkTuningMode::Aimd, whole).chunks,
         None
     );
 }

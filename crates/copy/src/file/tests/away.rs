@@ -61,17 +61,16 @@ async fn forward(listener: TcpListener, server: SocketAddr) {
 
 /// Options with which one file moves at a time, slowly enough to be interrupted.
 fn slow(patience: Duration) -> CopyOptions {
-    CopyOptions {
-        patience,
-        retries: 3,
-        recursive: true,
-        concurrency: Some(1),
-        transfer: TransferOptions {
+    options().with(|o| {
+        o.retry.patience = patience;
+        o.retry.retries = 3;
+        o.tree.recursive = true;
+        o.concurrency = Some(1);
+        o.streams.transfer = TransferOptions {
             rate: Some(RateLimit::new(LENGTH as u64)),
-            ..options().transfer
-        },
-        ..options()
-    }
+            ..options().streams.transfer
+        };
+    })
 }
 
 /// Keeps events.

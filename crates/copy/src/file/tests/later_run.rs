@@ -14,10 +14,7 @@ use ftp::Exit;
 const STORED: std::ops::Range<u64> = 4 << 20..6 << 20;
 
 fn resuming() -> CopyOptions {
-    CopyOptions {
-        resume: true,
-        ..options()
-    }
+    options().with(|o| o.file.resume = true)
 }
 
 /// A copy from a store with the file `/f` to this machine that broke. Its times have this fraction.
@@ -43,7 +40,7 @@ async fn bytes_are_joined_by_size_and_time_alone_only_if_that_is_asked_for() {
         let (from, _dir, to) = broken_get(test, None).await;
         // Of equal size and time.
         let other = content(10, LENGTH);
-        if !later.resume {
+        if !later.file.resume {
             from.put("/f", &other, 1_000_000_000);
         }
         let expected = from.get("/f").unwrap();
@@ -54,7 +51,7 @@ async fn bytes_are_joined_by_size_and_time_alone_only_if_that_is_asked_for() {
         let [warning] = &warnings[..] else {
             panic!("{warnings:?}");
         };
-        match later.resume {
+        match later.file.resume {
             true => {
                 assert!(
                     warning.contains("resumed by size and time alone"),
@@ -135,12 +132,11 @@ async fn files_of_a_server_that_tells_nothing_about_single_ones_are_copied_by_a_
     }
     from.hide_facts();
     from.break_after(&[u64::MAX, 0]);
-    let tree = CopyOptions {
-        recursive: true,
-        concurrency: Some(1),
-        journal: BatchJournalLocation::Directory(dir.path().join("j")),
-        ..options()
-    };
+    let tree = options().with(|o| {
+        o.tree.recursive = true;
+        o.concurrency = Some(1);
+        o.journal = BatchJournalLocation::Directory(dir.path().join("j"));
+    });
     let to = dir.path().join("to");
     let to = to.to_str().unwrap();
     let (summary, _) = copy("http://later.hidden.memory.invalid/", to, &tree).await;
@@ -149,10 +145,7 @@ async fn files_of_a_server_that_tells_nothing_about_single_ones_are_copied_by_a_
         (Exit::Partial, 2),
         "{summary:?}"
     );
-    let later = CopyOptions {
-        resume: true,
-        ..tree
-    };
+    let later = tree.with(|o| o.file.resume = true);
     let (summary, _) = copy("http://later.hidden.memory.invalid/", to, &later).await;
     assert_eq!(
         (summary.exit, summary.files),

@@ -54,10 +54,7 @@ async fn copy(from: &str, to: &str, options: &CopyOptions) -> (CopySummary, Vec<
 }
 
 fn options_with_retries() -> CopyOptions {
-    CopyOptions {
-        retries: 3,
-        ..options()
-    }
+    options().with(|o| o.retry.retries = 3)
 }
 
 /// Stores that only this test uses: one with the file `/f`, one empty.
@@ -120,7 +117,7 @@ async fn a_stalled_side_of_a_relay_ends_when_the_other_side_fails() {
     assert_eq!(summary.exit, Exit::Unreachable);
     let message = summary.first_failure.unwrap().to_string();
     assert!(message.contains("silent.to"), "{message}");
-    assert!(observer.elapsed() < options().transfer.stall);
+    assert!(observer.elapsed() < options().streams.transfer.stall);
 }
 
 #[tokio::test]
@@ -131,10 +128,7 @@ async fn a_relay_that_breaks_each_time_fails_after_its_retries() {
     );
     from.put("/f", &content(9, 20 << 20), 1_000_000_000);
     to.break_after(&[18 << 20; 8]);
-    let once_more = CopyOptions {
-        retries: 1,
-        ..options()
-    };
+    let once_more = options().with(|o| o.retry.retries = 1);
     let (summary, _) = copy(
         "http://vain.from.memory.invalid/f",
         "http://vain.to.memory.invalid/f",
@@ -180,10 +174,7 @@ async fn an_interrupted_upload_is_resumed_by_a_later_run() {
     let (summary, _) = copy(&from, "http://up.to.memory.invalid/f", &options()).await;
     assert_eq!(summary.exit, Exit::Unreachable);
     assert_eq!(to.paths(), ["/f.longhaul-partial"]);
-    let resuming = CopyOptions {
-        resume: true,
-        ..options()
-    };
+    let resuming = options().with(|o| o.file.resume = true);
     let (summary, _) = copy(&from, "http://up.to.memory.invalid/f", &resuming).await;
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
     assert!(to.get("/f") == Some(bytes));
@@ -212,10 +203,8 @@ async fn a_storage_without_capabilities_gets_its_files_with_a_warning() {
         .iter()
         .any(|text| text.contains("stored under their final names"));
     assert!(message, "{warnings:?}");
-    let named = CopyOptions {
-        verify: VerifyMode::With(proto::checksum::ChecksumAlgorithm::Md5),
-        ..options()
-    };
+    let named = options()
+        .with(|o| o.file.verify = VerifyMode::With(proto::checksum::ChecksumAlgorithm::Md5));
     let (summary, _) = copy(
         "http://little.from.memory.invalid/f",
         "http://little.to.memory.invalid/g",
@@ -233,10 +222,7 @@ async fn trees_and_patterns_work_with_every_storage() {
     for name in ["t/one", "t/two.nc", "t/a b/three.nc"] {
         std::fs::write(dir.path().join(name), name).unwrap();
     }
-    let recursive = CopyOptions {
-        recursive: true,
-        ..options()
-    };
+    let recursive = options().with(|o| o.tree.recursive = true);
     let from = dir.path().join("t").display().to_string();
     let store = MemoryStore::named("trees");
     let (summary, _) = copy(&from, "http://trees.memory.invalid/up/", &recursive).await;
@@ -273,11 +259,10 @@ async fn the_started_event_has_the_length_of_the_part() {
     std::fs::write(&local_path, from.get("/f").unwrap()).unwrap();
     let local_path = local_path.display().to_string();
     let other_path = dir.path().join("there").display().to_string();
-    let part = CopyOptions {
-        offset: Some(1000),
-        length: Some(50_000),
-        ..options()
-    };
+    let part = options().with(|o| {
+        o.file.offset = Some(1000);
+        o.file.length = Some(50_000);
+    });
     let observer = Arc::new(StartedSizes::default());
     for from in ["http://started.from.memory.invalid/f", &local_path] {
         for to in ["http://started.to.memory.invalid/part", &other_path] {
@@ -292,11 +277,10 @@ async fn the_started_event_has_the_length_of_the_part() {
 async fn parts_are_copied_to_every_kind_of_destination() {
     let dir = tempfile::tempdir().unwrap();
     let (_, to, bytes) = memory_stores("parts");
-    let part = CopyOptions {
-        offset: Some(1000),
-        length: Some(50_000),
-        ..options()
-    };
+    let part = options().with(|o| {
+        o.file.offset = Some(1000);
+        o.file.length = Some(50_000);
+    });
     let local_path = dir.path().join("part");
     for to in [
         "http://parts.to.memory.invalid/part".to_owned(),
@@ -321,10 +305,7 @@ async fn a_local_copy_is_resumed_verified_and_keeps_the_modification_time() {
     let partial = dir.path().join("to.longhaul-partial");
     std::fs::write(&partial, &leftover).unwrap();
     std::fs::set_permissions(&partial, PermissionsExt::from_mode(0o600)).unwrap();
-    let resuming = CopyOptions {
-        resume: true,
-        ..options()
-    };
+    let resuming = options().with(|o| o.file.resume = true);
     let shown = |path: &std::path::Path| path.display().to_string();
     let (summary, _) = copy(&shown(&from), &shown(&to), &resuming).await;
     assert_eq!(

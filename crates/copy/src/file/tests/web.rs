@@ -38,10 +38,7 @@ pub(crate) fn server() -> (WebDavServer, Vec<u8>) {
 }
 
 fn with_streams(streams: u32, options: CopyOptions) -> CopyOptions {
-    CopyOptions {
-        parallelism: Parallelism::Fixed(streams),
-        ..options
-    }
+    options.with(|o| o.streams.parallelism = Parallelism::Fixed(streams))
 }
 
 /// Names in a directory, sorted.
@@ -106,10 +103,7 @@ async fn a_later_run_resumes_from_the_partial_file() {
     server.break_after(&[5 << 20]);
     let local_path = dir.path().join("f");
     let to = local_path.display().to_string();
-    let resuming = CopyOptions {
-        resume: true,
-        ..with_streams(1, options())
-    };
+    let resuming = with_streams(1, options()).with(|o| o.file.resume = true);
     let (summary, _) = copy(&server.url("/f"), &to, &resuming).await;
     assert_eq!(summary.exit, Exit::Unreachable);
     assert!(!local_path.exists());
@@ -266,10 +260,7 @@ async fn trees_are_uploaded_and_downloaded() {
     for name in ["t/one", "t/two%41.nc", "t/a b/three?.nc"] {
         std::fs::write(dir.path().join(name), name).unwrap();
     }
-    let recursive = CopyOptions {
-        recursive: true,
-        ..options()
-    };
+    let recursive = options().with(|o| o.tree.recursive = true);
     let server = WebDavServer::start();
     let from = dir.path().join("t").display().to_string();
     let (summary, _) = copy(&from, &server.url("/up/"), &recursive).await;
@@ -363,11 +354,10 @@ async fn bytes_of_an_earlier_run_are_kept_only_if_the_tag_is_still_theirs() {
         }
         let local_path = dir.path().join("f");
         let to = local_path.display().to_string();
-        let resuming = CopyOptions {
-            resume: true,
-            verify: crate::options::VerifyMode::None,
-            ..with_streams(1, options())
-        };
+        let resuming = with_streams(1, options()).with(|o| {
+            o.file.resume = true;
+            o.file.verify = crate::options::VerifyMode::None;
+        });
         let mut sent = 0;
         for expected in [&bytes, &other] {
             server.put("/f", &bytes);

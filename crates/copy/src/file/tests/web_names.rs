@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::copy;
 use super::web::{RecordedWaits, server};
-use crate::options::{CopyOptions, SyncOptions};
+use crate::options::SyncOptions;
 use crate::run::tests::options;
 use crate::storage::webdav::WebDavServer;
 use ftp::Exit;
@@ -31,10 +31,7 @@ async fn a_server_without_webdav_gets_each_file_once_under_its_final_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_old_file_stays_where_the_new_one_would_be_written_over_it() {
-    let in_place = CopyOptions {
-        in_place: true,
-        ..options()
-    };
+    let in_place = options().with(|o| o.file.in_place = true);
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("x");
     std::fs::write(&file, b"new").unwrap();
@@ -69,11 +66,10 @@ async fn an_upload_with_move_asks_once_what_has_the_final_name() {
             std::fs::write(dir.path().join(directory).join(name), name).unwrap();
         }
     }
-    let tree = CopyOptions {
-        recursive: true,
-        concurrency: Some(1),
-        ..options()
-    };
+    let tree = options().with(|o| {
+        o.tree.recursive = true;
+        o.concurrency = Some(1);
+    });
     let server = WebDavServer::start();
     let from = dir.path().join("t").display().to_string();
     let (summary, _) = copy(&from, &server.url("/up/"), &tree).await;
@@ -92,11 +88,10 @@ async fn a_move_that_is_refused_for_one_file_says_nothing_about_the_next() {
     for name in ["a", "b"] {
         std::fs::write(up.join(name), b"new").unwrap();
     }
-    let tree = CopyOptions {
-        recursive: true,
-        concurrency: Some(1),
-        ..options()
-    };
+    let tree = options().with(|o| {
+        o.tree.recursive = true;
+        o.concurrency = Some(1);
+    });
     let from = up.display().to_string();
     // Whichever comes first.
     for (refused, other) in [("/up/b", "/up/a"), ("/up/a", "/up/b")] {
