@@ -153,7 +153,7 @@ fn run<O, F: Future<Output = CopySummary>>(
         output.print_summary(&CopySummary::of_failure(&failure), false);
         return Ok(failure.exit());
     }
-    let rate = copy.transfer.rate.clone();
+    let rate = copy.streams.transfer.rate.clone();
     let answering = runtime.spawn(signals.answer(Arc::clone(&output), rate));
     let copying = async {
         // Not before signals are watched for: what is shown is also removed.

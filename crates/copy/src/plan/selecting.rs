@@ -188,8 +188,10 @@ mod tests {
 
     #[test]
     fn listed_paths_that_do_not_exist_are_missing() {
-        let mut options = TreeOptions::default();
-        options.files_from = Some(vec![b"a".to_vec(), b"d".to_vec(), b"none".to_vec()]);
+        let options = TreeOptions {
+            files_from: Some(vec![b"a".to_vec(), b"d".to_vec(), b"none".to_vec()]),
+            ..TreeOptions::default()
+        };
         let mut selected = SelectedEntries::of(&options);
         let file = TreeEntry::File(SourceFacts::default());
         assert_eq!(selected.admit(b"", b"a", &file), Some(Vec::new()));

@@ -135,12 +135,12 @@ async fn parts_are_copied_and_checked_against_the_size() {
     std::fs::write(&from, b"0123456789").unwrap();
     let to = dir.path().join("b");
     let mut part = options();
-    part.offset = Some(3);
-    part.length = Some(4);
+    part.file.offset = Some(3);
+    part.file.length = Some(4);
     let (a, b) = (from.display().to_string(), to.display().to_string());
     assert_eq!(run_copy(&[&a], &b, &part).await.exit, Exit::Done);
     assert_eq!(std::fs::read(&to).unwrap(), b"3456");
-    part.length = Some(8);
+    part.file.length = Some(8);
     let summary = run_copy(&[&a], &b, &part).await;
     assert_eq!(summary.exit, Exit::Usage);
     assert_eq!(std::fs::read(&to).unwrap(), b"3456");
@@ -257,7 +257,7 @@ async fn a_command_that_is_longer_than_a_record_of_its_journal_copies_everything
     let sources = [vec![&*names[0]; 5_000], vec![&*names[1]]].concat();
     let to = dir.path().join("to");
     let kept = options().with(|o| {
-        o.journal = crate::options::BatchJournalLocation::Directory(dir.path().join("journals"))
+        o.journal = crate::options::BatchJournalLocation::Directory(dir.path().join("journals"));
     });
     let summary = run_copy(&sources, &format!("{}/", to.display()), &kept).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);

@@ -107,7 +107,7 @@ impl<'a> SeriesCopy<'a> {
 
     /// Attempts, until every file is moved or has failed.
     async fn run(&mut self, meter: &FileMeter) -> Result<(), Failure> {
-        let mut retries = RetryBudget::new(&self.ctx.options, self.ctx.seed);
+        let mut retries = RetryBudget::new(self.ctx.options.retry, self.ctx.seed);
         loop {
             let before = self.left().len();
             let lead = self.ctx.pool.series_lead(&self.id);
@@ -117,7 +117,7 @@ impl<'a> SeriesCopy<'a> {
             let goes_on = self.left().len() < before;
             // Another session does better, or the next one is more careful.
             if failure.may_retry() && (goes_on || self.ctx.pool.series_lead(&self.id) < lead) {
-                retries = RetryBudget::new(&self.ctx.options, self.ctx.seed);
+                retries = RetryBudget::new(self.ctx.options.retry, self.ctx.seed);
                 tracing::debug!(%failure, "a series goes on over another session");
                 continue;
             }

@@ -49,7 +49,7 @@ pub async fn sync(
     observer: Arc<dyn CopyObserver>,
 ) -> CopySummary {
     let started = Instant::now();
-    let buffers = options.copy.transfer.buffers;
+    let buffers = options.copy.streams.transfer.buffers;
     let totals = Arc::new(Mutex::new(BatchTotals::new(buffers)));
     let syncing = sync_trees(source, destination, options, &observer, &totals);
     let shown = || display_argument(source);
@@ -140,7 +140,7 @@ async fn compare_and_copy(
         }
     }
     let keeps_times =
-        options.copy.preserve.times != PreservedTimes::None && keeps_times(ctx, to).await?;
+        options.copy.file.preserve.times != PreservedTimes::None && keeps_times(ctx, to).await?;
     let top = plan.add_top(from, to);
     let undecided = temporary_plan(&[from, to]);
     let comparison = Comparison::new(ctx, &filler, &there, &watch, top, undecided);

@@ -174,7 +174,7 @@ async fn a_sync_writes_the_checksums_of_files_that_it_does_not_copy_too() {
         delete: true,
         checksum: false,
     };
-    options.copy.recursive = true;
+    options.copy.tree.recursive = true;
     let sync = async |options: &SyncOptions| {
         let recorder = Arc::new(EventRecorder::default());
         let (from, there) = (from.to_str().unwrap(), server.url("t"));

@@ -285,7 +285,7 @@ async fn a_stall_between_servers_in_stream_mode_is_detected() {
     let server = EndToEndServer::start().await;
     let url = format!("ftp://{}/f", faulty.start());
     let mut short_stall = streams(1).with(|o| o.retry.retries = 0);
-    short_stall.transfer.stall = Duration::from_secs(5);
+    short_stall.streams.transfer.stall = Duration::from_secs(5);
     let events = Arc::new(EventRecorder::default());
     // The destination's length is what people see of the progress: a share of the whole.
     let quarter = |e: &CopyEvent| matches!(e, CopyEvent::Progress(p) if [p.bytes, p.done] == [1 << 20; 2] && p.total_bytes == 4 << 20);

@@ -162,7 +162,7 @@ async fn a_transfer_that_lasts_is_recorded_and_the_next_begins_as_it_ended() {
     server.store("f", &random_bytes(SIZE));
     let ends = RememberingEnds { server, ..ends };
     let mut unlimited = ends.options();
-    unlimited.transfer.rate = None;
+    unlimited.streams.transfer.rate = None;
     let summary = ends.get(&unlimited).await;
     assert_eq!(summary.streams_max, 5, "{}", summary.why);
     let text = std::fs::read_to_string(ends.client_history.file()).unwrap();

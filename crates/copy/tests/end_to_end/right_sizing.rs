@@ -299,7 +299,7 @@ async fn interrupted_transfers_are_resumed() {
         let workdir = tempfile::tempdir().unwrap();
         let to = workdir.path().join("t");
         let mut slow = options_with_sizing(sizing, streams);
-        slow.transfer.rate = Some(RateLimit::new(6 << 20));
+        slow.streams.transfer.rate = Some(RateLimit::new(6 << 20));
         let interruption = (6 << 20, &*to.with_extension("longhaul-partial"));
         copy_and_interrupt(&server.url("f"), to.to_str().unwrap(), &slow, interruption).await;
         let resume = options_with_sizing(sizing, streams).with(|o| o.file.resume = true);

@@ -44,7 +44,7 @@ async fn listed_files_and_directories_are_copied_and_missing_ones_named() {
     let to = scratch.path().join("to");
     let listed = ["b.bin", "g", "none"];
     let options = with(Selection::default()).with(|o| {
-        o.tree.files_from = Some(listed.iter().map(|path| path.as_bytes().to_vec()).collect())
+        o.tree.files_from = Some(listed.iter().map(|path| path.as_bytes().to_vec()).collect());
     });
     let (summary, _) = copy(&[&server.url("t")], to.to_str().unwrap(), &options).await;
     assert_eq!((summary.files, summary.failed), (2, 1));

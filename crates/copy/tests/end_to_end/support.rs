@@ -8,9 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use copy::{
-    CopyEvent, CopyObserver, CopyOptions, CopySummary, ModeChoice, Parallelism, VerifyMode,
-};
+use copy::{CopyEvent, CopyObserver, CopyOptions, CopySummary, Parallelism};
 use proto::server::AccountRights;
 use server::config::{Anonymous, ServerConfig};
 use server::users::UserAccount;

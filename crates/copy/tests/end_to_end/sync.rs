@@ -208,7 +208,7 @@ async fn files_that_are_left_out_are_left_alone() {
     };
     let mut selection = Selection::default();
     selection.exclude("*.log").unwrap();
-    deleting.copy.selection = selection;
+    deleting.copy.tree.selection = selection;
     let (summary, _) = sync(text(source.path()), &server.url("t"), &deleting).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.deleted, 1);

@@ -414,7 +414,7 @@ mod tests {
             ("aimd", Parallelism::Chunked(ChunkTuningMode::Aimd)),
         ] {
             assert_eq!(
-                options(&["-p", text]).unwrap().parallelism,
+                options(&["-p", text]).unwrap().streams.parallelism,
                 wanted,
                 "{text}"
             );
@@ -457,7 +457,13 @@ mod tests {
 
     #[test]
     fn cc_takes_system_or_a_name() {
-        let cc = |name: &str| options(&["--cc", name]).unwrap().transfer.congestion;
+        let cc = |name: &str| {
+            options(&["--cc", name])
+                .unwrap()
+                .streams
+                .transfer
+                .congestion
+        };
         assert_eq!(cc("system"), CongestionChoice::System);
         assert_eq!(cc("bbr"), CongestionChoice::Named("bbr".to_owned()));
     }

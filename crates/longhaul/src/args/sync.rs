@@ -60,7 +60,7 @@ mod tests {
         for flags in [&[][..], &["-r"], &["-R"], &["--recursive"]] {
             let args: SyncArgs = parse_flags(&[flags, &["a", "b"]].concat()).unwrap();
             let options = args.options(std::sync::Arc::new(|_: &str| ())).unwrap();
-            assert!(options.copy.recursive);
+            assert!(options.copy.tree.recursive);
         }
     }
 }

@@ -165,7 +165,7 @@ async fn a_plan_that_was_listed_but_not_checked_is_listed_again() {
     fs::create_dir(&from).unwrap();
     fs::write(from.join("a"), "1").unwrap();
     let mut tree = options();
-    tree.recursive = true;
+    tree.tree.recursive = true;
     let ctx = BatchContext::new(tree, Arc::new(FailureRecorder::default())).unwrap();
     let ctx = Arc::new(ctx);
     let sources = [local(&from)];

@@ -143,7 +143,7 @@ async fn trees_keep_their_relative_paths() {
     fs::write(top.join("src/sub dir/ü"), "1").unwrap();
     fs::create_dir(top.join("there")).unwrap();
     let mut recursive_options = options();
-    recursive_options.recursive = true;
+    recursive_options.tree.recursive = true;
     let ctx = recursive_options;
     let show = |p: &str| top.join(p).display().to_string();
     let plan = planned(&ctx, &[local(top.join("src"))], local(top.join("new"))).await;
@@ -163,7 +163,7 @@ async fn trees_keep_their_relative_paths() {
 /// The message with which a plan is refused. Sources and destination are relative to `top`.
 async fn refused(top: &Path, sources: &[&str], to: &str) -> String {
     let mut recursive_options = options();
-    recursive_options.recursive = true;
+    recursive_options.tree.recursive = true;
     let sources: Vec<_> = sources.iter().map(|s| local(top.join(s))).collect();
     let failure = make_plan(recursive_options, &sources, local(top.join(to)))
         .await
@@ -309,7 +309,7 @@ async fn trees_without_common_files_are_merged() {
         fs::write(path, "1").unwrap();
     }
     let mut recursive_options = options();
-    recursive_options.recursive = true;
+    recursive_options.tree.recursive = true;
     let ctx = recursive_options;
     let both = [local(top.join("p/a")), local(top.join("q/a"))];
     assert_eq!(
