@@ -135,7 +135,7 @@ pub struct StreamOptions {
 }
 
 impl Default for StreamOptions {
-    /// Those of `longhaul cp` without flags.
+    /// Those of `longhaul cp` without flags, but for the sizing of buffers and the congestion control, which are the kernel's.
     fn default() -> Self {
         Self {
             parallelism: Parallelism::Auto,

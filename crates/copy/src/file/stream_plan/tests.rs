@@ -50,7 +50,7 @@ fn a_known_number_of_streams_replaces_the_one_by_the_round_trip() {
         takes_chunks: false,
         ..known
     };
-    assert_eq!(auto(1 << 20, foreign).streams, 4);
+    assert_eq!(auto(4 << 20, foreign).streams, 4);
     assert_eq!(auto(1 << 30, foreign).streams, 12);
     let plain = EndpointAbilities {
         parallel: false,
