@@ -14,6 +14,7 @@ pub mod network_proxy;
 mod server;
 pub mod session;
 pub mod socket_stats;
+mod ssh;
 #[cfg(test)]
 mod test_files;
 pub mod transfer;

@@ -15,6 +15,7 @@ mod output;
 mod proxy;
 mod remote;
 mod serve_check;
+mod serve_stdio;
 mod service;
 mod settings;
 mod terminal;
@@ -200,6 +201,15 @@ fn confine_server(config: &mut ServerConfig, settings: Option<&Path>) -> Result<
 }
 
 fn serve(args: ServeArgs) -> Result<Exit> {
+    if args.stdio {
+        return match args.carried_config() {
+            Ok(config) => serve_stdio::run(config),
+            Err(error) => {
+                print_to_stderr(&format!("longhaul serve: {error}"));
+                Ok(Exit::Usage)
+            }
+        };
+    }
     // First: its sockets must not reach the processes that are started below.
     let service = Service::from_environment()?;
     let mut config = match service.settings(&args) {

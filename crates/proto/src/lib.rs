@@ -10,6 +10,7 @@
 
 pub mod address;
 pub mod bundle;
+pub mod carried;
 pub mod checksum;
 pub mod client;
 pub mod command;

@@ -17,6 +17,7 @@ pub mod sandbox;
 pub mod transfer_log;
 pub mod users;
 
+mod carried;
 mod check;
 mod congestion;
 mod listen;
@@ -37,6 +38,7 @@ mod test_pipe;
 mod transfer;
 mod work;
 
+pub use carried::serve_carried;
 pub use check::{SettingsWarning, check};
 pub use config::SiteError;
 pub use congestion::CongestionError;

@@ -66,6 +66,12 @@ pub enum ServeError {
     /// New files cannot get their owner, or a message cannot be read.
     #[error(transparent)]
     Site(#[from] SiteError),
+    /// The session that a program carries could not begin.
+    #[error("cannot serve on standard input and output: {source}")]
+    Carried {
+        /// The system's reason.
+        source: io::Error,
+    },
     /// The server had started, and has lost a process that it needs.
     #[error("{0}; the server cannot go on without it and has ended: start it again")]
     Lost(#[from] LostProcess),
@@ -118,9 +124,7 @@ pub(crate) struct ControlListeners {
 pub(crate) fn start_up(
     config: ServerConfig,
 ) -> Result<(ControlListeners, Arc<ServerState>), ServeError> {
-    config.require_usable()?;
-    listen::raise_file_limit();
-    data::os::return_large_buffers();
+    prepare(&config)?;
     let (passed, implicit_tls) = (&config.passed, config.security.implicit_tls);
     let listeners = ControlListeners {
         control: listener(passed.control.as_deref(), config.listen)?,
@@ -132,30 +136,48 @@ pub(crate) fn start_up(
             .map(|address| listener(passed.metrics.as_deref(), address))
             .transpose()?,
     };
+    warn_if_nobody_can_log_in(&config);
+    if config.run_as.is_none() && privilege::is_root() {
+        tracing::warn!("serving with the rights of root; name an unprivileged account with run-as");
+    }
+    Ok((listeners, create_state(config)?))
+}
+
+/// The state of a process that serves one session, without any port.
+///
+/// # Errors
+/// As [`start_up`], except for ports.
+pub(crate) fn begin_carried(config: ServerConfig) -> Result<Arc<ServerState>, ServeError> {
+    prepare(&config)?;
+    create_state(config)
+}
+
+fn prepare(config: &ServerConfig) -> Result<(), ServeError> {
+    config.require_usable()?;
+    listen::raise_file_limit();
+    data::os::return_large_buffers();
+    Ok(())
+}
+
+/// Becomes the unprivileged account, and creates the state.
+fn create_state(config: ServerConfig) -> Result<Arc<ServerState>, ServeError> {
     let log = open_log_as_root(&config)?;
     let users = config.users.as_deref().map(Users::load).transpose()?;
     let material = Arc::new(SecurityMaterial::load(&config, None)?);
     let tokens = TokenLogin::new(&config.security.token_issuers, None)?;
-    match &config.run_as {
-        Some(account) => {
-            privilege::become_account(account)?;
-            if users.as_ref().is_some_and(|users| !users.is_readable()) {
-                tracing::warn!(
-                    "changes to the users file will need a restart: {account} may not read it; \
-                     to have them noticed, give it to that account (chown {account} FILE)"
-                );
-            }
+    if let Some(account) = &config.run_as {
+        privilege::become_account(account)?;
+        if users.as_ref().is_some_and(|users| !users.is_readable()) {
+            tracing::warn!(
+                "changes to the users file will need a restart: {account} may not read it; \
+                 to have them noticed, give it to that account (chown {account} FILE)"
+            );
         }
-        None if privilege::is_root() => tracing::warn!(
-            "serving with the rights of root; name an unprivileged account with run-as"
-        ),
-        None => {}
     }
     let log = match log {
         Some(log) => log,
         None => open_log(&config)?,
     };
-    warn_if_nobody_can_log_in(&config);
     let root = Root::open(&config.root).map_err(|error| ServeError::Root { error })?;
     let site = Arc::new(SiteTerms::load(&config, privilege::is_root(), None)?);
     site.set_umask();
@@ -172,7 +194,7 @@ pub(crate) fn start_up(
         .with_material(material)
         .with_site(site)
         .with_history(history);
-    Ok((listeners, Arc::new(shared)))
+    Ok(Arc::new(shared))
 }
 
 /// The socket that was passed, or a new one.

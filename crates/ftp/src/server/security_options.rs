@@ -92,6 +92,8 @@ pub struct SecurityOptions {
     pub token_hosts: Vec<String>,
     /// `--proxy`: the proxy through which servers are reached.
     pub proxy: ProxyChoice,
+    /// `--ssh`: the program for ssh: URLs and its first arguments; empty: `ssh`.
+    pub ssh: Vec<String>,
     /// Flags, without `--`, whose values are defaults from settings. They need not have an effect.
     pub defaults: BTreeSet<String>,
 }

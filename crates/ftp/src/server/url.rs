@@ -93,10 +93,18 @@ pub(crate) fn parse_server(
         (Scheme::Http, None, _) => Credential::Anonymous,
         // The certificate is the login, so no password is looked for.
         (Scheme::Gsiftp, None, _) => Credential::GridMapping,
-        (Scheme::Gsiftp, Some(_), _) => {
+        // ssh finds its own, and asks for it.
+        (Scheme::Ssh, None, _) => Credential::Anonymous,
+        (Scheme::Ssh, Some(login), _) if login.contains(':') => {
+            return Err(Failure::usage(format!(
+                "ssh asks for passwords itself: leave it out of the URL ({display_text})"
+            )));
+        }
+        (Scheme::Gsiftp | Scheme::Ssh, Some(_), _) => {
             let no_password = |_: &str, user: Option<&str>| {
                 Ok(match user {
                     Some(user) => Credential::password(user, ""),
+                    None if scheme == Scheme::Ssh => Credential::Anonymous,
                     None => Credential::GridMapping,
                 })
             };
@@ -143,9 +151,11 @@ fn parse_address(text: &str, scheme: Scheme, display_text: &str) -> Result<(Stri
     } else {
         text.split_once(':').unwrap_or((text, ""))
     };
+    // It would be an option of ssh.
+    let is_forbidden_first = |c: char| scheme == Scheme::Ssh && c == '-';
     // These would break the command line, or show a typing error in the authority.
     let is_forbidden = |c: char| c.is_whitespace() || c.is_control() || "[]@\\%?#".contains(c);
-    if host.is_empty() || host.contains(is_forbidden) {
+    if host.is_empty() || host.contains(is_forbidden) || host.starts_with(is_forbidden_first) {
         return Err(Failure::usage(format!(
             "the URL names no valid host ({display_text})"
         )));

@@ -156,6 +156,14 @@ impl ClientSession {
             (ClientSessionSecurity::Gsi(_), DataProtectionChoice::Auto) => {
                 DataProtectionPlan::ClearInsideGsi
             }
+            (ClientSessionSecurity::Carried, DataProtectionChoice::Clear) => {
+                DataProtectionPlan::ClearInsideGsi
+            }
+            // Nobody who gives an ssh: URL expects anything of it in clear.
+            (ClientSessionSecurity::Carried, DataProtectionChoice::Auto) => {
+                DataProtectionPlan::Shared(ProtectionLevel::Private)
+            }
+            (ClientSessionSecurity::Carried, _) => DataProtectionPlan::Shared(level),
             (ClientSessionSecurity::Gsi(_), _) => DataProtectionPlan::Impossible,
         }
     }
@@ -240,7 +248,11 @@ impl ClientSession {
     /// connections of GSI by FIN alone.
     pub(super) fn listings_end_unproved(&self) -> bool {
         let plan = self.data_protection_plan(DataPurpose::Listings);
-        matches!(self.security, ClientSessionSecurity::Gsi(_)) && !plan.is_open_to_changes()
+        let ends_by_fin = matches!(
+            self.security,
+            ClientSessionSecurity::Gsi(_) | ClientSessionSecurity::Carried
+        );
+        ends_by_fin && !plan.is_open_to_changes()
     }
 
     /// Whether listings do without privacy from now on, as the server has refused this command, which only they need.
@@ -390,6 +402,7 @@ impl ClientSession {
                 .tls()
                 .map_or_else(String::new, TlsEngine::description),
             ClientSessionSecurity::Gsi(gsi) => format!("GSI {}", gsi.description),
+            ClientSessionSecurity::Carried => "ssh".to_owned(),
         };
         let unverified = match self.server.security.options().insecure {
             true => ", server not verified",

@@ -58,6 +58,7 @@ impl<'a> ClientLogin<'a> {
                 ClientSessionSecurity::Clear => None,
                 ClientSessionSecurity::Tls(_) => Some(ExchangeKind::Handshake),
                 ClientSessionSecurity::Gsi(_) => Some(ExchangeKind::Tokens),
+                ClientSessionSecurity::Carried => Some(ExchangeKind::Carried),
             },
             data_level: match (security, server.security.options().data_protection) {
                 (ClientSessionSecurity::Tls(_), DataProtectionChoice::Clear) => {

@@ -32,6 +32,8 @@ pub(crate) enum ClientSessionSecurity {
     Tls(TlsConfig),
     /// GSI.
     Gsi(GsiSession),
+    /// That of the program that carries it (ssh).
+    Carried,
 }
 
 /// A GSI session.
@@ -68,6 +70,7 @@ pub(super) async fn secure(
 ) -> Result<ClientSessionSecurity, Failure> {
     let tls = match server.scheme {
         Scheme::Gsiftp => return start_gsi(control, server).await,
+        Scheme::Ssh => return Ok(ClientSessionSecurity::Carried),
         Scheme::Ftps => TlsUse::Require,
         _ => server.security.options().tls,
     };

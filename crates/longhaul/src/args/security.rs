@@ -61,6 +61,9 @@ pub(crate) struct SecurityArgs {
     /// Hosts that the token of the environment is for, too, whatever its audience is
     #[arg(long, value_name = "HOST,...", value_delimiter = ',')]
     token_host: Vec<String>,
+    /// Program for ssh: URLs, with options, split at spaces (`ssh -F FILE`)
+    #[arg(long, value_name = "COMMAND", default_value = "ssh")]
+    ssh: String,
     #[command(flatten)]
     proxy: NetworkProxyArgs,
     #[command(flatten)]
@@ -92,6 +95,7 @@ impl SecurityArgs {
             token: self.token.clone(),
             token_hosts: self.token_host.clone(),
             proxy: self.proxy.choice(),
+            ssh: self.ssh.split_whitespace().map(str::to_owned).collect(),
             defaults: self.settings.loaded.defaults.clone(),
         };
         let remotes = Arc::clone(&self.settings.loaded.remotes);

@@ -31,6 +31,10 @@ pub(crate) struct ServeArgs {
     /// Address and port to listen on; port 0 selects a free port [default: 127.0.0.1:2811]
     #[arg(long, value_name = "HOST:PORT", help_heading = headings::NETWORK)]
     listen: Option<SocketAddr>,
+    /// Serve one session on standard input and output, with the rights of this account, and end with it: what `ssh HOST longhaul
+    /// serve --stdio` does at the far end of an ssh: URL. Its root is `/`, unless --root names another directory
+    #[arg(long, conflicts_with_all = ["listen", "run_as", "advisor", "metrics", "check"], help_heading = headings::NETWORK)]
+    pub(crate) stdio: bool,
     /// Root directory of anonymous sessions and of users without their own root. Sessions cannot
     /// leave it [default: the current directory]
     #[arg(long, value_name = "DIR", help_heading = headings::ACCESS)]
@@ -236,6 +240,24 @@ impl ServeArgs {
         Ok(config)
     }
 
+    /// The configuration of the session of `--stdio`.
+    ///
+    /// # Errors
+    /// One line: the settings file is unusable.
+    pub(crate) fn carried_config(&self) -> Result<ServerConfig, String> {
+        let mut config = ServerConfig {
+            root: PathBuf::from("/"),
+            ..ServerConfig::default()
+        };
+        if let Some(path) = &self.config {
+            FileConfig::load(path)
+                .map_err(|error| error.to_string())?
+                .apply(&mut config);
+        }
+        self.clone().apply(&mut config);
+        Ok(config)
+    }
+
     /// The settings file.
     pub(crate) fn settings_file(&self) -> Option<&Path> {
         self.config.as_deref()
@@ -345,7 +367,7 @@ mod tests {
     use super::*;
 
     /// Flags that are about the command and not about the server.
-    const FLAGS_ONLY: [&str; 2] = ["check", "config"];
+    const FLAGS_ONLY: [&str; 3] = ["check", "config", "stdio"];
 
     /// Tables, whose many values no flag can name.
     const TABLES_ONLY: [&str; 2] = ["token-issuer", "user"];

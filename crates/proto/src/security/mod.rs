@@ -49,6 +49,16 @@ pub enum ExchangeKind {
     /// Tokens in ADAT commands and 335 replies on the clear connection. Afterwards each command is
     /// sent inside MIC, CONF or ENC (GSSAPI, RFC 2228 §3).
     Tokens,
+    /// None: what carries the connection protects it, and has identified both ends before the first byte (ssh).
+    Carried,
+}
+
+impl ExchangeKind {
+    /// Whether data connections have credentials of their own, which both ends agree on (DCAU, DCSC). Inside TLS they have
+    /// those of the session.
+    pub fn has_data_credentials(self) -> bool {
+        matches!(self, Self::Tokens | Self::Carried)
+    }
 }
 
 /// Security state of a control connection. `Step` is the input that this end waits for during an exchange.

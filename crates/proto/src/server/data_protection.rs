@@ -40,8 +40,8 @@ impl DataProtectionSettings {
         self.channel = DataChannelProtection {
             authentication: match self.exchange {
                 // GFD.20 §3.2: DCAU A is the default after GSSAPI.
-                Some(ExchangeKind::Tokens) => DataChannelAuth::SelfAuth,
-                Some(ExchangeKind::Handshake) | None => DataChannelAuth::None,
+                Some(exchange) if exchange.has_data_credentials() => DataChannelAuth::SelfAuth,
+                _ => DataChannelAuth::None,
             },
             level: match self.private_from_start {
                 true => ProtectionLevel::Private,
@@ -68,13 +68,12 @@ impl DataProtectionSettings {
             authentication,
             level,
         } = &self.channel;
-        let has_tokens = self.exchange == Some(ExchangeKind::Tokens);
         match () {
             () if self.required && *level != ProtectionLevel::Private => {
                 Some("this server requires PROT P.")
             }
             // Without the handshake of DCAU there is no key, and the data would be in the clear.
-            () if has_tokens
+            () if self.has_credentials()
                 && *authentication == DataChannelAuth::None
                 && *level != ProtectionLevel::Clear =>
             {
@@ -102,7 +101,7 @@ impl DataProtectionSettings {
         self.buffer_size_given = true;
         let size = match self.exchange {
             Some(ExchangeKind::Handshake) => 0,
-            Some(ExchangeKind::Tokens) | None => size,
+            _ => size,
         };
         replies::reply(200, format!("PBSZ={size}"))
     }
@@ -140,15 +139,19 @@ impl DataProtectionSettings {
         replies::reply(200, format!("Protection level set to {letter}."))
     }
 
-    /// DCAU: only after GSSAPI is there a credential that could authenticate a data channel.
+    pub(super) fn has_credentials(&self) -> bool {
+        self.exchange
+            .is_some_and(ExchangeKind::has_data_credentials)
+    }
+
+    /// DCAU: only after GSSAPI, and through ssh, is there a credential that could authenticate a data channel.
     pub(super) fn dcau(&mut self, mode: &DataChannelAuth) -> Vec<SessionAction> {
         let letter = match mode {
             DataChannelAuth::None => 'N',
             DataChannelAuth::SelfAuth => 'A',
             DataChannelAuth::Subject(_) => 'S',
         };
-        let has_tokens = self.exchange == Some(ExchangeKind::Tokens);
-        if !has_tokens && *mode != DataChannelAuth::None {
+        if !self.has_credentials() && *mode != DataChannelAuth::None {
             let text = format!(
                 "DCAU {letter} needs a session with GSSAPI security; this session offers only DCAU N."
             );
@@ -183,10 +186,15 @@ impl ServerSession {
 }
 
 impl LoggedInSession {
+    /// Whether a program carries the session (ssh).
+    pub(super) fn is_carried(&self) -> bool {
+        self.protection.exchange == Some(ExchangeKind::Carried)
+    }
+
     /// DCSC
     pub(super) fn dcsc(&mut self, credential: DataCredential) -> Vec<SessionAction> {
         // Elsewhere the private key would travel in the clear, or the credential have no use.
-        if self.protection.exchange != Some(ExchangeKind::Tokens) {
+        if !self.protection.has_credentials() {
             return replies::reply(503, "DCSC needs a session with GSSAPI security.");
         }
         let mut actions: Vec<SessionAction> = self.drop_cached_connections().into_iter().collect();

@@ -51,8 +51,8 @@ const FEATURES: [&str; 25] = [
 
 /// The 211 reply; `facts` are those that MLSD and MLST show. The reply is the same before and after
 /// login, since lftp asks only before login.
-/// `with_tokens`: the commands of the session travel in tokens (GSSAPI).
-pub(super) fn reply(facts: FactSet, config: &SessionConfig, with_tokens: bool) -> Reply {
+/// `with_data_credentials`: see [`ExchangeKind::has_data_credentials`](crate::security::ExchangeKind::has_data_credentials).
+pub(super) fn reply(facts: FactSet, config: &SessionConfig, with_data_credentials: bool) -> Reply {
     let mut checksums = "CKSM ".to_owned();
     for (algorithm, rank) in CHECKSUMS {
         checksums.push_str(&format!("{}:{rank};", algorithm.name()));
@@ -69,12 +69,12 @@ pub(super) fn reply(facts: FactSet, config: &SessionConfig, with_tokens: bool) -
     if let Some(port) = config.enable_port {
         lines.push(format!("ENABLE PORT={port};").into_bytes());
     }
-    lines.extend(security_lines(config, with_tokens));
+    lines.extend(security_lines(config, with_data_credentials));
     Reply::with_inner_lines(211, "Extensions supported", lines, "End.")
 }
 
 /// Lines about security (RFC 4217 §6).
-fn security_lines(config: &SessionConfig, with_tokens: bool) -> Vec<Vec<u8>> {
+fn security_lines(config: &SessionConfig, with_data_credentials: bool) -> Vec<Vec<u8>> {
     let mechanisms = config.mechanisms.iter();
     let mut lines: Vec<String> = mechanisms.map(|m| format!("AUTH {}", m.name)).collect();
     let mut add = |names: &[&str]| lines.extend(names.iter().map(|name| (*name).to_owned()));
@@ -82,7 +82,7 @@ fn security_lines(config: &SessionConfig, with_tokens: bool) -> Vec<Vec<u8>> {
         add(&["PBSZ", "PROT"]);
     }
     // In other sessions gfal and globus-url-copy would use DCAU too, and fail.
-    if with_tokens {
+    if with_data_credentials {
         add(&["DCAU", "DCSC P,D"]);
     }
     if config.bearer_tokens {

@@ -163,6 +163,11 @@ impl LoggedInSession {
     /// Resolves a path argument: relative paths against the current directory, `~` and `~/` against
     /// the home directory of the login.
     pub(super) fn resolve(&self, argument: &[u8]) -> Result<VPath, Vec<SessionAction>> {
+        // The paths of scp(1): ssh://host/~/file.
+        let argument = match argument {
+            [b'/', below @ (b"~" | [b'~', b'/', ..])] if self.is_carried() => below,
+            other => other,
+        };
         let resolved = match argument {
             // An empty argument must not stand for the current directory, or `RMD ` could delete it.
             b"" => Err(PathError::Empty),

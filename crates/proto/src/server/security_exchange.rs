@@ -169,6 +169,8 @@ impl ServerSession {
                 let handshake = SessionAction::Secure(SecurityRequest::Handshake);
                 vec![SessionAction::Reply(reply), handshake]
             }
+            // It begins with the connection.
+            ExchangeKind::Carried => replies::reply(504, "Unknown authentication type."),
             ExchangeKind::Tokens => {
                 self.security = SecurityState::Exchanging(mechanism, ExchangeWait::Adat);
                 // The text of the globus server.

@@ -237,7 +237,7 @@ impl ServerSession {
             Command::Feat => vec![SessionAction::Reply(features::reply(
                 self.facts(),
                 &self.config,
-                self.expects_protected_lines(),
+                self.protection.has_credentials(),
             ))],
             Command::Help(topic) => vec![SessionAction::Reply(help::help(topic.as_deref()))],
             Command::Site(SiteCommand::Help) => vec![SessionAction::Reply(help::site_help())],

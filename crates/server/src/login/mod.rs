@@ -244,6 +244,10 @@ impl Authenticator {
                     name,
                 )));
             }
+            Some(CertifiedClient::Carried(account)) => {
+                let slot = limits.count_login(&account.name, None)?;
+                return self.user_login(policy, account, slot).await;
+            }
             Some(CertifiedClient::Tls(subject)) => {
                 let mapped = self
                     .mapped_login(policy, &subject, certified_until, &user, limits)
@@ -440,6 +444,8 @@ pub(crate) enum CertifiedClient {
     Grid(DistinguishedName),
     /// With GSI and an independent proxy of this name, which is no account's.
     IndependentProxy(DistinguishedName),
+    /// Whoever has this process's account.
+    Carried(UserAccount),
 }
 
 impl CertifiedClient {

@@ -7,7 +7,7 @@ use data::security::DataSecurity;
 use proto::security::{DataChannelAuth, DataChannelProtection, ProtectionLevel};
 use security::gsi::DataHandshakeMode;
 use security::tls::{ExpectedPeer, TlsError, TlsOptions};
-use security::x509::{DistinguishedName, TrustStore};
+use security::x509::{CertifiedKey, DistinguishedName, TrustStore};
 
 use super::{GridSecurity, SecurityMaterial, SessionSecurity, TlsSecurity};
 use crate::config::SessionReuse;
@@ -52,9 +52,16 @@ impl SessionSecurity {
             }
             Self::Tls(_) if is_clear => Ok(None),
             Self::Tls(tls) => tls.data_security(material).map(Some),
-            Self::Grid(_) if is_clear && is_anonymous => Ok(None),
-            Self::Grid(_) if is_anonymous => Err(DataProtectionError::NoAuthentication),
+            Self::Grid(_) | Self::Carried(_) if is_clear && is_anonymous => Ok(None),
+            Self::Grid(_) | Self::Carried(_) if is_anonymous => {
+                Err(DataProtectionError::NoAuthentication)
+            }
             Self::Grid(grid) => grid.data_security(asked, material).map(Some),
+            Self::Carried(carried) => {
+                let shared = carried.data_credential.as_ref();
+                let shared = shared.ok_or(DataProtectionError::NoCredential)?;
+                shared_by_both(asked, shared).map(Some)
+            }
         }
     }
 }
@@ -89,45 +96,54 @@ impl GridSecurity {
         asked: &DataChannelProtection,
         material: &SecurityMaterial,
     ) -> Result<DataSecurity, DataProtectionError> {
+        if let Some(shared) = &self.data_credential {
+            return shared_by_both(asked, shared);
+        }
         let credential = self
-            .data_credential
+            .delegated
             .as_ref()
-            .or(self.delegated.as_ref())
             .or(material.credential())
             .ok_or(DataProtectionError::NoCredential)?;
-        let expected = match &asked.authentication {
-            DataChannelAuth::Subject(subject) => DistinguishedName::from_text(subject.as_str()),
-            // DCAU A: both ends act for the same user (GFD.20 section 3.2), who is also the client of a
-            // session without delegation.
-            DataChannelAuth::SelfAuth | DataChannelAuth::None => match &self.data_credential {
-                Some(credential) => credential.identity(),
-                None => self.peer.identity.clone(),
-            },
-        };
-        let trust = match &self.data_credential {
-            // DCSC: both ends trust what the client has given to both.
-            Some(credential) => {
-                let own = std::iter::once(credential.leaf()).chain(credential.chain());
-                Arc::new(TrustStore::exactly(own.cloned().collect()))
-            }
-            None => Arc::clone(
-                material
-                    .grid_trust()
-                    .ok_or(DataProtectionError::NoCredential)?,
-            ),
-        };
-        let mode = match asked.level {
-            ProtectionLevel::Clear => DataHandshakeMode::AuthenticateOnly,
-            ProtectionLevel::Safe | ProtectionLevel::Confidential | ProtectionLevel::Private => {
-                DataHandshakeMode::Protected
-            }
-        };
-        let options = |role| {
-            TlsOptions::grid(role)
-                .with_credential(credential.clone())
-                .with_trust(Arc::clone(&trust))
-                .expecting(ExpectedPeer::Identity(expected.clone()))
-        };
-        Ok(DataSecurity::grid(mode, options)?)
+        let trust = material
+            .grid_trust()
+            .ok_or(DataProtectionError::NoCredential)?;
+        authenticated_by(asked, credential, trust, &self.peer.identity)
     }
+}
+
+/// DCSC: both ends have the credential that the client has given to both, and trust nothing else.
+fn shared_by_both(
+    asked: &DataChannelProtection,
+    credential: &CertifiedKey,
+) -> Result<DataSecurity, DataProtectionError> {
+    let own = std::iter::once(credential.leaf()).chain(credential.chain());
+    let trust = Arc::new(TrustStore::exactly(own.cloned().collect()));
+    authenticated_by(asked, credential, &trust, &credential.identity())
+}
+
+/// Both ends show a certificate. `same_user`: the peer's identity with DCAU A, where both ends act for the same user (GFD.20
+/// section 3.2), who is also the client of a session without delegation.
+fn authenticated_by(
+    asked: &DataChannelProtection,
+    credential: &CertifiedKey,
+    trust: &Arc<TrustStore>,
+    same_user: &DistinguishedName,
+) -> Result<DataSecurity, DataProtectionError> {
+    let expected = match &asked.authentication {
+        DataChannelAuth::Subject(subject) => DistinguishedName::from_text(subject.as_str()),
+        DataChannelAuth::SelfAuth | DataChannelAuth::None => same_user.clone(),
+    };
+    let mode = match asked.level {
+        ProtectionLevel::Clear => DataHandshakeMode::AuthenticateOnly,
+        ProtectionLevel::Safe | ProtectionLevel::Confidential | ProtectionLevel::Private => {
+            DataHandshakeMode::Protected
+        }
+    };
+    let options = |role| {
+        TlsOptions::grid(role)
+            .with_credential(credential.clone())
+            .with_trust(Arc::clone(trust))
+            .expecting(ExpectedPeer::Identity(expected.clone()))
+    };
+    Ok(DataSecurity::grid(mode, options)?)
 }

@@ -7,7 +7,9 @@ mod session;
 pub(crate) use data_channel::DataProtectionError;
 pub use material::SecurityMaterialError;
 pub(crate) use material::{SecurityMaterial, tls_mechanism};
-pub(crate) use session::{GridSecurity, GsiExchange, SessionSecurity, TlsSecurity};
+pub(crate) use session::{
+    CarriedSecurity, GridSecurity, GsiExchange, SessionSecurity, TlsSecurity,
+};
 
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@ use security::x509::{CertifiedKey, DistinguishedName, PeerIdentity};
 
 use crate::limits::HandshakeSlot;
 use crate::login::CertifiedClient;
+use crate::users::UserAccount;
 
 /// The security of a control connection, and what its data connections need. Large variants are boxed,
 /// because a session in the clear should not pay for them.
@@ -24,6 +25,26 @@ pub(crate) enum SessionSecurity {
     Tls(Box<TlsSecurity>),
     /// GSI (RFC 2228, GFD.20).
     Grid(Box<GridSecurity>),
+    /// A program carries the session, and protects it (ssh).
+    Carried(Box<CarriedSecurity>),
+}
+
+/// A session whose client has this process's account: a program that has identified both ends carries it.
+#[derive(Debug)]
+pub(crate) struct CarriedSecurity {
+    account: UserAccount,
+    /// The credential of DCSC.
+    pub(super) data_credential: Option<CertifiedKey>,
+}
+
+impl CarriedSecurity {
+    /// The session of an account.
+    pub(crate) fn of(account: UserAccount) -> Self {
+        Self {
+            account,
+            data_credential: None,
+        }
+    }
 }
 
 /// A GSI exchange in progress.
@@ -71,13 +92,14 @@ impl SessionSecurity {
                 Some(CertifiedClient::Tls(peer.identity.clone()))
             }
             Self::Grid(grid) => Some(CertifiedClient::of_grid(&grid.peer)),
+            Self::Carried(carried) => Some(CertifiedClient::Carried(carried.account.clone())),
         }
     }
 
     /// The client that has shown a certificate.
     pub(crate) fn peer(&self) -> Option<&PeerIdentity> {
         match self {
-            Self::Clear | Self::Handshake(_) | Self::Exchanging(_) => None,
+            Self::Clear | Self::Handshake(_) | Self::Exchanging(_) | Self::Carried(_) => None,
             Self::Tls(tls) => tls.peer.as_ref(),
             Self::Grid(grid) => Some(&grid.peer),
         }
@@ -86,7 +108,7 @@ impl SessionSecurity {
     /// End of validity of the client's certificate and its proxies.
     pub(crate) fn certified_until(&self) -> Option<SystemTime> {
         match self {
-            Self::Clear | Self::Handshake(_) | Self::Exchanging(_) => None,
+            Self::Clear | Self::Handshake(_) | Self::Exchanging(_) | Self::Carried(_) => None,
             Self::Tls(tls) => tls.peer.as_ref().map(|peer| peer.expires),
             Self::Grid(grid) => Some(grid.peer.expires),
         }
@@ -101,8 +123,19 @@ impl SessionSecurity {
     pub(crate) fn exchange_slot(&self) -> Option<&HandshakeSlot> {
         match self {
             Self::Handshake(slot) | Self::Exchanging(GsiExchange { slot, .. }) => Some(slot),
-            Self::Clear | Self::Tls(_) | Self::Grid(_) => None,
+            Self::Clear | Self::Tls(_) | Self::Grid(_) | Self::Carried(_) => None,
         }
+    }
+
+    /// Sets the credential of data connections (DCSC); `None`: that of the session again. Returns whether such sessions have
+    /// one.
+    pub(crate) fn set_data_credential(&mut self, credential: Option<CertifiedKey>) -> bool {
+        match self {
+            Self::Grid(grid) => grid.data_credential = credential,
+            Self::Carried(carried) => carried.data_credential = credential,
+            Self::Clear | Self::Handshake(_) | Self::Exchanging(_) | Self::Tls(_) => return false,
+        }
+        true
     }
 
     /// Notes that commands are in the clear from now on (CCC).
@@ -121,6 +154,7 @@ impl SessionSecurity {
             }
             Self::Tls(tls) => format!("TLS {}", tls.description),
             Self::Grid(grid) => format!("GSI {}", grid.description),
+            Self::Carried(_) => "what carries the session (ssh)".to_owned(),
         }
     }
 }
@@ -151,10 +185,5 @@ impl GridSecurity {
             data_credential: None,
             description: context.description(),
         }
-    }
-
-    /// Sets the credential of data connections (DCSC); `None`: the delegated one again.
-    pub(crate) fn set_data_credential(&mut self, credential: Option<CertifiedKey>) {
-        self.data_credential = credential;
     }
 }

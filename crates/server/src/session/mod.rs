@@ -32,6 +32,7 @@ use crate::transfer::{
     TransferUpdate, WorkerEvent, seconds_since_1970,
 };
 use crate::transfer_log::LoggedTransferKind;
+use crate::users::UserAccount;
 use crate::work::{FileWork, SessionWork, WorkEvent};
 
 mod certificate;
@@ -94,6 +95,19 @@ pub(crate) async fn run(
     }
     .instrument(span)
     .await;
+}
+
+/// Serves the session of the user of this process's `account`, from its greeting to its end.
+pub(crate) async fn run_carried(
+    shared: Arc<ServerState>,
+    transport: ControlTransport,
+    account: UserAccount,
+    ends: ControlAddresses,
+    slot: SessionSlot,
+) {
+    let mut driver = Box::new(SessionDriver::new(shared, transport, ends, slot));
+    driver.secure_as_carried(account);
+    driver.run().await;
 }
 
 /// Whether the client has logged in.

@@ -16,9 +16,11 @@ use super::settings::session_config;
 use super::{SessionDriver, SessionEnd};
 use crate::limits::HandshakeSlot;
 use crate::secure::{
-    GridSecurity, GsiExchange, SecurityMaterial, SessionSecurity, TlsSecurity, tls_mechanism,
+    CarriedSecurity, GridSecurity, GsiExchange, SecurityMaterial, SessionSecurity, TlsSecurity,
+    tls_mechanism,
 };
 use crate::state::ServerPhase;
+use crate::users::UserAccount;
 use crate::work::{ExchangeStep, SessionWork};
 
 /// The text for a client whose exchange is refused. Which check failed is for the log only.
@@ -66,6 +68,8 @@ impl SessionDriver {
                 acceptor: None,
             }),
             ExchangeKind::Handshake => SessionSecurity::Handshake(slot),
+            // No command begins it.
+            ExchangeKind::Carried => return,
         };
     }
 
@@ -157,6 +161,17 @@ impl SessionDriver {
         true
     }
 
+    /// Takes over the protection, and the user, of what carries the session.
+    pub(super) fn secure_as_carried(&mut self, account: UserAccount) {
+        let mechanism = SecurityMechanism {
+            name: "SSH".to_owned(),
+            exchange: ExchangeKind::Carried,
+        };
+        let config = session_config(&self.shared, &self.addresses);
+        self.security = SessionSecurity::Carried(Box::new(CarriedSecurity::of(account)));
+        self.machine = ServerSession::secured_from_start(config, mechanism, true);
+    }
+
     /// Performs a TLS handshake within the login timeout, and only while the server is serving and no
     /// newer handshakes displace it. Returns whether the client has proved an identity. The reason of a failure
     /// is logged.
@@ -201,13 +216,13 @@ impl SessionDriver {
                 read.map(Some).map_err(|error| error.to_string())
             }
         };
-        let answer = read.and_then(|credential| match &mut self.security {
-            SessionSecurity::Grid(grid) => {
-                grid.set_data_credential(credential);
-                Ok(())
-            }
-            _ => Err("DCSC needs GSI".to_owned()),
-        });
+        let answer =
+            read.and_then(
+                |credential| match self.security.set_data_credential(credential) {
+                    true => Ok(()),
+                    false => Err("DCSC needs GSI".to_owned()),
+                },
+            );
         self.work = SessionWork::Immediate(DriverEvent::DataCredential(answer));
     }
 }

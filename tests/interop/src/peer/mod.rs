@@ -16,6 +16,7 @@ pub mod pyftpdlib;
 pub mod python;
 pub mod rclone;
 pub mod rclone_webdav;
+pub mod sshd;
 pub mod tls;
 pub mod vsftpd;
 pub mod wget;

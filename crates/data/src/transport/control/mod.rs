@@ -1,5 +1,6 @@
 //! The transport of a control connection's bytes.
 
+mod socket;
 mod tls;
 
 use std::io;
@@ -9,13 +10,14 @@ use std::time::{Duration, Instant};
 
 use proto::tunnel::TunnelDialogue;
 use security::tls::{TlsConfig, TlsEngine, TlsError, TlsSession};
-use tokio::io::{AsyncWriteExt, Interest};
-use tokio::net::TcpStream;
+use tokio::io::Interest;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::task::coop::consume_budget;
 use tokio::time::timeout;
 
 use crate::os::tls_session::permit_resumption;
 use crate::tunnel::TunnelFailure;
+use socket::ControlSocket;
 use tls::ControlTls;
 
 /// Longest wait of [`ControlTransport::shutdown`] for a peer that does not read. In the clear it never
@@ -32,7 +34,7 @@ const CLOSE_WAIT: Duration = Duration::from_secs(2);
 /// finds it again.
 #[derive(Debug)]
 pub struct ControlTransport {
-    stream: TcpStream,
+    stream: ControlSocket,
     tls: Option<Box<ControlTls>>,
 }
 
@@ -87,7 +89,23 @@ impl ControlTransport {
 
     /// Wraps an accepted connection. Its handshake runs in the task that will serve it.
     pub fn accepted(stream: TcpStream) -> Self {
-        Self { stream, tls: None }
+        Self {
+            stream: ControlSocket::Network(stream),
+            tls: None,
+        }
+    }
+
+    /// A connection whose bytes a program carries, which protects them (ssh). It has no addresses.
+    pub fn carried(stream: UnixStream) -> Self {
+        Self {
+            stream: ControlSocket::Carried(stream),
+            tls: None,
+        }
+    }
+
+    /// Whether a program carries the bytes, so that the socket has no options and no account of a network.
+    pub fn is_carried(&self) -> bool {
+        matches!(self.stream, ControlSocket::Carried(_))
     }
 
     /// Begins TLS, at this end's side of `config`. No byte passes before
@@ -168,7 +186,7 @@ impl ControlTransport {
     /// The address of the other end.
     ///
     /// # Errors
-    /// The connection is closed.
+    /// The connection is closed, or carried by a program.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.stream.peer_addr()
     }
@@ -176,7 +194,7 @@ impl ControlTransport {
     /// The address of this end.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's, or the connection is carried by a program.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.stream.local_addr()
     }
@@ -194,7 +212,7 @@ impl ControlTransport {
             // cannot wait for the answer to bytes that are still here.
             Some(tls) if tls.has_backlog() => {
                 let either = Interest::READABLE | Interest::WRITABLE;
-                self.stream.ready(either).await.map(drop)
+                self.stream.ready(either).await
             }
             _ => self.stream.readable().await,
         }

@@ -5,9 +5,10 @@ use std::sync::LazyLock;
 use std::thread::available_parallelism;
 
 use security::tls::{Handshake, ReadResult, TlsEngine, TlsError};
-use tokio::net::TcpStream;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Semaphore;
+
+use super::socket::ControlSocket;
 
 /// Most plain bytes that one call encrypts: one record (RFC 8446 §5.1). It bounds what waits for room
 /// in the socket.
@@ -64,7 +65,7 @@ impl ControlTls {
     }
 
     /// See [`super::ControlTransport::complete_handshake`].
-    pub(super) async fn complete_handshake(&mut self, stream: &TcpStream) -> io::Result<()> {
+    pub(super) async fn complete_handshake(&mut self, stream: &ControlSocket) -> io::Result<()> {
         while !self.is_complete {
             let progress = match self.handshake_step().await {
                 Ok(progress) => progress,
@@ -103,7 +104,11 @@ impl ControlTls {
     }
 
     /// See [`super::ControlTransport::try_read`].
-    pub(super) fn try_read(&mut self, stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(super) fn try_read(
+        &mut self,
+        stream: &ControlSocket,
+        buffer: &mut [u8],
+    ) -> io::Result<usize> {
         // An error of the other direction shows again when something is written.
         let _ = self.send_backlog(stream);
         while !self.has_ended {
@@ -120,7 +125,7 @@ impl ControlTls {
     }
 
     /// See [`super::ControlTransport::try_write`].
-    pub(super) fn try_write(&mut self, stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    pub(super) fn try_write(&mut self, stream: &ControlSocket, bytes: &[u8]) -> io::Result<usize> {
         // Nothing is taken before the last record has left, so at most one waits.
         self.send_backlog(stream)?;
         let part = &bytes[..bytes.len().min(MAX_PART)];
@@ -138,7 +143,7 @@ impl ControlTls {
     ///
     /// # Errors
     /// `WouldBlock`: some do not fit now. Others are final, and a later call returns them again.
-    pub(super) fn send_backlog(&mut self, stream: &TcpStream) -> io::Result<()> {
+    pub(super) fn send_backlog(&mut self, stream: &ControlSocket) -> io::Result<()> {
         while self.has_backlog() {
             match stream.try_write(self.engine.outgoing()) {
                 Ok(0) => self.write_error = Some(io::ErrorKind::WriteZero),
@@ -171,7 +176,7 @@ impl ControlTls {
     }
 
     /// See [`super::ControlTransport::end_tls`].
-    pub(super) async fn end(&mut self, stream: &TcpStream) -> io::Result<()> {
+    pub(super) async fn end(&mut self, stream: &ControlSocket) -> io::Result<()> {
         self.queue_close();
         self.flush(stream).await?;
         while !self.has_ended && !self.read_close()? {
@@ -203,11 +208,11 @@ impl ControlTls {
     }
 
     /// Receives once; 0 is the peer's FIN.
-    fn receive(&mut self, stream: &TcpStream) -> io::Result<usize> {
+    fn receive(&mut self, stream: &ControlSocket) -> io::Result<usize> {
         self.engine.receive_with(|space| stream.try_read(space))
     }
 
-    async fn flush(&mut self, stream: &TcpStream) -> io::Result<()> {
+    async fn flush(&mut self, stream: &ControlSocket) -> io::Result<()> {
         loop {
             match self.send_backlog(stream) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -219,7 +224,7 @@ impl ControlTls {
     }
 
     /// Sends the alert that explains the failure, as far as it fits.
-    fn fail(&mut self, stream: &TcpStream, error: TlsError) -> io::Error {
+    fn fail(&mut self, stream: &ControlSocket, error: TlsError) -> io::Error {
         let _ = self.send_backlog(stream);
         error_of_tls(error)
     }
@@ -235,7 +240,7 @@ fn unexpected_input() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 
-async fn read_exactly(stream: &TcpStream, mut rest: &mut [u8]) -> io::Result<()> {
+async fn read_exactly(stream: &ControlSocket, mut rest: &mut [u8]) -> io::Result<()> {
     while !rest.is_empty() {
         stream.readable().await?;
         match stream.try_read(rest) {

@@ -21,7 +21,7 @@ pub struct Server {
     pub scheme: Scheme,
     /// Host name or address, without brackets.
     pub host: String,
-    /// Port (default 21 for ftp and ftps, 2811 for gsiftp, 80 for http, 443 for https).
+    /// Port (default 21 for ftp and ftps, 2811 for gsiftp, 22 for ssh, 80 for http, 443 for https).
     pub port: u16,
     /// Credential from the URL, `--token`, the environment variable `LONGHAUL_PASSWORD` (the first server of a run that
     /// needs it), or ~/.netrc; otherwise anonymous, and with gsiftp the account of the certificate.
@@ -43,6 +43,8 @@ pub enum Scheme {
     Ftps,
     /// `gsiftp:`: FTP over GSI, never in clear.
     Gsiftp,
+    /// `ssh:`: FTP through ssh(1), which starts the far end.
+    Ssh,
     /// `http:`
     Http,
     /// `https:`
@@ -53,7 +55,7 @@ impl Scheme {
     /// Whether this is an FTP scheme. Two such servers can transfer files between them without
     /// passing the bytes through this machine.
     pub const fn is_ftp(self) -> bool {
-        matches!(self, Self::Ftp | Self::Ftps | Self::Gsiftp)
+        matches!(self, Self::Ftp | Self::Ftps | Self::Gsiftp | Self::Ssh)
     }
 
     /// The scheme's name, without the colon.
@@ -62,6 +64,7 @@ impl Scheme {
             Self::Ftp => "ftp",
             Self::Ftps => "ftps",
             Self::Gsiftp => "gsiftp",
+            Self::Ssh => "ssh",
             Self::Http => "http",
             Self::Https => "https",
         }
@@ -73,6 +76,7 @@ impl Scheme {
         match self {
             Self::Ftp | Self::Ftps => 21,
             Self::Gsiftp => 2811,
+            Self::Ssh => 22,
             Self::Http => 80,
             Self::Https => 443,
         }
@@ -319,6 +323,7 @@ impl Location {
             "ftp" => server(Scheme::Ftp),
             "ftps" => server(Scheme::Ftps),
             "gsiftp" => server(Scheme::Gsiftp),
+            "ssh" => server(Scheme::Ssh),
             "http" => server(Scheme::Http),
             "https" => server(Scheme::Https),
             // `host:path` is a local file name, as in cp(1): only `scheme://` marks a URL.
@@ -327,7 +332,7 @@ impl Location {
             }
             other => Err(Failure::usage(format!(
                 "{other}: is not supported by this version, which supports ftp:, ftps:, gsiftp:, \
-                 http:, https:, file: and local paths ({})",
+                 ssh:, http:, https:, file: and local paths ({})",
                 redact(text)
             ))),
         }

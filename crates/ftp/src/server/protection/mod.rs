@@ -14,6 +14,7 @@ use security::x509::{CertifiedKey, TrustStore};
 
 use crate::location::{Scheme, Server};
 use crate::server::{protection_failures, user_credential};
+use crate::ssh::SshLogins;
 use crate::{Credential, Failure, Remotes};
 
 pub use crate::server::protection_failures::is_unknown_authority;
@@ -55,6 +56,8 @@ pub struct ConnectionSecurity {
     grid_trust: OnceLock<Arc<TrustStore>>,
     /// The throw-away credential for data connections (DCSC), the same for all servers of a run.
     data_credential: tokio::sync::OnceCell<CertifiedKey>,
+    /// The logins of ssh, one for each host and user.
+    ssh_logins: SshLogins,
     /// The servers with names.
     remotes: Arc<Remotes>,
     warn: Option<WarningSink>,
@@ -103,6 +106,11 @@ impl ConnectionSecurity {
         }))
     }
 
+    /// The logins of ssh.
+    pub(crate) fn ssh_logins(&self) -> &SshLogins {
+        &self.ssh_logins
+    }
+
     /// The user's choices.
     pub fn options(&self) -> &SecurityOptions {
         &self.options
@@ -119,7 +127,7 @@ impl ConnectionSecurity {
     /// `Usage`
     pub fn check_scheme(&self, scheme: Scheme, url: &str) -> Result<(), Failure> {
         let usage = |message: String| Err(Failure::usage(message));
-        if matches!(scheme, Scheme::Https | Scheme::Gsiftp) && self.options.insecure {
+        if matches!(scheme, Scheme::Https | Scheme::Gsiftp | Scheme::Ssh) && self.options.insecure {
             return usage(format!(
                 "{}: servers are always verified: leave out --insecure, and name the server's authority with \
                  --ca if it is unknown ({url})",
@@ -203,7 +211,7 @@ impl ConnectionSecurity {
     fn may_protect(&self, scheme: Scheme) -> bool {
         match scheme {
             Scheme::Ftp => self.options.tls != TlsUse::Off,
-            Scheme::Ftps | Scheme::Gsiftp | Scheme::Https => true,
+            Scheme::Ftps | Scheme::Gsiftp | Scheme::Ssh | Scheme::Https => true,
             Scheme::Http => false,
         }
     }
@@ -400,6 +408,7 @@ impl Default for ConnectionSecurity {
             token: None,
             discovered_token: OnceLock::new(),
             certificate: None,
+            ssh_logins: SshLogins::default(),
             remotes: Arc::default(),
             system_trust: OnceLock::new(),
             grid_trust: OnceLock::new(),

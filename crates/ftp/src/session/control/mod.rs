@@ -57,7 +57,7 @@ pub(crate) struct ClientControlConnection {
     local: SocketAddr,
     /// The way through a proxy.
     route: Option<Arc<TunnelRoute>>,
-    /// Shortest wait for a reply through the proxy.
+    /// Shortest wait for a reply through the proxy, or through what carries the session.
     tunnel_rtt: Option<Duration>,
     /// When the only outstanding command was sent.
     sent_at: Option<Instant>,
@@ -112,18 +112,25 @@ impl ClientControlConnection {
         let ReachedServer {
             transport,
             peer,
+            local,
             route,
             rtt,
         } = reached;
-        let local = transport.local_addr().map_err(broken)?;
-        let socket = SockRef::from(&transport);
-        // Commands are small and latency counts: Nagle's algorithm (RFC 896) would delay the second
-        // one until the first is acknowledged.
-        socket.set_tcp_nodelay(true).map_err(broken)?;
-        let keepalive = TcpKeepalive::new()
-            .with_time(KEEPALIVE_AFTER)
-            .with_interval(KEEPALIVE_EVERY);
-        socket.set_tcp_keepalive(&keepalive).map_err(broken)?;
+        let is_carried = transport.is_carried();
+        let local = match local {
+            Some(local) => local,
+            None => transport.local_addr().map_err(broken)?,
+        };
+        if !is_carried {
+            let socket = SockRef::from(&transport);
+            // Commands are small and latency counts: Nagle's algorithm (RFC 896) would delay the second
+            // one until the first is acknowledged.
+            socket.set_tcp_nodelay(true).map_err(broken)?;
+            let keepalive = TcpKeepalive::new()
+                .with_time(KEEPALIVE_AFTER)
+                .with_interval(KEEPALIVE_EVERY);
+            socket.set_tcp_keepalive(&keepalive).map_err(broken)?;
+        }
         Ok(Self {
             transport,
             reader: ReplyReader::expecting_greeting(),
@@ -131,7 +138,7 @@ impl ClientControlConnection {
             name,
             peer,
             local,
-            tunnel_rtt: route.is_some().then_some(rtt),
+            tunnel_rtt: (route.is_some() || is_carried).then_some(rtt),
             route,
             sent_at: None,
             reply_timeout,
@@ -165,7 +172,8 @@ impl ClientControlConnection {
         self.route.as_ref()
     }
 
-    /// Round trip through the proxy, by the replies: the kernel sees the way to the proxy only. `None` without a proxy.
+    /// Round trip through the proxy, or what carries the session, by the replies: the kernel sees only the way to it. `None`: it sees
+    /// all of the way.
     pub(crate) fn tunnel_rtt(&self) -> Option<Duration> {
         self.tunnel_rtt
     }

@@ -1,6 +1,6 @@
 //! The way to a server: directly, or through a proxy.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,9 @@ use proto::tunnel::{TunnelError, TunnelTarget};
 use tokio::time::timeout;
 
 use super::dialogue::log_proxy;
-use crate::location::Server;
+use crate::location::{Scheme, Server};
 use crate::network_proxy::{NetworkProxy, ProxyScheme, proxy_failure};
+use crate::ssh::{SshTarget, begin_session};
 use crate::{Failure, FailureKind};
 
 /// A new connection, before its first byte.
@@ -19,6 +20,8 @@ pub(crate) struct ReachedServer {
     pub transport: ControlTransport,
     /// The server's address. Behind a proxy that was given a name it is unspecified.
     pub peer: SocketAddr,
+    /// This end's address; `None`: the socket's.
+    pub(crate) local: Option<SocketAddr>,
     /// The way through a proxy.
     pub(crate) route: Option<Arc<TunnelRoute>>,
     /// Duration of the TCP handshake; behind a proxy that of its last reply.
@@ -42,6 +45,10 @@ pub(crate) async fn reach(
     server: &Server,
     reply_timeout: Duration,
 ) -> Result<ReachedServer, Failure> {
+    if server.scheme == Scheme::Ssh {
+        // Its own configuration says how hosts are reached.
+        return reach_by_ssh(server, reply_timeout).await;
+    }
     let choice = &server.security.options().proxy;
     match choice.proxy_for(server.scheme.name(), &server.host)? {
         Some(proxy) => reach_through(server, &proxy, reply_timeout).await,
@@ -65,6 +72,7 @@ async fn reach_directly(
                 return Ok(ReachedServer {
                     transport,
                     peer: address,
+                    local: None,
                     route: None,
                     rtt: start.elapsed(),
                 });
@@ -92,6 +100,54 @@ async fn reach_directly(
         Some(advice) => failure.remark(advice),
         None => failure,
     })
+}
+
+async fn reach_by_ssh(server: &Server, reply_timeout: Duration) -> Result<ReachedServer, Failure> {
+    let target = SshTarget {
+        host: server.host.clone(),
+        port: Some(server.port).filter(|port| *port != server.scheme.default_port()),
+        user: server.credential.user().map(str::to_owned),
+    };
+    let logins = server.security.ssh_logins();
+    let program = &server.security.options().ssh;
+    let session = begin_session(logins, program, &target, reply_timeout).await?;
+    let own = session.ends.server;
+    let ip = match &session.direct_host {
+        // Its own address, if its name leads there; with NAT on the way that of its name.
+        Some(name) => {
+            let found = resolve((name, server.port), name, reply_timeout).await;
+            let found = found.unwrap_or_default();
+            let mut ips = found.iter().map(|address| address.ip().to_canonical());
+            match own {
+                Some(own) if ips.clone().any(|ip| ip == own) => Some(own),
+                own => ips.next().or(own),
+            }
+        }
+        None => own,
+    };
+    let ip = ip.unwrap_or(Ipv6Addr::UNSPECIFIED.into());
+    Ok(ReachedServer {
+        transport: session.transport,
+        peer: SocketAddr::new(ip, server.port),
+        local: Some(SocketAddr::new(local_address_to(ip), 0)),
+        route: None,
+        rtt: session.after,
+    })
+}
+
+/// The address from which this machine reaches a host.
+fn local_address_to(peer: IpAddr) -> IpAddr {
+    let any: IpAddr = match peer {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    // Nothing is sent: connecting a UDP socket only looks up the route.
+    let route = UdpSocket::bind((any, 0)).and_then(|socket| {
+        // Any port (discard).
+        socket.connect((peer, 9))?;
+        socket.local_addr()
+    });
+    route.map_or(any, |address| address.ip())
 }
 
 /// Connects through the first address of the proxy that answers.
@@ -129,6 +185,7 @@ async fn reach_through(
                     return Ok(ReachedServer {
                         transport,
                         peer: SocketAddr::new(server_ip, server.port),
+                        local: None,
                         route: Some(Arc::new(route)),
                         rtt,
                     });

@@ -40,7 +40,9 @@ impl ProtectionState {
         Self {
             exchange: Some(exchange),
             // GFD.20 §3.2: DCAU A is the default after GSSAPI.
-            authentication: (exchange == ExchangeKind::Tokens).then_some(DataChannelAuth::SelfAuth),
+            authentication: exchange
+                .has_data_credentials()
+                .then_some(DataChannelAuth::SelfAuth),
             ..Self::default()
         }
     }
@@ -57,26 +59,28 @@ impl ProtectionState {
         let Some(wanted) = wanted else {
             return Vec::new();
         };
-        let has_tokens = self.exchange == Some(ExchangeKind::Tokens);
+        let has_credentials = self
+            .exchange
+            .is_some_and(ExchangeKind::has_data_credentials);
         let mut steps = Vec::new();
         let mut set = |command, refusal| steps.push(PlanStep::Set(command, refusal));
         let new_credential = self
             .wanted_credential
             .as_ref()
-            .filter(|credential| has_tokens && self.credential.as_ref() != Some(credential));
+            .filter(|credential| has_credentials && self.credential.as_ref() != Some(credential));
         if let Some(credential) = new_credential {
             set(Command::Dcsc(credential.clone()), RefusalEffect::Fatal);
         }
         // Servers may return to their own DCAU setting after DCSC. FTPS has no DCAU.
         let is_unchanged = self.authentication.as_ref() == Some(&wanted.authentication);
-        if has_tokens && (new_credential.is_some() || !is_unchanged) {
+        if has_credentials && (new_credential.is_some() || !is_unchanged) {
             let command = Command::Dcau(wanted.authentication.clone());
             set(command, RefusalEffect::Fatal);
         }
         if self.level != Some(wanted.level) {
             // RFC 4217 §9: PBSZ 0 must precede PROT.
             if !self.buffer_size_sent {
-                let size = if has_tokens { BUFFER_SIZE } else { 0 };
+                let size = if has_credentials { BUFFER_SIZE } else { 0 };
                 set(Command::Pbsz(size), RefusalEffect::Ignore);
             }
             set(Command::Prot(wanted.level), RefusalEffect::Fatal);

@@ -1,0 +1,188 @@
+//! A host as the user's ssh_config(5) describes it, and the command that reaches it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::SshTarget;
+use crate::Failure;
+
+/// The far end's part, for any shell: what a login shell may not have on its path is looked for, too.
+const FAR_END: &str = "sh -c 'PATH=\"$PATH:$HOME/.local/bin:$HOME/.cargo/bin:/usr/local/bin\"; export PATH; \
+                       exec longhaul serve --stdio'";
+/// For how long the login outlives its last session, seconds: between two sessions of a run, and after a run that was killed.
+const LOGIN_SECONDS: u32 = 30;
+
+/// A host, and the login there.
+#[derive(Debug)]
+pub(super) struct SshHost {
+    /// The program and its first arguments.
+    program: Vec<String>,
+    settings: HostSettings,
+    /// The socket of the login that sessions share; `None`: the user's configuration names one.
+    control: Option<PathBuf>,
+    /// Whether somebody has logged in. Held during the first login.
+    pub(super) login: tokio::sync::Mutex<bool>,
+}
+
+/// What `ssh -G` says of a host.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct HostSettings {
+    hostname: String,
+    /// No other host is on the way.
+    is_direct: bool,
+    /// The user's configuration shares logins.
+    shares_logins: bool,
+}
+
+impl HostSettings {
+    fn parse(text: &str) -> Self {
+        let value = |key: &str| {
+            text.lines().find_map(|line| {
+                let (name, value) = line.split_once(' ')?;
+                name.eq_ignore_ascii_case(key).then_some(value)
+            })
+        };
+        let is_set = |key| value(key).is_some_and(|value| value != "none");
+        Self {
+            hostname: value("hostname").unwrap_or_default().to_owned(),
+            is_direct: !is_set("proxyjump") && !is_set("proxycommand"),
+            shares_logins: is_set("controlpath")
+                && value("controlmaster").is_some_and(|value| value != "false"),
+        }
+    }
+}
+
+impl SshHost {
+    /// Asks ssh for its settings of a server. Blocks for a moment.
+    ///
+    /// # Errors
+    /// `Local`: there is no ssh; `Usage`: it refuses its configuration, or the name.
+    pub(super) fn find(
+        program: Vec<String>,
+        target: &SshTarget,
+        control: PathBuf,
+    ) -> Result<Self, Failure> {
+        let mut host = Self {
+            program,
+            settings: HostSettings::default(),
+            control: Some(control),
+            login: tokio::sync::Mutex::default(),
+        };
+        let mut question = host.ssh();
+        question.arg("-G").args(arguments_of(target));
+        let answer = question
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| match error.kind() {
+                std::io::ErrorKind::NotFound => Failure::local(
+                    "there is no program ssh here; install OpenSSH's client, or name one with --ssh",
+                ),
+                _ => Failure::local(format!("cannot start ssh: {error}")),
+            })?;
+        if !answer.status.success() {
+            return Err(Failure::usage(format!(
+                "ssh refuses {target}: {}",
+                super::words::last_line(&answer.stderr)
+            )));
+        }
+        host.settings = HostSettings::parse(&String::from_utf8_lossy(&answer.stdout));
+        if host.settings.shares_logins {
+            host.control = None;
+        }
+        Ok(host)
+    }
+
+    fn ssh(&self) -> Command {
+        let (program, arguments) = match self.program.split_first() {
+            Some((program, arguments)) => (program.as_str(), arguments),
+            None => ("ssh", [].as_slice()),
+        };
+        let mut command = Command::new(program);
+        command.args(arguments);
+        command
+    }
+
+    /// The command of a session; `is_further`: it shares a login that there is.
+    pub(super) fn command(&self, target: &SshTarget, is_further: bool) -> Command {
+        let mut command = self.ssh();
+        // No terminal, no windows and no agent for the far end.
+        command.args([
+            "-T",
+            "-x",
+            "-a",
+            "-oClearAllForwardings=yes",
+            "-oPermitLocalCommand=no",
+        ]);
+        if let Some(control) = &self.control {
+            command.arg("-oControlMaster=auto");
+            command.arg(format!("-oControlPersist={LOGIN_SECONDS}"));
+            command.arg(format!("-oControlPath={}", control.display()));
+            if is_further {
+                // Where the login takes no more sessions, ssh would log in once more, and ask once more.
+                command.arg("-oProxyCommand=false");
+            }
+        }
+        if !self.may_ask() {
+            command.arg("-oBatchMode=yes");
+        }
+        command.args(arguments_of(target)).arg(FAR_END);
+        command
+    }
+
+    /// Ends the shared login.
+    pub(super) fn log_out(&self, target: &SshTarget) {
+        let Some(control) = self.control.as_deref().filter(|path| path.exists()) else {
+            return;
+        };
+        let mut command = self.ssh();
+        command.arg(format!("-oControlPath={}", control.display()));
+        command.args(["-O", "exit"]).args(arguments_of(target));
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        // It ends by itself a little later.
+        let _ = command.stderr(Stdio::null()).status();
+    }
+
+    /// Whether ssh can ask somebody: at the terminal, or by a program of the user's.
+    pub(super) fn may_ask(&self) -> bool {
+        let terminal = Path::new("/dev/tty");
+        std::env::var_os("SSH_ASKPASS").is_some() || std::fs::File::open(terminal).is_ok()
+    }
+
+    /// The host's name for this machine; `None`: another host is on the way.
+    pub(super) fn direct_name(&self) -> Option<String> {
+        self.settings
+            .is_direct
+            .then(|| self.settings.hostname.clone())
+    }
+}
+
+/// The arguments that name a target.
+fn arguments_of(target: &SshTarget) -> Vec<String> {
+    let port = target.port.map(|port| format!("-p{port}"));
+    let user = target.user.as_ref().map(|user| format!("-l{user}"));
+    let mut arguments: Vec<String> = port.into_iter().chain(user).collect();
+    arguments.extend(["--".to_owned(), target.host.clone()]);
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_settings_of_a_host_are_those_of_ssh() {
+        let direct =
+            "host h\nhostname h.example.org\nport 22\ncontrolmaster false\nproxyjump none\n";
+        assert_eq!(
+            HostSettings::parse(direct),
+            HostSettings {
+                hostname: "h.example.org".to_owned(),
+                is_direct: true,
+                shares_logins: false,
+            }
+        );
+        let behind = "hostname 10.0.0.1\nproxyjump gate\ncontrolmaster auto\ncontrolpath /c/%C\n";
+        let behind = HostSettings::parse(behind);
+        assert!(!behind.is_direct && behind.shares_logins);
+    }
+}

@@ -1,0 +1,121 @@
+//! Why ssh has ended. It tells by words alone, beside two exit codes: its own is 255, and a shell's is 127 for a program that it
+//! does not find (ssh(1), sh(1)).
+
+use std::process::ExitStatus;
+
+use proto::printable;
+
+use super::SshTarget;
+use crate::{Failure, FailureKind};
+
+/// Exit code of ssh's own failures.
+const OWN_FAILURE: i32 = 255;
+/// Exit codes of a shell that cannot start a program.
+const NO_PROGRAM: [i32; 2] = [126, 127];
+
+/// What ssh says (OpenSSH 9.2: sshconnect.c, sshconnect2.c, mux.c), in lower case, and its kind.
+const WORDS: &[(&str, FailureKind)] = &[
+    ("session open refused by peer", FailureKind::SessionLimit),
+    ("session request failed", FailureKind::SessionLimit),
+    ("permission denied", FailureKind::Refused),
+    ("host key verification failed", FailureKind::Refused),
+    ("too many authentication failures", FailureKind::Refused),
+    ("no matching host key type", FailureKind::Refused),
+];
+
+/// The failure of a session that has not begun.
+pub(super) fn failure(target: &SshTarget, status: Option<ExitStatus>, said: &[u8]) -> Failure {
+    let last = last_line(said);
+    let code = status.and_then(|status| status.code());
+    match code {
+        Some(code) if NO_PROGRAM.contains(&code) => {
+            return Failure::refused(format!("there is no longhaul at {target}: {last}"))
+                .advise("install it there (docs/install.md), for example in ~/.local/bin");
+        }
+        Some(OWN_FAILURE) => {}
+        _ => {
+            return Failure::protocol(format!(
+                "{target} has begun no session: the login ended with {}{}",
+                code.map_or_else(|| "a signal".to_owned(), |code| format!("code {code}")),
+                match last.as_str() {
+                    "" => String::new(),
+                    last => format!(": {last}"),
+                }
+            ))
+            .advise("a login that may run no commands (internal-sftp, ForceCommand) cannot serve longhaul");
+        }
+    }
+    let words = String::from_utf8_lossy(said).to_ascii_lowercase();
+    let known = WORDS.iter().find(|(text, _)| words.contains(text));
+    match known.map(|(_, kind)| *kind) {
+        Some(FailureKind::SessionLimit) => Failure::transient(
+            FailureKind::SessionLimit,
+            format!("the ssh login at {target} carries no further session: {last}"),
+        ),
+        Some(kind) => Failure::new(kind, format!("ssh cannot log in at {target}: {last}")),
+        None => Failure::unreachable(format!("ssh cannot reach {target}: {last}")),
+    }
+}
+
+/// The last line of what was said, for people.
+pub(super) fn last_line(said: &[u8]) -> String {
+    let lines = said.split(|byte| *byte == b'\n').rev();
+    let line = lines.map(<[u8]>::trim_ascii).find(|line| !line.is_empty());
+    printable(line.unwrap_or_default()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    #[test]
+    fn the_reason_decides_about_the_exit_code() {
+        for (code, said, kind) in [
+            (
+                255,
+                "joe@h: Permission denied (publickey).\r\n",
+                FailureKind::Refused,
+            ),
+            (
+                255,
+                "@@@\nHost key verification failed.\n",
+                FailureKind::Refused,
+            ),
+            (
+                255,
+                "ssh: connect to host h port 22: Connection refused\n",
+                FailureKind::Unreachable,
+            ),
+            (
+                255,
+                "mux_client_request_session: session request failed: Session open refused by peer\n",
+                FailureKind::SessionLimit,
+            ),
+            (
+                127,
+                "sh: 1: exec: longhaul: not found\n",
+                FailureKind::Refused,
+            ),
+            (
+                1,
+                "This service allows sftp connections only.\n",
+                FailureKind::Protocol,
+            ),
+        ] {
+            let target = SshTarget {
+                host: "h".to_owned(),
+                port: Some(2200),
+                user: None,
+            };
+            let failure = failure(
+                &target,
+                Some(ExitStatus::from_raw(code << 8)),
+                said.as_bytes(),
+            );
+            assert_eq!(failure.kind(), kind, "{said}");
+            assert!(failure.to_string().contains("h:2200"), "{failure}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! One session that a program carries, which has logged its user in to this process's account (ssh).
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+
+use std::sync::Arc;
+
+use data::transport::ControlTransport;
+use nix::unistd::{Uid, User};
+use proto::carried::CarriedEnds;
+use proto::path::VPath;
+use proto::server::AccountRights;
+
+use crate::config::ServerConfig;
+use crate::session;
+use crate::startup::{self, ServeError};
+use crate::transfer::ControlAddresses;
+use crate::users::UserAccount;
+
+/// Serves the client at the other end of `stream`, whose line of [`CarriedEnds`] has been sent, and returns when the session has
+/// ended: after its input, at the latest. The client has the rights of this process's account below the configured root, and
+/// whoever shows the certificate that the client names (DCSC) may open data connections, from any host.
+///
+/// Must be called inside a tokio runtime with time and I/O enabled.
+///
+/// # Errors
+/// The session could not begin; see [`ServeError`].
+pub async fn serve_carried(
+    config: ServerConfig,
+    stream: UnixStream,
+    ends: CarriedEnds,
+) -> Result<(), ServeError> {
+    let shared = startup::begin_carried(ServerConfig {
+        foreign_data_addresses: true,
+        ..config
+    })?;
+    let stream = stream
+        .set_nonblocking(true)
+        .and_then(|()| tokio::net::UnixStream::from_std(stream))
+        .map_err(|source| ServeError::Carried { source })?;
+    let address = |ip: Option<IpAddr>| {
+        // All addresses of this host: the client has come by one of them.
+        SocketAddr::new(ip.unwrap_or(Ipv6Addr::UNSPECIFIED.into()), 0)
+    };
+    let addresses = ControlAddresses::new(address(ends.server), address(ends.client));
+    let transport = ControlTransport::carried(stream);
+    match shared.session_limits.admit(addresses.peer.ip()) {
+        Ok(slot) => {
+            let account = this_account();
+            session::run_carried(Arc::clone(&shared), transport, account, addresses, slot).await;
+            Ok(())
+        }
+        // The settings permit no session at all.
+        Err(reason) => Err(ServeError::Carried {
+            source: std::io::Error::other(reason.to_string()),
+        }),
+    }
+}
+
+/// This process's account, with its home.
+fn this_account() -> UserAccount {
+    let uid = Uid::effective();
+    let (name, home) = match User::from_uid(uid) {
+        Ok(Some(user)) => (user.name, Some(user.dir)),
+        _ => (uid.to_string(), None),
+    };
+    let home = home.and_then(|home| VPath::root().resolve(home.as_os_str().as_bytes()).ok());
+    UserAccount {
+        name,
+        root: None,
+        rights: AccountRights {
+            write: true,
+            third_party: true,
+        },
+        home: home.unwrap_or_else(VPath::root),
+    }
+}
