@@ -97,7 +97,7 @@ async fn begin(
 ) -> Result<CarriedSession, Failure> {
     let local = |error: std::io::Error| Failure::local(format!("cannot start ssh: {error}"));
     let (near, far) = UnixStream::pair().map_err(local)?;
-    let mut process = SshProcess::start(host.command(target, is_further), far)?;
+    let process = SshProcess::start(host.command(target, is_further), far)?;
     near.set_nonblocking(true).map_err(local)?;
     let near = tokio::net::UnixStream::from_std(near).map_err(local)?;
     let mut transport = ControlTransport::carried(near);

@@ -3,7 +3,7 @@
 
 use std::process::ExitStatus;
 
-use proto::printable;
+use proto::printable::printable;
 
 use super::SshTarget;
 use crate::{Failure, FailureKind};

@@ -165,7 +165,11 @@ impl LoggedInSession {
     pub(super) fn resolve(&self, argument: &[u8]) -> Result<VPath, Vec<SessionAction>> {
         // The paths of scp(1): ssh://host/~/file.
         let argument = match argument {
-            [b'/', below @ (b"~" | [b'~', b'/', ..])] if self.is_carried() => below,
+            [b'/', below @ ..]
+                if self.is_carried() && matches!(below, [b'~'] | [b'~', b'/', ..]) =>
+            {
+                below
+            }
             other => other,
         };
         let resolved = match argument {

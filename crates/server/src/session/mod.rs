@@ -595,9 +595,7 @@ impl SessionDriver {
             && !self.machine.is_logged_in()
             && self.dialogue != Dialogue::Closing
         {
-            if let SessionSecurity::Grid(grid) = &mut self.security {
-                grid.set_data_credential(None);
-            }
+            self.security.set_data_credential(None);
             self.login =
                 LoginStatus::not_logged_in(Instant::now() + self.shared.config.login_timeout);
         }
