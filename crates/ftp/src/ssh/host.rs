@@ -12,6 +12,9 @@ const FAR_END: &str = "sh -c 'PATH=\"$PATH:$HOME/.local/bin:$HOME/.cargo/bin:/us
 /// For how long the login outlives its last session, seconds: between two sessions of a run, and after a run that was killed.
 const LOGIN_SECONDS: u32 = 30;
 
+/// Interval of questions to a silent far end, seconds. Three without an answer end the login (ssh_config(5)).
+const ALIVE_SECONDS: u32 = 20;
+
 /// A host, and the login there.
 #[derive(Debug)]
 pub(super) struct SshHost {
@@ -32,6 +35,8 @@ struct HostSettings {
     is_direct: bool,
     /// The user's configuration shares logins.
     shares_logins: bool,
+    /// The user's configuration notices a connection that is dead.
+    notices_death: bool,
 }
 
 impl HostSettings {
@@ -48,6 +53,7 @@ impl HostSettings {
             is_direct: !is_set("proxyjump") && !is_set("proxycommand"),
             shares_logins: is_set("controlpath")
                 && value("controlmaster").is_some_and(|value| value != "false"),
+            notices_death: value("serveraliveinterval").is_some_and(|value| value != "0"),
         }
     }
 }
@@ -122,6 +128,10 @@ impl SshHost {
                 command.arg("-oProxyCommand=false");
             }
         }
+        if !self.settings.notices_death {
+            // Otherwise a login over a network that has gone away would stay for a quarter of an hour.
+            command.arg(format!("-oServerAliveInterval={ALIVE_SECONDS}"));
+        }
         if !self.may_ask() {
             command.arg("-oBatchMode=yes");
         }
@@ -179,10 +189,11 @@ mod tests {
                 hostname: "h.example.org".to_owned(),
                 is_direct: true,
                 shares_logins: false,
+                notices_death: false,
             }
         );
-        let behind = "hostname 10.0.0.1\nproxyjump gate\ncontrolmaster auto\ncontrolpath /c/%C\n";
+        let behind = "hostname 10.0.0.1\nproxyjump gate\ncontrolmaster auto\ncontrolpath /c/%C\nserveraliveinterval 9\n";
         let behind = HostSettings::parse(behind);
-        assert!(!behind.is_direct && behind.shares_logins);
+        assert!(!behind.is_direct && behind.shares_logins && behind.notices_death);
     }
 }

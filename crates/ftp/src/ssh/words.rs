@@ -19,6 +19,8 @@ const WORDS: &[(&str, FailureKind)] = &[
     ("session request failed", FailureKind::SessionLimit),
     ("permission denied", FailureKind::Refused),
     ("host key verification failed", FailureKind::Refused),
+    // A name that cannot be resolved is final: trying again rarely helps.
+    ("could not resolve hostname", FailureKind::Unreachable),
     ("too many authentication failures", FailureKind::Refused),
     ("no matching host key type", FailureKind::Refused),
 ];
@@ -52,7 +54,10 @@ pub(super) fn failure(target: &SshTarget, status: Option<ExitStatus>, said: &[u8
             FailureKind::SessionLimit,
             format!("the ssh login at {target} carries no further session: {last}"),
         ),
-        Some(kind) => Failure::new(kind, format!("ssh cannot log in at {target}: {last}")),
+        Some(FailureKind::Refused) => {
+            Failure::refused(format!("ssh cannot log in at {target}: {last}"))
+        }
+        Some(kind) => Failure::new(kind, format!("ssh cannot reach {target}: {last}")),
         None => Failure::unreachable(format!("ssh cannot reach {target}: {last}")),
     }
 }

@@ -22,6 +22,21 @@ pub(crate) struct AuthoritiesArgs {
     pub(crate) ca: Option<PathBuf>,
 }
 
+/// The flag about the program for ssh: URLs; `doctor` has it, too.
+#[derive(Debug, Args)]
+pub(crate) struct SshArgs {
+    /// Program for ssh: URLs, with options, split at spaces (`ssh -F FILE`)
+    #[arg(long, value_name = "COMMAND", default_value = "ssh")]
+    ssh: String,
+}
+
+impl SshArgs {
+    /// The program and its first arguments.
+    pub(crate) fn command(&self) -> Vec<String> {
+        self.ssh.split_whitespace().map(str::to_owned).collect()
+    }
+}
+
 /// Flags about TLS, GSI and tokens.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Security")]
@@ -61,9 +76,8 @@ pub(crate) struct SecurityArgs {
     /// Hosts that the token of the environment is for, too, whatever its audience is
     #[arg(long, value_name = "HOST,...", value_delimiter = ',')]
     token_host: Vec<String>,
-    /// Program for ssh: URLs, with options, split at spaces (`ssh -F FILE`)
-    #[arg(long, value_name = "COMMAND", default_value = "ssh")]
-    ssh: String,
+    #[command(flatten)]
+    ssh: SshArgs,
     #[command(flatten)]
     proxy: NetworkProxyArgs,
     #[command(flatten)]
@@ -95,7 +109,7 @@ impl SecurityArgs {
             token: self.token.clone(),
             token_hosts: self.token_host.clone(),
             proxy: self.proxy.choice(),
-            ssh: self.ssh.split_whitespace().map(str::to_owned).collect(),
+            ssh: self.ssh.command(),
             defaults: self.settings.loaded.defaults.clone(),
         };
         let remotes = Arc::clone(&self.settings.loaded.remotes);

@@ -59,7 +59,7 @@ pub(crate) struct ClientControlConnection {
     route: Option<Arc<TunnelRoute>>,
     /// Shortest wait for a reply through the proxy, or through what carries the session.
     tunnel_rtt: Option<Duration>,
-    /// When the only outstanding command was sent.
+    /// When the command was sent whose reply is the next one.
     sent_at: Option<Instant>,
     reply_timeout: Duration,
     unusable: bool,

@@ -5,6 +5,8 @@
 //! ([`proto::client::supports_pipelining`]). Replies are taken from the socket one read at a time,
 //! so that memory stays bounded however many commands are outstanding.
 
+use std::time::Instant;
+
 use proto::client::may_pipeline;
 use proto::command::{Command, Secret};
 
@@ -54,7 +56,9 @@ impl ClientControlConnection {
         self.prefetched_commands
             .extend(prefetch.iter().map(Command::encode));
         self.surplus.on_sent(commands.last().map(Command::verb));
-        self.write(&text.0).await
+        self.write(&text.0).await?;
+        self.sent_at = Some(Instant::now());
+        Ok(())
     }
 
     /// Sends a command behind all that are sent. Its reply is read when the same command is sent later. It may change something

@@ -47,6 +47,7 @@ impl RemoteTarget {
     pub(super) fn parse(url: &str, args: &DoctorArgs) -> Result<Self, Failure> {
         let options = SecurityOptions {
             ca: args.authorities.ca.clone(),
+            ssh: args.ssh.command(),
             proxy: args.proxy.choice(),
             ..SecurityOptions::default()
         };
