@@ -19,7 +19,7 @@ mod ssh;
 mod test_files;
 pub mod transfer;
 
-pub use failure::{Exit, Failure, FailureKind};
+pub use failure::{Failure, FailureKind};
 pub use network_proxy::{NetworkProxy, ProxyChoice, mask_proxy, proxies_of_environment};
 pub use server::credentials::{Credential, MissingPassword, netrc_warning};
 pub use server::private_file::{exposure_of_file, writers_of_file};
@@ -30,3 +30,4 @@ pub use server::remotes::{PasswordSource, RemoteLogin, RemoteServer, Remotes};
 pub use server::{credentials, location, private_file, protection, remotes};
 pub use session::connect_to_server;
 pub use transfer::ModeChoice;
+pub use units::Exit;

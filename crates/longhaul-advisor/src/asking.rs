@@ -3,12 +3,12 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::AdvisorExit;
 use data::os::caps;
 use enable::advice::Question;
 use enable::client::{EnableClient, EnableError};
 use enable::method::fault;
 use security::token::read_token_file;
+use units::Exit;
 
 use command_line::flags::advisor::{AdvisorServerArgs, TOKEN_FILE};
 
@@ -34,20 +34,20 @@ pub(crate) enum AskingFailure {
 
 impl AskingFailure {
     /// The exit code.
-    pub(crate) fn exit(&self) -> AdvisorExit {
+    pub(crate) fn exit(&self) -> Exit {
         match self {
-            Self::Server(EnableError::Server { .. }) => AdvisorExit::Usage,
+            Self::Server(EnableError::Server { .. }) => Exit::Usage,
             Self::Server(EnableError::NoServer { .. } | EnableError::TimedOut { .. }) => {
-                AdvisorExit::Unreachable
+                Exit::Unreachable
             }
             Self::Server(EnableError::Refused { code, .. }) => match *code {
-                401 | fault::FORBIDDEN => AdvisorExit::Refused,
-                fault::UNKNOWN_PATH => AdvisorExit::NotFound,
-                _ => AdvisorExit::Protocol,
+                401 | fault::FORBIDDEN => Exit::Refused,
+                fault::UNKNOWN_PATH => Exit::NotFound,
+                _ => Exit::Protocol,
             },
-            Self::Server(EnableError::Answer { .. }) => AdvisorExit::Protocol,
-            Self::Token(_) => AdvisorExit::Refused,
-            Self::Import(_) | Self::Enforce(_) | Self::Output(_) => AdvisorExit::Local,
+            Self::Server(EnableError::Answer { .. }) => Exit::Protocol,
+            Self::Token(_) => Exit::Refused,
+            Self::Import(_) | Self::Enforce(_) | Self::Output(_) => Exit::Local,
         }
     }
 }

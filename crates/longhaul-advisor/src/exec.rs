@@ -6,10 +6,10 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::AdvisorExit;
 use enable::client::EnableClient;
 use enable::emit::Program;
 use proto::printable::shell_word;
+use units::Exit;
 
 use super::asking::question;
 use super::get::is_known;
@@ -17,14 +17,14 @@ use super::program_arguments::{data_server, insertion};
 use command_line::flags::advisor::AdvisorExecArgs;
 use command_line::output::print_to_stderr;
 
-/// AdvisorExit codes of a program that cannot run, as of env(1).
+/// Exit codes of a program that cannot run, as of env(1).
 const CANNOT_EXECUTE: u8 = 126;
 const NO_SUCH_PROGRAM: u8 = 127;
 
 /// Replaces this process with the program. Returns an exit code only if that fails.
 pub(crate) fn run(args: &AdvisorExecArgs) -> u8 {
     let Some((program, arguments)) = args.command.split_first() else {
-        return AdvisorExit::Usage as u8;
+        return Exit::Usage as u8;
     };
     let name = program.to_string_lossy().into_owned();
     let advised = match advised_arguments(args, program, arguments) {

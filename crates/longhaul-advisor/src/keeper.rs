@@ -12,8 +12,7 @@ use anyhow::{Context, Result};
 use data::os::privilege;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tune::backoff;
-
-use crate::AdvisorExit;
+use units::Exit;
 
 use command_line::flags::advisor::AdvisorKeepArgs;
 use command_line::log::log_to_stderr;
@@ -36,7 +35,7 @@ pub(crate) fn run(args: &AdvisorKeepArgs) -> Result<u8> {
         let started = Instant::now();
         let ended = run_service(args, &mut address);
         let reason = match &ended {
-            Ok(status) if status.success() => return Ok(AdvisorExit::Done as u8),
+            Ok(status) if status.success() => return Ok(Exit::Done as u8),
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
         };
@@ -44,7 +43,7 @@ pub(crate) fn run(args: &AdvisorKeepArgs) -> Result<u8> {
             // The service has said why.
             let code = ended.context("cannot start the advice service")?.code();
             let code = code.and_then(|code| u8::try_from(code).ok());
-            return Ok(code.unwrap_or(AdvisorExit::Local as u8));
+            return Ok(code.unwrap_or(Exit::Local as u8));
         }
         retry = if started.elapsed() > LONG_RUN {
             1
@@ -54,7 +53,7 @@ pub(crate) fn run(args: &AdvisorKeepArgs) -> Result<u8> {
         let delay = backoff::delay(retry, std::process::id().into());
         tracing::error!(reason, ?delay, "the advice service ended; it starts again");
         if input_ends_within(delay)? {
-            return Ok(AdvisorExit::Done as u8);
+            return Ok(Exit::Done as u8);
         }
     }
 }

@@ -20,6 +20,7 @@ use command_line::flags::advisor::{AdvisorArgs, AdvisorVerb};
 use command_line::output::print_to_stderr;
 use command_line::programs::{error_in_one_line, prepare_process};
 use data::os::core_dumps::forbid_core_dumps;
+use units::Exit;
 
 use asking::AskingFailure;
 
@@ -36,30 +37,9 @@ struct AdvisorProgram {
     args: AdvisorArgs,
 }
 
-/// The exit codes of [`command_line::EXIT_CODES`] that this program has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-enum AdvisorExit {
-    /// The server answered, or ended as it was told to.
-    Done = 0,
-    /// The arguments or the settings are invalid.
-    Usage = 2,
-    /// The token is missing or wrong.
-    Refused = 3,
-    /// The client is not monitored, or there is no such test.
-    NotFound = 4,
-    /// No server answers.
-    Unreachable = 5,
-    /// A file or the system of this machine failed.
-    Local = 7,
-    /// The server refused for another reason, or is no advice server.
-    Protocol = 8,
-}
-
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
     prepare_process(&arguments);
-    // clap exits with 2 on a usage error, which equals `AdvisorExit::Usage`.
     let cli = AdvisorProgram::parse_from(arguments);
     // It may hold a token.
     if let Err(error) = forbid_core_dumps() {
@@ -67,7 +47,7 @@ fn main() -> ExitCode {
     }
     let code = run(cli.args.verb).unwrap_or_else(|error| {
         print_to_stderr(&format!("longhaul: {}", error_in_one_line(&error)));
-        AdvisorExit::Local as u8
+        Exit::Local as u8
     });
     ExitCode::from(code)
 }
@@ -93,7 +73,7 @@ fn run(verb: AdvisorVerb) -> Result<u8> {
         } => hosts::test(&client, &test, &server),
     };
     let exit = match asked {
-        Ok(()) => AdvisorExit::Done,
+        Ok(()) => Exit::Done,
         Err(AskingFailure::Output(error)) => return Err(error.into()),
         Err(failure) => {
             print_to_stderr(&format!("longhaul advisor: {failure}"));

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::AdvisorExit;
 use advisor::config::{AdvisorConfig, LogSource};
 use advisor::log_reader::format::TransferLogFormat;
 use advisor::service::Advisor;
@@ -16,25 +15,26 @@ use data::os::privilege;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
+use units::Exit;
 
 use command_line::flags::advisor::AdvisorServeArgs;
 use command_line::log::log_to_stderr;
 use command_line::output::{print_line, print_to_stderr};
 
-pub(crate) fn run(args: &AdvisorServeArgs) -> Result<AdvisorExit> {
+pub(crate) fn run(args: &AdvisorServeArgs) -> Result<Exit> {
     log_to_stderr(args.log, "info");
     let config = match settings(args) {
         Ok(config) => config,
         Err(error) => {
             print_to_stderr(&format!("longhaul advisor serve: {error}"));
-            return Ok(AdvisorExit::Usage);
+            return Ok(Exit::Usage);
         }
     };
     if let Some(account) = &args.run_as
         && let Err(error) = privilege::become_account(account)
     {
         print_to_stderr(&format!("longhaul advisor serve: {error}"));
-        return Ok(AdvisorExit::Local);
+        return Ok(Exit::Local);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -46,12 +46,12 @@ pub(crate) fn run(args: &AdvisorServeArgs) -> Result<AdvisorExit> {
 
 /// Says whether the service could use a settings file. The reason why not is one line on standard error, for the program
 /// that asks.
-pub(crate) fn check(file: &Path) -> AdvisorExit {
+pub(crate) fn check(file: &Path) -> Exit {
     match AdvisorConfig::load(file) {
-        Ok(_) => AdvisorExit::Done,
+        Ok(_) => Exit::Done,
         Err(error) => {
             print_to_stderr(&error.to_string());
-            AdvisorExit::Usage
+            Exit::Usage
         }
     }
 }
@@ -76,7 +76,7 @@ fn settings(args: &AdvisorServeArgs) -> Result<AdvisorConfig, String> {
     Ok(config)
 }
 
-async fn serve(args: &AdvisorServeArgs, config: AdvisorConfig) -> Result<AdvisorExit> {
+async fn serve(args: &AdvisorServeArgs, config: AdvisorConfig) -> Result<Exit> {
     let signals = ServiceSignals::watch(args.end_with_stdin).context("cannot watch for signals")?;
     let asked = config.listen;
     let listener = TcpListener::bind(asked)
@@ -86,7 +86,7 @@ async fn serve(args: &AdvisorServeArgs, config: AdvisorConfig) -> Result<Advisor
         Ok(advisor) => advisor,
         Err(error) => {
             print_to_stderr(&format!("longhaul advisor serve: {error}"));
-            return Ok(AdvisorExit::Usage);
+            return Ok(Exit::Usage);
         }
     };
     let logs = LogFeed::start(&advisor).context("cannot follow logs")?;
@@ -94,14 +94,14 @@ async fn serve(args: &AdvisorServeArgs, config: AdvisorConfig) -> Result<Advisor
         Ok(notices) => notices,
         Err(error) => {
             print_to_stderr(&format!("longhaul advisor serve: {error}"));
-            return Ok(AdvisorExit::Usage);
+            return Ok(Exit::Usage);
         }
     };
     let http = match http::serve_on(&advisor, listener, http::ServerLimits::default()) {
         Ok(server) => server,
         Err(error) => {
             print_to_stderr(&format!("longhaul advisor serve: {error}"));
-            return Ok(AdvisorExit::Usage);
+            return Ok(Exit::Usage);
         }
     };
     announce(http.address());
@@ -113,7 +113,7 @@ async fn serve(args: &AdvisorServeArgs, config: AdvisorConfig) -> Result<Advisor
     if let Some(notices) = notices {
         notices.abort();
     }
-    Ok(AdvisorExit::Done)
+    Ok(Exit::Done)
 }
 
 /// Says that requests are answered from now on.

@@ -18,6 +18,7 @@ use emulator::{NetReport, NetRequest};
 use lab::LabError;
 use lab::experiment::RunRequest;
 use lab::simulate::SimRequest;
+use units::Exit;
 
 // Its description is that of `LabArgs`, which `longhaul` shows too.
 #[derive(Debug, Parser)]
@@ -31,9 +32,6 @@ struct LabProgram {
     #[command(flatten)]
     args: LabArgs,
 }
-
-/// Exit code if the command succeeded but the emulator could not keep up.
-const INVALID: u8 = 9;
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
@@ -68,18 +66,17 @@ fn run(verb: LabVerb) -> u8 {
         let start_failure = runs_program
             .then(|| emulator::start_failure_code(&error))
             .flatten();
-        start_failure.unwrap_or_else(|| exit_code(&error))
+        start_failure.unwrap_or_else(|| exit_of(&error) as u8)
     })
 }
 
-/// Maps errors to the exit codes of [`command_line::EXIT_CODES`].
-fn exit_code(error: &LabError) -> u8 {
+fn exit_of(error: &LabError) -> Exit {
     match error {
-        LabError::Usage(_) => 2,
-        LabError::Refused(_) => 3,
-        LabError::NotFound(_) => 4,
-        LabError::Busy(_) | LabError::System { .. } => 7,
-        LabError::Program(_) => 8,
+        LabError::Usage(_) => Exit::Usage,
+        LabError::Refused(_) => Exit::Refused,
+        LabError::NotFound(_) => Exit::NotFound,
+        LabError::Busy(_) | LabError::System { .. } => Exit::Local,
+        LabError::Program(_) => Exit::Protocol,
     }
 }
 
@@ -98,7 +95,7 @@ fn net(args: &NetArgs) -> Result<u8, LabError> {
         print_to_stderr(outcome.report.to_text().trim_end());
     }
     Ok(match outcome.code {
-        0 if !outcome.report.invalid.is_empty() => INVALID,
+        0 if !outcome.report.invalid.is_empty() => Exit::InvalidRun as u8,
         code => code,
     })
 }
@@ -151,8 +148,8 @@ fn experiment(args: &RunArgs) -> Result<u8, LabError> {
     Ok(0)
 }
 
-/// Runs every experiment. The exit code is that of the first failed one, otherwise [`INVALID`] if all
-/// runs of some cell were invalid.
+/// Runs every experiment. The exit code is that of the first failed one, otherwise
+/// [`Exit::InvalidRun`] if all runs of some cell were invalid.
 fn all(args: &RunArgs, request: &RunRequest) -> Result<u8, LabError> {
     if args.dry_run {
         let planned = lab::experiment::plan_all(request, args.budget)?;
@@ -174,11 +171,12 @@ fn all(args: &RunArgs, request: &RunRequest) -> Result<u8, LabError> {
             result.spoiled
         ));
     }
-    Ok(match result.failed.first() {
-        Some((_, error)) => exit_code(error),
-        None if result.spoiled > 0 => INVALID,
-        None => 0,
-    })
+    let exit = match result.failed.first() {
+        Some((_, error)) => exit_of(error),
+        None if result.spoiled > 0 => Exit::InvalidRun,
+        None => Exit::Done,
+    };
+    Ok(exit as u8)
 }
 
 fn report(args: &ReportArgs) -> Result<u8, LabError> {

@@ -21,7 +21,7 @@
 //! **Printing.** [`show`] is for people: three digits and a suitable prefix. [`exact`] and [`Rate`]'s
 //! `Display` are for files: their text parses back to the same value.
 //!
-//! [`names`] has the one rule for names of congestion controls.
+//! [`names`] has the one rule for names of congestion controls, [`Exit`] the one meaning of each exit code.
 //!
 //! The crate is pure and depends on no other crate of the workspace. [`message_rate`] keeps a peer to a rate of messages. [`splitmix`] has the reproducible
 //! pseudo-random numbers that several crates need.
@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 pub mod exact;
+mod exit;
 pub mod message_rate;
 pub mod names;
 mod rate;
@@ -36,6 +37,7 @@ mod read;
 pub mod show;
 pub mod splitmix;
 
+pub use exit::Exit;
 pub use rate::{Rate, bytes_in, bytes_per_second};
 pub use read::{
     UnitError, hours, milliseconds, number, probability, rate, rate_in_table, seconds, size, time,

@@ -38,6 +38,14 @@ pub(crate) enum ChecksumEndpoint<'a> {
     },
 }
 
+/// The source of a copy, with which stored bytes are compared.
+pub(crate) struct ComparableSource<'a> {
+    /// Its bytes.
+    pub(crate) endpoint: ChecksumEndpoint<'a>,
+    /// The checksums that it can provide.
+    pub(crate) checksums: &'a AvailableChecksums,
+}
+
 impl ChecksumEndpoint<'_> {
     /// Most range checksums that should be requested.
     pub(crate) fn max_queries(&self) -> usize {

@@ -8,7 +8,7 @@ use data::store::Source;
 use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::RangeSet;
 
-use super::checksums::ChecksumEndpoint;
+use super::checksums::{ChecksumEndpoint, ComparableSource};
 use super::download::LocalDestination;
 use super::stream_plan::CopyRange;
 use super::upload::{StorageDestination, UploadFinish};
@@ -128,9 +128,11 @@ impl<'a> CopyDestination<'a> {
     /// Before each attempt: finds out which bytes are safe at the destination.
     pub(crate) async fn prepare(
         &mut self,
-        (ctx, item, check): (&BatchContext, &PlannedFile, Verification),
+        ctx: &BatchContext,
+        item: &PlannedFile,
+        check: Verification,
         identity: CopyIdentity,
-        source: (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
+        source: ComparableSource<'_>,
         to: &mut dyn Storage,
     ) -> Result<(), Failure> {
         match self {

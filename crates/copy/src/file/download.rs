@@ -11,7 +11,7 @@ use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::RangeSet;
 use rustix::fs::Stat;
 
-use super::checksums::ChecksumEndpoint;
+use super::checksums::{ChecksumEndpoint, ComparableSource};
 use super::destination_state::DestinationState;
 use super::resume::{PartialLeftover, discarded, is_whole_file, usable_ranges};
 use crate::batch::BatchContext;
@@ -173,7 +173,7 @@ impl LocalDestination {
         item: &PlannedFile,
         check: Verification,
         identity: CopyIdentity,
-        source: (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
+        source: ComparableSource<'_>,
     ) -> Result<(), Failure> {
         let sink = self.lock(ctx)?;
         if self.prepared {
@@ -197,19 +197,14 @@ impl LocalDestination {
         sink: &Arc<FileSink>,
         mut identity: CopyIdentity,
         has_checksum: bool,
-        source: (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
+        source: ComparableSource<'_>,
     ) -> Result<(), Failure> {
         let length = length(sink).map_err(|e| local_failure(partial.name.path(), e))?;
         if ctx.options.file.restart && length > 0 {
             ctx.warn(discarded(&self.display_name, length));
         } else if !self.state.ignore_leftovers && length > 0 {
             self.state.safe = self
-                .usable_leftover(
-                    ctx,
-                    (partial, sink, length),
-                    (&identity, has_checksum),
-                    source,
-                )
+                .usable_leftover(ctx, partial, sink, &identity, has_checksum, source)
                 .await?;
         }
         self.state.resumed = !self.state.safe.is_empty();
@@ -230,16 +225,18 @@ impl LocalDestination {
     async fn usable_leftover(
         &self,
         ctx: &BatchContext,
-        (partial, sink, length): (&PartialFile, &FileSink, u64),
-        (identity, has_checksum): (&CopyIdentity, bool),
-        (source, checksums): (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
+        partial: &PartialFile,
+        sink: &FileSink,
+        identity: &CopyIdentity,
+        has_checksum: bool,
+        mut source: ComparableSource<'_>,
     ) -> Result<RangeSet, Failure> {
-        let owner = rustix::fs::fstat(sink.file()).map(|there| there.st_uid);
-        let owner = owner.map_err(|e| local_failure(partial.name.path(), e))?;
+        let facts = rustix::fs::fstat(sink.file());
+        let facts = facts.map_err(|e| local_failure(partial.name.path(), e))?;
         let leftover = PartialLeftover {
             identity,
-            length,
-            journal: Some((&partial.journal, owner)),
+            length: facts.st_size.unsigned_abs(),
+            journal: Some((&partial.journal, facts.st_uid)),
             display_name: &self.display_name,
             has_checksum,
         };
@@ -253,8 +250,8 @@ impl LocalDestination {
         usable_ranges(
             ctx,
             &leftover,
-            &[checksums, &local_checksums],
-            source,
+            &[source.checksums, &local_checksums],
+            &mut source.endpoint,
             &mut destination,
         )
         .await

@@ -12,7 +12,7 @@ use crate::batch::meter::FileMeter;
 
 use crate::batch::path_knowledge::{PathKnowledge, RemotePath};
 use crate::events::CopyEvent;
-use crate::file::checksums::ChecksumEndpoint;
+use crate::file::checksums::{ChecksumEndpoint, ComparableSource};
 use crate::file::destination::{CopyDestination, open_endpoint};
 use crate::file::download::LocalDestination;
 use crate::file::resume::ExistingDestination;
@@ -509,7 +509,7 @@ impl<'a> FileCopy<'a> {
         }
         let path = self.item.source.path();
         let origin = state.range.origin();
-        let mut source = match &state.source {
+        let endpoint = match &state.source {
             Some(opened) => open_endpoint(&opened.source, origin),
             None => ChecksumEndpoint::Named {
                 storage: &mut *sessions.from,
@@ -520,9 +520,14 @@ impl<'a> FileCopy<'a> {
         state
             .destination
             .prepare(
-                (self.ctx, self.item, check),
+                self.ctx,
+                self.item,
+                check,
                 identity,
-                (&mut source, checksums),
+                ComparableSource {
+                    endpoint,
+                    checksums,
+                },
                 &mut *sessions.to,
             )
             .await

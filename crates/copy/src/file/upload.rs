@@ -16,7 +16,9 @@ use proto::timestamp::Timestamp;
 
 use crate::batch::BatchContext;
 use crate::file::block_proof::{exclude_tail, prove_blocks};
-use crate::file::checksums::{ChecksumEndpoint, common_range_algorithm, range_ends_agree};
+use crate::file::checksums::{
+    ChecksumEndpoint, ComparableSource, common_range_algorithm, range_ends_agree,
+};
 use crate::file::destination_state::DestinationState;
 use crate::file::report_started;
 use crate::file::resume::{PartialLeftover, discarded, is_whole_file, usable_ranges};
@@ -721,7 +723,7 @@ impl StorageDestination<'_> {
         item: &PlannedFile,
         check: Verification,
         mut identity: CopyIdentity,
-        source: (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
+        source: ComparableSource<'_>,
         session: &mut dyn Storage,
     ) -> Result<(), Failure> {
         // Refused here, before bytes are moved, rather than at the rename.
@@ -729,7 +731,7 @@ impl StorageDestination<'_> {
         self.has_checksum = check.algorithm().is_some();
         if self.prepared {
             return self
-                .find_stored_bytes(identity.copy_length(), source.0, source.1, session)
+                .find_stored_bytes(identity.copy_length(), source, session)
                 .await;
         }
         self.choose_name(ctx, session).await?;
@@ -757,7 +759,7 @@ impl StorageDestination<'_> {
         if resumes {
             partial_length = self.partial_length(session).await?;
             self.state.safe = self
-                .usable_leftover(ctx, &identity, (partial_length, journal), source, session)
+                .usable_leftover(ctx, &identity, partial_length, journal, source, session)
                 .await?;
         }
         self.state.resumed = !self.state.safe.is_empty();
@@ -815,8 +817,7 @@ impl StorageDestination<'_> {
     async fn find_stored_bytes(
         &mut self,
         size: Option<u64>,
-        source: &mut ChecksumEndpoint<'_>,
-        checksums: &AvailableChecksums,
+        mut source: ComparableSource<'_>,
         session: &mut dyn Storage,
     ) -> Result<(), Failure> {
         self.state.safe = self.safe_ranges()();
@@ -827,9 +828,7 @@ impl StorageDestination<'_> {
         }
         let moved = self.control.take().map_or(0, |control| control.bytes());
         if std::mem::take(&mut self.connection_lost) && !self.in_order {
-            return self
-                .prove_unmarked_bytes(size, source, checksums, session)
-                .await;
+            return self.prove_unmarked_bytes(size, source, session).await;
         }
         if !self.in_order || moved == 0 {
             return Ok(());
@@ -858,8 +857,9 @@ impl StorageDestination<'_> {
             path: &path,
             origin: 0,
         };
-        let matches = match common_range_algorithm(&[checksums, &destination_checksums]) {
+        let matches = match common_range_algorithm(&[source.checksums, &destination_checksums]) {
             Some(algorithm) => {
+                let source = &mut source.endpoint;
                 match range_ends_agree(source, &mut destination, algorithm, &stored).await {
                     Err(failure) if failure.may_retry() => return Err(failure),
                     // A checksum that cannot be had proves nothing.
@@ -880,15 +880,15 @@ impl StorageDestination<'_> {
     async fn prove_unmarked_bytes(
         &mut self,
         size: Option<u64>,
-        source: &mut ChecksumEndpoint<'_>,
-        checksums: &AvailableChecksums,
+        mut source: ComparableSource<'_>,
         session: &mut dyn Storage,
     ) -> Result<(), Failure> {
         if self.partial_path.is_none() || self.server_refused {
             return Ok(());
         }
         let destination_checksums = self.available_checksums(session).await?;
-        let Some(algorithm) = common_range_algorithm(&[checksums, &destination_checksums]) else {
+        let algorithm = common_range_algorithm(&[source.checksums, &destination_checksums]);
+        let Some(algorithm) = algorithm else {
             return Ok(());
         };
         let partial_length = self.partial_length(session).await?.unwrap_or(0);
@@ -907,7 +907,7 @@ impl StorageDestination<'_> {
             reported,
             partial_length,
             algorithm,
-            source,
+            &mut source.endpoint,
             &mut destination,
         )
         .await?;
@@ -922,8 +922,9 @@ impl StorageDestination<'_> {
         &self,
         ctx: &BatchContext,
         identity: &CopyIdentity,
-        (partial_length, journal): (Option<u64>, Option<(&LocalName, u32)>),
-        (source, checksums): (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
+        partial_length: Option<u64>,
+        journal: Option<(&LocalName, u32)>,
+        mut source: ComparableSource<'_>,
         session: &mut dyn Storage,
     ) -> Result<RangeSet, Failure> {
         let Some(partial_length) = partial_length else {
@@ -946,8 +947,8 @@ impl StorageDestination<'_> {
         let mut safe = usable_ranges(
             ctx,
             &leftover,
-            &[checksums, &destination_checksums],
-            source,
+            &[source.checksums, &destination_checksums],
+            &mut source.endpoint,
             &mut destination,
         )
         .await?;

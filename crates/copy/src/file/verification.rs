@@ -36,6 +36,15 @@ pub(super) enum Verdict {
     Different(Failure),
 }
 
+/// Checksums that are known before they are asked for.
+#[derive(Default)]
+struct KnownChecksums {
+    source: Option<String>,
+    copy: Option<String>,
+    /// The source's, used if it turns out to be unable to checksum this file.
+    fallback: Option<String>,
+}
+
 impl FileCopy<'_> {
     /// Compares both ends. `checksums` are those that the source can provide.
     pub(super) async fn verify(
@@ -53,8 +62,8 @@ impl FileCopy<'_> {
                 .await?;
             return match available.and_then(|available| Some((available, available.algorithm()?))) {
                 Some((available, algorithm)) => {
-                    let (request, unknown) = ((available, algorithm, None), (None, None));
-                    self.verify_by_checksum(state, sessions, request, unknown, moved)
+                    let unknown = KnownChecksums::default();
+                    self.verify_by_checksum(state, sessions, available, algorithm, unknown, moved)
                         .await
                 }
                 None => Ok(Verdict::SameSize(label)),
@@ -67,7 +76,7 @@ impl FileCopy<'_> {
         // The checksum of the bytes that passed through this machine is the source's if they were
         // read here or the source cannot provide one. It is the copy's if they were stored here.
         let passing_checksum = report.and_then(|report| report.checksum.clone());
-        let known = match (state.source_is_local(), state.destination_is_storage()) {
+        let (source, copy) = match (state.source_is_local(), state.destination_is_storage()) {
             (true, _) => (passing_checksum.clone(), moved.copy_checksum.clone()),
             (false, true) => (
                 passing_checksum
@@ -77,10 +86,12 @@ impl FileCopy<'_> {
             ),
             (false, false) => (moved.source_checksum.clone(), passing_checksum.clone()),
         };
-        // Used if the source turns out to be unable to checksum this file.
-        let fallback = passing_checksum.filter(|_| state.destination_is_storage());
-        let request = (check, algorithm, fallback);
-        self.verify_by_checksum(state, sessions, request, known, moved)
+        let known = KnownChecksums {
+            source,
+            copy,
+            fallback: passing_checksum.filter(|_| state.destination_is_storage()),
+        };
+        self.verify_by_checksum(state, sessions, check, algorithm, known, moved)
             .await
     }
 
@@ -107,21 +118,22 @@ impl FileCopy<'_> {
         .map(Some)
     }
 
-    /// Compares checksums. Those that are known already are not requested.
+    /// Compares checksums by `algorithm`, that of `check`. Those that are known already are not requested.
     async fn verify_by_checksum(
         &self,
         state: &CopyState<'_>,
         sessions: &mut StorageSessions,
-        (check, algorithm, fallback): (Verification, ChecksumAlgorithm, Option<String>),
-        (source, copy): (Option<String>, Option<String>),
+        check: Verification,
+        algorithm: ChecksumAlgorithm,
+        known: KnownChecksums,
         moved: &MoveResult,
     ) -> Result<Verdict, Failure> {
         let StorageSessions { from, to } = sessions;
         let (source, copy) = tokio::join!(
-            self.source_checksum(state, &mut **from, algorithm, source),
-            self.copy_checksum(state, &mut **to, algorithm, copy)
+            self.source_checksum(state, &mut **from, algorithm, known.source),
+            self.copy_checksum(state, &mut **to, algorithm, known.copy)
         );
-        let source = match (source?, fallback) {
+        let source = match (source?, known.fallback) {
             (Err(failure), Some(checksum)) if !failure.may_retry() => Ok(checksum),
             (source, _) => source,
         };

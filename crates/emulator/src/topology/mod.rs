@@ -67,6 +67,7 @@ use link::Conditions;
 
 use crate::LabError;
 use file::TopologyFile;
+use network_options::ParsedNetworkOptions;
 
 pub use network_options::NetworkOptions;
 
@@ -152,6 +153,14 @@ impl Topology {
         Self::parse_with(text, base, &NetworkOptions::default())
     }
 
+    /// Parses a topology, with command-line options that override it for every host and path.
+    ///
+    /// # Errors
+    /// As [`Topology::parse`]. An error in an option names the option.
+    pub fn parse_with(text: &str, base: &Path, options: &NetworkOptions) -> Result<Self, LabError> {
+        Self::resolve(text, base, &options.parse_options()?)
+    }
+
     /// Reads a topology from a file. Relative paths of traces are relative to its directory.
     ///
     /// # Errors
@@ -169,12 +178,11 @@ impl Topology {
         let Some(path) = file else {
             return Self::parse_with("", Path::new(""), options);
         };
+        let options = options.parse_options()?;
         let text = file::read_text(path)?;
         let base = path.parent().unwrap_or(Path::new(""));
-        Self::parse_with(&text, base, options).map_err(|error| match error {
-            LabError::Usage(message) if !message.starts_with("--") => {
-                LabError::Usage(format!("{}: {message}", path.display()))
-            }
+        Self::resolve(&text, base, &options).map_err(|error| match error {
+            LabError::Usage(message) => LabError::Usage(format!("{}: {message}", path.display())),
             other => other,
         })
     }
@@ -197,10 +205,9 @@ impl Topology {
         std::net::Ipv4Addr::new(10, 99, 0, last)
     }
 
-    fn parse_with(text: &str, base: &Path, options: &NetworkOptions) -> Result<Self, LabError> {
-        let parsed = options.parse_options()?;
+    fn resolve(text: &str, base: &Path, options: &ParsedNetworkOptions) -> Result<Self, LabError> {
         TopologyFile::parse(text)
-            .and_then(|file| resolve::topology(&file, base, &parsed))
+            .and_then(|file| resolve::topology(&file, base, options))
             .map_err(|fault| fault.into_error(text))
     }
 }

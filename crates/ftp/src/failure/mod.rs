@@ -8,33 +8,7 @@ use std::io::{self, ErrorKind};
 
 pub(crate) use sentence::display_reply;
 pub use sentence::{Operation, Sentence};
-
-/// Result class of the process, with the exit codes that scripts rely on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Exit {
-    /// Everything arrived and was verified as requested.
-    Done = 0,
-    /// Some files of several failed.
-    Partial = 1,
-    /// The request is invalid.
-    Usage = 2,
-    /// Login or permission refused.
-    Refused = 3,
-    /// No such file.
-    NotFound = 4,
-    /// The peer cannot be reached, or was lost after all retries.
-    Unreachable = 5,
-    /// Checksum or size mismatch.
-    Integrity = 6,
-    /// Disk or file error on this machine, a full disk or quota at the destination, or another copy
-    /// that is writing the destination.
-    Local = 7,
-    /// The peer broke the protocol or refused for another reason.
-    Protocol = 8,
-    /// Interrupted by a signal.
-    Interrupted = 130,
-}
+use units::Exit;
 
 /// Kind of a failure: all that a decision may depend on, but for whether another attempt may succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,14 +11,6 @@ use security::x509::TrustError;
 use crate::Failure;
 use crate::failure::display_reply;
 
-/// Alerts by which a server refuses this client's certificate, or its absence (RFC 8446 §6.2).
-const CERTIFICATE_ALERTS: [&str; 4] = ["certificate", "unknown ca", "access denied", "identity"];
-
-/// Whether a certificate is refused because nobody vouches for it, which `--ca` can change.
-pub fn is_unknown_authority(error: &TrustError) -> bool {
-    matches!(error, TrustError::Chain { problem, .. } if problem.contains("trusted authorities"))
-}
-
 /// The failure of a TLS handshake or connection with `server`. `trust_advice` says how to trust its
 /// authority.
 fn peer_failure(server: &str, error: &TlsError, trust_advice: &str) -> Failure {
@@ -30,7 +22,7 @@ fn peer_failure(server: &str, error: &TlsError, trust_advice: &str) -> Failure {
         TlsError::Peer(TrustError::NoCertificate) => Failure::refused(format!(
             "{server} has shown no certificate, so it cannot be verified; ask its administrator"
         )),
-        TlsError::Peer(reason) if is_unknown_authority(reason) => Failure::refused(format!(
+        TlsError::Peer(reason @ TrustError::UnknownAuthority { .. }) => Failure::refused(format!(
             "the certificate of {server} is refused: {reason}; if you trust its authority, {trust_advice}"
         )),
         // Expired, revoked, not for servers, against a signing policy.
@@ -38,21 +30,13 @@ fn peer_failure(server: &str, error: &TlsError, trust_advice: &str) -> Failure {
             "the certificate of {server} is refused: {reason}; ask its administrator for a valid one, or \
              check your certificate authorities"
         )),
-        TlsError::Alert(alert) => {
-            let alert_text = alert.to_lowercase().replace('_', " ");
-            let is_about_certificate = CERTIFICATE_ALERTS
-                .iter()
-                .any(|word| alert_text.contains(word));
-            match is_about_certificate {
-                true => Failure::refused(format!(
-                    "{server} refused this client's certificate or its absence: {alert}; name a certificate \
-                     that it accepts with --cert and --key"
-                )),
-                false => Failure::protocol(format!(
-                    "{server} refused the TLS handshake: {alert}; ask its administrator for TLS 1.2 or newer"
-                )),
-            }
-        }
+        TlsError::Alert(alert) if alert.is_about_certificate() => Failure::refused(format!(
+            "{server} refused this client's certificate or its absence: {alert}; name a certificate \
+             that it accepts with --cert and --key"
+        )),
+        TlsError::Alert(alert) => Failure::protocol(format!(
+            "{server} refused the TLS handshake: {alert}; ask its administrator for TLS 1.2 or newer"
+        )),
         TlsError::Config(problem) => {
             Failure::refused(format!("cannot use TLS with {server}: {problem}"))
         }
@@ -166,24 +150,28 @@ pub(crate) fn clear_fallback_warning(server: &str, reply: &Reply) -> String {
 mod tests {
     use super::*;
     use crate::FailureKind;
+    use security::tls::TlsAlert;
     use security::x509::DistinguishedName;
+
+    /// Alerts of RFC 8446 §6.
+    const HANDSHAKE_FAILURE: u8 = 40;
+    const PROTOCOL_VERSION: u8 = 70;
+    const CERTIFICATE_REQUIRED: u8 = 116;
 
     #[test]
     fn failures_have_the_exit_class_of_their_cause_and_say_what_to_do() {
-        let chain = |problem: &str| {
-            TlsError::Peer(TrustError::Chain {
-                subject: DistinguishedName::from_text("/CN=h"),
-                problem: problem.to_owned(),
-            })
+        let subject = || DistinguishedName::from_text("/CN=h");
+        let unknown = TrustError::UnknownAuthority {
+            subject: subject(),
+            problem: "its issuer is unknown".to_owned(),
         };
-        let stranger = chain("its issuer /CN=a is not among the trusted authorities (/ca)");
+        let expired = TrustError::Chain {
+            subject: subject(),
+            problem: "expired at 2020".to_owned(),
+        };
         let table = [
-            (stranger, FailureKind::Refused, "with --ca"),
-            (
-                chain("expired at 2020"),
-                FailureKind::Refused,
-                "administrator",
-            ),
+            (unknown.into(), FailureKind::Refused, "with --ca"),
+            (expired.into(), FailureKind::Refused, "administrator"),
             (
                 TlsError::Peer(TrustError::Name("it names other.example".to_owned())),
                 FailureKind::Refused,
@@ -195,12 +183,17 @@ mod tests {
                 "no certificate",
             ),
             (
-                TlsError::Alert("tlsv13 alert certificate required".to_owned()),
+                TlsError::Alert(TlsAlert(CERTIFICATE_REQUIRED)),
                 FailureKind::Refused,
                 "--cert",
             ),
             (
-                TlsError::Alert("protocol version".to_owned()),
+                TlsError::Alert(TlsAlert(HANDSHAKE_FAILURE)),
+                FailureKind::Refused,
+                "--cert",
+            ),
+            (
+                TlsError::Alert(TlsAlert(PROTOCOL_VERSION)),
                 FailureKind::Protocol,
                 "TLS 1.2",
             ),

@@ -62,6 +62,19 @@ pub struct TransferExchange<'a> {
 /// Makes the command that follows a transfer of this end.
 pub(crate) type NextCommand<'a> = &'a (dyn Fn(&TransferReport) -> Option<Command> + Send + Sync);
 
+/// A transfer whose data side runs.
+struct RunningExchange<'a> {
+    data: JoinHandle<DataResult>,
+    when_sent: Option<NextCommand<'a>>,
+    /// The final reply, if it came before the data side began.
+    final_reply: Option<Result<Reply, Failure>>,
+    /// The server has said that the transfer begins.
+    has_begun: bool,
+    control: &'a TransferControl,
+    reply_sinks: ReplySinks<'a>,
+    sizes: SizesToAnnounce,
+}
+
 /// A transfer that succeeded.
 #[derive(Debug)]
 pub struct CompletedExchange {
@@ -142,13 +155,15 @@ impl ClientSession {
             Arc::clone(control),
         );
         let (data_result, final_reply) = self
-            .run_both_sides(
-                (data, when_sent),
-                (final_reply, wait_for_start),
+            .run_both_sides(RunningExchange {
+                data,
+                when_sent,
+                final_reply,
+                has_begun: wait_for_start,
                 control,
                 reply_sinks,
                 sizes,
-            )
+            })
             .await;
         guard.0 = None;
         // SBUF replies may follow the final one; without a final reply the session is lost anyway.
@@ -304,12 +319,17 @@ impl ClientSession {
     /// ends the other.
     async fn run_both_sides(
         &mut self,
-        (mut data, when_sent): (JoinHandle<DataResult>, Option<NextCommand<'_>>),
-        (mut final_reply, mut has_begun): (Option<Result<Reply, Failure>>, bool),
-        control: &TransferControl,
-        reply_sinks: ReplySinks<'_>,
-        mut sizes: SizesToAnnounce,
+        running: RunningExchange<'_>,
     ) -> (Option<DataResult>, Option<Result<Reply, Failure>>) {
+        let RunningExchange {
+            mut data,
+            when_sent,
+            mut final_reply,
+            mut has_begun,
+            control,
+            reply_sinks,
+            mut sizes,
+        } = running;
         let mut data_result: Option<DataResult> = None;
         // Limits preliminary replies after the data side has ended. Before that, the data side's
         // own limits end the transfer.

@@ -19,6 +19,7 @@ use super::results::{RunRecord, TimeSeries};
 use crate::LabError;
 use emulator::NetReport;
 use proto::printable::shell_word;
+use units::Exit;
 
 /// A run that has ended.
 #[derive(Debug)]
@@ -132,6 +133,10 @@ impl RunMaker<'_> {
 
     /// Reads the outcome that the process wrote. If it wrote none, its exit code and its last line tell why.
     fn outcome(&self, prepared: &PreparedRun, code: Option<i32>) -> Result<CellOutcome, LabError> {
+        const USAGE: i32 = Exit::Usage as i32;
+        const REFUSED: i32 = Exit::Refused as i32;
+        const NOT_FOUND: i32 = Exit::NotFound as i32;
+        const LOCAL: i32 = Exit::Local as i32;
         let observed = std::fs::read(prepared.task.outcome_file()).ok();
         if let Some(outcome) = observed.and_then(|json| serde_json::from_slice(&json).ok()) {
             return Ok(outcome);
@@ -147,12 +152,11 @@ impl RunMaker<'_> {
             // The user wrote the table [network] of an experiment and does not know this generated file.
             why = why.replace(&topology.display().to_string(), "[network], expanded");
         }
-        // The exit codes of `longhaul lab`: usage, refused, not found, busy.
         match code {
-            Some(2) => Err(LabError::Usage(why)),
-            Some(3) => Err(LabError::Refused(why)),
-            Some(4) => Err(LabError::NotFound(why)),
-            Some(7) if self.is_first => Err(LabError::Busy(why)),
+            Some(USAGE) => Err(LabError::Usage(why)),
+            Some(REFUSED) => Err(LabError::Refused(why)),
+            Some(NOT_FOUND) => Err(LabError::NotFound(why)),
+            Some(LOCAL) if self.is_first => Err(LabError::Busy(why)),
             Some(_) => Ok(CellOutcome::failed(why)),
             None => Ok(CellOutcome::failed(format!("the run did not end: {why}"))),
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use copy::Exit;
-use emulator::topology::Topology;
+use emulator::topology::{NetworkOptions, Topology};
 use emulator::{LabError, NetRequest};
 use units::show;
 
@@ -37,7 +37,7 @@ pub(super) fn run(args: &DemoArgs, folder: &Path) -> Result<Exit, DemoError> {
     let topology = match topology(args) {
         Ok(topology) => topology,
         Err(error) => {
-            print_to_stderr(&format!("longhaul demo: {}", option_error(&error)));
+            print_to_stderr(&format!("longhaul demo: {error}"));
             return Ok(Exit::Usage);
         }
     };
@@ -97,27 +97,15 @@ fn print_result_line(line: &str, invalid: Option<&String>) -> std::io::Result<()
 
 /// Two separate paths, each with its own bottleneck: a and b for stock FTP, c and d for longhaul.
 fn topology(args: &DemoArgs) -> Result<Topology, LabError> {
-    // Stock systems use cubic. Pinning it makes results comparable between machines.
-    let congestion = if may_set_cubic() {
-        "cc = \"cubic\"\n"
-    } else {
-        ""
+    let options = NetworkOptions {
+        rtt: Some(args.rtt.clone()),
+        rate: Some(args.rate.clone()),
+        // Stock systems use cubic. Pinning it makes results comparable between machines.
+        cc: may_set_cubic().then(|| "cubic".to_owned()),
+        ..NetworkOptions::default()
     };
-    let text = format!(
-        "{congestion}[default]\nrtt = {:?}\nrate = {:?}\n[hosts.a]\n[hosts.b]\n[hosts.c]\n[hosts.d]\n",
-        args.rtt, args.rate
-    );
-    Topology::parse(&text, Path::new("."))
-}
-
-/// The message of an error in [`topology`] as one about the option. The user has not seen the
-/// topology's text, whose keys in `[default]` have the names of the options.
-fn option_error(error: &LabError) -> String {
-    let message = error.to_string();
-    match message.split_once("default: ") {
-        Some((_, rest)) => format!("--{rest}"),
-        None => message,
-    }
+    let hosts = "[hosts.a]\n[hosts.b]\n[hosts.c]\n[hosts.d]\n";
+    Topology::parse_with(hosts, Path::new("."), &options)
 }
 
 /// Whether the hosts may use cubic. Without root they can use only congestion controls that the system

@@ -1,5 +1,7 @@
 //! Errors of TLS in plain words.
 
+use std::fmt::{self, Display, Formatter};
+
 use openssl::error::{Error, ErrorStack};
 use openssl::ssl::SslAlert;
 
@@ -14,25 +16,44 @@ pub enum TlsError {
     /// The peer's certificate is refused.
     #[error(transparent)]
     Peer(#[from] TrustError),
-    /// The peer refused this end with an alert (RFC 8446 §6.2); the text names it.
+    /// The peer refused this end.
     #[error("the peer has refused the connection: {0}")]
-    Alert(String),
+    Alert(TlsAlert),
     /// Received bytes are no valid TLS, or the ends have no version or cipher in common.
     #[error("{0}")]
     Protocol(String),
 }
 
+/// The alert with which a peer ends a connection: its number (RFC 8446 §6). The text says its meaning and its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TlsAlert(pub u8);
+
+impl TlsAlert {
+    /// Whether the peer refuses this end's certificate, or its absence. `handshake_failure` (40) counts: TLS 1.2 has no
+    /// alert of its own for a missing one.
+    pub fn is_about_certificate(self) -> bool {
+        matches!(self.0, 40..=46 | 48 | 49 | 116)
+    }
+}
+
 /// OpenSSL's library number of TLS (ERR_LIB_SSL).
 const SSL_LIBRARY: i32 = 20;
+
+/// SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE.
+const NO_CERTIFICATE: i32 = 199;
+
+/// OpenSSL's reason codes of alerts are their numbers above this one (SSL_AD_REASON_OFFSET).
+const ALERT_REASONS: i32 = 1000;
 
 impl TlsError {
     /// From what OpenSSL reports of a connection.
     pub(super) fn of_stack(stack: &ErrorStack) -> Self {
         for error in ssl_errors(stack) {
-            if let Some(alert) = SslAlert::from_reason_code(error.reason_code()) {
-                return Self::Alert(alert_in_words(alert));
+            let reason = error.reason_code();
+            if let Ok(number) = u8::try_from(reason - ALERT_REASONS) {
+                return Self::Alert(TlsAlert(number));
             }
-            if error.reason() == Some("peer did not return a certificate") {
+            if reason == NO_CERTIFICATE {
                 return Self::Peer(TrustError::NoCertificate);
             }
         }
@@ -138,50 +159,61 @@ const REASONS: &[(&str, &str)] = &[
     ),
 ];
 
-fn alert_in_words(alert: SslAlert) -> String {
-    let words = match alert {
-        SslAlert::UNKNOWN_CA => "it does not know the authority of the certificate shown to it",
-        SslAlert::CERTIFICATE_EXPIRED => {
-            "the certificate shown to it has expired or is not yet valid"
+impl Display for TlsAlert {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let name = self.name();
+        match self.meaning() {
+            Some(meaning) => write!(f, "{meaning} (alert '{name}')"),
+            None => write!(f, "alert '{name}'"),
         }
-        SslAlert::CERTIFICATE_REVOKED => "the certificate shown to it is revoked",
-        SslAlert::BAD_CERTIFICATE => "the certificate shown to it is invalid",
-        SslAlert::UNSUPPORTED_CERTIFICATE => {
-            "the certificate shown to it is of the wrong kind or for another use"
-        }
-        SslAlert::CERTIFICATE_UNKNOWN => "it does not accept the certificate shown to it",
-        SslAlert::CERTIFICATE_REQUIRED => "it requires a certificate, and none was shown",
-        SslAlert::HANDSHAKE_FAILURE => {
-            "it finds no acceptable cipher, certificate or option in the handshake"
-        }
-        SslAlert::PROTOCOL_VERSION => "it accepts none of the TLS versions offered",
-        SslAlert::INSUFFICIENT_SECURITY => "it requires stronger ciphers than offered",
-        SslAlert::UNRECOGNIZED_NAME => "it does not serve the host name asked for",
-        SslAlert::ACCESS_DENIED => "it denies access",
-        SslAlert::BAD_RECORD_MAC => "a record was altered on its way to it",
-        SslAlert::NO_RENEGOTIATION => "it refuses to renegotiate",
-        SslAlert::INTERNAL_ERROR => "it has an internal error",
-        _ => return format!("alert '{}'", alert_name(alert)),
-    };
-    format!("{words} (alert '{}')", alert_name(alert))
+    }
 }
 
-/// OpenSSL's alert numbers as reason codes begin here (SSL_AD_REASON_OFFSET).
-const ALERT_REASONS: i32 = 1000;
+impl TlsAlert {
+    fn meaning(self) -> Option<&'static str> {
+        Some(match self.of_openssl()? {
+            SslAlert::UNKNOWN_CA => "it does not know the authority of the certificate shown to it",
+            SslAlert::CERTIFICATE_EXPIRED => {
+                "the certificate shown to it has expired or is not yet valid"
+            }
+            SslAlert::CERTIFICATE_REVOKED => "the certificate shown to it is revoked",
+            SslAlert::BAD_CERTIFICATE => "the certificate shown to it is invalid",
+            SslAlert::UNSUPPORTED_CERTIFICATE => {
+                "the certificate shown to it is of the wrong kind or for another use"
+            }
+            SslAlert::CERTIFICATE_UNKNOWN => "it does not accept the certificate shown to it",
+            SslAlert::CERTIFICATE_REQUIRED => "it requires a certificate, and none was shown",
+            SslAlert::HANDSHAKE_FAILURE => {
+                "it finds no acceptable cipher, certificate or option in the handshake"
+            }
+            SslAlert::PROTOCOL_VERSION => "it accepts none of the TLS versions offered",
+            SslAlert::INSUFFICIENT_SECURITY => "it requires stronger ciphers than offered",
+            SslAlert::UNRECOGNIZED_NAME => "it does not serve the host name asked for",
+            SslAlert::ACCESS_DENIED => "it denies access",
+            SslAlert::BAD_RECORD_MAC => "a record was altered on its way to it",
+            SslAlert::NO_RENEGOTIATION => "it refuses to renegotiate",
+            SslAlert::INTERNAL_ERROR => "it has an internal error",
+            _ => return None,
+        })
+    }
 
-/// The name of an alert (RFC 8446 §6), or its number.
-fn alert_name(alert: SslAlert) -> String {
-    let number = alert.reason_code() - ALERT_REASONS;
-    // OpenSSL calls these 'unknown'.
-    match number {
-        86 => "inappropriate fallback".to_owned(),
-        109 => "missing extension".to_owned(),
-        116 => "certificate required".to_owned(),
-        120 => "no application protocol".to_owned(),
-        _ => match alert.to_string() {
-            name if name == "unknown" => format!("number {number}"),
-            name => name,
-        },
+    /// The name (RFC 8446 §6), or the number.
+    fn name(self) -> String {
+        // OpenSSL calls these 'unknown'.
+        match self.0 {
+            86 => "inappropriate fallback".to_owned(),
+            109 => "missing extension".to_owned(),
+            116 => "certificate required".to_owned(),
+            120 => "no application protocol".to_owned(),
+            number => match self.of_openssl().map(|alert| alert.to_string()) {
+                Some(name) if name != "unknown" => name,
+                _ => format!("number {number}"),
+            },
+        }
+    }
+
+    fn of_openssl(self) -> Option<SslAlert> {
+        SslAlert::from_reason_code(ALERT_REASONS + i32::from(self.0))
     }
 }
 
@@ -191,15 +223,12 @@ mod tests {
 
     #[test]
     fn every_alert_has_a_name_or_a_number() {
-        let name = |number| {
-            let alert = SslAlert::from_reason_code(ALERT_REASONS + number).unwrap();
-            alert_in_words(alert)
-        };
-        assert!(name(116).ends_with("none was shown (alert 'certificate required')"));
-        assert_eq!(name(120), "alert 'no application protocol'");
-        assert_eq!(name(254), "alert 'number 254'");
+        let text = |number| TlsAlert(number).to_string();
+        assert!(text(116).ends_with("none was shown (alert 'certificate required')"));
+        assert_eq!(text(120), "alert 'no application protocol'");
+        assert_eq!(text(254), "alert 'number 254'");
         for number in 0..=255 {
-            assert!(!name(number).contains("'unknown'"), "{number}");
+            assert!(!text(number).contains("'unknown'"), "{number}");
         }
     }
 }

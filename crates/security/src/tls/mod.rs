@@ -15,6 +15,6 @@ pub use config::{
     ClientCertificates, ExpectedPeer, TlsConfig, TlsOptions, TlsProfile, TlsRole, TlsVersion,
 };
 pub use engine::{Handshake, ReadResult, TlsEngine};
-pub use error::TlsError;
+pub use error::{TlsAlert, TlsError};
 pub use http::{HttpsConnector, HttpsTransport};
 pub use session::{SessionSetter, TlsSession, install_session_setter};

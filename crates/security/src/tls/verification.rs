@@ -197,7 +197,9 @@ fn alert_cause(
     last: X509VerifyResult,
 ) -> X509VerifyResult {
     match refused {
-        TrustError::Chain { .. } => outcome.validity.unwrap_or(last),
+        TrustError::UnknownAuthority { .. } | TrustError::Chain { .. } => {
+            outcome.validity.unwrap_or(last)
+        }
         _ => X509VerifyResult::APPLICATION_VERIFICATION,
     }
 }

@@ -14,7 +14,15 @@ pub enum TrustError {
     /// The peer showed no certificate.
     #[error("the peer has shown no certificate")]
     NoCertificate,
-    /// A check of the chain failed.
+    /// No trusted authority vouches for the certificate.
+    #[error("{subject}: {problem}")]
+    UnknownAuthority {
+        /// The certificate at fault.
+        subject: DistinguishedName,
+        /// The missing authority, and where it was looked for.
+        problem: String,
+    },
+    /// Another check of the chain failed.
     #[error("{subject}: {problem}")]
     Chain {
         /// The certificate at fault.

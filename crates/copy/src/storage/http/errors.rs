@@ -3,13 +3,13 @@
 use data::error::DataError;
 use proto::http::url::HttpUrl;
 use security::tls::TlsError;
+use security::x509::TrustError;
 use ureq::Error;
 
 use super::agent::UnknownProxy;
 use super::response::HttpResponse;
 use ftp::failure::{Operation, Sentence};
 use ftp::network_proxy::proxy_advice;
-use ftp::protection::is_unknown_authority;
 use ftp::{Failure, FailureKind};
 
 /// A request that did not succeed.
@@ -181,7 +181,7 @@ fn tls_error(error: &Error) -> Option<&TlsError> {
 
 fn tls_failure(action: &Operation, error: &TlsError) -> Failure {
     let hint = match error {
-        TlsError::Peer(reason) if is_unknown_authority(reason) => {
+        TlsError::Peer(TrustError::UnknownAuthority { .. }) => {
             "; if you trust its authority, name the file of its certificate with --ca"
         }
         TlsError::Protocol(_) => "; check the port, or use http:",
@@ -222,15 +222,15 @@ fn data_failure(action: &Operation, error: &DataError) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use security::x509::{DistinguishedName, TrustError};
+    use security::x509::DistinguishedName;
 
     use super::*;
 
     #[test]
     fn an_unknown_authority_is_answered_with_the_flag_for_authorities() {
-        let unknown = TlsError::Peer(TrustError::Chain {
+        let unknown = TlsError::Peer(TrustError::UnknownAuthority {
             subject: DistinguishedName::from_text("/CN=h"),
-            problem: "its issuer /CN=a is not among the trusted authorities".to_owned(),
+            problem: "its issuer /CN=a is unknown".to_owned(),
         });
         let failure = tls_failure(&Operation::from("read h"), &unknown);
         assert!(failure.to_string().ends_with("with --ca"), "{failure}");

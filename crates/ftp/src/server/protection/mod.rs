@@ -17,7 +17,6 @@ use crate::server::{protection_failures, user_credential};
 use crate::ssh::SshLogins;
 use crate::{Credential, Failure, Remotes};
 
-pub use crate::server::protection_failures::is_unknown_authority;
 pub(crate) use crate::server::protection_failures::{
     auth_refused_failure, clear_fallback_warning, config_failure, exchange_refused_failure,
     gsi_failure, handshake_failure, tls_failure, tls_withdrawn_failure,

@@ -51,10 +51,18 @@ fn an_unknown_authority_is_refused_with_an_alert() {
         let mut client = TlsEngine::new(&config(client, version), None).unwrap();
         let results = shake(&mut client, &mut engine(pki.server()));
         assert_server_refused(&results);
-        let Err(TlsError::Alert(words)) = results.1 else {
+        let refusal = results.0.unwrap_err();
+        assert!(
+            matches!(refusal, TlsError::Peer(TrustError::UnknownAuthority { .. })),
+            "{refusal:?}"
+        );
+        let Err(TlsError::Alert(alert)) = results.1 else {
             panic!()
         };
-        assert!(words.contains("does not know the authority"), "{words}");
+        assert!(
+            alert.to_string().contains("does not know the authority"),
+            "{alert}"
+        );
     }
 }
 
@@ -72,10 +80,10 @@ fn an_expired_certificate_is_refused_and_its_owner_is_told_so() {
     };
     let results = attempted(pki.client(), server);
     assert_server_refused(&results);
-    let Err(TlsError::Alert(words)) = results.1 else {
+    let Err(TlsError::Alert(alert)) = results.1 else {
         panic!()
     };
-    assert!(words.contains("has expired"), "{words}");
+    assert!(alert.to_string().contains("has expired"), "{alert}");
 }
 
 #[test]
@@ -98,10 +106,13 @@ fn a_required_certificate_must_be_shown() {
     let pki = Pki::new();
     let (client, server) = attempted(pki.client(), pki.asking(TlsProfile::Web));
     assert_eq!(server, Err(TlsError::Peer(TrustError::NoCertificate)));
-    let Err(TlsError::Alert(words)) = client else {
+    let Err(TlsError::Alert(alert)) = client else {
         panic!("{client:?}")
     };
-    assert!(words.contains("requires a certificate"), "{words}");
+    assert!(
+        alert.to_string().contains("requires a certificate"),
+        "{alert}"
+    );
 }
 
 #[test]
@@ -219,8 +230,8 @@ fn the_ends_need_a_version_in_common() {
         panic!("{server:?}")
     };
     assert!(words.contains("TLS version"), "{words}");
-    let Err(TlsError::Alert(words)) = client else {
+    let Err(TlsError::Alert(alert)) = client else {
         panic!("{client:?}")
     };
-    assert!(words.contains("TLS versions"), "{words}");
+    assert!(alert.to_string().contains("TLS versions"), "{alert}");
 }

@@ -238,8 +238,7 @@ fn verify_authorities(
                 return Ok(Ok(chain.unwrap_or_default()));
             }
             let at_fault = context.current_cert().unwrap_or(&presented.end_entity);
-            let problem = describe(context.error(), at_fault, store, usage);
-            Ok(Err(refused(at_fault, problem)))
+            Ok(Err(refusal(context.error(), at_fault, store, usage)))
         })
     };
     run().unwrap_or_else(|error: ErrorStack| {
@@ -380,30 +379,34 @@ mod code {
     pub(super) const INVALID_AUTHORITY: i32 = 79;
 }
 
-fn describe(
+fn refusal(
     error: X509VerifyResult,
     certificate: &X509Ref,
     store: &TrustStore,
     usage: CertificateUsage,
-) -> String {
-    let places = || {
-        let names: Vec<String> = store.sources.iter().map(AuthoritySource::name).collect();
-        names.join(", ")
+) -> TrustError {
+    let unknown = |authority: String| {
+        let places: Vec<String> = store.sources.iter().map(AuthoritySource::name).collect();
+        TrustError::UnknownAuthority {
+            subject: DistinguishedName::of_subject(certificate),
+            problem: format!(
+                "{authority} not among the trusted authorities ({})",
+                places.join(", ")
+            ),
+        }
     };
-    match error.as_raw() {
+    let problem = match error.as_raw() {
         code::NOT_YET_VALID => format!("not valid before {}", certificate.not_before()),
         code::HAS_EXPIRED => format!("expired on {}", certificate.not_after()),
-        code::SELF_SIGNED_LEAF | code::SELF_SIGNED_IN_CHAIN => format!(
-            "self-signed, and not among the trusted authorities ({})",
-            places()
-        ),
+        code::SELF_SIGNED_LEAF | code::SELF_SIGNED_IN_CHAIN => {
+            return unknown("self-signed, and".to_owned());
+        }
         code::UNABLE_TO_GET_ISSUER
         | code::UNABLE_TO_GET_ISSUER_LOCALLY
-        | code::UNABLE_TO_VERIFY_LEAF => format!(
-            "its issuer {} is not among the trusted authorities ({})",
-            DistinguishedName::of_issuer(certificate),
-            places()
-        ),
+        | code::UNABLE_TO_VERIFY_LEAF => {
+            let issuer = DistinguishedName::of_issuer(certificate);
+            return unknown(format!("its issuer {issuer} is"));
+        }
         code::INVALID_AUTHORITY => {
             "has signed a certificate, but is no authority (basicConstraints without CA)".to_owned()
         }
@@ -419,5 +422,6 @@ fn describe(
         .to_owned(),
         code::PROXY_NOT_ALLOWED => "a proxy, which only GSI (gsiftp) accepts".to_owned(),
         _ => error.error_string().to_owned(),
-    }
+    };
+    refused(certificate, problem)
 }

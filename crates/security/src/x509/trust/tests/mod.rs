@@ -121,6 +121,7 @@ fn an_unknown_or_self_signed_issuer_is_refused() {
     sent.push(other.certificate().clone());
     let error = store.verify(&sent, Grid, SystemTime::now()).unwrap_err();
     assert!(error.to_string().contains("self-signed"), "{error}");
+    assert!(matches!(error, TrustError::UnknownAuthority { .. }));
     let own = CertifiedKey::self_signed(&["localhost".into()], Duration::from_secs(60)).unwrap();
     assert_refused(
         verify(&store, &own, TlsServer),
