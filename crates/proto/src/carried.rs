@@ -1,6 +1,6 @@
 //! A session that a program carries (`ssh HOST longhaul serve --stdio`): the line that comes before its greeting.
 //!
-//! What a login prints on the far end (messages of the day, scripts) comes first; the dialogue begins behind this line.
+//! A login may print something at the far end before it (messages of the day, scripts); the dialogue begins behind this line.
 
 use std::net::IpAddr;
 

@@ -136,11 +136,12 @@ pub(crate) fn start_up(
             .map(|address| listener(passed.metrics.as_deref(), address))
             .transpose()?,
     };
-    warn_if_nobody_can_log_in(&config);
-    if config.run_as.is_none() && privilege::is_root() {
+    let shared = create_state(config)?;
+    if privilege::is_root() {
         tracing::warn!("serving with the rights of root; name an unprivileged account with run-as");
     }
-    Ok((listeners, create_state(config)?))
+    warn_if_nobody_can_log_in(&shared.config);
+    Ok((listeners, shared))
 }
 
 /// The state of a process that serves one session, without any port.

@@ -78,7 +78,7 @@ pub struct TreeOptions {
     pub files_from: Option<Vec<Vec<u8>>>,
 }
 
-/// What of a file is copied, what is used of an earlier run, and how the copy gets its place.
+/// The part of a file that is copied, the use of an earlier run, and how the copy gets its place.
 #[derive(Debug, Clone, Default)]
 pub struct FileOptions {
     /// `--offset`, bytes
@@ -169,7 +169,7 @@ pub struct CopyOptions {
     pub file: FileOptions,
     /// How its bytes move.
     pub streams: StreamOptions,
-    /// What is tried again.
+    /// How often failures are tried again.
     pub retry: RetryOptions,
     /// `--trace`: JSON Lines file
     pub trace: Option<PathBuf>,

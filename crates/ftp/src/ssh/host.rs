@@ -27,7 +27,7 @@ pub(super) struct SshHost {
     pub(super) login: tokio::sync::Mutex<bool>,
 }
 
-/// What `ssh -G` says of a host.
+/// The answers of `ssh -G` about a host.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct HostSettings {
     hostname: String,

@@ -212,7 +212,7 @@ impl SshProcess {
         let begun = Instant::now();
         while begun.elapsed() < LAST_WORDS {
             if let Ok(Some(status)) = self.child.try_wait() {
-                // What it said last may still be on its way through the pipe.
+                // Its last words may still be on their way through the pipe.
                 tokio::time::sleep(LOOK).await;
                 return Some(status);
             }

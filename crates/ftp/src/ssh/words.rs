@@ -13,7 +13,7 @@ const OWN_FAILURE: i32 = 255;
 /// Exit codes of a shell that cannot start a program.
 const NO_PROGRAM: [i32; 2] = [126, 127];
 
-/// What ssh says (OpenSSH 9.2: sshconnect.c, sshconnect2.c, mux.c), in lower case, and its kind.
+/// Words of ssh (OpenSSH 9.2: sshconnect.c, sshconnect2.c, mux.c), in lower case, and the kind of failure that they tell.
 const WORDS: &[(&str, FailureKind)] = &[
     ("session open refused by peer", FailureKind::SessionLimit),
     ("session request failed", FailureKind::SessionLimit),

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::os::tls_session::permit_resumption;
 use crate::tunnel::TunnelFailure;
-use socket::ControlSocket;
+use socket::TransportSocket;
 use tls::ControlTls;
 
 /// Longest wait of [`ControlTransport::shutdown`] for a peer that does not read. In the clear it never
@@ -34,7 +34,7 @@ const CLOSE_WAIT: Duration = Duration::from_secs(2);
 /// finds it again.
 #[derive(Debug)]
 pub struct ControlTransport {
-    stream: ControlSocket,
+    stream: TransportSocket,
     tls: Option<Box<ControlTls>>,
 }
 
@@ -90,7 +90,7 @@ impl ControlTransport {
     /// Wraps an accepted connection. Its handshake runs in the task that will serve it.
     pub fn accepted(stream: TcpStream) -> Self {
         Self {
-            stream: ControlSocket::Network(stream),
+            stream: TransportSocket::Network(stream),
             tls: None,
         }
     }
@@ -98,14 +98,14 @@ impl ControlTransport {
     /// A connection whose bytes a program carries, which protects them (ssh). It has no addresses.
     pub fn carried(stream: UnixStream) -> Self {
         Self {
-            stream: ControlSocket::Carried(stream),
+            stream: TransportSocket::Carried(stream),
             tls: None,
         }
     }
 
     /// Whether a program carries the bytes, so that the socket has no options and no account of a network.
     pub fn is_carried(&self) -> bool {
-        matches!(self.stream, ControlSocket::Carried(_))
+        matches!(self.stream, TransportSocket::Carried(_))
     }
 
     /// Begins TLS, at this end's side of `config`. No byte passes before

@@ -9,14 +9,14 @@ use tokio::net::{TcpStream, UnixStream};
 
 /// A connected socket.
 #[derive(Debug)]
-pub(super) enum ControlSocket {
+pub(super) enum TransportSocket {
     /// A TCP connection with the peer.
     Network(TcpStream),
     /// A socket pair, whose other end a program has as its standard input and output (ssh), or the bytes of this program's.
     Carried(UnixStream),
 }
 
-impl ControlSocket {
+impl TransportSocket {
     /// Waits until `interest` may be served; false alarms happen.
     pub(super) async fn ready(&self, interest: Interest) -> io::Result<()> {
         match self {
@@ -100,7 +100,7 @@ impl ControlSocket {
     }
 }
 
-impl AsFd for ControlSocket {
+impl AsFd for TransportSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Network(stream) => stream.as_fd(),

@@ -8,7 +8,7 @@ use security::tls::{Handshake, ReadResult, TlsEngine, TlsError};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Semaphore;
 
-use super::socket::ControlSocket;
+use super::socket::TransportSocket;
 
 /// Most plain bytes that one call encrypts: one record (RFC 8446 §5.1). It bounds what waits for room
 /// in the socket.
@@ -65,7 +65,7 @@ impl ControlTls {
     }
 
     /// See [`super::ControlTransport::complete_handshake`].
-    pub(super) async fn complete_handshake(&mut self, stream: &ControlSocket) -> io::Result<()> {
+    pub(super) async fn complete_handshake(&mut self, stream: &TransportSocket) -> io::Result<()> {
         while !self.is_complete {
             let progress = match self.handshake_step().await {
                 Ok(progress) => progress,
@@ -106,7 +106,7 @@ impl ControlTls {
     /// See [`super::ControlTransport::try_read`].
     pub(super) fn try_read(
         &mut self,
-        stream: &ControlSocket,
+        stream: &TransportSocket,
         buffer: &mut [u8],
     ) -> io::Result<usize> {
         // An error of the other direction shows again when something is written.
@@ -125,7 +125,11 @@ impl ControlTls {
     }
 
     /// See [`super::ControlTransport::try_write`].
-    pub(super) fn try_write(&mut self, stream: &ControlSocket, bytes: &[u8]) -> io::Result<usize> {
+    pub(super) fn try_write(
+        &mut self,
+        stream: &TransportSocket,
+        bytes: &[u8],
+    ) -> io::Result<usize> {
         // Nothing is taken before the last record has left, so at most one waits.
         self.send_backlog(stream)?;
         let part = &bytes[..bytes.len().min(MAX_PART)];
@@ -143,7 +147,7 @@ impl ControlTls {
     ///
     /// # Errors
     /// `WouldBlock`: some do not fit now. Others are final, and a later call returns them again.
-    pub(super) fn send_backlog(&mut self, stream: &ControlSocket) -> io::Result<()> {
+    pub(super) fn send_backlog(&mut self, stream: &TransportSocket) -> io::Result<()> {
         while self.has_backlog() {
             match stream.try_write(self.engine.outgoing()) {
                 Ok(0) => self.write_error = Some(io::ErrorKind::WriteZero),
@@ -176,7 +180,7 @@ impl ControlTls {
     }
 
     /// See [`super::ControlTransport::end_tls`].
-    pub(super) async fn end(&mut self, stream: &ControlSocket) -> io::Result<()> {
+    pub(super) async fn end(&mut self, stream: &TransportSocket) -> io::Result<()> {
         self.queue_close();
         self.flush(stream).await?;
         while !self.has_ended && !self.read_close()? {
@@ -208,11 +212,11 @@ impl ControlTls {
     }
 
     /// Receives once; 0 is the peer's FIN.
-    fn receive(&mut self, stream: &ControlSocket) -> io::Result<usize> {
+    fn receive(&mut self, stream: &TransportSocket) -> io::Result<usize> {
         self.engine.receive_with(|space| stream.try_read(space))
     }
 
-    async fn flush(&mut self, stream: &ControlSocket) -> io::Result<()> {
+    async fn flush(&mut self, stream: &TransportSocket) -> io::Result<()> {
         loop {
             match self.send_backlog(stream) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -224,7 +228,7 @@ impl ControlTls {
     }
 
     /// Sends the alert that explains the failure, as far as it fits.
-    fn fail(&mut self, stream: &ControlSocket, error: TlsError) -> io::Error {
+    fn fail(&mut self, stream: &TransportSocket, error: TlsError) -> io::Error {
         let _ = self.send_backlog(stream);
         error_of_tls(error)
     }
@@ -240,7 +244,7 @@ fn unexpected_input() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 
-async fn read_exactly(stream: &ControlSocket, mut rest: &mut [u8]) -> io::Result<()> {
+async fn read_exactly(stream: &TransportSocket, mut rest: &mut [u8]) -> io::Result<()> {
     while !rest.is_empty() {
         stream.readable().await?;
         match stream.try_read(rest) {
