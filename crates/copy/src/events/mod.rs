@@ -61,7 +61,7 @@ pub enum CopyEvent {
         /// Why.
         reason: String,
     },
-    /// An existing destination was left alone ([`CopyOptions::keep_existing`](crate::CopyOptions::keep_existing)).
+    /// An existing destination was left alone ([`FileOptions::keep_existing`](crate::FileOptions::keep_existing)).
     Kept {
         /// Source.
         source: String,
@@ -107,7 +107,7 @@ pub enum CopyEvent {
         /// Delay before the next attempt.
         after: Duration,
         /// No connection can be made with a server that was reached before: for how long, and when it is given up
-        /// ([`CopyOptions::patience`](crate::CopyOptions::patience)).
+        /// ([`RetryOptions::patience`](crate::RetryOptions::patience)).
         away: Option<AwayPeer>,
     },
     /// A message for the user, sent once (for example a feature that the server lacks).
@@ -181,7 +181,7 @@ pub struct CopySummary {
     pub failed: u64,
     /// Files skipped.
     pub skipped: u64,
-    /// Skipped files whose destination existed already ([`CopyOptions::keep_existing`](crate::CopyOptions::keep_existing)).
+    /// Skipped files whose destination existed already ([`FileOptions::keep_existing`](crate::FileOptions::keep_existing)).
     pub kept: u64,
     /// Files and directories deleted by a sync.
     pub deleted: u64,

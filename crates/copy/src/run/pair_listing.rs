@@ -35,7 +35,7 @@ const EXAMINERS: usize = 8;
 const QUEUED_BATCHES: usize = 2;
 
 /// Copies the pairs of a list, each as [`copy`](crate::copy()) does; a source that is a directory is copied with its content if
-/// [`CopyOptions::recursive`] is set. A destination that ends in `/` is a directory, which is created.
+/// [`TreeOptions::recursive`](crate::TreeOptions::recursive) is set. A destination that ends in `/` is a directory, which is created.
 pub async fn copy_pairs(
     pairs: &PairSource,
     options: &CopyOptions,
