@@ -3,23 +3,29 @@
 use std::io::{self, BufRead, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use command_line::log::{LogFormat, log_to_stderr};
 use copy::Exit;
 use proto::carried::{CarriedEnds, HELLO, MAX_LINE};
+use server::CarriedServer;
 use server::config::ServerConfig;
 
 /// Addresses of the connection that carries the session (ssh(1)).
 const SSH_CONNECTION: &str = "SSH_CONNECTION";
+
+/// Longest wait for the last replies to leave.
+const LAST_REPLIES: Duration = Duration::from_secs(10);
 
 /// Serves one session on standard input and output.
 ///
 /// # Errors
 /// The session could not begin.
 pub(crate) fn run(config: ServerConfig) -> Result<Exit> {
-    // ssh passes standard error to the user's terminal.
+    // The client shows the last line of standard error if no session begins.
     log_to_stderr(LogFormat::Text, "error");
     let ends = std::env::var(SSH_CONNECTION).unwrap_or_default();
     let ends = CarriedEnds::from_ssh_connection(&ends);
@@ -33,6 +39,8 @@ pub(crate) fn run(config: ServerConfig) -> Result<Exit> {
         hello == HELLO,
         "--stdio is the far end of an ssh: URL: give `longhaul cp ssh://HOST/PATH .` on the other machine"
     );
+    // Before the line, so that the client learns why there is no session.
+    let server = CarriedServer::open(config).map_err(|error| anyhow::anyhow!("{error}"))?;
     let (session, pipes) = UnixStream::pair().context("cannot make a socket pair")?;
     let mut output = io::stdout().lock();
     output.write_all(ends.line().as_bytes())?;
@@ -44,20 +52,22 @@ pub(crate) fn run(config: ServerConfig) -> Result<Exit> {
         let _ = pass(io::stdin().lock(), &input);
         let _ = input.shutdown(Shutdown::Write);
     });
-    let replies = thread::spawn(move || {
-        let passed = pass(&pipes, io::stdout().lock());
-        if passed.is_err() {
+    let (all_passed, passed) = mpsc::channel();
+    thread::spawn(move || {
+        if pass(&pipes, io::stdout().lock()).is_err() {
             // Nobody reads any more.
             let _ = pipes.shutdown(Shutdown::Both);
         }
+        let _ = all_passed.send(());
     });
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .max_blocking_threads(64)
         .enable_all()
         .build()?;
-    let served = runtime.block_on(server::serve_carried(config, session, ends));
-    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
-    let _ = replies.join();
+    let served = runtime.block_on(server.serve(session, ends));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    // A reader that has stopped must not keep this process.
+    let _ = passed.recv_timeout(LAST_REPLIES);
     served.map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok(Exit::Done)
 }

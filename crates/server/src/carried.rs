@@ -15,26 +15,48 @@ use proto::server::AccountRights;
 use crate::config::ServerConfig;
 use crate::session;
 use crate::startup::{self, ServeError};
+use crate::state::ServerState;
 use crate::transfer::ControlAddresses;
 use crate::users::UserAccount;
 
-/// Serves the client at the other end of `stream`, whose line of [`CarriedEnds`] has been sent, and returns when the session has
-/// ended: after its input, at the latest. The client has the rights of this process's account below the configured root, and
-/// whoever shows the certificate that the client names (DCSC) may open data connections, from any host.
-///
-/// Must be called inside a tokio runtime with time and I/O enabled.
-///
-/// # Errors
-/// The session could not begin; see [`ServeError`].
-pub async fn serve_carried(
-    config: ServerConfig,
+/// A server for one session.
+#[derive(Debug)]
+pub struct CarriedServer {
+    shared: Arc<ServerState>,
+}
+
+impl CarriedServer {
+    /// Opens all that the session needs.
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    pub fn open(config: ServerConfig) -> Result<Self, ServeError> {
+        let shared = startup::begin_carried(ServerConfig {
+            foreign_data_addresses: true,
+            ..config
+        })?;
+        Ok(Self { shared })
+    }
+
+    /// Serves the client at the other end of `stream`, whose line of [`CarriedEnds`] has been sent, and returns when the session
+    /// has ended: after its input, at the latest. The client has the rights of this process's account below the configured root,
+    /// and whoever shows the certificate that the client names (DCSC) may open protected data connections, from any host; clear
+    /// ones are the client's own, and those of a host that it names.
+    ///
+    /// Must be called inside a tokio runtime with time and I/O enabled.
+    ///
+    /// # Errors
+    /// The session could not begin; see [`ServeError`].
+    pub async fn serve(self, stream: UnixStream, ends: CarriedEnds) -> Result<(), ServeError> {
+        serve(&self.shared, stream, ends).await
+    }
+}
+
+async fn serve(
+    shared: &Arc<ServerState>,
     stream: UnixStream,
     ends: CarriedEnds,
 ) -> Result<(), ServeError> {
-    let shared = startup::begin_carried(ServerConfig {
-        foreign_data_addresses: true,
-        ..config
-    })?;
     let stream = stream
         .set_nonblocking(true)
         .and_then(|()| tokio::net::UnixStream::from_std(stream))
@@ -48,7 +70,7 @@ pub async fn serve_carried(
     match shared.session_limits.admit(addresses.peer.ip()) {
         Ok(slot) => {
             let account = this_account();
-            session::run_carried(Arc::clone(&shared), transport, account, addresses, slot).await;
+            session::run_carried(Arc::clone(shared), transport, account, addresses, slot).await;
             Ok(())
         }
         // The settings permit no session at all.

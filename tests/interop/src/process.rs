@@ -159,6 +159,12 @@ impl ServerProcess {
         )
     }
 
+    /// Process ID.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        self.guard.pid()
+    }
+
     /// The process.
     pub fn guard(&mut self) -> &mut ProcessGuard {
         &mut self.guard

@@ -309,11 +309,14 @@ pub async fn preview_removal(
     result
 }
 
-/// The path of a removal: anything but the root. `.` and `..` as the last name are refused as by rm(1): `rm -r d/..` would
+/// The path of a removal: anything but the root and the home directory of an ssh: URL. `.` and `..` as the last name are refused as by rm(1): `rm -r d/..` would
 /// remove what is around `d`, up to the root.
 fn removable_path(path: &[u8]) -> Result<&[u8], Failure> {
     let usage = |message: String| Err(Failure::usage(message));
     let path = without_trailing_slash(path);
+    if path == b"/~" {
+        return usage("the home directory is not removed".to_owned());
+    }
     match path.rsplit(|byte| *byte == b'/').next().unwrap_or_default() {
         b"" => usage("the root is not removed".to_owned()),
         b"." | b".." => usage(format!(

@@ -95,6 +95,11 @@ pub(crate) fn parse_server(
         (Scheme::Gsiftp, None, _) => Credential::GridMapping,
         // ssh finds its own, and asks for it.
         (Scheme::Ssh, None, _) => Credential::Anonymous,
+        (Scheme::Ssh, Some(login), _) if !is_ssh_user(login) => {
+            return Err(Failure::usage(format!(
+                "this is no user for ssh ({display_text})"
+            )));
+        }
         (Scheme::Ssh, Some(login), _) if login.contains(':') => {
             return Err(Failure::usage(format!(
                 "ssh asks for passwords itself: leave it out of the URL ({display_text})"
@@ -126,6 +131,13 @@ pub(crate) fn parse_server(
     })
 }
 
+/// Whether ssh takes a user's name: one with characters of shells could become a command in its configuration's `%r`.
+fn is_ssh_user(login: &str) -> bool {
+    let decoded: Vec<u8> = percent_decode_str(login).collect();
+    let is_forbidden = |byte: &u8| b"'`\"$;&<>|(){}\\\r\n\0 ".contains(byte);
+    !decoded.starts_with(b"-") && !decoded.iter().any(is_forbidden)
+}
+
 /// `host`, `host:port`, `[v6]`, `[v6]:port`.
 fn parse_address(text: &str, scheme: Scheme, display_text: &str) -> Result<(String, u16), Failure> {
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
@@ -151,11 +163,17 @@ fn parse_address(text: &str, scheme: Scheme, display_text: &str) -> Result<(Stri
     } else {
         text.split_once(':').unwrap_or((text, ""))
     };
-    // It would be an option of ssh.
+    // Options of ssh, and words of the shells that its configuration may start.
     let is_forbidden_first = |c: char| scheme == Scheme::Ssh && c == '-';
+    let is_forbidden_of_ssh =
+        |c: char| scheme == Scheme::Ssh && !(c.is_alphanumeric() || "._-:".contains(c));
     // These would break the command line, or show a typing error in the authority.
     let is_forbidden = |c: char| c.is_whitespace() || c.is_control() || "[]@\\%?#".contains(c);
-    if host.is_empty() || host.contains(is_forbidden) || host.starts_with(is_forbidden_first) {
+    if host.is_empty()
+        || host.contains(is_forbidden)
+        || host.starts_with(is_forbidden_first)
+        || host.contains(is_forbidden_of_ssh)
+    {
         return Err(Failure::usage(format!(
             "the URL names no valid host ({display_text})"
         )));

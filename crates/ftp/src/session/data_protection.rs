@@ -59,10 +59,10 @@ pub enum ThirdPartyProtocol {
     /// FTP, GridFTP: PASV at one, PORT at the other (RFC 959 §5.2). The bytes are clear.
     Ftp,
     /// The same; the servers prove to each other that one user has delegated to both.
-    GridDelegated,
+    GridDelegated(ProtectionLevel),
     /// The same; the servers prove to each other that one client has named the same credential to
     /// both (DCSC).
-    GridShared,
+    GridShared(ProtectionLevel),
 }
 
 /// Use of listings.
@@ -182,8 +182,8 @@ impl ClientSession {
             DataProtectionPlan::ClearSession
             | DataProtectionPlan::ClearInsideTls
             | DataProtectionPlan::ClearInsideGsi => Some(ThirdPartyProtocol::Ftp),
-            DataProtectionPlan::Delegated(_) => Some(ThirdPartyProtocol::GridDelegated),
-            DataProtectionPlan::Shared(_) => Some(ThirdPartyProtocol::GridShared),
+            DataProtectionPlan::Delegated(level) => Some(ThirdPartyProtocol::GridDelegated(level)),
+            DataProtectionPlan::Shared(level) => Some(ThirdPartyProtocol::GridShared(level)),
             // RFC 4217 §7: each server would be the TLS server of the connection between them.
             DataProtectionPlan::InsideTls | DataProtectionPlan::Impossible => None,
         }

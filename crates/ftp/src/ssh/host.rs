@@ -1,7 +1,10 @@
 //! A host as the user's ssh_config(5) describes it, and the command that reaches it.
 
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use super::SshTarget;
 use crate::Failure;
@@ -23,8 +26,8 @@ pub(super) struct SshHost {
     settings: HostSettings,
     /// The socket of the login that sessions share; `None`: the user's configuration names one.
     control: Option<PathBuf>,
-    /// Whether somebody has logged in. Held during the first login.
-    pub(super) login: tokio::sync::Mutex<bool>,
+    /// Held during a login, which the sessions that wait for it share.
+    pub(super) login: tokio::sync::Mutex<()>,
 }
 
 /// The answers of `ssh -G` about a host.
@@ -51,8 +54,9 @@ impl HostSettings {
         Self {
             hostname: value("hostname").unwrap_or_default().to_owned(),
             is_direct: !is_set("proxyjump") && !is_set("proxycommand"),
+            // With `yes` each session is a login of its own.
             shares_logins: is_set("controlpath")
-                && value("controlmaster").is_some_and(|value| value != "false"),
+                && value("controlmaster").is_some_and(|value| value.starts_with("auto")),
             notices_death: value("serveraliveinterval").is_some_and(|value| value != "0"),
         }
     }
@@ -99,18 +103,46 @@ impl SshHost {
     }
 
     fn ssh(&self) -> Command {
+        self.ssh_with(&[])
+    }
+
+    /// ssh with these options, which come before the user's: the first value counts (ssh_config(5)).
+    fn ssh_with(&self, first: &[&str]) -> Command {
         let (program, arguments) = match self.program.split_first() {
             Some((program, arguments)) => (program.as_str(), arguments),
             None => ("ssh", [].as_slice()),
         };
         let mut command = Command::new(program);
-        command.args(arguments);
+        command.args(first).args(arguments);
         command
     }
 
+    /// Whether there is a login that sessions share.
+    pub(super) fn is_logged_in(&self) -> bool {
+        let Some(control) = &self.control else {
+            // The user's own configuration sees to it.
+            return false;
+        };
+        UnixStream::connect(control).is_ok()
+    }
+
     /// The command of a session; `is_further`: it shares a login that there is.
-    pub(super) fn command(&self, target: &SshTarget, is_further: bool) -> Command {
-        let mut command = self.ssh();
+    pub(super) fn command(
+        &self,
+        target: &SshTarget,
+        is_further: bool,
+        connect_time: Duration,
+    ) -> Command {
+        let mut command = match is_further {
+            // Where the login takes no more sessions, ssh would log in once more, and ask once more.
+            true => self.ssh_with(&["-oProxyCommand=false", "-oBatchMode=yes"]),
+            false => self.ssh(),
+        };
+        command.arg("-oRemoteCommand=none");
+        command.arg(format!(
+            "-oConnectTimeout={}",
+            connect_time.as_secs().max(1)
+        ));
         // No terminal, no windows and no agent for the far end.
         command.args([
             "-T",
@@ -123,16 +155,12 @@ impl SshHost {
             command.arg("-oControlMaster=auto");
             command.arg(format!("-oControlPersist={LOGIN_SECONDS}"));
             command.arg(format!("-oControlPath={}", control.display()));
-            if is_further {
-                // Where the login takes no more sessions, ssh would log in once more, and ask once more.
-                command.arg("-oProxyCommand=false");
-            }
         }
         if !self.settings.notices_death {
             // Otherwise a login over a network that has gone away would stay for a quarter of an hour.
             command.arg(format!("-oServerAliveInterval={ALIVE_SECONDS}"));
         }
-        if !self.may_ask() {
+        if !may_ask() {
             command.arg("-oBatchMode=yes");
         }
         command.args(arguments_of(target)).arg(FAR_END);
@@ -152,18 +180,17 @@ impl SshHost {
         let _ = command.stderr(Stdio::null()).status();
     }
 
-    /// Whether ssh can ask somebody: at the terminal, or by a program of the user's.
-    pub(super) fn may_ask(&self) -> bool {
-        let terminal = Path::new("/dev/tty");
-        std::env::var_os("SSH_ASKPASS").is_some() || std::fs::File::open(terminal).is_ok()
-    }
-
     /// The host's name for this machine; `None`: another host is on the way.
     pub(super) fn direct_name(&self) -> Option<String> {
         self.settings
             .is_direct
             .then(|| self.settings.hostname.clone())
     }
+}
+
+/// Whether ssh can ask somebody: at the terminal, or by a program of the user's.
+pub(super) fn may_ask() -> bool {
+    std::env::var_os("SSH_ASKPASS").is_some() || File::open("/dev/tty").is_ok()
 }
 
 /// The arguments that name a target.

@@ -61,9 +61,10 @@ pub(crate) struct CarriedSession {
     pub(crate) after: Duration,
 }
 
-/// A process of ssh, and what it says.
+/// A process of ssh, and what it says. It is killed if no session of it is used.
 struct SshProcess {
-    child: Child,
+    /// `None`: it is left alone.
+    child: Option<Child>,
     said: Arc<Mutex<Vec<u8>>>,
 }
 
@@ -79,14 +80,13 @@ pub(crate) async fn begin_session(
 ) -> Result<CarriedSession, Failure> {
     let host = logins.host(program, target).await?;
     // The first session logs in; those that want to begin meanwhile share its login.
-    let mut has_login = host.login.lock().await;
-    if *has_login {
-        drop(has_login);
+    let first_login = host.login.lock().await;
+    // One that has ended is replaced: the network was away, or nothing needed a session for a while.
+    if host.is_logged_in() {
+        drop(first_login);
         return begin(target, &host, true, reply_timeout).await;
     }
-    let session = begin(target, &host, false, reply_timeout).await?;
-    *has_login = true;
-    Ok(session)
+    begin(target, &host, false, reply_timeout).await
 }
 
 async fn begin(
@@ -97,11 +97,11 @@ async fn begin(
 ) -> Result<CarriedSession, Failure> {
     let local = |error: std::io::Error| Failure::local(format!("cannot start ssh: {error}"));
     let (near, far) = UnixStream::pair().map_err(local)?;
-    let process = SshProcess::start(host.command(target, is_further), far)?;
+    let process = SshProcess::start(host.command(target, is_further, reply_timeout), far)?;
     near.set_nonblocking(true).map_err(local)?;
     let near = tokio::net::UnixStream::from_std(near).map_err(local)?;
     let mut transport = ControlTransport::carried(near);
-    let patience = match host.may_ask() {
+    let patience = match !is_further && host::may_ask() {
         true => QUESTION_TIME.max(reply_timeout),
         false => reply_timeout,
     };
@@ -110,7 +110,6 @@ async fn begin(
         Ok(Some(ends)) => ends,
         Ok(None) => return Err(process.failure(target).await),
         Err(_) => {
-            process.end();
             return Err(Failure::unreachable(format!(
                 "ssh to {target} has not logged in within {} s",
                 patience.as_secs()
@@ -183,42 +182,47 @@ impl SshProcess {
             // It ends with the last process that has the pipe, which may be the one that keeps the login.
             std::thread::spawn(move || listen(stderr, &said));
         }
-        Ok(Self { child, said })
+        Ok(Self {
+            child: Some(child),
+            said,
+        })
     }
 
     /// Leaves the process alone: it ends with the session, and is waited for.
     fn leave(mut self) {
-        std::thread::spawn(move || self.child.wait());
-    }
-
-    fn end(mut self) {
-        // An error says that it has ended.
-        let _ = self.child.kill();
-        self.leave();
+        if let Some(mut child) = self.child.take() {
+            std::thread::spawn(move || child.wait());
+        }
     }
 
     /// Why no session has begun.
     async fn failure(mut self, target: &SshTarget) -> Failure {
         let status = self.status().await;
         let said = self.said.lock().clone();
-        if status.is_none() {
-            self.end();
-        }
         words::failure(target, status, &said)
     }
 
     /// How it has ended, within [`LAST_WORDS`].
     async fn status(&mut self) -> Option<ExitStatus> {
+        let child = self.child.as_mut()?;
         let begun = Instant::now();
-        while begun.elapsed() < LAST_WORDS {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                // Its last words may still be on their way through the pipe.
-                tokio::time::sleep(LOOK).await;
-                return Some(status);
-            }
+        let mut ended = None;
+        // Its last words may still be on their way through the pipe.
+        while begun.elapsed() < LAST_WORDS && (ended.is_none() || self.said.lock().is_empty()) {
+            ended = ended.or(child.try_wait().ok().flatten());
             tokio::time::sleep(LOOK).await;
         }
-        None
+        ended
+    }
+}
+
+impl Drop for SshProcess {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // An error says that it has ended.
+            let _ = child.kill();
+            std::thread::spawn(move || child.wait());
+        }
     }
 }
 

@@ -13,6 +13,9 @@ const OWN_FAILURE: i32 = 255;
 /// Exit codes of a shell that cannot start a program.
 const NO_PROGRAM: [i32; 2] = [126, 127];
 
+/// Lines, from the last, in which ssh says why it ends. Those before are a banner's, or the far end's.
+const LAST_LINES: usize = 5;
+
 /// Words of ssh (OpenSSH 9.2: sshconnect.c, sshconnect2.c, mux.c), in lower case, and the kind of failure that they tell.
 const WORDS: &[(&str, FailureKind)] = &[
     ("session open refused by peer", FailureKind::SessionLimit),
@@ -28,7 +31,12 @@ const WORDS: &[(&str, FailureKind)] = &[
 /// The failure of a session that has not begun.
 pub(super) fn failure(target: &SshTarget, status: Option<ExitStatus>, said: &[u8]) -> Failure {
     let last = last_line(said);
-    let code = status.and_then(|status| status.code());
+    let Some(status) = status else {
+        return Failure::protocol(format!(
+            "{target} has begun no session, and says too much: a script that a login runs may not print more than 64 KB"
+        ));
+    };
+    let code = status.code();
     match code {
         Some(code) if NO_PROGRAM.contains(&code) => {
             return Failure::refused(format!("there is no longhaul at {target}: {last}"))
@@ -47,8 +55,12 @@ pub(super) fn failure(target: &SshTarget, status: Option<ExitStatus>, said: &[u8
             .advise("a login that may run no commands (internal-sftp, ForceCommand) cannot serve longhaul");
         }
     }
-    let words = String::from_utf8_lossy(said).to_ascii_lowercase();
-    let known = WORDS.iter().find(|(text, _)| words.contains(text));
+    let lines: Vec<String> = lines_from_the_last(said)
+        .take(LAST_LINES)
+        .map(|line| String::from_utf8_lossy(line).to_ascii_lowercase())
+        .collect();
+    let is_said = |text: &str| lines.iter().any(|line| line.contains(text));
+    let known = WORDS.iter().find(|(text, _)| is_said(text));
     match known.map(|(_, kind)| *kind) {
         Some(FailureKind::SessionLimit) => Failure::transient(
             FailureKind::SessionLimit,
@@ -64,9 +76,13 @@ pub(super) fn failure(target: &SshTarget, status: Option<ExitStatus>, said: &[u8
 
 /// The last line of what was said, for people.
 pub(super) fn last_line(said: &[u8]) -> String {
-    let lines = said.split(|byte| *byte == b'\n').rev();
-    let line = lines.map(<[u8]>::trim_ascii).find(|line| !line.is_empty());
+    let line = lines_from_the_last(said).next();
     printable(line.unwrap_or_default()).to_string()
+}
+
+fn lines_from_the_last(said: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let lines = said.rsplit(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    lines.filter(|line| !line.is_empty())
 }
 
 #[cfg(test)]

@@ -96,11 +96,18 @@ impl LoggedInSession {
         })
     }
 
+    /// Whether data connections may be with any host. What ssh carries gives the right to any host that shows its certificate,
+    /// so clear connections do not have it.
+    fn may_use_any_host(&self) -> bool {
+        let is_clear = self.protection.channel.level == ProtectionLevel::Clear;
+        self.any_host && !(self.is_carried() && is_clear)
+    }
+
     /// Listener with the hosts that this session may accept connections from.
     pub(super) fn listen_request(&self) -> ListenRequest {
         ListenRequest {
             family: self.family(),
-            any_host: self.any_host,
+            any_host: self.may_use_any_host(),
             other_host: self.data_peer,
             buffers: self.listener_buffers(),
         }
@@ -162,7 +169,7 @@ impl LoggedInSession {
             return None;
         }
         let foreign_refusal = self.foreign_host_refusal(host);
-        foreign_refusal.or((!self.any_host).then_some(FOREIGN_HOST))
+        foreign_refusal.or((!self.may_use_any_host()).then_some(FOREIGN_HOST))
     }
 
     /// SITE DATAPEER. The permission lasts until the next SITE DATAPEER. An open listener keeps the

@@ -28,6 +28,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use rustix::process::Pid;
 
 use crate::longhaul::binary;
 use crate::matrix::TestStore;
@@ -207,6 +208,18 @@ impl PeerServer {
     #[must_use]
     pub fn log(&self) -> String {
         self.daemon.log()
+    }
+
+    /// Everything that it has said on standard error.
+    #[must_use]
+    pub fn messages(&self) -> String {
+        self.daemon.messages()
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        self.daemon.pid()
     }
 
     /// The server's process.

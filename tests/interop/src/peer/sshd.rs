@@ -17,6 +17,47 @@ pub struct Sshd {
     pub server: PeerServer,
     /// ssh with the user's configuration, for `--ssh`.
     pub ssh: String,
+    /// The keys of hosts that the user knows.
+    known_hosts: PathBuf,
+    /// The user's public key.
+    user: String,
+}
+
+impl Sshd {
+    /// Logins so far.
+    #[must_use]
+    pub fn logins(&self) -> usize {
+        self.server.messages().matches("Accepted publickey").count()
+    }
+
+    /// The processes of longhaul that its logins run.
+    #[must_use]
+    pub fn far_ends(&self) -> Vec<i32> {
+        let children = descendants(self.server.pid().as_raw_nonzero().get());
+        let is_far_end = |pid: &i32| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.ends_with(b"serve\0--stdio\0")
+        };
+        children.into_iter().filter(is_far_end).collect()
+    }
+}
+
+/// All processes below one.
+fn descendants(of: i32) -> Vec<i32> {
+    let mut found = vec![of];
+    let mut next = 0;
+    while let Some(parent) = found.get(next) {
+        let tasks = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
+        let children = tasks.unwrap_or_default();
+        found.extend(
+            children
+                .split_whitespace()
+                .filter_map(|pid| pid.parse::<i32>().ok()),
+        );
+        next += 1;
+    }
+    found.remove(0);
+    found
 }
 
 /// Path of the program.
@@ -33,6 +74,19 @@ pub fn start(store: &TestStore, further: &str) -> Result<Sshd> {
         further,
         binary::path()?.parent().context("no folder")?,
     )
+}
+
+/// Another server, which the user of the first knows, and who may log in.
+pub fn start_beside(first: &Sshd, store: &TestStore) -> Result<Sshd> {
+    let second = start(store, "")?;
+    let mut known = std::fs::read_to_string(&first.known_hosts)?;
+    known.push_str(&std::fs::read_to_string(&second.known_hosts)?);
+    std::fs::write(&first.known_hosts, known)?;
+    std::fs::write(store.path("sshd.d/authorized"), &first.user)?;
+    Ok(Sshd {
+        ssh: first.ssh.clone(),
+        ..second
+    })
 }
 
 /// The same, for logins that have `programs` on their path before the system's.
@@ -60,9 +114,9 @@ pub fn start_for(store: &TestStore, further: &str, programs: &Path) -> Result<Ss
     );
     let scratch = store.scratch();
     let file = scratch.file("sshd.conf", settings.as_bytes())?;
-    scratch.file("sshd.d/authorized", user.as_bytes())?;
-    let known = format!("[{}]:{port} {host}", net::HOST);
-    scratch.file("sshd.d/known", known.as_bytes())?;
+    std::fs::write(store.path("sshd.d/authorized"), &user)?;
+    let known_hosts = store.path("sshd.d/known");
+    std::fs::write(&known_hosts, format!("[{}]:{port} {host}", net::HOST))?;
     let client = format!(
         "IdentityFile {own}/user\nIdentitiesOnly yes\nUserKnownHostsFile {own}/known\nGlobalKnownHostsFile none\n\
          StrictHostKeyChecking yes\n"
@@ -80,5 +134,7 @@ pub fn start_for(store: &TestStore, further: &str, programs: &Path) -> Result<Ss
     Ok(Sshd {
         server,
         ssh: format!("ssh -F {}", client.display()),
+        known_hosts,
+        user,
     })
 }

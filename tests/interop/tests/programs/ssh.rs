@@ -1,10 +1,14 @@
 //! `ssh:` URLs with OpenSSH: files and trees, refused logins, hosts without longhaul, logins that talk.
 
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
 use interop::cells::MatrixRow;
 use interop::longhaul::copy;
 use interop::longhaul::rows::{self, ServerUnderTest, path_argument};
 use interop::matrix::TestStore;
 use interop::peer::sshd::{self, Sshd};
+use interop::process::ProcessGuard;
 use interop::require;
 use interop::run::FinishedProgram;
 use interop::test_files;
@@ -109,4 +113,94 @@ fn logins_without_commands_are_named() {
     let finished = get(&sshd, &sshd.ssh, &store.local());
     let message = copy::failure_message(&finished).unwrap_or_default();
     assert!(message.contains("may run no commands"), "{finished}");
+}
+
+#[test]
+fn one_login_serves_all_sessions_of_a_command() {
+    require!(sshd::find());
+    for (settings, sessions) in [("", "4"), ("MaxSessions 2", "4")] {
+        let store = TestStore::new().unwrap();
+        let sshd = sshd::start(&store, settings).unwrap();
+        let target = ServerUnderTest::new(&store, &sshd.server);
+        let tree = TestTree::generate(300, interop::tree::ASCII);
+        let mut cells = MatrixRow::new(format!("longhaul cp -r, ssh {settings}"));
+        // Session by session: bundles would need few.
+        let options = [
+            "--ssh",
+            &sshd.ssh,
+            "--concurrency",
+            sessions,
+            "--verify",
+            "sha256",
+        ];
+        rows::trees(&mut cells, &target, &tree, &options);
+        cells.finish();
+        let commands = 2;
+        assert_eq!(sshd.logins(), commands, "{}", sshd.server.log());
+    }
+}
+
+#[test]
+fn between_two_accounts_the_data_goes_directly() {
+    require!(sshd::find());
+    let [from, to] = [(); 2].map(|()| TestStore::new().unwrap());
+    let first = sshd::start(&from, "").unwrap();
+    let second = sshd::start_beside(&first, &to).unwrap();
+    let name = test_files::name(test_files::LARGE);
+    let (source, destination) = (
+        first.server.url(&format!("src/{name}")),
+        second.server.url("copy"),
+    );
+    let finished = copy::run(&["--ssh", &first.ssh, &source, &destination]).unwrap();
+    let finished = finished.expect_success().unwrap();
+    assert_eq!(copy::warnings(&finished), Vec::<String>::new());
+    let shared = test_files::shared(test_files::LARGE).unwrap();
+    test_files::ensure_same(&shared, &to.path("copy")).unwrap();
+}
+
+#[test]
+fn sessions_of_two_hosts_stay_apart() {
+    require!(sshd::find());
+    let [from, to] = [(); 2].map(|()| TestStore::new().unwrap());
+    let first = sshd::start(&from, "").unwrap();
+    let second = sshd::start_beside(&first, &to).unwrap();
+    let tree = TestTree::generate(200, interop::tree::ASCII);
+    from.add_tree("tree", &tree).unwrap();
+    let (source, destination) = (first.server.url("src/tree"), second.server.url("copy"));
+    let options = [
+        "-r",
+        "--ssh",
+        &first.ssh,
+        "--concurrency",
+        "4",
+        "--verify",
+        "sha256",
+    ];
+    copy::cp(&[&options[..], &[&source, &destination]].concat()).unwrap();
+    tree.ensure_same_as(&to.path("copy")).unwrap();
+    assert_eq!([first.logins(), second.logins()], [1, 1]);
+}
+
+#[test]
+fn nothing_stays_at_the_far_end_after_a_kill() {
+    require!(sshd::find());
+    let store = TestStore::new().unwrap();
+    let sshd = sshd::start(&store, "").unwrap();
+    let name = test_files::name(test_files::LARGE);
+    let from = sshd.server.url(&format!("src/{name}"));
+    let to = path_argument(&store.local());
+    let slowly = ["--ssh", &sshd.ssh, "--limit-rate", "1M", &from, &to];
+    let mut client =
+        ProcessGuard::spawn(copy::command(&slowly).unwrap().stdout(Stdio::null())).unwrap();
+    wait_until("a far end", || !sshd.far_ends().is_empty());
+    client.kill();
+    wait_until("no far end", || sshd.far_ends().is_empty());
+}
+
+fn wait_until(condition: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < deadline, "waited for {condition}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

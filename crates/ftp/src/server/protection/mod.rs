@@ -126,7 +126,12 @@ impl ConnectionSecurity {
     /// `Usage`
     pub fn check_scheme(&self, scheme: Scheme, url: &str) -> Result<(), Failure> {
         let usage = |message: String| Err(Failure::usage(message));
-        if matches!(scheme, Scheme::Https | Scheme::Gsiftp | Scheme::Ssh) && self.options.insecure {
+        if scheme == Scheme::Ssh && self.options.insecure {
+            return usage(format!(
+                "ssh: hosts are verified by ssh and its known_hosts: leave out --insecure ({url})"
+            ));
+        }
+        if matches!(scheme, Scheme::Https | Scheme::Gsiftp) && self.options.insecure {
             return usage(format!(
                 "{}: servers are always verified: leave out --insecure, and name the server's authority with \
                  --ca if it is unknown ({url})",
@@ -177,8 +182,11 @@ impl ConnectionSecurity {
         {
             return usage("--delegate is for gsiftp: URLs only: leave it out");
         }
-        let takes_certificate =
-            |server: &Server| server.scheme.is_ftp() && self.may_protect(server.scheme);
+        let takes_certificate = |server: &Server| {
+            server.scheme.is_ftp()
+                && server.scheme != Scheme::Ssh
+                && self.may_protect(server.scheme)
+        };
         if self.options.is_asked("cert")
             && self.certificate.is_some()
             && !servers.iter().any(|server| takes_certificate(server))

@@ -1,4 +1,4 @@
-//! The way to a server: directly, or through a proxy.
+//! The way to a server: directly, through a proxy, or by ssh.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -125,7 +125,12 @@ async fn reach_by_ssh(server: &Server, reply_timeout: Duration) -> Result<Reache
         }
         None => own,
     };
-    let ip = ip.unwrap_or(Ipv6Addr::UNSPECIFIED.into());
+    let Some(ip) = ip else {
+        return Err(Failure::protocol(format!(
+            "{target} does not know its address, to which data connections go, and neither does this machine: the other hosts on \
+             the way are ssh's alone"
+        )));
+    };
     Ok(ReachedServer {
         transport: session.transport,
         peer: SocketAddr::new(ip, server.port),

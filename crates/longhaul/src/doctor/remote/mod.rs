@@ -106,6 +106,16 @@ impl RemoteTarget {
                 offer.tls = Conversation::open(&self.server).await?.start_tls().await;
                 Ok(offer.of_tls(&trust.tls, now))
             }
+            // ssh protects it, and has logged in.
+            Scheme::Ssh => {
+                let session = ClientSession::open(&self.server, PATIENCE).await?;
+                let finding = Finding::good(
+                    "session",
+                    format!("longhaul answers at {}", session.name()),
+                );
+                session.close().await;
+                Ok(vec![finding])
+            }
             _ => Ok(self.offer().await?.findings(&trust, now)),
         }
     }
