@@ -12,6 +12,7 @@ use super::{FileError, ListenRequest, SessionAction};
 use crate::address::{AddressFamily, format_eprt, format_port};
 use crate::command::EpsvArgument;
 use crate::reply::Reply;
+use crate::security::ProtectionLevel;
 use crate::stripes::StripeAddresses;
 
 /// Lowest port that the server connects to (RFC 2577 §3).

@@ -109,10 +109,8 @@ impl RemoteTarget {
             // ssh protects it, and has logged in.
             Scheme::Ssh => {
                 let session = ClientSession::open(&self.server, PATIENCE).await?;
-                let finding = Finding::good(
-                    "session",
-                    format!("longhaul answers at {}", session.name()),
-                );
+                let finding =
+                    Finding::good("session", format!("longhaul answers at {}", session.name()));
                 session.close().await;
                 Ok(vec![finding])
             }
