@@ -36,8 +36,8 @@ const VERBS: [&str; 9] = [
     "cksum", "cp", "doctor", "ls", "mkdir", "mv", "rm", "stat", "sync",
 ];
 
-/// The one setting of `doctor`: its other flags of these names are about a server of this machine.
-const OF_DOCTOR: &str = "ca";
+/// The settings of `doctor`: its other flags of these names are about a server of this machine.
+const OF_DOCTOR: [&str; 2] = ["ca", "ssh"];
 
 /// A setting.
 #[derive(Debug, Clone)]
@@ -142,7 +142,7 @@ pub(super) fn of_verb(verb: &str) -> Vec<SettingKey> {
         .filter(|_| VERBS.contains(&verb));
     keys.retain(|key| {
         let is_of_verb = flags.is_some_and(|flags| has(flags, &key.name));
-        let is_its_own = verb != "doctor" || key.name == OF_DOCTOR;
+        let is_its_own = verb != "doctor" || OF_DOCTOR.contains(&key.name.as_str());
         is_of_verb && is_its_own && (copies || has(&shared, &key.name))
     });
     keys
@@ -196,7 +196,7 @@ mod tests {
         }
         assert!(of_verb("serve").is_empty());
         let of_doctor: Vec<String> = of_verb("doctor").into_iter().map(|key| key.name).collect();
-        assert_eq!(of_doctor, ["ca"]);
+        assert_eq!(of_doctor, OF_DOCTOR);
     }
 
     #[test]
