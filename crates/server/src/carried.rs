@@ -3,7 +3,6 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
-
 use std::sync::Arc;
 
 use data::transport::ControlTransport;
@@ -48,35 +47,22 @@ impl CarriedServer {
     /// # Errors
     /// The session could not begin; see [`ServeError`].
     pub async fn serve(self, stream: UnixStream, ends: CarriedEnds) -> Result<(), ServeError> {
-        serve(&self.shared, stream, ends).await
-    }
-}
-
-async fn serve(
-    shared: &Arc<ServerState>,
-    stream: UnixStream,
-    ends: CarriedEnds,
-) -> Result<(), ServeError> {
-    let stream = stream
-        .set_nonblocking(true)
-        .and_then(|()| tokio::net::UnixStream::from_std(stream))
-        .map_err(|source| ServeError::Carried { source })?;
-    let address = |ip: Option<IpAddr>| {
-        // All addresses of this host: the client has come by one of them.
-        SocketAddr::new(ip.unwrap_or(Ipv6Addr::UNSPECIFIED.into()), 0)
-    };
-    let addresses = ControlAddresses::new(address(ends.server), address(ends.client));
-    let transport = ControlTransport::carried(stream);
-    match shared.session_limits.admit(addresses.peer.ip()) {
-        Ok(slot) => {
-            let account = this_account();
-            session::run_carried(Arc::clone(shared), transport, account, addresses, slot).await;
-            Ok(())
-        }
-        // The settings permit no session at all.
-        Err(reason) => Err(ServeError::Carried {
-            source: std::io::Error::other(reason.to_string()),
-        }),
+        let carried = |source| ServeError::Carried { source };
+        let stream = stream
+            .set_nonblocking(true)
+            .and_then(|()| tokio::net::UnixStream::from_std(stream))
+            .map_err(carried)?;
+        let address = |ip: Option<IpAddr>| {
+            // All addresses of this host: the client has come by one of them.
+            SocketAddr::new(ip.unwrap_or(Ipv6Addr::UNSPECIFIED.into()), 0)
+        };
+        let addresses = ControlAddresses::new(address(ends.server), address(ends.client));
+        let transport = ControlTransport::carried(stream);
+        let slot = self.shared.session_limits.admit(addresses.peer.ip());
+        // The settings may permit no session at all.
+        let slot = slot.map_err(|reason| carried(std::io::Error::other(reason.to_string())))?;
+        session::run_carried(self.shared, transport, this_account(), addresses, slot).await;
+        Ok(())
     }
 }
 

@@ -95,14 +95,14 @@ pub(crate) fn parse_server(
         (Scheme::Gsiftp, None, _) => Credential::GridMapping,
         // ssh finds its own, and asks for it.
         (Scheme::Ssh, None, _) => Credential::Anonymous,
-        (Scheme::Ssh, Some(login), _) if !is_ssh_user(login) => {
-            return Err(Failure::usage(format!(
-                "this is no user for ssh ({display_text})"
-            )));
-        }
         (Scheme::Ssh, Some(login), _) if login.contains(':') => {
             return Err(Failure::usage(format!(
                 "ssh asks for passwords itself: leave it out of the URL ({display_text})"
+            )));
+        }
+        (Scheme::Ssh, Some(login), _) if !is_ssh_user(login) => {
+            return Err(Failure::usage(format!(
+                "this is no user for ssh ({display_text})"
             )));
         }
         (Scheme::Gsiftp | Scheme::Ssh, Some(_), _) => {

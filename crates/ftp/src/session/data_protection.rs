@@ -113,7 +113,7 @@ enum DataProtectionPlan {
     ClearInsideTls,
     /// TLS (RFC 4217).
     InsideTls,
-    /// Not at all, in a GSI session.
+    /// Not at all, in a session of GSI or ssh.
     ClearInsideGsi,
     /// Both ends hold the user's credential, which was delegated to the server.
     Delegated(ProtectionLevel),

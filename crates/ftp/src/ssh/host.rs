@@ -83,12 +83,7 @@ impl SshHost {
         let answer = question
             .stdin(Stdio::null())
             .output()
-            .map_err(|error| match error.kind() {
-                std::io::ErrorKind::NotFound => Failure::local(
-                    "there is no program ssh here; install OpenSSH's client, or name one with --ssh",
-                ),
-                _ => Failure::local(format!("cannot start ssh: {error}")),
-            })?;
+            .map_err(|error| super::words::not_started(&question, &error))?;
         if !answer.status.success() {
             return Err(Failure::usage(format!(
                 "ssh refuses {target}: {}",

@@ -162,20 +162,14 @@ impl fmt::Display for SshTarget {
 
 impl SshProcess {
     fn start(mut command: Command, far: UnixStream) -> Result<Self, Failure> {
-        let program = command.get_program().to_string_lossy().into_owned();
-        let local = |error: std::io::Error| match error.kind() {
-            std::io::ErrorKind::NotFound => Failure::local(format!(
-                "there is no program {program} here; install OpenSSH's client, or name one with --ssh"
-            )),
-            _ => Failure::local(format!("cannot start {program}: {error}")),
-        };
-        let output: OwnedFd = far.try_clone().map_err(local)?.into();
-        let mut child = command
+        let output = far.try_clone();
+        let output = output.map_err(|error| words::not_started(&command, &error))?;
+        command
             .stdin(Stdio::from(OwnedFd::from(far)))
-            .stdout(Stdio::from(output))
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(local)?;
+            .stdout(Stdio::from(OwnedFd::from(output)))
+            .stderr(Stdio::piped());
+        let started = command.spawn();
+        let mut child = started.map_err(|error| words::not_started(&command, &error))?;
         let said = Arc::default();
         if let Some(stderr) = child.stderr.take() {
             let said = Arc::clone(&said);

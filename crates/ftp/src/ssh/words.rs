@@ -1,7 +1,8 @@
 //! Why ssh has ended. It tells by words alone, beside two exit codes: its own is 255, and a shell's is 127 for a program that it
 //! does not find (ssh(1), sh(1)).
 
-use std::process::ExitStatus;
+use std::io;
+use std::process::{Command, ExitStatus};
 
 use proto::printable::printable;
 
@@ -28,13 +29,24 @@ const WORDS: &[(&str, FailureKind)] = &[
     ("no matching host key type", FailureKind::Refused),
 ];
 
+/// The failure of a program that has not started.
+pub(super) fn not_started(command: &Command, error: &io::Error) -> Failure {
+    let program = command.get_program().to_string_lossy();
+    match error.kind() {
+        io::ErrorKind::NotFound => Failure::local(format!("there is no program {program} here"))
+            .advise("install OpenSSH's client, or name another program with --ssh"),
+        _ => Failure::local(format!("cannot start {program}: {error}")),
+    }
+}
+
 /// The failure of a session that has not begun.
 pub(super) fn failure(target: &SshTarget, status: Option<ExitStatus>, said: &[u8]) -> Failure {
     let last = last_line(said);
     let Some(status) = status else {
         return Failure::protocol(format!(
-            "{target} has begun no session, and says too much: a script that a login runs may not print more than 64 KB"
-        ));
+            "{target} has begun no session: its login prints something else"
+        ))
+        .advise("at most 64 KB may come before a session");
     };
     let code = status.code();
     match code {

@@ -33,7 +33,7 @@ pub(crate) struct ServeArgs {
     listen: Option<SocketAddr>,
     /// Serve one session on standard input and output, with the rights of this account, and end with it: what `ssh HOST longhaul
     /// serve --stdio` does at the far end of an ssh: URL. Its root is `/`, unless --root names another directory
-    #[arg(long, conflicts_with_all = ["listen", "run_as", "advisor", "metrics", "check"], help_heading = headings::NETWORK)]
+    #[arg(long, conflicts_with_all = ["listen", "run_as", "advisor", "metrics", "check", "anonymous", "users", "sandbox"], help_heading = headings::NETWORK)]
     pub(crate) stdio: bool,
     /// Root directory of anonymous sessions and of users without their own root. Sessions cannot
     /// leave it [default: the current directory]

@@ -1,6 +1,6 @@
 //! `ssh:` URLs with OpenSSH: files and trees, refused logins, hosts without longhaul, logins that talk.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use interop::cells::MatrixRow;
@@ -195,6 +195,86 @@ fn nothing_stays_at_the_far_end_after_a_kill() {
     wait_until("a far end", || !sshd.far_ends().is_empty());
     client.kill();
     wait_until("no far end", || sshd.far_ends().is_empty());
+}
+
+#[test]
+fn a_copy_goes_on_after_its_shared_login_is_killed() {
+    require!(sshd::find());
+    let store = TestStore::new().unwrap();
+    let sshd = sshd::start(&store, "").unwrap();
+    let name = test_files::name(test_files::LARGE);
+    let from = sshd.server.url(&format!("src/{name}"));
+    let to = store.local();
+    let slowly = [
+        "--ssh",
+        &sshd.ssh,
+        "--limit-rate",
+        "80M",
+        &from,
+        &path_argument(&to),
+    ];
+    // The sockets of this command alone are there.
+    let sockets = tempfile::tempdir().unwrap();
+    let mut command = copy::command(&slowly).unwrap();
+    command.env("XDG_RUNTIME_DIR", sockets.path());
+    let mut client = ProcessGuard::spawn(command.stdout(Stdio::null())).unwrap();
+    let login = format!("ssh: {}/", sockets.path().display());
+    wait_until("a login and bytes", || {
+        let partial = to.with_file_name(format!(
+            "{}.longhaul-partial",
+            to.file_name().unwrap().display()
+        ));
+        process_named(&login).is_some() && partial.metadata().is_ok_and(|file| file.len() > 0)
+    });
+    let login = process_named(&login).unwrap();
+    rustix::process::kill_process(login, rustix::process::Signal::KILL).unwrap();
+    let status = client.wait(Duration::from_secs(120)).unwrap();
+    assert_eq!(status.and_then(|status| status.code()), Some(0));
+    test_files::ensure_same(&test_files::shared(test_files::LARGE).unwrap(), &to).unwrap();
+    assert_eq!(sshd.logins(), 2);
+}
+
+#[test]
+fn a_far_end_that_stays_silent_is_given_up() {
+    require!(sshd::find());
+    let store = TestStore::new().unwrap();
+    let sshd = sshd::start(&store, "ForceCommand sleep 1000").unwrap();
+    let program = interop::longhaul::binary::path().unwrap();
+    let from = sshd.server.url("src/a");
+    // Without a terminal, at which somebody could be asked for something.
+    let mut command = Command::new("setsid");
+    command.args(["--wait".as_ref(), program.as_os_str()]);
+    command.args([
+        "cp",
+        "--json",
+        "--timeout",
+        "2",
+        "--retries",
+        "0",
+        "--ssh",
+        &sshd.ssh,
+    ]);
+    command.args([&from, &path_argument(&store.local())]);
+    let finished = interop::run::run(&mut command)
+        .unwrap()
+        .expect_code(5)
+        .unwrap();
+    let message = copy::failure_message(&finished).unwrap();
+    assert!(
+        message.contains("has not logged in within 2 s"),
+        "{message}"
+    );
+}
+
+/// A process whose command line begins so.
+fn process_named(beginning: &str) -> Option<rustix::process::Pid> {
+    let processes = std::fs::read_dir("/proc").unwrap();
+    processes.flatten().find_map(|process| {
+        let line = std::fs::read(process.path().join("cmdline")).ok()?;
+        let pid = process.file_name().to_str()?.parse().ok()?;
+        line.starts_with(beginning.as_bytes())
+            .then(|| rustix::process::Pid::from_raw(pid))?
+    })
 }
 
 fn wait_until(condition: &str, holds: impl Fn() -> bool) {

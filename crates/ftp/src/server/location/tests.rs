@@ -83,6 +83,12 @@ fn unsupported_schemes_and_malformed_urls_are_refused() {
         "ftp://h/a%0Ab",
         "ftp://h/a%0d",
         "ftp://u%0a:p@h/",
+        // Options of ssh, and words of the shells that its configuration may start.
+        "ssh://-oProxyCommand=x/a",
+        "ssh://h;x/a",
+        "ssh://-l@h/a",
+        "ssh://a%60b@h/a",
+        "ssh://ann:secret@h/a",
     ] {
         usage_error_message(url);
     }
@@ -94,6 +100,7 @@ fn error_messages_hide_passwords() {
         "ftpes://u:s3cret@h/a",
         "ftp://u:s3cret@h:0/",
         "ftp:u:s3cret@h/a",
+        "ssh://u:s3cret@h/a",
     ] {
         let message = usage_error_message(url);
         assert!(!message.contains("s3cret"), "{message}");
@@ -106,6 +113,8 @@ fn displayed_urls_parse_to_the_same_location() {
         "ftp://h/a%20b",
         "gsiftp://u@h:2812/x/",
         "ftp://[::1]:2121/%FF%25",
+        "ssh://ann@[::1]:2200/~/x",
+        "ssh://h/a",
     ] {
         let location = parse(url).unwrap();
         assert_eq!(location.display(), url);

@@ -201,3 +201,61 @@ fn announced_bundles_of_all_sessions_share_a_memory() {
     drop(first);
     assert_eq!(announce(&mut second, 5), [250; 5]);
 }
+
+/// A session that ssh carries, of an account whose home is /home/ann.
+fn carried() -> ServerSession {
+    let mechanism = crate::security::SecurityMechanism {
+        name: "SSH".to_owned(),
+        exchange: crate::security::ExchangeKind::Carried,
+    };
+    let config = SessionConfig {
+        foreign_data_addresses: true,
+        ..config()
+    };
+    let mut session = ServerSession::secured_from_start(config, mechanism, true);
+    let asked = session.on_line(&line("USER anonymous"));
+    assert!(matches!(
+        &asked[..],
+        [SessionAction::Authenticate { password: None, .. }]
+    ));
+    let mut grant = grant();
+    grant.home = VPath::root().resolve(b"/home/ann").unwrap();
+    grant.rights.third_party = true;
+    session.on_driver_event(DriverEvent::Login(Ok(grant)));
+    session
+}
+
+#[test]
+fn the_home_of_an_ssh_url_is_that_of_the_login() {
+    let path_of = |mut session: ServerSession, argument: &str| {
+        let actions = session.on_line(&line(&format!("DELE {argument}")));
+        match &actions[..] {
+            [SessionAction::File(request)] => format!("{request:?}"),
+            other => unreachable!("{other:?}"),
+        }
+    };
+    for (argument, path) in [
+        ("/~/a", "/home/ann/a"),
+        ("/~x/a", "/~x/a"),
+        ("/b/~/a", "/b/~/a"),
+    ] {
+        let request = path_of(carried(), argument);
+        assert!(request.contains(path), "{request}");
+    }
+    let elsewhere = path_of(logged_in(), "/~/a");
+    assert!(elsewhere.contains("/~/a"), "{elsewhere}");
+}
+
+#[test]
+fn only_protected_data_of_an_ssh_session_may_be_with_any_host() {
+    for (protection, any_host) in [("PROT P", true), ("PROT C", false)] {
+        let mut session = carried();
+        session.on_line(&line(protection));
+        let actions = session.on_line(&line("PASV"));
+        let request = actions.iter().find_map(|action| match action {
+            SessionAction::Listen(request) => Some(request.any_host),
+            _ => None,
+        });
+        assert_eq!(request, Some(any_host), "{protection}");
+    }
+}
