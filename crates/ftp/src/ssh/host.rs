@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::SshTarget;
@@ -18,16 +19,27 @@ const LOGIN_SECONDS: u32 = 30;
 /// Interval of questions to a silent far end, seconds. Three without an answer end the login (ssh_config(5)).
 const ALIVE_SECONDS: u32 = 20;
 
+/// What runs at the far end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum SshRun {
+    /// `longhaul serve --stdio`.
+    FarEnd,
+    /// A command for the login shell.
+    Command(String),
+    /// A subsystem (RFC 4254 §6.5).
+    Subsystem(&'static str),
+}
+
 /// A host, and the login there.
 #[derive(Debug)]
-pub(super) struct SshHost {
+pub(crate) struct SshHost {
     /// The program and its first arguments.
     program: Vec<String>,
     settings: HostSettings,
     /// The socket of the login that sessions share; `None`: the user's configuration names one.
     control: Option<PathBuf>,
     /// Held during a login, which the sessions that wait for it share.
-    pub(super) login: tokio::sync::Mutex<()>,
+    pub(super) login: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// The answers of `ssh -G` about a host.
@@ -76,7 +88,7 @@ impl SshHost {
             program,
             settings: HostSettings::default(),
             control: Some(control),
-            login: tokio::sync::Mutex::default(),
+            login: Arc::default(),
         };
         let mut question = host.ssh();
         question.arg("-G").args(arguments_of(target));
@@ -121,12 +133,13 @@ impl SshHost {
         UnixStream::connect(control).is_ok()
     }
 
-    /// The command of a session; `is_further`: it shares a login that there is.
+    /// The command of a channel; `is_further`: it shares a login that there is.
     pub(super) fn command(
         &self,
         target: &SshTarget,
         is_further: bool,
         connect_time: Duration,
+        run: SshRun,
     ) -> Command {
         let mut command = match is_further {
             // Where the login takes no more sessions, ssh would log in once more, and ask once more.
@@ -158,7 +171,15 @@ impl SshHost {
         if !may_ask() {
             command.arg("-oBatchMode=yes");
         }
-        command.args(arguments_of(target)).arg(FAR_END);
+        if let SshRun::Subsystem(_) = run {
+            command.arg("-s");
+        }
+        command.args(arguments_of(target));
+        match run {
+            SshRun::FarEnd => command.arg(FAR_END),
+            SshRun::Command(text) => command.arg(text),
+            SshRun::Subsystem(name) => command.arg(name),
+        };
         command
     }
 

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use data::transport::ControlTransport;
 use parking_lot::Mutex;
 use proto::carried::{CarriedEnds, HELLO, MAX_LINE};
+use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout;
 
 use crate::Failure;
@@ -24,6 +25,8 @@ mod logins;
 mod words;
 
 pub(crate) use logins::SshLogins;
+
+pub(crate) use host::SshRun;
 
 use host::SshHost;
 
@@ -68,6 +71,92 @@ struct SshProcess {
     said: Arc<Mutex<Vec<u8>>>,
 }
 
+/// A program at the far end, with its input and output.
+pub(crate) struct SshChannel {
+    /// The near end of its input and output.
+    near: UnixStream,
+    process: SshProcess,
+    host: Arc<SshHost>,
+    target: SshTarget,
+    /// Held while this login is not known to have succeeded, so that others wait for it.
+    first_login: Option<OwnedMutexGuard<()>>,
+    reply_timeout: Duration,
+    begun: Instant,
+}
+
+impl SshChannel {
+    /// Starts a program over the login that the host has; without one, it logs in.
+    ///
+    /// # Errors
+    /// `Local`: there is no ssh; `Usage`: it refuses its configuration, or the name. That the login fails is seen by the end of the
+    /// channel: see [`SshChannel::failure`].
+    pub(crate) async fn open(
+        logins: &SshLogins,
+        program: &[String],
+        target: &SshTarget,
+        run: SshRun,
+        reply_timeout: Duration,
+    ) -> Result<Self, Failure> {
+        let host = logins.host(program, target).await?;
+        // The first channel logs in; those that are wanted meanwhile share its login.
+        let waited = Arc::clone(&host.login).lock_owned().await;
+        // One that has ended is replaced: the network was away, or nothing needed a channel for a while.
+        let is_further = host.is_logged_in();
+        let local = |error: std::io::Error| Failure::local(format!("cannot start ssh: {error}"));
+        let (near, far) = UnixStream::pair().map_err(local)?;
+        let command = host.command(target, is_further, reply_timeout, run);
+        Ok(Self {
+            near,
+            process: SshProcess::start(command, far)?,
+            host,
+            target: target.clone(),
+            first_login: (!is_further).then_some(waited),
+            reply_timeout,
+            begun: Instant::now(),
+        })
+    }
+
+    /// Longest wait for the program's first answer: somebody may be asked for a password.
+    pub(crate) fn patience(&self) -> Duration {
+        match self.first_login.is_some() && host::may_ask() {
+            true => QUESTION_TIME.max(self.reply_timeout),
+            false => self.reply_timeout,
+        }
+    }
+
+    /// The near end of the program's input and output, for tokio.
+    ///
+    /// # Errors
+    /// `Local`: no descriptor is left.
+    pub(crate) fn stream(&self) -> Result<tokio::net::UnixStream, Failure> {
+        let near = self.near.try_clone().and_then(|near| {
+            near.set_nonblocking(true)?;
+            tokio::net::UnixStream::from_std(near)
+        });
+        near.map_err(|error| Failure::local(format!("cannot start ssh: {error}")))
+    }
+
+    /// The program has answered: the login is good, and ssh is left alone. It ends with its input.
+    pub(crate) fn established(self) -> Arc<SshHost> {
+        self.process.leave();
+        self.host
+    }
+
+    /// Why the program has ended without an answer.
+    pub(crate) async fn failure(self) -> Failure {
+        self.process.failure(&self.target).await
+    }
+
+    /// The failure of a program that has not answered within [`SshChannel::patience`].
+    pub(crate) fn silence(&self) -> Failure {
+        Failure::unreachable(format!(
+            "ssh to {} has not logged in within {} s",
+            self.target,
+            self.patience().as_secs()
+        ))
+    }
+}
+
 /// Starts the far end of a session, and waits until it is ready.
 ///
 /// # Errors
@@ -78,50 +167,20 @@ pub(crate) async fn begin_session(
     target: &SshTarget,
     reply_timeout: Duration,
 ) -> Result<CarriedSession, Failure> {
-    let host = logins.host(program, target).await?;
-    // The first session logs in; those that want to begin meanwhile share its login.
-    let first_login = host.login.lock().await;
-    // One that has ended is replaced: the network was away, or nothing needed a session for a while.
-    if host.is_logged_in() {
-        drop(first_login);
-        return begin(target, &host, true, reply_timeout).await;
-    }
-    begin(target, &host, false, reply_timeout).await
-}
-
-async fn begin(
-    target: &SshTarget,
-    host: &SshHost,
-    is_further: bool,
-    reply_timeout: Duration,
-) -> Result<CarriedSession, Failure> {
-    let local = |error: std::io::Error| Failure::local(format!("cannot start ssh: {error}"));
-    let (near, far) = UnixStream::pair().map_err(local)?;
-    let process = SshProcess::start(host.command(target, is_further, reply_timeout), far)?;
-    near.set_nonblocking(true).map_err(local)?;
-    let near = tokio::net::UnixStream::from_std(near).map_err(local)?;
-    let mut transport = ControlTransport::carried(near);
-    let patience = match !is_further && host::may_ask() {
-        true => QUESTION_TIME.max(reply_timeout),
-        false => reply_timeout,
-    };
-    let begun = Instant::now();
-    let ends = match timeout(patience, read_line(&mut transport)).await {
+    let channel = SshChannel::open(logins, program, target, SshRun::FarEnd, reply_timeout).await?;
+    let mut transport = ControlTransport::carried(channel.stream()?);
+    let ends = match timeout(channel.patience(), read_line(&mut transport)).await {
         Ok(Some(ends)) => ends,
-        Ok(None) => return Err(process.failure(target).await),
-        Err(_) => {
-            return Err(Failure::unreachable(format!(
-                "ssh to {target} has not logged in within {} s",
-                patience.as_secs()
-            )));
-        }
+        Ok(None) => return Err(channel.failure().await),
+        Err(_) => return Err(channel.silence()),
     };
-    process.leave();
+    let after = channel.begun.elapsed();
+    let host = channel.established();
     Ok(CarriedSession {
         transport,
         ends,
         direct_host: host.direct_name(),
-        after: begun.elapsed(),
+        after,
     })
 }
 
