@@ -23,7 +23,7 @@ use crate::options::TransferOptions;
 use crate::settings::TransferSettings;
 pub use crate::stream::DataStream;
 use crate::transfer::ActiveTransfer;
-use crate::tunnel::TunnelRoute;
+use crate::tunnel::DataRoute;
 
 /// The source of a channel's connections.
 #[derive(Debug)]
@@ -38,8 +38,8 @@ pub(crate) enum ChannelEndpoint {
     Active {
         targets: Vec<SocketAddr>,
         local: Option<IpAddr>,
-        /// The way through a proxy.
-        route: Option<Arc<TunnelRoute>>,
+        /// The way, if it is not direct.
+        route: Option<Arc<DataRoute>>,
     },
     /// The one connection of a MODE S transfer, begun before the transfer.
     Connecting(Box<ConnectAttempt>),
@@ -115,11 +115,11 @@ impl SessionDataChannel {
         Self::connect_by(targets, local, None)
     }
 
-    /// [`SessionDataChannel::connect_to`], through a proxy if there is a route.
+    /// [`SessionDataChannel::connect_to`], by a route if there is one.
     pub fn connect_by(
         targets: Vec<SocketAddr>,
         local: Option<IpAddr>,
-        route: Option<Arc<TunnelRoute>>,
+        route: Option<Arc<DataRoute>>,
     ) -> Self {
         Self::from_endpoint(ChannelEndpoint::Active {
             targets,

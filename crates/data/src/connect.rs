@@ -20,7 +20,7 @@ use crate::settings::TransferSettings;
 use crate::stream::{DataStream, set_handshake_options};
 use crate::tls_handshake::{SenderCandidates, UNNEEDED_HANDSHAKE_WAIT};
 use crate::transfer::ActiveTransfer;
-use crate::tunnel::{Tunnel, TunnelRoute};
+use crate::tunnel::{DataRoute, Tunnel};
 
 /// Pause when the system has no descriptor or memory for another connection.
 pub(crate) const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
@@ -37,6 +37,7 @@ pub(crate) struct ConnectAttempt {
     to: SocketAddr,
     until: Instant,
     permit: StreamPermit,
+    is_carried: bool,
 }
 
 /// Where connections come from and how they reach their targets.
@@ -44,8 +45,8 @@ pub(crate) struct ConnectAttempt {
 pub(crate) struct OutgoingPath<'a> {
     /// The address to bind, for targets of its family.
     pub(crate) local: Option<IpAddr>,
-    /// The way through a proxy.
-    pub(crate) route: Option<&'a TunnelRoute>,
+    /// The way, if it is not direct.
+    pub(crate) route: Option<&'a DataRoute>,
 }
 
 /// Connections to several targets.
@@ -193,7 +194,10 @@ pub(crate) fn start_attempt(
 ) -> Result<ConnectAttempt, DataError> {
     let prepare = |socket: &Socket| set_handshake_options(socket, settings);
     let connection = match path.route {
-        Some(route) => {
+        Some(DataRoute::Carried(carrier)) => {
+            OpeningConnection::start_carried(carrier.as_ref(), to, prepare)?
+        }
+        Some(DataRoute::Proxy(route)) => {
             let tunnel = Tunnel {
                 proxy: &route.proxy,
                 target: &route.target(to),
@@ -207,6 +211,7 @@ pub(crate) fn start_attempt(
         to,
         until,
         permit,
+        is_carried: matches!(path.route, Some(DataRoute::Carried(_))),
     })
 }
 
@@ -272,11 +277,15 @@ impl ConnectAttempt {
 
     fn finish(self, settings: &TransferSettings) -> Result<DataStream, DataError> {
         let to = self.to;
-        let is_tunnelled = self.connection.is_tunnelled();
+        let (is_tunnelled, is_carried) = (self.connection.is_tunnelled(), self.is_carried);
         let socket = self.connection.into_socket();
         let stream = DataStream::new(socket, to, ConnectionOpener::ThisEnd, settings);
         stream
-            .map(|stream| stream.with_permit(self.permit).with_tunnel(is_tunnelled))
+            .map(|stream| {
+                stream
+                    .with_permit(self.permit)
+                    .with_tunnel(is_tunnelled, is_carried)
+            })
             .map_err(|source| DataError::Connect { to, source })
     }
 

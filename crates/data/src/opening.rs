@@ -1,4 +1,4 @@
-//! One outgoing connection until its first byte may pass: connect(2), and behind a proxy the dialogue with it.
+//! One outgoing connection until its first byte may pass: connect(2), and the dialogue with a proxy, or with a program that carries it.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +13,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::error::DataError;
 use crate::os::wake::{self, WakeEvent};
-use crate::tunnel::{Tunnel, TunnelFailure};
+use crate::tunnel::{DataCarrier, Tunnel, TunnelFailure};
 
 /// A connection that is being opened. All calls return at once.
 #[derive(Debug)]
@@ -74,6 +74,35 @@ impl OpeningConnection {
                 Err(tunnel.failure(TunnelFailure::NoProxy(source)))
             }
             Err(other) => Err(other),
+        }
+    }
+
+    /// Starts a connection that a program carries to a port of the server.
+    pub(crate) fn start_carried(
+        carrier: &dyn DataCarrier,
+        to: SocketAddr,
+        prepare: impl FnOnce(&Socket) -> Result<(), DataError>,
+    ) -> Result<Self, DataError> {
+        let tunnel = OpeningTunnel {
+            dialogue: TunnelDialogue::carried(to.port()),
+            proxy: carrier.name(),
+            server: to.to_string(),
+            is_connected: false,
+        };
+        let started = carrier.start().and_then(|socket| {
+            socket.set_nonblocking(true)?;
+            Ok(socket)
+        });
+        match started {
+            Ok(socket) => {
+                prepare(&socket)?;
+                Ok(Self {
+                    socket,
+                    to,
+                    tunnel: Some(Box::new(tunnel)),
+                })
+            }
+            Err(error) => Err(tunnel.failure(TunnelFailure::NoProxy(error))),
         }
     }
 

@@ -47,8 +47,10 @@ pub struct DataStream {
     id: StreamId,
     transport: DataTransport,
     peer: SocketAddr,
-    /// Whether it goes through a proxy.
+    /// Whether it goes through a proxy or a program.
     is_tunnelled: bool,
+    /// Whether a program carries it: the kernel sees the way to that alone.
+    is_carried: bool,
     /// The receive buffer as reported after its last change, bytes; 0: never changed.
     receive_buffer: AtomicU64,
     /// Bytes that the peer had acknowledged when the present transfer began to use the connection.
@@ -95,6 +97,7 @@ impl DataStream {
             transport: transport_for(socket, opener, settings)?,
             peer,
             is_tunnelled: false,
+            is_carried: false,
             receive_buffer: AtomicU64::new(0),
             acknowledged_before: AtomicU64::new(0),
             first_congestion,
@@ -102,15 +105,21 @@ impl DataStream {
         })
     }
 
-    /// The same connection, which goes through a proxy if `is_tunnelled`.
-    pub(crate) fn with_tunnel(self, is_tunnelled: bool) -> Self {
+    /// The same connection, which goes through a proxy or a program if `is_tunnelled`, and through a program if `is_carried`.
+    pub(crate) fn with_tunnel(self, is_tunnelled: bool, is_carried: bool) -> Self {
         Self {
             is_tunnelled,
+            is_carried,
             ..self
         }
     }
 
-    /// Whether it goes through a proxy.
+    /// Whether a program carries it, so that samples of it say nothing about the path.
+    pub(crate) fn is_carried(&self) -> bool {
+        self.is_carried
+    }
+
+    /// Whether it goes through a proxy or a program.
     pub(crate) fn is_tunnelled(&self) -> bool {
         self.is_tunnelled
     }

@@ -1,10 +1,12 @@
-//! Connections through a proxy: the proxy, the way to a server, and what can fail on it.
+//! Connections that are not direct: through a proxy, or carried by a program. The way to a server, and what can fail on it.
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use proto::tunnel::{ProxyLogin, TunnelDialogue, TunnelError, TunnelProtocol, TunnelTarget};
+use socket2::Socket;
 
 /// A proxy that opens TCP connections.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -55,11 +57,42 @@ impl TunnelRoute {
     }
 }
 
-/// The reason why there is no connection through a proxy.
+/// A program that carries data connections to one server (ssh).
+pub trait DataCarrier: fmt::Debug + Send + Sync {
+    /// Its name, for messages.
+    fn name(&self) -> String;
+
+    /// Starts the program for one connection. Its answer to [`proto::carried::CarriedRequest`] is still to come. Does not wait.
+    ///
+    /// # Errors
+    /// The program cannot be started.
+    fn start(&self) -> io::Result<Socket>;
+}
+
+/// How data connections reach a server, if not directly.
+#[derive(Debug, Clone)]
+pub enum DataRoute {
+    /// Through a proxy.
+    Proxy(TunnelRoute),
+    /// Carried by a program.
+    Carried(Arc<dyn DataCarrier>),
+}
+
+impl DataRoute {
+    /// The proxy; `None`: there is none on the way.
+    pub fn proxy(&self) -> Option<&ProxyService> {
+        match self {
+            Self::Proxy(route) => Some(&route.proxy),
+            Self::Carried(_) => None,
+        }
+    }
+}
+
+/// The reason why there is no connection through a proxy, or a program.
 #[derive(Debug, thiserror::Error)]
 pub enum TunnelFailure {
     /// No connection to the proxy itself.
-    #[error("no connection to the proxy: {0}")]
+    #[error("no connection to it: {0}")]
     NoProxy(io::Error),
     /// The connection to the proxy broke before it was through.
     #[error("{}", lost(.0))]

@@ -1,7 +1,7 @@
 //! `longhaul serve --stdio`: the far end of an `ssh:` URL.
 
 use std::io::{self, BufRead, Read, Write};
-use std::net::Shutdown;
+use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 use std::thread;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use command_line::log::{LogFormat, log_to_stderr};
 use copy::Exit;
-use proto::carried::{CarriedEnds, HELLO, MAX_LINE};
+use proto::carried::{CarriedEnds, CarriedRequest, DATA_ANSWER, MAX_LINE};
 use server::CarriedServer;
 use server::config::ServerConfig;
 
@@ -28,24 +28,25 @@ pub(crate) fn run(config: ServerConfig) -> Result<Exit> {
     // The client shows the last line of standard error if no session begins.
     log_to_stderr(LogFormat::Text, "error");
     let ends = std::env::var(SSH_CONNECTION).unwrap_or_default();
-    let ends = CarriedEnds::from_ssh_connection(&ends);
-    let mut hello = Vec::new();
+    let mut ends = CarriedEnds::from_ssh_connection(&ends);
+    let mut request = Vec::new();
     let limit = MAX_LINE as u64;
     io::stdin()
         .lock()
         .take(limit)
-        .read_until(b'\n', &mut hello)?;
-    anyhow::ensure!(
-        hello == HELLO,
-        "--stdio is the far end of an ssh: URL: give `longhaul cp ssh://HOST/PATH .` on the other machine"
-    );
+        .read_until(b'\n', &mut request)?;
+    let probe = match CarriedRequest::parse(&request) {
+        Some(CarriedRequest::Session { probe }) => probe,
+        Some(CarriedRequest::Data { port }) => return carry_data(&ends, port),
+        None => anyhow::bail!(
+            "--stdio is the far end of an ssh: URL: give `longhaul cp ssh://HOST/path .` on the other machine"
+        ),
+    };
     // Before the line, so that the client learns why there is no session.
     let server = CarriedServer::open(config).map_err(|error| anyhow::anyhow!("{error}"))?;
+    ends.probe = probe.and_then(|probe| server.probe_ports(&ends, probe));
     let (session, pipes) = UnixStream::pair().context("cannot make a socket pair")?;
-    let mut output = io::stdout().lock();
-    output.write_all(ends.line().as_bytes())?;
-    output.flush()?;
-    drop(output);
+    answer(&ends.line())?;
     let input = pipes.try_clone()?;
     thread::spawn(move || {
         // Whatever ends the input ends the session.
@@ -70,6 +71,29 @@ pub(crate) fn run(config: ServerConfig) -> Result<Exit> {
     let _ = passed.recv_timeout(LAST_REPLIES);
     served.map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok(Exit::Done)
+}
+
+/// Carries the bytes of a connection to a port of a session that this machine serves.
+fn carry_data(ends: &CarriedEnds, port: u16) -> Result<Exit> {
+    let ip = ends.server.unwrap_or(Ipv4Addr::LOCALHOST.into());
+    let stream = TcpStream::connect((ip, port))
+        .with_context(|| format!("no session listens at {ip} port {port}"))?;
+    answer(DATA_ANSWER)?;
+    let input = stream.try_clone()?;
+    thread::spawn(move || {
+        let _ = pass(io::stdin().lock(), &input);
+        let _ = input.shutdown(Shutdown::Write);
+    });
+    // What ends it at the session's end ends it here; the input may still be open.
+    let _ = pass(&stream, io::stdout().lock());
+    Ok(Exit::Done)
+}
+
+fn answer(line: &str) -> Result<()> {
+    let mut output = io::stdout().lock();
+    output.write_all(line.as_bytes())?;
+    output.flush()?;
+    Ok(())
 }
 
 /// Passes bytes on as they come, to the end of the input.

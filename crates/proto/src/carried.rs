@@ -1,26 +1,144 @@
-//! A session that a program carries (`ssh HOST longhaul serve --stdio`): the line that comes before its greeting.
+//! Sessions and data connections that a program carries (`ssh HOST longhaul serve --stdio`): the lines before their first byte.
 //!
-//! A login may print something at the far end before it (messages of the day, scripts); the dialogue begins behind this line.
+//! The client sends a [`CarriedRequest`]. A login may print something at the far end before it answers (messages of the day,
+//! scripts); the dialogue, or the data, begins behind the answer.
 
 use std::net::IpAddr;
 
-/// The beginning of the line.
-const MARK: &str = "longhaul session 1";
-
-/// The first line of the client, before which the far end says nothing. A server of another protocol takes it for nonsense and
-/// ends: to SFTP it is a message of nearly 2 GB.
-pub const HELLO: &[u8] = b"longhaul session 1\r\n";
+/// The beginning of the lines about a session.
+const SESSION: &str = "longhaul session 1";
+/// The beginning of the lines about a data connection.
+const DATA: &str = "longhaul data 1";
 
 /// Longest line, bytes, without its end. A longer one is none.
 pub const MAX_LINE: usize = 256;
+/// Bytes that a login may print before the answer.
+const MAX_NOISE: usize = 64 << 10;
 
-/// The two addresses of the connection that carries a session, as its far end sees them. `None`: it does not know.
+/// The first line of the client, before which the far end says nothing. A server of another protocol takes it for nonsense and
+/// ends: to SFTP it is a message of nearly 2 GB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CarriedRequest {
+    /// A session (RFC 959).
+    Session {
+        /// Which end can reach ports of the other is to be found out.
+        probe: Option<PortProbe>,
+    },
+    /// The bytes of a connection to a port of the far end itself, where one of its sessions listens.
+    Data {
+        /// The port.
+        port: u16,
+    },
+}
+
+/// Both ends try to reach a port of the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PortProbe {
+    /// The client's port; `None`: it has none, as another host is on the way.
+    pub client: Option<u16>,
+}
+
+impl CarriedRequest {
+    /// The line, with its end.
+    pub fn line(self) -> String {
+        match self {
+            Self::Session { probe: None } => format!("{SESSION}\r\n"),
+            Self::Session { probe: Some(probe) } => {
+                format!("{SESSION} {}\r\n", Word(probe.client))
+            }
+            Self::Data { port } => format!("{DATA} {port}\r\n"),
+        }
+    }
+
+    /// Reads a line, with its end; `None`: it is another one.
+    pub fn parse(line: &[u8]) -> Option<Self> {
+        let line = str::from_utf8(line.strip_suffix(b"\r\n")?).ok()?;
+        if let Some(port) = line.strip_prefix(DATA) {
+            let port = port
+                .strip_prefix(' ')?
+                .parse()
+                .ok()
+                .filter(|port| *port != 0);
+            return port.map(|port| Self::Data { port });
+        }
+        let probe = match line.strip_prefix(SESSION)? {
+            "" => None,
+            port => Some(PortProbe {
+                client: parse_word(port.strip_prefix(' ')?)?,
+            }),
+        };
+        Some(Self::Session { probe })
+    }
+}
+
+/// A value of a line, or `-`.
+struct Word<T>(Option<T>);
+
+impl<T: std::fmt::Display> std::fmt::Display for Word<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            Some(value) => value.fmt(f),
+            None => f.write_str("-"),
+        }
+    }
+}
+
+fn parse_word<T: std::str::FromStr>(word: &str) -> Option<Option<T>> {
+    match word {
+        "-" => Some(None),
+        text => text.parse().ok().map(Some),
+    }
+}
+
+/// The answer to [`CarriedRequest::Data`].
+pub const DATA_ANSWER: &str = "longhaul data 1\r\n";
+
+/// Whether a line, without its end, is [`DATA_ANSWER`].
+pub fn is_data_answer(line: &[u8]) -> bool {
+    // A host may print the beginning of a line before it.
+    line.trim_ascii_end().ends_with(DATA.as_bytes())
+}
+
+/// The lines of the far end, until one is the answer.
+#[derive(Debug, Default)]
+pub struct AnswerLines {
+    line: Vec<u8>,
+    passed: usize,
+}
+
+/// The far end prints too much before its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the login prints more than 64 KB before the answer")]
+pub struct TooMuchNoise;
+
+impl AnswerLines {
+    /// Takes the next byte. Returns the line that it ends, without its end.
+    ///
+    /// # Errors
+    /// [`TooMuchNoise`]
+    pub fn receive(&mut self, byte: u8) -> Result<Option<Vec<u8>>, TooMuchNoise> {
+        self.passed += 1;
+        if self.passed > MAX_NOISE {
+            return Err(TooMuchNoise);
+        }
+        if byte == b'\n' {
+            return Ok(Some(std::mem::take(&mut self.line)));
+        }
+        self.line.push(byte);
+        Ok(None)
+    }
+}
+
+/// The answer to [`CarriedRequest::Session`]: the two addresses of the connection that carries the session, as its far end sees
+/// them, `None` where it does not know, and its port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CarriedEnds {
     /// The client's address, or that of the host through which it comes.
     pub client: Option<IpAddr>,
     /// The far end's.
     pub server: Option<IpAddr>,
+    /// The port at which the far end can be reached for a moment, where it was asked ([`PortProbe`]).
+    pub probe: Option<u16>,
 }
 
 impl CarriedEnds {
@@ -35,27 +153,25 @@ impl CarriedEnds {
         Self {
             client: address(),
             server: address(),
+            probe: None,
         }
     }
 
     /// The line, with its end.
     pub fn line(&self) -> String {
-        let word = |ip: Option<IpAddr>| ip.map_or_else(|| "-".to_owned(), |ip| ip.to_string());
-        format!("{MARK} {} {}\r\n", word(self.client), word(self.server))
+        let (client, server, probe) = (Word(self.client), Word(self.server), Word(self.probe));
+        format!("{SESSION} {client} {server} {probe}\r\n")
     }
 
     /// Reads a line, without its end; `None`: it is another one. A host may print the beginning of a line before it.
     pub fn parse(line: &[u8]) -> Option<Self> {
         let line = str::from_utf8(line.get(line.len().saturating_sub(MAX_LINE)..)?).ok()?;
-        let (_, addresses) = line.trim_end_matches('\r').rsplit_once(MARK)?;
-        let mut words = addresses.strip_prefix(' ')?.split(' ');
-        let mut address = || match words.next()? {
-            "-" => Some(None),
-            text => text.parse().ok().map(Some),
-        };
+        let (_, values) = line.trim_end_matches('\r').rsplit_once(SESSION)?;
+        let mut words = values.strip_prefix(' ')?.split(' ');
         Some(Self {
-            client: address()?,
-            server: address()?,
+            client: parse_word(words.next()?)?,
+            server: parse_word(words.next()?)?,
+            probe: parse_word(words.next()?)?,
         })
     }
 }
@@ -65,16 +181,57 @@ mod tests {
     use super::*;
 
     #[test]
+    fn requests_arrive() {
+        for (request, line) in [
+            (
+                CarriedRequest::Session { probe: None },
+                "longhaul session 1\r\n",
+            ),
+            (
+                CarriedRequest::Session {
+                    probe: Some(PortProbe { client: None }),
+                },
+                "longhaul session 1 -\r\n",
+            ),
+            (
+                CarriedRequest::Session {
+                    probe: Some(PortProbe { client: Some(4711) }),
+                },
+                "longhaul session 1 4711\r\n",
+            ),
+            (
+                CarriedRequest::Data { port: 50_000 },
+                "longhaul data 1 50000\r\n",
+            ),
+        ] {
+            assert_eq!(request.line(), line);
+            assert_eq!(CarriedRequest::parse(line.as_bytes()), Some(request));
+        }
+        for other in [
+            "",
+            "longhaul session 1",
+            "longhaul session 10\r\n",
+            "longhaul data 1 0\r\n",
+            "longhaul data 1\r\n",
+        ] {
+            assert_eq!(CarriedRequest::parse(other.as_bytes()), None, "{other}");
+        }
+    }
+
+    #[test]
     fn the_ends_of_ssh_arrive() {
         for (variable, expected) in [
-            ("192.0.2.1 4711 192.0.2.2 22", "192.0.2.1 192.0.2.2"),
-            ("2001:db8::1 4711 2001:db8::2 22", "2001:db8::1 2001:db8::2"),
-            ("fe80::1%eth0 4711 192.0.2.2 22", "- 192.0.2.2"),
-            ("", "- -"),
+            ("192.0.2.1 4711 192.0.2.2 22", "192.0.2.1 192.0.2.2 -"),
+            (
+                "2001:db8::1 4711 2001:db8::2 22",
+                "2001:db8::1 2001:db8::2 -",
+            ),
+            ("fe80::1%eth0 4711 192.0.2.2 22", "- 192.0.2.2 -"),
+            ("", "- - -"),
         ] {
             let ends = CarriedEnds::from_ssh_connection(variable);
             let line = ends.line();
-            assert_eq!(line, format!("{MARK} {expected}\r\n"));
+            assert_eq!(line, format!("{SESSION} {expected}\r\n"));
             let line = line.trim_end_matches('\n').as_bytes();
             assert_eq!(CarriedEnds::parse(line), Some(ends));
             let behind_a_prompt = [b"\x1b[0m# ", line].concat();
@@ -87,13 +244,28 @@ mod tests {
         for line in [
             "",
             "Welcome to host",
-            "longhaul session 2 - -",
+            "longhaul session 2 - - -",
             "longhaul session 1",
-            "longhaul session 1 - x",
-            "longhaul session 10 - -",
+            "longhaul session 1 - -",
+            "longhaul session 1 - x -",
+            "longhaul session 10 - - -",
         ] {
             assert_eq!(CarriedEnds::parse(line.as_bytes()), None, "{line}");
         }
-        assert_eq!(CarriedEnds::parse(b"longhaul session 1 - \xff"), None);
+        assert_eq!(CarriedEnds::parse(b"longhaul session 1 - \xff -"), None);
+    }
+
+    #[test]
+    fn a_login_that_never_stops_printing_has_no_answer() {
+        let mut lines = AnswerLines::default();
+        let printed = (0..=MAX_NOISE).map(|_| lines.receive(b'x'));
+        assert_eq!(printed.last(), Some(Err(TooMuchNoise)));
+        let mut lines = AnswerLines::default();
+        let answer = b"motd\n$ longhaul data 1\r\n".iter();
+        let answer = answer.filter_map(|byte| lines.receive(*byte).unwrap());
+        assert_eq!(
+            answer.map(|line| is_data_answer(&line)).collect::<Vec<_>>(),
+            [false, true]
+        );
     }
 }

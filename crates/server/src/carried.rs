@@ -1,15 +1,22 @@
 //! One session that a program carries, which has logged its user in to this process's account (ssh).
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::io::Read;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
+use data::channel::{AllowedPeers, ListenOptions, SessionDataChannel};
 use data::transport::ControlTransport;
 use nix::unistd::{Uid, User};
-use proto::carried::CarriedEnds;
+use proto::carried::{CarriedEnds, PortProbe};
 use proto::path::VPath;
 use proto::server::AccountRights;
+use proto::sizing::SocketBuffers;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::config::ServerConfig;
 use crate::session;
@@ -17,6 +24,16 @@ use crate::startup::{self, ServeError};
 use crate::state::ServerState;
 use crate::transfer::ControlAddresses;
 use crate::users::UserAccount;
+
+/// How long a port is open for the client to try it.
+const PROBE_TIME: Timespec = Timespec {
+    tv_sec: 10,
+    tv_nsec: 0,
+};
+/// Attempts at the client's port: a SYN may be lost.
+const PROBE_ATTEMPTS: usize = 3;
+/// Time of each.
+const PROBE_INTERVAL: Duration = Duration::from_millis(300);
 
 /// A server for one session.
 #[derive(Debug)]
@@ -35,6 +52,54 @@ impl CarriedServer {
             ..config
         })?;
         Ok(Self { shared })
+    }
+
+    /// Opens a port as sessions do, for a moment, and connects to one of the client: so both ends learn whose ports can be reached.
+    /// Returns this end's port; `None`: none is free.
+    #[must_use]
+    pub fn probe_ports(&self, ends: &CarriedEnds, probe: PortProbe) -> Option<u16> {
+        if let (Some(client), Some(port)) = (ends.client, probe.client) {
+            thread::spawn(move || {
+                for _ in 0..PROBE_ATTEMPTS {
+                    // The client's end says whether it has come.
+                    let connected =
+                        TcpStream::connect_timeout(&SocketAddr::new(client, port), PROBE_INTERVAL);
+                    if connected.is_ok() {
+                        break;
+                    }
+                }
+            });
+        }
+        let options = ListenOptions {
+            ip: ends.server.unwrap_or(Ipv6Addr::UNSPECIFIED.into()),
+            ports: self
+                .shared
+                .config
+                .data_ports
+                .map(|(low, high)| RangeInclusive::new(low, high)),
+            accept: AllowedPeers::Any,
+            buffers: SocketBuffers::default(),
+        };
+        let channel = SessionDataChannel::listen(&options).ok()?;
+        let port = channel.local_addr()?.port();
+        let listener = TcpListener::from(channel.listener_descriptor()?);
+        thread::spawn(move || {
+            let _ = poll(
+                &mut [PollFd::new(&listener, PollFlags::IN)],
+                Some(&PROBE_TIME),
+            );
+            let accepted = listener.accept();
+            // The port may be the only one of its range.
+            drop((listener, channel));
+            // The client closes first: the end of a listener would reset a connection that it has just seen open.
+            if let Ok((mut client, _)) = accepted
+                && client.set_nonblocking(false).is_ok()
+                && client.set_read_timeout(Some(PROBE_INTERVAL)).is_ok()
+            {
+                let _ = client.read(&mut [0]);
+            }
+        });
+        Some(port)
     }
 
     /// Serves the client at the other end of `stream`, whose line of [`CarriedEnds`] has been sent, and returns when the session

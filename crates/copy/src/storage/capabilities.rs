@@ -30,6 +30,8 @@ pub(crate) struct Capabilities {
     pub(crate) sends_markers: bool,
     /// Adapts the number of streams while it sends.
     pub(crate) adapts_streams: bool,
+    /// A program carries the data connections, so that the kernel's account of them does not show the path.
+    pub(crate) is_carried: bool,
     /// Computes the checksum of a file while it stores it.
     pub(crate) checksums_while_storing: bool,
     /// It computes a requested checksum while it sends a file, so that the checksum is ready with the

@@ -54,6 +54,7 @@ pub(super) const LOCAL_CAPABILITIES: Capabilities = Capabilities {
     stores_any_order: true,
     sends_markers: true,
     adapts_streams: true,
+    is_carried: false,
     checksums_while_storing: false,
     checksums_while_sending: false,
     sets_time: true,

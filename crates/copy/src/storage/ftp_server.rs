@@ -52,7 +52,10 @@ impl Storage for ClientSession {
             parallel: features.parallel,
             stores_any_order: self.may_use_extended_mode(),
             sends_markers: self.may_use_extended_mode(),
-            adapts_streams: features.tunes_streams,
+            // It sees the path of the connections that it opens.
+            adapts_streams: features.tunes_streams
+                && (!self.is_carried() || self.server_can_connect()),
+            is_carried: self.is_carried(),
             checksums_while_storing: features.store_checksum,
             checksums_while_sending: features.retrieve_checksum,
             sets_time: features.mfmt,

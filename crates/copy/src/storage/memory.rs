@@ -292,6 +292,7 @@ impl Storage for MemoryStorage {
             stores_any_order: able,
             sends_markers: able,
             adapts_streams: false,
+            is_carried: false,
             checksums_while_storing: false,
             checksums_while_sending: false,
             sets_time: able,

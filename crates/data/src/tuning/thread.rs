@@ -204,7 +204,8 @@ impl<'t> TuningThread<'t> {
         let at = self.now();
         let mut memory = 0;
         let mut sampled = Vec::with_capacity(streams.len());
-        for stream in streams {
+        let active = streams.len();
+        for stream in streams.into_iter().filter(|stream| !stream.is_carried()) {
             if let Ok(mut sample) = stream.sample() {
                 memory += sample.socket_memory();
                 sample.at = at;
@@ -217,7 +218,7 @@ impl<'t> TuningThread<'t> {
         }
         self.transfer.note_memory(memory);
         if self.role == Role::Receiver {
-            self.transfer.note_streams(sampled.len());
+            self.transfer.note_streams(active);
         }
         let notices = self.transfer.control().notices();
         TuningSample {

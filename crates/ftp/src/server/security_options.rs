@@ -94,6 +94,8 @@ pub struct SecurityOptions {
     pub proxy: ProxyChoice,
     /// `--ssh`: the program for ssh: URLs and its first arguments; empty: `ssh`.
     pub ssh: Vec<String>,
+    /// `--data-ports`: the ports of this machine at which hosts of ssh: URLs may reach it; `None`: any.
+    pub data_ports: Option<(u16, u16)>,
     /// Flags, without `--`, whose values are defaults from settings. They need not have an effect.
     pub defaults: BTreeSet<String>,
 }

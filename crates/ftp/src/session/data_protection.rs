@@ -156,13 +156,17 @@ impl ClientSession {
             (ClientSessionSecurity::Gsi(_), DataProtectionChoice::Auto) => {
                 DataProtectionPlan::ClearInsideGsi
             }
-            (ClientSessionSecurity::Carried, DataProtectionChoice::Clear) => {
+            // A port that only the far end itself can reach is open to all who are there.
+            (ClientSessionSecurity::Carried, DataProtectionChoice::Clear)
+                if self.control.route().is_none() =>
+            {
                 DataProtectionPlan::ClearInsideGsi
             }
             // Nobody who gives an ssh: URL expects anything of it in clear.
-            (ClientSessionSecurity::Carried, DataProtectionChoice::Auto) => {
-                DataProtectionPlan::Shared(ProtectionLevel::Private)
-            }
+            (
+                ClientSessionSecurity::Carried,
+                DataProtectionChoice::Auto | DataProtectionChoice::Clear,
+            ) => DataProtectionPlan::Shared(ProtectionLevel::Private),
             (ClientSessionSecurity::Carried, _) => DataProtectionPlan::Shared(level),
             (ClientSessionSecurity::Gsi(_), _) => DataProtectionPlan::Impossible,
         }
@@ -172,7 +176,7 @@ impl ClientSession {
     /// must have the same one.
     pub fn third_party_protocol(&self) -> Option<ThirdPartyProtocol> {
         // The other server needs the address of this one, and only the proxy may know it.
-        let proxy = self.control.route().map(|route| &route.proxy);
+        let proxy = self.control.route().and_then(|route| route.proxy());
         if proxy.is_some_and(|proxy| proxy.protocol == TunnelProtocol::Socks5)
             && self.control.peer_addr().ip().is_unspecified()
         {
@@ -402,7 +406,10 @@ impl ClientSession {
                 .tls()
                 .map_or_else(String::new, TlsEngine::description),
             ClientSessionSecurity::Gsi(gsi) => format!("GSI {}", gsi.description),
-            ClientSessionSecurity::Carried => "ssh".to_owned(),
+            ClientSessionSecurity::Carried => match self.control.route() {
+                Some(_) => "ssh, all through it".to_owned(),
+                None => "ssh".to_owned(),
+            },
         };
         let unverified = match self.server.security.options().insecure {
             true => ", server not verified",

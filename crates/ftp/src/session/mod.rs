@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use data::channel::SessionDataChannel;
 use data::os::tcp_info;
+use data::tunnel::DataRoute;
 use proto::client::{
     CommandPlanner, IacHandling, SeriesWindow, is_toolkit_server, supports_pipelining,
 };
@@ -228,12 +229,16 @@ impl ClientSession {
             false => planner.with_commands_ahead(),
         };
         control.end_login();
+        let reaches_this_machine = control.settle_data_route().await;
         let mut session = Self::from_connection(control, security, planner, server, handshake_rtt);
         session.habits = ServerHabits {
             greeting: habits.greeting.max(after),
             ..habits
         };
         session.lease = opening.lease.cloned();
+        if let Some(reaches) = reaches_this_machine {
+            session.server_can_connect = reaches;
+        }
         session.note_restart(habits.restart);
         Ok(session)
     }
@@ -249,7 +254,7 @@ impl ClientSession {
             server: server.clone(),
             passive_preference: match control.route() {
                 // The port is enough, and the server's addresses may be of any family.
-                Some(_) => passive::PassivePreference::behind_proxy(control.peer_addr()),
+                Some(_) => passive::PassivePreference::by_route(control.peer_addr()),
                 None => passive::PassivePreference::for_peer(control.peer_addr()),
             },
             // A proxy opens connections to servers only.
@@ -413,6 +418,14 @@ impl ClientSession {
     /// Whether the server can connect to this machine, which MODE E gets need.
     pub fn server_can_connect(&self) -> bool {
         self.server_can_connect
+    }
+
+    /// Whether a program carries the data connections that this end opens.
+    pub fn is_carried(&self) -> bool {
+        matches!(
+            self.control.route().map(Arc::as_ref),
+            Some(DataRoute::Carried(_))
+        )
     }
 
     /// Records that the server could not connect to this machine.

@@ -44,8 +44,8 @@ impl PassivePreference {
 }
 
 impl PassivePreference {
-    /// Behind a proxy, where the address in a reply to PASV has no use.
-    pub(crate) fn behind_proxy(peer: SocketAddr) -> Self {
+    /// By a route, where the address in a reply to PASV has no use.
+    pub(crate) fn by_route(peer: SocketAddr) -> Self {
         match peer.ip() {
             IpAddr::V6(ip) if !ip.is_unspecified() => Self::EpsvOnly,
             _ => Self::EpsvFirst,
@@ -197,7 +197,7 @@ impl ClientSession {
     ) -> Option<StripeAddresses> {
         let announced = self.checked_data_addresses(announced, warnings);
         if let Some(route) = self.control.route() {
-            // The proxy reaches the server's host, as the control connection shows.
+            // What carries the control connection reaches the server's host.
             self.data_host = Some(announced.first().ip());
             self.data_channel = Some(SessionDataChannel::connect_by(
                 announced.as_slice().to_vec(),

@@ -19,9 +19,9 @@ use crate::Failure;
 const DRS_CHANNEL_UNAVAILABLE: &str =
     "opens no DRS channel; each end sizes its buffers alone (--buffer auto does without)";
 
-/// Warning when DRS is requested behind a proxy.
-const NO_RIGHT_SIZING_BEHIND_PROXY: &str = "is behind a proxy, where the two ends cannot size each other's buffers \
-     (--buffer auto does without)";
+/// Warning when DRS is requested and another program's connection is on the way.
+const NO_RIGHT_SIZING_ON_THE_WAY: &str = "is reached through a proxy, or by ssh alone, where the two ends cannot size each other's \
+     buffers (--buffer auto does without)";
 
 impl ClientSession {
     /// Agrees with the server on who sizes buffers. Warns once if it does not support `requested`.
@@ -30,10 +30,10 @@ impl ClientSession {
         requested: BufferSizing,
         warnings: &mut Vec<String>,
     ) -> BufferSizing {
-        // Buffers at the ends do not size those of the two connections at a proxy.
+        // Buffers at the ends do not size those of the connections at a proxy, or of ssh.
         let is_tunnelled = self.control.route().is_some();
         if is_tunnelled && matches!(requested, BufferSizing::Drs | BufferSizing::Drs1) {
-            self.warn_once(warnings, NO_RIGHT_SIZING_BEHIND_PROXY);
+            self.warn_once(warnings, NO_RIGHT_SIZING_ON_THE_WAY);
             return BufferSizing::Auto;
         }
         let agreed = self.planner.agreed_sizing(requested);

@@ -7,7 +7,12 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
 use super::SshTarget;
+use super::carrier::HostChannels;
+use super::ports::PortSearch;
 use crate::Failure;
 
 /// The far end's part, for any shell: what a login shell may not have on its path is looked for, too.
@@ -40,6 +45,10 @@ pub(crate) struct SshHost {
     control: Option<PathBuf>,
     /// Held during a login, which the sessions that wait for it share.
     pub(super) login: Arc<tokio::sync::Mutex<()>>,
+    /// Which ports are open.
+    pub(super) ports: watch::Sender<PortSearch>,
+    /// Its channels.
+    pub(super) channels: Mutex<HostChannels>,
 }
 
 /// The answers of `ssh -G` about a host.
@@ -89,6 +98,8 @@ impl SshHost {
             settings: HostSettings::default(),
             control: Some(control),
             login: Arc::default(),
+            ports: watch::Sender::new(PortSearch::Pending),
+            channels: Mutex::default(),
         };
         let mut question = host.ssh();
         question.arg("-G").args(arguments_of(target));
@@ -133,6 +144,11 @@ impl SshHost {
         UnixStream::connect(control).is_ok()
     }
 
+    /// Whether no port there can be reached: ssh carries the data connections.
+    pub(super) fn carries_data(&self) -> bool {
+        matches!(&*self.ports.borrow(), PortSearch::Done(found) if !found.far)
+    }
+
     /// The command of a channel; `is_further`: it shares a login that there is.
     pub(super) fn command(
         &self,
@@ -146,6 +162,37 @@ impl SshHost {
             true => self.ssh_with(&["-oProxyCommand=false", "-oBatchMode=yes"]),
             false => self.ssh(),
         };
+        if let Some(control) = &self.control {
+            command.arg("-oControlMaster=auto");
+            command.arg(format!("-oControlPersist={LOGIN_SECONDS}"));
+            command.arg(format!("-oControlPath={}", control.display()));
+        }
+        if !may_ask() {
+            command.arg("-oBatchMode=yes");
+        }
+        self.complete(&mut command, target, connect_time, run);
+        command
+    }
+
+    /// The command of a channel over a login of its own, at which nobody is asked for anything.
+    pub(super) fn command_with_login(
+        &self,
+        target: &SshTarget,
+        connect_time: Duration,
+        run: SshRun,
+    ) -> Command {
+        let mut command = self.ssh_with(&["-oControlPath=none", "-oBatchMode=yes"]);
+        self.complete(&mut command, target, connect_time, run);
+        command
+    }
+
+    fn complete(
+        &self,
+        command: &mut Command,
+        target: &SshTarget,
+        connect_time: Duration,
+        run: SshRun,
+    ) {
         command.arg("-oRemoteCommand=none");
         command.arg(format!(
             "-oConnectTimeout={}",
@@ -159,17 +206,9 @@ impl SshHost {
             "-oClearAllForwardings=yes",
             "-oPermitLocalCommand=no",
         ]);
-        if let Some(control) = &self.control {
-            command.arg("-oControlMaster=auto");
-            command.arg(format!("-oControlPersist={LOGIN_SECONDS}"));
-            command.arg(format!("-oControlPath={}", control.display()));
-        }
         if !self.settings.notices_death {
             // Otherwise a login over a network that has gone away would stay for a quarter of an hour.
             command.arg(format!("-oServerAliveInterval={ALIVE_SECONDS}"));
-        }
-        if !may_ask() {
-            command.arg("-oBatchMode=yes");
         }
         if let SshRun::Subsystem(_) = run {
             command.arg("-s");
@@ -180,7 +219,6 @@ impl SshHost {
             SshRun::Command(text) => command.arg(text),
             SshRun::Subsystem(name) => command.arg(name),
         };
-        command
     }
 
     /// Ends the shared login.

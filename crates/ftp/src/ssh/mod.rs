@@ -2,10 +2,12 @@
 //!
 //! The system's ssh is used, so that ssh_config(5), agents, jump hosts, certificates, hardware keys and one-time passwords work
 //! as the user knows them. It starts `longhaul serve --stdio` at the far end, whose dialogue it carries. Data connections are
-//! beside it: TLS with a credential of this run, which the server gets through ssh (DCSC).
+//! beside it, or carried, too, where no port can be reached: TLS with a credential of this run, which the server gets through ssh
+//! (DCSC).
 
 use std::fmt;
 use std::io::Read;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
@@ -14,26 +16,30 @@ use std::time::{Duration, Instant};
 
 use data::transport::ControlTransport;
 use parking_lot::Mutex;
-use proto::carried::{CarriedEnds, HELLO, MAX_LINE};
+use proto::carried::{AnswerLines, CarriedEnds, CarriedRequest};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout;
 
-use crate::Failure;
+use crate::{Failure, FailureKind};
 
+mod carrier;
 mod host;
 mod logins;
+mod ports;
 mod words;
 
+pub(crate) use carrier::SshCarrier;
 pub(crate) use logins::SshLogins;
+pub(crate) use ports::OpenPorts;
 
 pub(crate) use host::SshRun;
 
+use carrier::SessionPlace;
 use host::SshHost;
+use ports::{NearPort, PortSearch};
 
 /// Longest time for a login at which somebody may be asked for something.
 const QUESTION_TIME: Duration = Duration::from_secs(600);
-/// Bytes that the far end may print before the session begins.
-const MAX_NOISE: usize = 64 << 10;
 /// Bytes kept of what ssh says, from the end.
 const KEPT_WORDS: usize = 4 << 10;
 /// Longest wait for ssh to say why it has ended.
@@ -58,10 +64,73 @@ pub(crate) struct CarriedSession {
     pub(crate) transport: ControlTransport,
     /// Its ends, as the far end sees them.
     pub(crate) ends: CarriedEnds,
-    /// The name of the far end; `None`: another host is on the way to it.
-    pub(crate) direct_host: Option<String>,
     /// From the start of ssh to the session.
     pub(crate) after: Duration,
+    pub(crate) login: CarriedLogin,
+    /// This end's part of the search for open ports, if no other session has begun one.
+    near_port: Option<NearPort>,
+}
+
+/// The login that carries a session.
+#[derive(Debug, Clone)]
+pub(crate) struct CarriedLogin {
+    host: Arc<SshHost>,
+    target: SshTarget,
+    reply_timeout: Duration,
+}
+
+impl CarriedSession {
+    /// Begins the search for open ports, unless it has begun. `ip` is the far end's address for this machine.
+    pub(crate) fn search_ports(&mut self, ip: IpAddr) {
+        let Some(near_port) = self.near_port.take() else {
+            return;
+        };
+        let host = Arc::clone(&self.login.host);
+        let begin = |search: &mut PortSearch| {
+            let is_first = *search == PortSearch::Pending;
+            if is_first {
+                *search = PortSearch::Begun;
+            }
+            is_first
+        };
+        if host.ports.send_if_modified(begin) {
+            let (port, after) = (self.ends.probe, self.after);
+            tokio::spawn(async move {
+                let found = near_port.search(ip, port, after).await;
+                host.ports.send_replace(PortSearch::Done(found));
+            });
+        }
+    }
+}
+
+impl CarriedLogin {
+    /// The name of the far end; `None`: another host is on the way to it.
+    pub(crate) fn direct_host(&self) -> Option<String> {
+        self.host.direct_name()
+    }
+
+    /// Waits for the result of the search for open ports.
+    pub(crate) async fn open_ports(&self) -> OpenPorts {
+        let mut searches = self.host.ports.subscribe();
+        let is_done = |search: &PortSearch| matches!(search, PortSearch::Done(_));
+        match searches.wait_for(is_done).await.as_deref() {
+            Ok(PortSearch::Done(found)) => *found,
+            // Nothing shows that a port is open.
+            _ => OpenPorts {
+                far: false,
+                near: false,
+            },
+        }
+    }
+
+    /// Carries data connections.
+    pub(crate) fn carrier(&self) -> SshCarrier {
+        SshCarrier {
+            host: Arc::clone(&self.host),
+            target: self.target.clone(),
+            connect_time: self.reply_timeout,
+        }
+    }
 }
 
 /// A process of ssh, and what it says. It is killed if no session of it is used.
@@ -80,6 +149,8 @@ pub(crate) struct SshChannel {
     target: SshTarget,
     /// Held while this login is not known to have succeeded, so that others wait for it.
     first_login: Option<OwnedMutexGuard<()>>,
+    /// Among the channels of the host.
+    place: SessionPlace,
     reply_timeout: Duration,
     begun: Instant,
 }
@@ -98,6 +169,12 @@ impl SshChannel {
         reply_timeout: Duration,
     ) -> Result<Self, Failure> {
         let host = logins.host(program, target).await?;
+        let place = SessionPlace::take(&host).ok_or_else(|| {
+            Failure::transient(
+                FailureKind::SessionLimit,
+                format!("the ssh login at {target} carries no further session and its data"),
+            )
+        })?;
         // The first channel logs in; those that are wanted meanwhile share its login.
         let waited = Arc::clone(&host.login).lock_owned().await;
         // One that has ended is replaced: the network was away, or nothing needed a channel for a while.
@@ -111,6 +188,7 @@ impl SshChannel {
             host,
             target: target.clone(),
             first_login: (!is_further).then_some(waited),
+            place,
             reply_timeout,
             begun: Instant::now(),
         })
@@ -138,7 +216,8 @@ impl SshChannel {
 
     /// The program has answered: the login is good, and ssh is left alone. It ends with its input.
     pub(crate) fn established(self) -> Arc<SshHost> {
-        self.process.leave();
+        let place = self.place;
+        self.process.on_end(move |_| drop(place));
         self.host
     }
 
@@ -165,44 +244,51 @@ pub(crate) async fn begin_session(
     logins: &SshLogins,
     program: &[String],
     target: &SshTarget,
+    data_ports: Option<(u16, u16)>,
     reply_timeout: Duration,
 ) -> Result<CarriedSession, Failure> {
     let channel = SshChannel::open(logins, program, target, SshRun::FarEnd, reply_timeout).await?;
+    let is_first = *channel.host.ports.borrow() == PortSearch::Pending;
+    let is_direct = channel.host.direct_name().is_some();
+    let near_port = is_first.then(|| NearPort::listen(is_direct, data_ports));
+    let request = CarriedRequest::Session {
+        probe: near_port.as_ref().map(NearPort::probe),
+    };
     let mut transport = ControlTransport::carried(channel.stream()?);
-    let ends = match timeout(channel.patience(), read_line(&mut transport)).await {
+    let answer = ask(&mut transport, request);
+    let ends = match timeout(channel.patience(), answer).await {
         Ok(Some(ends)) => ends,
         Ok(None) => return Err(channel.failure().await),
         Err(_) => return Err(channel.silence()),
     };
-    let after = channel.begun.elapsed();
-    let host = channel.established();
     Ok(CarriedSession {
         transport,
         ends,
-        direct_host: host.direct_name(),
-        after,
+        after: channel.begun.elapsed(),
+        login: CarriedLogin {
+            host: channel.established(),
+            target: target.clone(),
+            reply_timeout,
+        },
+        near_port,
     })
 }
 
 /// Asks for a session, and reads to the line that begins it; `None`: it did not come.
-async fn read_line(transport: &mut ControlTransport) -> Option<CarriedEnds> {
-    transport.write_all(HELLO).await.ok()?;
-    let mut line = Vec::with_capacity(MAX_LINE);
-    for _ in 0..MAX_NOISE {
+async fn ask(transport: &mut ControlTransport, request: CarriedRequest) -> Option<CarriedEnds> {
+    transport.write_all(request.line().as_bytes()).await.ok()?;
+    let mut lines = AnswerLines::default();
+    loop {
         // Byte by byte: what follows the line is the dialogue's.
         let mut byte = [0];
         if transport.read(&mut byte).await.ok()? == 0 {
             return None;
         }
-        match byte {
-            [b'\n'] => match CarriedEnds::parse(&line) {
-                Some(ends) => return Some(ends),
-                None => line.clear(),
-            },
-            [other] => line.push(other),
+        let line = lines.receive(byte[0]).ok()?;
+        if let Some(ends) = line.and_then(|line| CarriedEnds::parse(&line)) {
+            return Some(ends);
         }
     }
-    None
 }
 
 /// `[USER@]HOST[:PORT]`.
@@ -220,12 +306,13 @@ impl fmt::Display for SshTarget {
 }
 
 impl SshProcess {
-    fn start(mut command: Command, far: UnixStream) -> Result<Self, Failure> {
+    fn start(mut command: Command, far: impl Into<OwnedFd>) -> Result<Self, Failure> {
+        let far: OwnedFd = far.into();
         let output = far.try_clone();
         let output = output.map_err(|error| words::not_started(&command, &error))?;
         command
-            .stdin(Stdio::from(OwnedFd::from(far)))
-            .stdout(Stdio::from(OwnedFd::from(output)))
+            .stdin(Stdio::from(far))
+            .stdout(Stdio::from(output))
             .stderr(Stdio::piped());
         let started = command.spawn();
         let mut child = started.map_err(|error| words::not_started(&command, &error))?;
@@ -241,10 +328,13 @@ impl SshProcess {
         })
     }
 
-    /// Leaves the process alone: it ends with the session, and is waited for.
-    fn leave(mut self) {
+    /// Leaves the process alone: it ends with its session, and is waited for. `then` learns whether ssh itself has failed.
+    fn on_end(mut self, then: impl FnOnce(bool) + Send + 'static) {
         if let Some(mut child) = self.child.take() {
-            std::thread::spawn(move || child.wait());
+            std::thread::spawn(move || {
+                let status = child.wait();
+                then(status.is_ok_and(|status| status.code() == Some(words::OWN_FAILURE)));
+            });
         }
     }
 

@@ -10,7 +10,7 @@ use super::SshTarget;
 use crate::{Failure, FailureKind};
 
 /// Exit code of ssh's own failures.
-const OWN_FAILURE: i32 = 255;
+pub(super) const OWN_FAILURE: i32 = 255;
 /// Exit codes of a shell that cannot start a program.
 const NO_PROGRAM: [i32; 2] = [126, 127];
 

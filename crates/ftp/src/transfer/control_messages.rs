@@ -126,10 +126,21 @@ impl SizesToAnnounce {
     }
 }
 
+/// Remark about data that ssh carries.
+const CARRIED: &str = "no port there can be reached, so ssh carried the data, and neither end sees its path; to change that: open ports \
+     beside ssh's (docs/ssh.md)";
+
 impl ClientSession {
     /// The remark in the server's final reply. Only servers that announce `DRS` are known to send
-    /// one.
+    /// one. Where ssh carries the data, that is the remark: the server sees connections from its own machine.
     pub(super) fn remark_of_reply(&self, reply: &Reply) -> Option<HostRemark> {
+        if self.is_carried() && !self.server_can_connect() {
+            return Some(HostRemark {
+                host: Some(self.name().to_owned()),
+                verdict: None,
+                text: Some(CARRIED.to_owned()),
+            });
+        }
         if self.features().buffer_sizings.is_empty() {
             return None;
         }

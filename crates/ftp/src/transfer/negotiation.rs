@@ -36,7 +36,8 @@ pub(super) fn get_mode(
 ) -> TransferMode {
     let mode = transfer_mode(session, spec, warnings);
     if mode == TransferMode::Extended && !session.server_can_connect() {
-        let reason = match session.control.route() {
+        let proxy = session.control.route().and_then(|route| route.proxy());
+        let reason = match proxy {
             Some(_) => NO_CONNECTIONS_THROUGH_PROXY,
             None => SERVER_CANNOT_CONNECT,
         };

@@ -205,7 +205,7 @@ impl CopyFlags {
             .map(|limit| limit.begin(Arc::clone(&warn)))
             .transpose()?;
         Ok(CopyOptions {
-            security: self.security.connection_security(warn)?,
+            security: self.security.connection_security(self.data_ports, warn)?,
             tree: TreeOptions {
                 recursive: true,
                 symlinks: self.links,

@@ -33,7 +33,7 @@ impl RemoteCommonArgs {
         let warn = |text: &str| print_to_stderr(&format!("longhaul: warning: {text}"));
         Ok(RemoteOptions {
             timeout: self.timeout,
-            security: self.security.connection_security(Arc::new(warn))?,
+            security: self.security.connection_security(None, Arc::new(warn))?,
         })
     }
 }

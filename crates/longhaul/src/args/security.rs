@@ -90,12 +90,13 @@ impl SecurityArgs {
         &mut self.settings.loaded
     }
 
-    /// The flags, checked, with the files that they name.
+    /// The flags, checked, with the files that they name. `data_ports`: the flag of that name.
     ///
     /// # Errors
     /// See [`ConnectionSecurity::new`].
     pub(crate) fn connection_security(
         &self,
+        data_ports: Option<(u16, u16)>,
         warn: WarningSink,
     ) -> Result<Arc<ConnectionSecurity>, Failure> {
         let options = SecurityOptions {
@@ -110,6 +111,7 @@ impl SecurityArgs {
             token_hosts: self.token_host.clone(),
             proxy: self.proxy.choice(),
             ssh: self.ssh.command(),
+            data_ports,
             defaults: self.settings.loaded.defaults.clone(),
         };
         let remotes = Arc::clone(&self.settings.loaded.remotes);

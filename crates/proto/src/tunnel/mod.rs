@@ -1,5 +1,5 @@
 //! The dialogue with a proxy that opens a TCP connection to a server: CONNECT of HTTP (RFC 9110 §9.3.6) and SOCKS5
-//! (RFC 1928, RFC 1929).
+//! (RFC 1928, RFC 1929); and with a program that carries it ([`crate::carried`]).
 //!
 //! The caller sends [`TunnelDialogue::output`], and hands over at most [`TunnelDialogue::wanted`] bytes at a time. So it
 //! never reads a byte of the server, which may speak first: an FTP greeting can be in the segment of the proxy's reply.
@@ -9,6 +9,7 @@ mod socks5;
 
 use std::net::IpAddr;
 
+use crate::carried::{AnswerLines, CarriedRequest, is_data_answer};
 use crate::security::Secret;
 use connect::ConnectResponse;
 use socks5::Socks5Stage;
@@ -185,6 +186,7 @@ enum DialogueState {
         login: Option<ProxyLogin>,
         received: Vec<u8>,
     },
+    Carried(AnswerLines),
     Open,
     Failed,
 }
@@ -230,6 +232,19 @@ impl TunnelDialogue {
                 (state, socks5::greeting(login.is_some()))
             }
         };
+        Self::begin(state, output)
+    }
+
+    /// The dialogue with a far end that is asked for a data connection to this port of its own.
+    pub fn carried(port: u16) -> Self {
+        let request = CarriedRequest::Data { port }.line();
+        Self::begin(
+            DialogueState::Carried(AnswerLines::default()),
+            request.into_bytes(),
+        )
+    }
+
+    fn begin(state: DialogueState, output: Vec<u8>) -> Self {
         Self {
             state,
             output: Secret(output),
@@ -260,6 +275,7 @@ impl TunnelDialogue {
             DialogueState::Socks5 {
                 stage, received, ..
             } => stage.wanted(received),
+            DialogueState::Carried(_) => 1,
             DialogueState::Open | DialogueState::Failed => 0,
         }
     }
@@ -305,6 +321,16 @@ impl TunnelDialogue {
                         self.sent = 0;
                     }
                     None => self.state = DialogueState::Open,
+                }
+            }
+            DialogueState::Carried(lines) => {
+                let invalid = |_| TunnelError::Invalid("its login prints more than 64 KB");
+                for byte in bytes {
+                    let line = lines.receive(*byte).map_err(invalid)?;
+                    if line.is_some_and(|line| is_data_answer(&line)) {
+                        self.state = DialogueState::Open;
+                        break;
+                    }
                 }
             }
             DialogueState::Open | DialogueState::Failed => {}

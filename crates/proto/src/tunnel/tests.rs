@@ -283,3 +283,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_carried_connection_is_open_behind_its_line() {
+    let mut dialogue = TunnelDialogue::carried(50_000);
+    assert_eq!(dialogue.output(), b"longhaul data 1 50000\r\n");
+    dialogue.sent(usize::MAX);
+    for byte in b"motd\nlonghaul data 1\r\n" {
+        assert!(!dialogue.is_open() && dialogue.wanted() == 1);
+        dialogue.receive(&[*byte]).unwrap();
+    }
+    assert!(dialogue.is_open() && dialogue.wanted() == 0);
+}

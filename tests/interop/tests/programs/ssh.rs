@@ -1,6 +1,9 @@
 //! `ssh:` URLs with OpenSSH: files and trees, refused logins, hosts without longhaul, logins that talk.
 
+use std::io::Read;
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use interop::cells::MatrixRow;
@@ -18,6 +21,24 @@ fn get(sshd: &Sshd, ssh: &str, to: &std::path::Path) -> FinishedProgram {
     let name = test_files::name(test_files::SIZES[1]);
     let from = sshd.server.url(&format!("src/{name}"));
     copy::run(&["--ssh", ssh, "--retries", "0", &from, &path_argument(to)]).unwrap()
+}
+
+/// A program for logins to find, or to log in with: a shell script. `{longhaul}` stands for the build's program.
+fn script(store: &TestStore, name: &str, text: &str) -> std::path::PathBuf {
+    let program = interop::longhaul::binary::path().unwrap();
+    let text = text.replace("{longhaul}", &program.display().to_string());
+    let text = format!("#!/bin/sh\n{text}\n");
+    let script = store.scratch().file(name, text.as_bytes()).unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&script, executable).unwrap();
+    script
+}
+
+/// The folder of a program `longhaul` for logins to find.
+fn far_end(store: &TestStore, folder: &str, text: &str) -> std::path::PathBuf {
+    let folder_path = store.scratch().folder(folder).unwrap();
+    script(store, &format!("{folder}/longhaul"), text);
+    folder_path
 }
 
 #[test]
@@ -50,6 +71,103 @@ fn data_beside_ssh_is_private() {
     );
 }
 
+/// A server whose ports cannot be reached: its sessions take the connection for one from elsewhere, to an address that only the
+/// far end itself has.
+fn start_closed(store: &TestStore, further: &str) -> Sshd {
+    let text = "SSH_CONNECTION='192.0.2.1 4711 127.0.0.5 22'\nexport SSH_CONNECTION\nexec {longhaul} \"$@\"";
+    let folder = far_end(store, "closed", text);
+    sshd::start_for(store, further, &folder).unwrap()
+}
+
+#[test]
+fn everything_passes_through_ssh_where_no_port_can_be_reached() {
+    require!(sshd::find());
+    let store = TestStore::new().unwrap();
+    let sshd = start_closed(&store, "");
+    let finished = get(&sshd, &sshd.ssh, &store.local());
+    let text = finished.expect_success().unwrap().stdout_text();
+    assert!(text.contains("ssh, all through it, data private"), "{text}");
+    let target = ServerUnderTest::new(&store, &sshd.server);
+    let mut cells = MatrixRow::new("longhaul cp, all through ssh");
+    let options = ["--ssh", &sshd.ssh];
+    rows::get_and_put(&mut cells, &target, &options, &test_files::SIZES);
+    let streams = ["--ssh", &sshd.ssh, "-p", "4"];
+    rows::get_and_put(&mut cells, &target, &streams, &test_files::SMALL);
+    rows::parts(&mut cells, &target, &options);
+    let tree = TestTree::generate(200, interop::tree::ASCII);
+    rows::trees(&mut cells, &target, &tree, &options);
+    cells.finish();
+}
+
+#[test]
+fn streams_through_ssh_have_logins_of_their_own_unless_these_are_refused() {
+    require!(sshd::find());
+    let store = TestStore::new().unwrap();
+    let sshd = start_closed(&store, "");
+    let from = path_argument(&test_files::shared(test_files::LARGE).unwrap());
+    let put = |ssh: &str, to: &str| {
+        let to = sshd.server.url(to);
+        let finished = copy::run(&["--ssh", ssh, "-p", "4", &from, &to]).unwrap();
+        let text = finished.expect_success().unwrap().stdout_text();
+        assert!(text.contains("\"streams_max\":4"), "{text}");
+    };
+    put(&sshd.ssh, "four");
+    // The shared login, and one for each stream but the first.
+    assert_eq!(sshd.logins(), 4);
+    // A program that logs in over the first connection alone, as with a password of one use.
+    let once = format!(
+        "case \"$*\" in *ControlPath=none*) echo 'Permission denied' >&2; exit 255;; esac\nexec {} \"$@\"",
+        sshd.ssh
+    );
+    let once = script(&store, "once", &once);
+    let to = sshd.server.url("once");
+    let finished = copy::run(&["--ssh", &path_argument(&once), "-p", "4", &from, &to]).unwrap();
+    finished.expect_success().unwrap();
+    assert_eq!(sshd.logins(), 5);
+    for copy in ["four", "once"] {
+        test_files::ensure_same(
+            &test_files::shared(test_files::LARGE).unwrap(),
+            &store.path(copy),
+        )
+        .unwrap();
+    }
+}
+
+#[test]
+fn a_stranger_at_the_data_port_stops_nothing() {
+    require!(sshd::find());
+    let store = TestStore::new().unwrap();
+    let port = interop::net::free_port().unwrap();
+    let text = format!("exec {{longhaul}} \"$@\" --data-ports {port}-{port}");
+    let folder = far_end(&store, "one-port", &text);
+    let sshd = sshd::start_for(&store, "", &folder).unwrap();
+    let (is_over, strangers) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let copies = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::SeqCst) {
+                let Ok(mut stranger) = TcpStream::connect((interop::net::HOST, port)) else {
+                    std::thread::sleep(Duration::from_millis(1));
+                    continue;
+                };
+                strangers.fetch_add(1, Ordering::SeqCst);
+                // It says nothing, and waits for what comes.
+                let mut got = Vec::new();
+                let _ = stranger.read_to_end(&mut got);
+                assert_eq!(got, b"", "a stranger got something");
+            }
+        });
+        let copies: Vec<FinishedProgram> = (0..5)
+            .map(|n| get(&sshd, &sshd.ssh, &store.path(&format!("copy{n}"))))
+            .collect();
+        is_over.store(true, Ordering::SeqCst);
+        copies
+    });
+    for copy in copies {
+        copy.expect_success().unwrap();
+    }
+    assert!(strangers.into_inner() > 0);
+}
+
 #[test]
 fn what_a_login_prints_is_passed_over() {
     require!(sshd::find());
@@ -58,18 +176,8 @@ fn what_a_login_prints_is_passed_over() {
         .scratch()
         .file("banner", b"Welcome to the host\n220 no server\n")
         .unwrap();
-    let folder = store.scratch().folder("talking").unwrap();
-    let program = interop::longhaul::binary::path().unwrap();
-    let talking = format!(
-        "#!/bin/sh\nprintf 'Message of the day\\r\\n220 ready\\n'\nprintf 'no end of line'\nexec {} \"$@\"\n",
-        program.display()
-    );
-    let script = store
-        .scratch()
-        .file("talking/longhaul", talking.as_bytes())
-        .unwrap();
-    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(script, executable).unwrap();
+    let text = "printf 'Message of the day\\r\\n220 ready\\n'\nprintf 'no end of line'\nexec {longhaul} \"$@\"";
+    let folder = far_end(&store, "talking", text);
     let further = format!("Banner {}", banner.display());
     let sshd = sshd::start_for(&store, &further, &folder).unwrap();
     get(&sshd, &sshd.ssh, &store.local())

@@ -96,6 +96,8 @@ struct EndpointAbilities {
     parallel: bool,
     /// The sender adapts the number of its streams.
     adapts_streams: bool,
+    /// This end sends, and a program carries the streams: neither end sees the path, so that their number stays.
+    is_carried: bool,
     /// The source sends ranges, and the destination stores them at their offset.
     takes_chunks: bool,
     /// This end fetches, and the source permits several sessions.
@@ -114,6 +116,7 @@ impl EndpointAbilities {
         Self {
             parallel: from.parallel && to.parallel,
             adapts_streams: from.adapts_streams,
+            is_carried: from.is_local && to.is_carried,
             takes_chunks: from.ranges && to.partial_writes,
             several_sessions: from.several_sessions
                 && to.third_party.is_none()
@@ -301,6 +304,14 @@ impl StreamPlan {
         }
         if !abilities.parallel || !abilities.connects {
             return single;
+        }
+        if abilities.is_carried {
+            let streams = first_streams(options, size, abilities, initial::fixed_from_rtt);
+            return Self {
+                streams,
+                max_streams: streams,
+                ..single
+            };
         }
         let streams = first_streams(options, size, abilities, initial::prior_from_rtt);
         if abilities.adapts_streams {

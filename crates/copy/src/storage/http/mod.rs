@@ -103,6 +103,7 @@ impl Storage for HttpStorage {
             stores_any_order: true,
             sends_markers: false,
             adapts_streams: false,
+            is_carried: false,
             checksums_while_storing: false,
             checksums_while_sending: false,
             sets_time: false,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use data::channel::{AllowedPeers, SessionDataChannel};
-use data::tunnel::{ProxyService, TunnelRoute};
+use data::tunnel::{DataRoute, ProxyService, TunnelRoute};
 use proto::command::TransferMode;
 use proto::tunnel::{TunnelProtocol, TunnelTarget};
 
@@ -90,7 +90,7 @@ fn sender_through_proxy(server: SocketAddr) -> SessionDataChannel {
         server: TunnelTarget::at(LOCALHOST, server.port()),
         server_ip: LOCALHOST,
     };
-    SessionDataChannel::connect_by(vec![server], None, Some(Arc::new(route)))
+    SessionDataChannel::connect_by(vec![server], None, Some(Arc::new(DataRoute::Proxy(route))))
 }
 
 #[test]

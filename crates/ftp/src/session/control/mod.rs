@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use data::transport::ControlTransport;
-use data::tunnel::TunnelRoute;
+use data::tunnel::{DataRoute, TunnelRoute};
 use proto::client::IacHandling;
 use proto::command::Command;
 use proto::reply::{Reply, ReplyReader};
@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use crate::Failure;
 use crate::location::Server;
+use crate::ssh::CarriedLogin;
 use reach::ReachedServer;
 
 pub(crate) mod dialogue;
@@ -56,7 +57,9 @@ pub(crate) struct ClientControlConnection {
     peer: SocketAddr,
     local: SocketAddr,
     /// The way through a proxy.
-    route: Option<Arc<TunnelRoute>>,
+    route: Option<Arc<DataRoute>>,
+    /// The login of ssh that carries it.
+    carried_by: Option<CarriedLogin>,
     /// Shortest wait for a reply through the proxy, or through what carries the session.
     tunnel_rtt: Option<Duration>,
     /// When the command was sent whose reply is the next one.
@@ -114,6 +117,7 @@ impl ClientControlConnection {
             peer,
             local,
             route,
+            carried_by,
             rtt,
         } = reached;
         let is_carried = transport.is_carried();
@@ -140,6 +144,7 @@ impl ClientControlConnection {
             local,
             tunnel_rtt: (route.is_some() || is_carried).then_some(rtt),
             route,
+            carried_by,
             sent_at: None,
             reply_timeout,
             unusable: false,
@@ -167,9 +172,20 @@ impl ClientControlConnection {
         self.peer
     }
 
-    /// The way through a proxy; `None`: the connection is direct.
-    pub(crate) fn route(&self) -> Option<&Arc<TunnelRoute>> {
+    /// The way of data connections; `None`: they are direct.
+    pub(crate) fn route(&self) -> Option<&Arc<DataRoute>> {
         self.route.as_ref()
+    }
+
+    /// Decides how data connections go, where ssh carries the session: beside it if a port of the server can be reached. Returns
+    /// whether the server reaches ports of this machine; `None`: ssh does not carry it, and nothing is known.
+    pub(crate) async fn settle_data_route(&mut self) -> Option<bool> {
+        let login = self.carried_by.as_ref()?;
+        let found = login.open_ports().await;
+        if !found.far {
+            self.route = Some(Arc::new(DataRoute::Carried(Arc::new(login.carrier()))));
+        }
+        Some(found.near)
     }
 
     /// Round trip through the proxy, or what carries the session, by the replies: the kernel sees only the way to it. `None`: it sees
@@ -180,18 +196,15 @@ impl ClientControlConnection {
 
     /// Finds the address of a server that only the proxy knows, as servers that connect to each other need it.
     pub(crate) async fn find_peer_addr(&mut self, server: &Server) -> Result<(), Failure> {
-        if let Some(route) = self
-            .route
-            .as_deref()
-            .filter(|_| self.peer.ip().is_unspecified())
+        if let Some(DataRoute::Proxy(route)) = self.route.as_deref()
+            && self.peer.ip().is_unspecified()
         {
             let ip = reach::address_of(server, self.reply_timeout).await?;
             self.peer.set_ip(ip);
-            let server_ip = ip;
-            self.route = Some(Arc::new(TunnelRoute {
-                server_ip,
+            self.route = Some(Arc::new(DataRoute::Proxy(TunnelRoute {
+                server_ip: ip,
                 ..route.clone()
-            }));
+            })));
         }
         Ok(())
     }

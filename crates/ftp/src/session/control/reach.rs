@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use data::transport::ControlTransport;
-use data::tunnel::{TunnelFailure, TunnelRoute};
+use data::tunnel::{DataRoute, TunnelFailure, TunnelRoute};
 use proto::tunnel::{TunnelError, TunnelTarget};
 use tokio::time::timeout;
 
 use super::dialogue::log_proxy;
 use crate::location::{Scheme, Server};
 use crate::network_proxy::{NetworkProxy, ProxyScheme, proxy_failure};
-use crate::ssh::{SshTarget, begin_session};
+use crate::ssh::{CarriedLogin, SshTarget, begin_session};
 use crate::{Failure, FailureKind};
 
 /// A new connection, before its first byte.
@@ -22,8 +22,10 @@ pub(crate) struct ReachedServer {
     pub peer: SocketAddr,
     /// This end's address; `None`: the socket's.
     pub(crate) local: Option<SocketAddr>,
-    /// The way through a proxy.
-    pub(crate) route: Option<Arc<TunnelRoute>>,
+    /// The way of data connections; `None`: they are direct.
+    pub(crate) route: Option<Arc<DataRoute>>,
+    /// The login of ssh that carries it.
+    pub(crate) carried_by: Option<CarriedLogin>,
     /// Duration of the TCP handshake; behind a proxy that of its last reply.
     pub rtt: Duration,
 }
@@ -74,6 +76,7 @@ async fn reach_directly(
                     peer: address,
                     local: None,
                     route: None,
+                    carried_by: None,
                     rtt: start.elapsed(),
                 });
             }
@@ -109,10 +112,11 @@ async fn reach_by_ssh(server: &Server, reply_timeout: Duration) -> Result<Reache
         user: server.credential.user().map(str::to_owned),
     };
     let logins = server.security.ssh_logins();
-    let program = &server.security.options().ssh;
-    let session = begin_session(logins, program, &target, reply_timeout).await?;
+    let options = server.security.options();
+    let (program, ports) = (&options.ssh, options.data_ports);
+    let mut session = begin_session(logins, program, &target, ports, reply_timeout).await?;
     let own = session.ends.server;
-    let ip = match &session.direct_host {
+    let ip = match &session.login.direct_host() {
         // Its own address, if its name leads there; with NAT on the way that of its name.
         Some(name) => {
             let found = resolve((name, server.port), name, reply_timeout).await;
@@ -125,17 +129,15 @@ async fn reach_by_ssh(server: &Server, reply_timeout: Duration) -> Result<Reache
         }
         None => own,
     };
-    let Some(ip) = ip else {
-        return Err(Failure::protocol(format!(
-            "{target} does not know its address, to which data connections go, and neither does this machine: the other hosts on \
-             the way are ssh's alone"
-        )));
-    };
+    // Where nobody knows it, no port can be reached.
+    let ip = ip.unwrap_or(Ipv6Addr::UNSPECIFIED.into());
+    session.search_ports(ip);
     Ok(ReachedServer {
         transport: session.transport,
         peer: SocketAddr::new(ip, server.port),
         local: Some(SocketAddr::new(local_address_to(ip), 0)),
         route: None,
+        carried_by: Some(session.login),
         rtt: session.after,
     })
 }
@@ -191,7 +193,8 @@ async fn reach_through(
                         transport,
                         peer: SocketAddr::new(server_ip, server.port),
                         local: None,
-                        route: Some(Arc::new(route)),
+                        route: Some(Arc::new(DataRoute::Proxy(route))),
+                        carried_by: None,
                         rtt,
                     });
                 }

@@ -1,0 +1,164 @@
+//! Data connections that ssh carries to a port of the far end, which this machine cannot reach.
+
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use data::tunnel::DataCarrier;
+use parking_lot::Mutex;
+use socket2::{SockRef, Socket};
+
+use super::host::SshHost;
+use super::{SshProcess, SshRun, SshTarget};
+
+/// Most logins beside the shared one: sshd refuses some of ten that have not been let in yet (MaxStartups in sshd_config(5)).
+const MAX_LOGINS: usize = 8;
+/// Most channels of the shared login.
+const MAX_SHARED: usize = 10;
+/// Buffers between this program and ssh, bytes, each way: what waits there is neither sent nor received.
+const PIPE_BYTES: usize = 256 << 10;
+
+/// Carries data connections to one host.
+#[derive(Debug)]
+pub(crate) struct SshCarrier {
+    pub(super) host: Arc<SshHost>,
+    pub(super) target: SshTarget,
+    /// Longest wait for a login.
+    pub(super) connect_time: Duration,
+}
+
+/// The channels to a host at a time.
+#[derive(Debug, Default)]
+pub(super) struct HostChannels {
+    /// Sessions, all over the shared login.
+    sessions: usize,
+    /// Data connections over the shared login.
+    shared: usize,
+    /// Data connections over logins of their own.
+    own: usize,
+    /// A login of its own was refused: nobody is asked again.
+    only_shared: bool,
+}
+
+/// The place of a session among the channels of a host, as long as it is held.
+#[derive(Debug)]
+pub(super) struct SessionPlace(Arc<SshHost>);
+
+impl SessionPlace {
+    /// A place, if one is left beside those of data connections: sshd permits ten channels of a login (MaxSessions in
+    /// sshd_config(5)).
+    pub(super) fn take(host: &Arc<SshHost>) -> Option<Self> {
+        let carries_data = host.carries_data();
+        let mut channels = host.channels.lock();
+        let most = match channels.only_shared {
+            true => MAX_SHARED / 2,
+            false => MAX_SHARED - 2,
+        };
+        (!carries_data || channels.sessions < most).then(|| {
+            channels.sessions += 1;
+            Self(Arc::clone(host))
+        })
+    }
+}
+
+impl Drop for SessionPlace {
+    fn drop(&mut self) {
+        self.0.channels.lock().sessions -= 1;
+    }
+}
+
+impl DataCarrier for SshCarrier {
+    fn name(&self) -> String {
+        format!("ssh to {}", self.target)
+    }
+
+    fn start(&self) -> io::Result<Socket> {
+        let has_own_login = {
+            let mut channels = self.host.channels.lock();
+            // All channels of one login share a TCP connection, and its losses.
+            let has_own_login =
+                channels.shared > 0 && channels.own < MAX_LOGINS && !channels.only_shared;
+            match has_own_login {
+                true => channels.own += 1,
+                false => channels.shared += 1,
+            }
+            has_own_login
+        };
+        let started = self.start_with(has_own_login);
+        if started.is_err() {
+            leave(&self.host.channels, has_own_login);
+        }
+        started
+    }
+}
+
+impl SshCarrier {
+    fn start_with(&self, has_own_login: bool) -> io::Result<Socket> {
+        let (near, far) = connected_pair()?;
+        let command = match has_own_login {
+            true => self
+                .host
+                .command_with_login(&self.target, self.connect_time, SshRun::FarEnd),
+            false => self
+                .host
+                .command(&self.target, true, self.connect_time, SshRun::FarEnd),
+        };
+        let process = SshProcess::start(command, far)
+            .map_err(|failure| io::Error::other(failure.to_string()))?;
+        let host = Arc::clone(&self.host);
+        process.on_end(move |is_refused| {
+            leave(&host.channels, has_own_login);
+            if has_own_login && is_refused {
+                host.channels.lock().only_shared = true;
+            }
+        });
+        Ok(near)
+    }
+}
+
+fn leave(channels: &Mutex<HostChannels>, has_own_login: bool) {
+    let mut channels = channels.lock();
+    match has_own_login {
+        true => channels.own -= 1,
+        false => channels.shared -= 1,
+    }
+}
+
+/// Two ends of a TCP connection on this machine: the options of a data connection have a meaning for them.
+fn connected_pair() -> io::Result<(Socket, TcpStream)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let near = TcpStream::connect(listener.local_addr()?)?;
+    let own = near.local_addr()?;
+    let far = loop {
+        // Anybody on this machine may connect first.
+        let (far, peer) = listener.accept()?;
+        if peer == own {
+            break far;
+        }
+    };
+    for end in [&near, &far] {
+        let socket = SockRef::from(end);
+        socket.set_send_buffer_size(PIPE_BYTES)?;
+        socket.set_recv_buffer_size(PIPE_BYTES)?;
+        socket.set_tcp_nodelay(true)?;
+    }
+    Ok((near.into(), far))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    #[test]
+    fn a_pair_is_connected_with_itself() {
+        let (mut near, mut far) = connected_pair().unwrap();
+        near.write_all(b"to the far end").unwrap();
+        near.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut received = String::new();
+        far.read_to_string(&mut received).unwrap();
+        assert_eq!(received, "to the far end");
+    }
+}
