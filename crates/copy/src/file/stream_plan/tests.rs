@@ -6,6 +6,7 @@ use ftp::FailureKind;
 const OURS: EndpointAbilities = EndpointAbilities {
     parallel: true,
     adapts_streams: true,
+    is_carried: false,
     takes_chunks: true,
     several_sessions: false,
     connects: true,
@@ -33,6 +34,24 @@ fn an_adapting_sender_starts_with_the_prior_and_may_add_streams() {
         StreamPlan::auto(&StreamOptions::default(), None, short).max_streams,
         64
     );
+}
+
+#[test]
+fn streams_that_a_program_carries_keep_their_number() {
+    let carried = EndpointAbilities {
+        is_carried: true,
+        ..OURS
+    };
+    let plan = auto(1 << 30, carried);
+    assert_eq!(
+        (plan.streams, plan.max_streams, plan.chunks),
+        (16, 16, None)
+    );
+    let near = EndpointAbilities {
+        rtt: Duration::from_millis(1),
+        ..carried
+    };
+    assert_eq!(auto(1 << 30, near).max_streams, 1);
 }
 
 #[test]
