@@ -11,11 +11,18 @@ use anyhow::{Context, Result};
 use command_line::log::{LogFormat, log_to_stderr};
 use copy::Exit;
 use proto::carried::{CarriedEnds, CarriedRequest, DATA_ANSWER, MAX_LINE};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use server::CarriedServer;
 use server::config::ServerConfig;
 
 /// Addresses of the connection that carries the session (ssh(1)).
 const SSH_CONNECTION: &str = "SSH_CONNECTION";
+
+/// Longest wait for the request: nothing else ends a process whose client has gone without a word.
+const REQUEST_TIME: Timespec = Timespec {
+    tv_sec: 60,
+    tv_nsec: 0,
+};
 
 /// Longest wait for the last replies to leave.
 const LAST_REPLIES: Duration = Duration::from_secs(10);
@@ -29,6 +36,15 @@ pub(crate) fn run(config: ServerConfig) -> Result<Exit> {
     log_to_stderr(LogFormat::Text, "error");
     let ends = std::env::var(SSH_CONNECTION).unwrap_or_default();
     let mut ends = CarriedEnds::from_ssh_connection(&ends);
+    let input = io::stdin();
+    let ready = poll(
+        &mut [PollFd::new(&input, PollFlags::IN)],
+        Some(&REQUEST_TIME),
+    );
+    anyhow::ensure!(
+        ready.is_ok_and(|ready| ready > 0),
+        "no request came within a minute"
+    );
     let mut request = Vec::new();
     let limit = MAX_LINE as u64;
     io::stdin()

@@ -293,16 +293,20 @@ fn sessions_of_two_hosts_stay_apart() {
 fn nothing_stays_at_the_far_end_after_a_kill() {
     require!(sshd::find());
     let store = TestStore::new().unwrap();
-    let sshd = sshd::start(&store, "").unwrap();
-    let name = test_files::name(test_files::LARGE);
-    let from = sshd.server.url(&format!("src/{name}"));
-    let to = path_argument(&store.local());
-    let slowly = ["--ssh", &sshd.ssh, "--limit-rate", "1M", &from, &to];
-    let mut client =
-        ProcessGuard::spawn(copy::command(&slowly).unwrap().stdout(Stdio::null())).unwrap();
-    wait_until("a far end", || !sshd.far_ends().is_empty());
-    client.kill();
-    wait_until("no far end", || sshd.far_ends().is_empty());
+    for (sshd, least) in [
+        (sshd::start(&store, "").unwrap(), 1),
+        (start_closed(&store, ""), 2),
+    ] {
+        let name = test_files::name(test_files::LARGE);
+        let from = sshd.server.url(&format!("src/{name}"));
+        let to = path_argument(&store.local());
+        let slowly = ["--ssh", &sshd.ssh, "--limit-rate", "1M", &from, &to];
+        let mut client =
+            ProcessGuard::spawn(copy::command(&slowly).unwrap().stdout(Stdio::null())).unwrap();
+        wait_until("a far end", || sshd.far_ends().len() >= least);
+        client.kill();
+        wait_until("no far end", || sshd.far_ends().is_empty());
+    }
 }
 
 #[test]
