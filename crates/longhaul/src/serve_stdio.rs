@@ -1,4 +1,4 @@
-//! `longhaul serve --stdio`: the far end of an `ssh:` URL.
+//! `longhaul serve --stdio`: the far end of an `ssh:` URL; `--sshftp`: that of an `sshftp:` URL.
 
 use std::io::{self, BufRead, Read, Write};
 use std::net::Shutdown;
@@ -11,8 +11,8 @@ use anyhow::{Context, Result};
 use command_line::log::{LogFormat, log_to_stderr};
 use copy::Exit;
 use proto::carried::{CarriedEnds, HELLO, MAX_LINE};
-use server::CarriedServer;
 use server::config::ServerConfig;
+use server::{CarriedClient, CarriedServer};
 
 /// Addresses of the connection that carries the session (ssh(1)).
 const SSH_CONNECTION: &str = "SSH_CONNECTION";
@@ -24,28 +24,24 @@ const LAST_REPLIES: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// The session could not begin.
-pub(crate) fn run(config: ServerConfig) -> Result<Exit> {
+pub(crate) fn run(config: ServerConfig, client: CarriedClient) -> Result<Exit> {
     // The client shows the last line of standard error if no session begins.
     log_to_stderr(LogFormat::Text, "error");
     let ends = std::env::var(SSH_CONNECTION).unwrap_or_default();
     let ends = CarriedEnds::from_ssh_connection(&ends);
-    let mut hello = Vec::new();
-    let limit = MAX_LINE as u64;
-    io::stdin()
-        .lock()
-        .take(limit)
-        .read_until(b'\n', &mut hello)?;
-    anyhow::ensure!(
-        hello == HELLO,
-        "--stdio is the far end of an ssh: URL: give `longhaul cp ssh://HOST/PATH .` on the other machine"
-    );
+    // A client of sshftp: begins with the greeting.
+    let announces = client == CarriedClient::Longhaul;
+    if announces {
+        expect_hello()?;
+    }
     // Before the line, so that the client learns why there is no session.
-    let server = CarriedServer::open(config).map_err(|error| anyhow::anyhow!("{error}"))?;
+    let server = CarriedServer::open(config, client).map_err(|error| anyhow::anyhow!("{error}"))?;
     let (session, pipes) = UnixStream::pair().context("cannot make a socket pair")?;
-    let mut output = io::stdout().lock();
-    output.write_all(ends.line().as_bytes())?;
-    output.flush()?;
-    drop(output);
+    if announces {
+        let mut output = io::stdout().lock();
+        output.write_all(ends.line().as_bytes())?;
+        output.flush()?;
+    }
     let input = pipes.try_clone()?;
     thread::spawn(move || {
         // Whatever ends the input ends the session.
@@ -70,6 +66,21 @@ pub(crate) fn run(config: ServerConfig) -> Result<Exit> {
     let _ = passed.recv_timeout(LAST_REPLIES);
     served.map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok(Exit::Done)
+}
+
+/// Reads the line of a client that is longhaul.
+fn expect_hello() -> Result<()> {
+    let mut hello = Vec::new();
+    let limit = MAX_LINE as u64;
+    io::stdin()
+        .lock()
+        .take(limit)
+        .read_until(b'\n', &mut hello)?;
+    anyhow::ensure!(
+        hello == HELLO,
+        "--stdio is the far end of an ssh: URL: give `longhaul cp ssh://HOST/PATH .` on the other machine"
+    );
+    Ok(())
 }
 
 /// Passes bytes on as they come, to the end of the input.

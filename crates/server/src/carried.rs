@@ -3,13 +3,14 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 
 use data::transport::ControlTransport;
 use nix::unistd::{Uid, User};
 use proto::carried::CarriedEnds;
 use proto::path::VPath;
-use proto::server::AccountRights;
+use proto::server::{AccountRights, CarriedRules};
 
 use crate::config::ServerConfig;
 use crate::session;
@@ -18,10 +19,20 @@ use crate::state::ServerState;
 use crate::transfer::ControlAddresses;
 use crate::users::UserAccount;
 
+/// The client of a carried session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CarriedClient {
+    /// longhaul, which protects the data connections (DCSC).
+    Longhaul,
+    /// A client of sshftp: URLs, which knows clear data connections only.
+    Sshftp,
+}
+
 /// A server for one session.
 #[derive(Debug)]
 pub struct CarriedServer {
     shared: Arc<ServerState>,
+    client: CarriedClient,
 }
 
 impl CarriedServer {
@@ -29,12 +40,14 @@ impl CarriedServer {
     ///
     /// # Errors
     /// See [`ServeError`].
-    pub fn open(config: ServerConfig) -> Result<Self, ServeError> {
+    pub fn open(config: ServerConfig, client: CarriedClient) -> Result<Self, ServeError> {
         let shared = startup::begin_carried(ServerConfig {
-            foreign_data_addresses: true,
+            // Whoever reaches a port of clear data first would have it.
+            foreign_data_addresses: config.foreign_data_addresses
+                || client == CarriedClient::Longhaul,
             ..config
         })?;
-        Ok(Self { shared })
+        Ok(Self { shared, client })
     }
 
     /// Serves the client at the other end of `stream`, whose line of [`CarriedEnds`] has been sent, and returns when the session
@@ -61,9 +74,22 @@ impl CarriedServer {
         let slot = self.shared.session_limits.admit(addresses.peer.ip());
         // The settings may permit no session at all.
         let slot = slot.map_err(|reason| carried(std::io::Error::other(reason.to_string())))?;
-        session::run_carried(self.shared, transport, this_account(), addresses, slot).await;
+        let is_whole = self.shared.config.root == Path::new("/");
+        let rules = CarriedRules {
+            // Elsewhere a home directory would be that of the same name below the root.
+            home_of: is_whole.then_some(home_of),
+            clear_data: self.client == CarriedClient::Sshftp,
+        };
+        let account = this_account();
+        session::run_carried(self.shared, transport, account, rules, addresses, slot).await;
         Ok(())
     }
+}
+
+/// The home directory of a user of this machine.
+fn home_of(user: &[u8]) -> Option<VPath> {
+    let user = User::from_name(str::from_utf8(user).ok()?).ok()??;
+    VPath::root().resolve(user.dir.as_os_str().as_bytes()).ok()
 }
 
 /// This process's account, with its home.

@@ -22,11 +22,13 @@ use crate::Failure;
 
 mod host;
 mod logins;
+mod sshftp;
 mod words;
 
 pub(crate) use logins::SshLogins;
 
 pub(crate) use host::SshRun;
+pub(crate) use sshftp::begin_sshftp;
 
 use host::SshHost;
 
@@ -168,8 +170,13 @@ pub(crate) async fn begin_session(
     reply_timeout: Duration,
 ) -> Result<CarriedSession, Failure> {
     let channel = SshChannel::open(logins, program, target, SshRun::FarEnd, reply_timeout).await?;
+    session_of(channel, HELLO).await
+}
+
+/// Sends `hello`, and waits for the line that begins a session.
+async fn session_of(channel: SshChannel, hello: &[u8]) -> Result<CarriedSession, Failure> {
     let mut transport = ControlTransport::carried(channel.stream()?);
-    let ends = match timeout(channel.patience(), read_line(&mut transport)).await {
+    let ends = match timeout(channel.patience(), read_line(&mut transport, hello)).await {
         Ok(Some(ends)) => ends,
         Ok(None) => return Err(channel.failure().await),
         Err(_) => return Err(channel.silence()),
@@ -185,8 +192,8 @@ pub(crate) async fn begin_session(
 }
 
 /// Asks for a session, and reads to the line that begins it; `None`: it did not come.
-async fn read_line(transport: &mut ControlTransport) -> Option<CarriedEnds> {
-    transport.write_all(HELLO).await.ok()?;
+async fn read_line(transport: &mut ControlTransport, hello: &[u8]) -> Option<CarriedEnds> {
+    transport.write_all(hello).await.ok()?;
     let mut line = Vec::with_capacity(MAX_LINE);
     for _ in 0..MAX_NOISE {
         // Byte by byte: what follows the line is the dialogue's.

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::dialogue::log_proxy;
 use crate::location::{Scheme, Server};
 use crate::network_proxy::{NetworkProxy, ProxyScheme, proxy_failure};
-use crate::ssh::{SshTarget, begin_session};
+use crate::ssh::{SshTarget, begin_session, begin_sshftp};
 use crate::{Failure, FailureKind};
 
 /// A new connection, before its first byte.
@@ -45,7 +45,7 @@ pub(crate) async fn reach(
     server: &Server,
     reply_timeout: Duration,
 ) -> Result<ReachedServer, Failure> {
-    if server.scheme == Scheme::Ssh {
+    if server.scheme.is_ssh() {
         // Its own configuration says how hosts are reached.
         return reach_by_ssh(server, reply_timeout).await;
     }
@@ -110,7 +110,10 @@ async fn reach_by_ssh(server: &Server, reply_timeout: Duration) -> Result<Reache
     };
     let logins = server.security.ssh_logins();
     let program = &server.security.options().ssh;
-    let session = begin_session(logins, program, &target, reply_timeout).await?;
+    let session = match server.scheme {
+        Scheme::Sshftp => begin_sshftp(logins, program, &target, reply_timeout).await?,
+        _ => begin_session(logins, program, &target, reply_timeout).await?,
+    };
     let own = session.ends.server;
     let ip = match &session.direct_host {
         // Its own address, if its name leads there; with NAT on the way that of its name.
