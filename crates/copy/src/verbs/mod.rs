@@ -121,7 +121,7 @@ async fn list_location(
     recursive: bool,
     visit: &mut EntryVisitor<'_>,
 ) -> Result<(), Failure> {
-    let path = without_trailing_slash(path);
+    let path = without_trailing_slash(at.path());
     let mut unlisted = UnlistedDirectories::default();
     if let Some(matched) = matching::expand(storage, at).await? {
         if let Some(failure) = matched.incomplete {
@@ -313,7 +313,7 @@ pub async fn preview_removal(
 /// remove what is around `d`, up to the root.
 fn removable_path<'a>(server: Option<&Server>, path: &'a [u8]) -> Result<&'a [u8], Failure> {
     let usage = |message: String| Err(Failure::usage(message));
-    let path = without_trailing_slash(at.path());
+    let path = without_trailing_slash(path);
     let name = path.strip_prefix(b"/").unwrap_or(path);
     let is_ssh = server.is_some_and(|server| server.scheme.is_ssh());
     if name == b"~" || (is_ssh && name.starts_with(b"~") && !name.contains(&b'/')) {
