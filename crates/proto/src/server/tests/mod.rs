@@ -254,7 +254,7 @@ fn the_home_of_a_user_is_for_carried_sessions_with_the_real_root() {
         assert!(request.contains(path), "{argument}: {request}");
     }
     let nobody = deletion(carried_with(rules), "/~eve/a");
-    assert!(nobody.contains("No such user"), "{nobody}");
+    assert!(nobody.contains("no such user"), "{nobody}");
 }
 
 #[test]
@@ -269,6 +269,11 @@ fn clear_data_of_sshftp_needs_no_word_and_goes_to_hosts_that_the_client_names() 
         matches!(&actions[..], [SessionAction::ConnectTo(_), _]),
         "{actions:?}"
     );
+    let actions = session.on_line(&line("PASV"));
+    assert!(matches!(
+        &actions[..],
+        [.., SessionAction::Listen(request)] if request.any_host
+    ));
     let refused = carried().on_line(&line("PORT 192,0,2,77,16,1"));
     assert!(!matches!(&refused[..], [SessionAction::ConnectTo(_), _]));
 }
