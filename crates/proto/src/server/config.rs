@@ -8,11 +8,14 @@ use crate::path::VPath;
 use crate::security::SecurityMechanism;
 use crate::sizing::BufferSizing;
 
+/// Finds the home directory of a user; `None`: there is no such user.
+pub type FindHome = fn(&[u8]) -> Option<VPath>;
+
 /// Rules of a session that a program carries (ssh).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CarriedRules {
-    /// Finds the home directory of a user, for the path `/~user/`; `None`: such a path is like any other.
-    pub home_of: Option<fn(&[u8]) -> Option<VPath>>,
+    /// For the path `/~user/`; `None`: such a path is like any other.
+    pub home_of: Option<FindHome>,
     /// Data connections are clear without a word of the client, and may be opened to every host that it names: what clients of
     /// sshftp expect.
     pub clear_data: bool,

@@ -61,7 +61,7 @@ pub(super) struct LoggedInSession {
     /// The directory that `~` stands for.
     pub(super) home: VPath,
     /// Finds the directory that `~user` stands for.
-    pub(super) home_of: Option<fn(&[u8]) -> Option<VPath>>,
+    pub(super) home_of: Option<FindHome>,
     /// Rights of the account that is logged in.
     pub(super) rights: AccountRights,
     /// The control connection's peer, IPv4-mapped addresses as IPv4.

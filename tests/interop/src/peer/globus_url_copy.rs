@@ -65,7 +65,10 @@ impl GlobusUrlCopy {
         let script = script.replace("exec /usr/bin/ssh ", &format!("exec {ssh} "));
         let own = store.scratch().file("gridftp-ssh", script.as_bytes())?;
         std::fs::set_permissions(&own, PermissionsExt::from_mode(0o755))?;
-        let mount = format!("mount --bind '{}' {SSH_SCRIPT} && exec \"$@\"", own.display());
+        let mount = format!(
+            "mount --bind '{}' {SSH_SCRIPT} && exec \"$@\"",
+            own.display()
+        );
         let words = tiny_disk::namespace().iter().copied();
         let words = words.chain(["sh", "-c", &mount, "sh"]);
         Ok(Self {
