@@ -10,7 +10,7 @@ use super::files::FileTask;
 use super::parameters::{lang, stru};
 use super::replies::{self, CommandResult};
 use super::transfer::RunningTransfer;
-use super::{AccountRights, DriverEvent, LoginGrant, SessionAction, SessionConfig};
+use super::{AccountRights, DriverEvent, FindHome, LoginGrant, SessionAction, SessionConfig};
 use crate::bundle::BundleFile;
 use crate::checksum::ChecksumAlgorithm;
 use crate::command::{
