@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{CarriedSession, SshChannel, SshLogins, SshRun, SshTarget, session_of};
 use crate::Failure;
 
-/// What a user of globus-url-copy may set: the command that starts the server.
+/// The command that starts the server, if a user of globus-url-copy has chosen one.
 const REMOTE_PROGRAM: &str = "GLOBUS_REMOTE_SSHFTP";
 
 /// Prints the line that begins a session, so that what the login has printed before is passed over. An address of IPv6 loses
