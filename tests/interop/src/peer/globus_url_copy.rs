@@ -32,7 +32,7 @@ pub const GSI_PROTECTION: [&[&str]; 9] = [
 pub struct GlobusUrlCopy {
     program: PathBuf,
     environment: GridEnvironment,
-    /// What runs the program where another file stands for [`SSH_SCRIPT`].
+    /// The command that runs the program where another file stands for [`SSH_SCRIPT`].
     wrapper: Vec<String>,
 }
 

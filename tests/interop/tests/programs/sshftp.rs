@@ -16,7 +16,7 @@ use interop::run::{self, FinishedProgram};
 use interop::tree::TestTree;
 use interop::{longhaul, require, test_files};
 
-/// What lets a client of sshftp: choose the far end's server.
+/// Lets a client of sshftp: choose the far end's server.
 const REMOTE_PROGRAM: &str = "GLOBUS_REMOTE_SSHFTP";
 
 fn start(store: &TestStore) -> Sshd {
