@@ -254,7 +254,7 @@ fn the_home_of_a_user_is_for_carried_sessions_with_the_real_root() {
         assert!(request.contains(path), "{argument}: {request}");
     }
     let nobody = deletion(carried_with(rules), "/~eve/a");
-    assert!(nobody.contains("no such user"), "{nobody}");
+    assert!(nobody.contains("code: 550"), "{nobody}");
 }
 
 #[test]
