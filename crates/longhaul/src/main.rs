@@ -18,6 +18,7 @@ mod serve_check;
 mod serve_stdio;
 mod service;
 mod settings;
+mod sshftp_script;
 mod terminal;
 mod user;
 
@@ -39,6 +40,7 @@ use data::os::core_dumps;
 use history::PathHistory;
 use output::journal;
 use output::{print_failure, print_to_stderr};
+use server::CarriedClient;
 use server::config::{MessageFormat, ServerConfig};
 use server::key_holder::KeyHolder;
 use server::pam::PamChecker;
@@ -201,9 +203,11 @@ fn confine_server(config: &mut ServerConfig, settings: Option<&Path>) -> Result<
 }
 
 fn serve(args: ServeArgs) -> Result<Exit> {
-    if args.stdio {
+    if args.is_carried() {
         return match args.carried_config() {
-            Ok(config) => serve_stdio::run(config),
+            Ok(_) if args.sshftp_script => sshftp_script::print(),
+            Ok(config) if args.sshftp => serve_stdio::run(config, CarriedClient::Sshftp),
+            Ok(config) => serve_stdio::run(config, CarriedClient::Longhaul),
             Err(error) => {
                 print_to_stderr(&format!("longhaul serve: {error}"));
                 Ok(Exit::Usage)

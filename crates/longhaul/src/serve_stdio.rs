@@ -1,4 +1,4 @@
-//! `longhaul serve --stdio`: the far end of an `ssh:` URL.
+//! `longhaul serve --stdio`: the far end of an `ssh:` URL; `--sshftp`: that of an `sshftp:` URL.
 
 use std::io::{self, BufRead, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
@@ -12,8 +12,8 @@ use command_line::log::{LogFormat, log_to_stderr};
 use copy::Exit;
 use proto::carried::{CarriedEnds, CarriedRequest, DATA_ANSWER, MAX_LINE};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use server::CarriedServer;
 use server::config::ServerConfig;
+use server::{CarriedClient, CarriedServer};
 
 /// Addresses of the connection that carries the session (ssh(1)).
 const SSH_CONNECTION: &str = "SSH_CONNECTION";
@@ -31,38 +31,25 @@ const LAST_REPLIES: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// The session could not begin.
-pub(crate) fn run(config: ServerConfig) -> Result<Exit> {
+pub(crate) fn run(config: ServerConfig, client: CarriedClient) -> Result<Exit> {
     // The client shows the last line of standard error if no session begins.
     log_to_stderr(LogFormat::Text, "error");
     let ends = std::env::var(SSH_CONNECTION).unwrap_or_default();
     let mut ends = CarriedEnds::from_ssh_connection(&ends);
-    let input = io::stdin();
-    let ready = poll(
-        &mut [PollFd::new(&input, PollFlags::IN)],
-        Some(&REQUEST_TIME),
-    );
-    anyhow::ensure!(
-        ready.is_ok_and(|ready| ready > 0),
-        "no request came within a minute"
-    );
-    let mut request = Vec::new();
-    let limit = MAX_LINE as u64;
-    io::stdin()
-        .lock()
-        .take(limit)
-        .read_until(b'\n', &mut request)?;
-    let probe = match CarriedRequest::parse(&request) {
-        Some(CarriedRequest::Session { probe }) => probe,
+    // A client of sshftp: begins with the greeting.
+    let announces = client == CarriedClient::Longhaul;
+    let probe = match announces.then(read_request).transpose()? {
         Some(CarriedRequest::Data { port }) => return carry_data(&ends, port),
-        None => anyhow::bail!(
-            "--stdio is the far end of an ssh: URL: give `longhaul cp ssh://HOST/path .` on the other machine"
-        ),
+        Some(CarriedRequest::Session { probe }) => probe,
+        None => None,
     };
     // Before the line, so that the client learns why there is no session.
-    let server = CarriedServer::open(config).map_err(|error| anyhow::anyhow!("{error}"))?;
+    let server = CarriedServer::open(config, client).map_err(|error| anyhow::anyhow!("{error}"))?;
     ends.probe = probe.and_then(|probe| server.probe_ports(&ends, probe));
     let (session, pipes) = UnixStream::pair().context("cannot make a socket pair")?;
-    answer(&ends.line())?;
+    if announces {
+        answer(&ends.line())?;
+    }
     let input = pipes.try_clone()?;
     thread::spawn(move || {
         // Whatever ends the input ends the session.
@@ -110,6 +97,25 @@ fn answer(line: &str) -> Result<()> {
     output.write_all(line.as_bytes())?;
     output.flush()?;
     Ok(())
+}
+
+/// Reads the line of a client that is longhaul.
+fn read_request() -> Result<CarriedRequest> {
+    let input = io::stdin();
+    let ready = poll(
+        &mut [PollFd::new(&input, PollFlags::IN)],
+        Some(&REQUEST_TIME),
+    );
+    anyhow::ensure!(
+        ready.is_ok_and(|ready| ready > 0),
+        "no request came within a minute"
+    );
+    let mut line = Vec::new();
+    let limit = MAX_LINE as u64;
+    input.lock().take(limit).read_until(b'\n', &mut line)?;
+    CarriedRequest::parse(&line).context(
+        "--stdio is the far end of an ssh: URL: give `longhaul cp ssh://HOST/PATH .` on the other machine",
+    )
 }
 
 /// Passes bytes on as they come, to the end of the input.

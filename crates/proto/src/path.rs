@@ -35,6 +35,9 @@ pub enum PathError {
     /// `.`, `..` or a `/` where a single component is required.
     #[error("not the name of a directory entry")]
     NotAName,
+    /// `~user` names nobody.
+    #[error("no such user")]
+    NoSuchUser,
 }
 
 impl VPath {

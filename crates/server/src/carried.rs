@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use data::transport::ControlTransport;
 use nix::unistd::{Uid, User};
 use proto::carried::{CarriedEnds, PortProbe};
 use proto::path::VPath;
-use proto::server::AccountRights;
+use proto::server::{AccountRights, CarriedRules};
 use proto::sizing::SocketBuffers;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -34,11 +35,20 @@ const PROBE_TIME: Timespec = Timespec {
 const PROBE_ATTEMPTS: usize = 3;
 /// Time of each.
 const PROBE_INTERVAL: Duration = Duration::from_millis(300);
+/// The client of a carried session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CarriedClient {
+    /// longhaul, which protects the data connections (DCSC).
+    Longhaul,
+    /// A client of sshftp: URLs, which knows clear data connections only.
+    Sshftp,
+}
 
 /// A server for one session.
 #[derive(Debug)]
 pub struct CarriedServer {
     shared: Arc<ServerState>,
+    client: CarriedClient,
 }
 
 impl CarriedServer {
@@ -46,12 +56,14 @@ impl CarriedServer {
     ///
     /// # Errors
     /// See [`ServeError`].
-    pub fn open(config: ServerConfig) -> Result<Self, ServeError> {
+    pub fn open(config: ServerConfig, client: CarriedClient) -> Result<Self, ServeError> {
         let shared = startup::begin_carried(ServerConfig {
-            foreign_data_addresses: true,
+            // Whoever reaches a port of clear data first would have it.
+            foreign_data_addresses: config.foreign_data_addresses
+                || client == CarriedClient::Longhaul,
             ..config
         })?;
-        Ok(Self { shared })
+        Ok(Self { shared, client })
     }
 
     /// Opens a port as sessions do, for a moment, and connects to one of the client: so both ends learn whose ports can be reached.
@@ -126,9 +138,22 @@ impl CarriedServer {
         let slot = self.shared.session_limits.admit(addresses.peer.ip());
         // The settings may permit no session at all.
         let slot = slot.map_err(|reason| carried(std::io::Error::other(reason.to_string())))?;
-        session::run_carried(self.shared, transport, this_account(), addresses, slot).await;
+        let is_whole = self.shared.config.root == Path::new("/");
+        let rules = CarriedRules {
+            // Elsewhere a home directory would be that of the same name below the root.
+            home_of: is_whole.then_some(home_of),
+            clear_data: self.client == CarriedClient::Sshftp,
+        };
+        let account = this_account();
+        session::run_carried(self.shared, transport, account, rules, addresses, slot).await;
         Ok(())
     }
+}
+
+/// The home directory of a user of this machine.
+fn home_of(user: &[u8]) -> Option<VPath> {
+    let user = User::from_name(str::from_utf8(user).ok()?).ok()??;
+    VPath::root().resolve(user.dir.as_os_str().as_bytes()).ok()
 }
 
 /// This process's account, with its home.

@@ -38,7 +38,7 @@ mod test_pipe;
 mod transfer;
 mod work;
 
-pub use carried::CarriedServer;
+pub use carried::{CarriedClient, CarriedServer};
 pub use check::{SettingsWarning, check};
 pub use config::SiteError;
 pub use congestion::CongestionError;

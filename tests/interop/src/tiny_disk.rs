@@ -36,7 +36,8 @@ pub fn is_supported() -> Result<(), String> {
     }
 }
 
-fn namespace() -> &'static [&'static str] {
+/// A command prefix for a new mount namespace.
+pub(crate) fn namespace() -> &'static [&'static str] {
     if is_root() {
         &["unshare", "-m"]
     } else {

@@ -64,7 +64,7 @@ impl StorageAccess {
             return Ok(Box::new(memory::MemoryStorage::open(name)));
         }
         match server.scheme {
-            Scheme::Ftp | Scheme::Ftps | Scheme::Gsiftp | Scheme::Ssh => {
+            Scheme::Ftp | Scheme::Ftps | Scheme::Gsiftp | Scheme::Ssh | Scheme::Sshftp => {
                 let mut session = ClientSession::open_with(server, self.timeout, opening).await?;
                 session.set_allow_foreign_data(self.foreign_data);
                 session.set_listing_use(self.listing_use);

@@ -215,7 +215,7 @@ pub async fn stat(url: &str, options: &RemoteOptions) -> Result<RemoteEntry, Fai
 /// Deletes a remote file, or a directory tree when `recursive`.
 pub async fn remove(url: &str, recursive: bool, options: &RemoteOptions) -> Result<(), Failure> {
     let (server, path) = parse_remote_url(url, options)?;
-    let path = removable_path(&path)?;
+    let path = removable_path(Some(&server), &path)?;
     let mut storage = open_for(ListingUse::Deleting, &server, options).await?;
     let result = remove_path(&mut *storage, path, recursive).await;
     storage.close().await;
@@ -265,7 +265,7 @@ pub async fn remove_each(
 
 /// The paths that a removal of `at` is about.
 async fn removed_paths(storage: &mut dyn Storage, at: &Location) -> Result<Vec<Vec<u8>>, Failure> {
-    let path = removable_path(at.path())?;
+    let path = removable_path(at.server(), at.path())?;
     let Some(matched) = matching::expand(storage, at).await? else {
         return Ok(vec![path.to_vec()]);
     };
@@ -309,13 +309,15 @@ pub async fn preview_removal(
     result
 }
 
-/// The path of a removal: anything but the root and the home directory of an ssh: URL. `.` and `..` as the last name are refused as by rm(1): `rm -r d/..` would
+/// The path of a removal: anything but the root and a home directory of an ssh: or sshftp: URL. `.` and `..` as the last name are refused as by rm(1): `rm -r d/..` would
 /// remove what is around `d`, up to the root.
-fn removable_path(path: &[u8]) -> Result<&[u8], Failure> {
+fn removable_path<'a>(server: Option<&Server>, path: &'a [u8]) -> Result<&'a [u8], Failure> {
     let usage = |message: String| Err(Failure::usage(message));
     let path = without_trailing_slash(path);
-    if path == b"/~" {
-        return usage("the home directory is not removed".to_owned());
+    let name = path.strip_prefix(b"/").unwrap_or(path);
+    let is_ssh = server.is_some_and(|server| server.scheme.is_ssh());
+    if name == b"~" || (is_ssh && name.starts_with(b"~") && !name.contains(&b'/')) {
+        return usage("a home directory is not removed".to_owned());
     }
     match path.rsplit(|byte| *byte == b'/').next().unwrap_or_default() {
         b"" => usage("the root is not removed".to_owned()),

@@ -86,7 +86,7 @@ pub(crate) fn parse_server(
     };
     security.check_scheme(scheme, &display_text)?;
     let (host, port) = parse_address(address, scheme, &display_text)?;
-    let path = remote_path(path, &display_text)?;
+    let path = remote_path(path, scheme, &display_text)?;
     let credential = match (scheme, login, security.token_for(scheme)) {
         // The login of an `http:` request travels in clear, so only one that the user typed is
         // sent.
@@ -94,22 +94,22 @@ pub(crate) fn parse_server(
         // The certificate is the login, so no password is looked for.
         (Scheme::Gsiftp, None, _) => Credential::GridMapping,
         // ssh finds its own, and asks for it.
-        (Scheme::Ssh, None, _) => Credential::Anonymous,
-        (Scheme::Ssh, Some(login), _) if login.contains(':') => {
+        (Scheme::Ssh | Scheme::Sshftp, None, _) => Credential::Anonymous,
+        (Scheme::Ssh | Scheme::Sshftp, Some(login), _) if login.contains(':') => {
             return Err(Failure::usage(format!(
                 "ssh asks for passwords itself: leave it out of the URL ({display_text})"
             )));
         }
-        (Scheme::Ssh, Some(login), _) if !is_ssh_user(login) => {
+        (Scheme::Ssh | Scheme::Sshftp, Some(login), _) if !is_ssh_user(login) => {
             return Err(Failure::usage(format!(
                 "this is no user for ssh ({display_text})"
             )));
         }
-        (Scheme::Gsiftp | Scheme::Ssh, Some(_), _) => {
+        (Scheme::Gsiftp | Scheme::Ssh | Scheme::Sshftp, Some(_), _) => {
             let no_password = |_: &str, user: Option<&str>| {
                 Ok(match user {
                     Some(user) => Credential::password(user, ""),
-                    None if scheme == Scheme::Ssh => Credential::Anonymous,
+                    None if scheme.is_ssh() => Credential::Anonymous,
                     None => Credential::GridMapping,
                 })
             };
@@ -164,9 +164,9 @@ fn parse_address(text: &str, scheme: Scheme, display_text: &str) -> Result<(Stri
         text.split_once(':').unwrap_or((text, ""))
     };
     // Options of ssh, and words of the shells that its configuration may start.
-    let is_forbidden_first = |c: char| scheme == Scheme::Ssh && c == '-';
+    let is_forbidden_first = |c: char| scheme.is_ssh() && c == '-';
     let is_forbidden_of_ssh =
-        |c: char| scheme == Scheme::Ssh && !(c.is_alphanumeric() || "._-:".contains(c));
+        |c: char| scheme.is_ssh() && !(c.is_alphanumeric() || "._-:".contains(c));
     // These would break the command line, or show a typing error in the authority.
     let is_forbidden = |c: char| c.is_whitespace() || c.is_control() || "[]@\\%?#".contains(c);
     if host.is_empty()
@@ -188,8 +188,9 @@ fn parse_address(text: &str, scheme: Scheme, display_text: &str) -> Result<(Stri
     Ok((host.to_owned(), port))
 }
 
-/// Decodes a URL path into absolute path bytes with exactly one leading `/`.
-fn remote_path(text: &str, display_text: &str) -> Result<Vec<u8>, Failure> {
+/// Decodes a URL path into absolute path bytes with exactly one leading `/`. A home directory of `sshftp:` has none:
+/// globus-gridftp-server knows `~/` only.
+fn remote_path(text: &str, scheme: Scheme, display_text: &str) -> Result<Vec<u8>, Failure> {
     let decoded: Vec<u8> = percent_decode_str(text).collect();
     // RFC 959 §5.3.1 ends a command line with CR LF, so no path can contain either; NUL ends C
     // strings.
@@ -202,9 +203,11 @@ fn remote_path(text: &str, display_text: &str) -> Result<Vec<u8>, Failure> {
         .iter()
         .position(|b| *b != b'/')
         .unwrap_or(decoded.len());
-    let mut path = vec![b'/'];
-    path.extend_from_slice(&decoded[start..]);
-    Ok(path)
+    let below = &decoded[start..];
+    if scheme == Scheme::Sshftp && below.starts_with(b"~") {
+        return Ok(below.to_vec());
+    }
+    Ok([b"/", below].concat())
 }
 
 fn parse_login(

@@ -20,6 +20,7 @@ use super::replies::is_unsupported;
 use super::secure::ClientSessionSecurity;
 use crate::Failure;
 use crate::failure::display_reply;
+use crate::location::Scheme;
 use crate::protection::{DataProtectionChoice, config_failure};
 
 /// Protection of data connections that both ends have agreed on.
@@ -136,6 +137,13 @@ impl ClientSession {
             _ => ProtectionLevel::Clear,
         };
         match (&self.security, choice) {
+            // Neither end could prove itself to the other: clients of sshftp: name no credential.
+            (ClientSessionSecurity::Carried, choice)
+                if self.server.scheme == Scheme::Sshftp
+                    && choice != DataProtectionChoice::Clear =>
+            {
+                DataProtectionPlan::Impossible
+            }
             (ClientSessionSecurity::Clear, _) if choice.excludes_clear() => {
                 DataProtectionPlan::Impossible
             }
@@ -424,6 +432,15 @@ impl ClientSession {
     }
 
     fn no_protection_failure(&self) -> Failure {
+        if self.server.scheme == Scheme::Sshftp {
+            return Failure::refused(format!(
+                "the data of sshftp: is not protected, and whoever reaches a data port of {} first could read or forge it",
+                self.name()
+            ))
+            .advise(
+                "add --data-protection clear if you trust the network, or use ssh:// where longhaul is installed",
+            );
+        }
         let asked = self.server.security.options().data_protection.name();
         Failure::refused(format!(
             "{} cannot have --data-protection {asked}: it announces no DCSC; add --delegate limited, \

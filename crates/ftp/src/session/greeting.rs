@@ -122,7 +122,10 @@ async fn reply_to_the_connection(control: &mut ClientControlConnection) -> Resul
         false => FailureKind::Unreachable,
     };
     let reason = Sentence::from(format!("{} accepts no session now: ", control.name()));
-    Err(Failure::new(kind, reason.reply(&reply))
-        .retried(reply.is_transient_error())
-        .advise("try again later"))
+    let failure = Failure::new(kind, reason.reply(&reply)).retried(reply.is_transient_error());
+    Err(match reply.code {
+        // A host without a server for sshftp:.
+        500 => failure,
+        _ => failure.advise("try again later"),
+    })
 }

@@ -119,6 +119,10 @@ pub(super) async fn choose_credential(
     server: &Server,
     security: &ClientSessionSecurity,
 ) -> Result<Credential, Failure> {
+    if server.scheme == Scheme::Sshftp {
+        // The user of the URL is ssh's. globus-gridftp-server serves its own account under this name.
+        return Ok(Credential::Anonymous);
+    }
     let is_verified =
         matches!(security, ClientSessionSecurity::Tls(_)) && !server.security.options().insecure;
     let token = match &server.credential {

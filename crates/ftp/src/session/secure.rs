@@ -70,7 +70,7 @@ pub(super) async fn secure(
 ) -> Result<ClientSessionSecurity, Failure> {
     let tls = match server.scheme {
         Scheme::Gsiftp => return start_gsi(control, server).await,
-        Scheme::Ssh => return Ok(ClientSessionSecurity::Carried),
+        Scheme::Ssh | Scheme::Sshftp => return Ok(ClientSessionSecurity::Carried),
         Scheme::Ftps => TlsUse::Require,
         _ => server.security.options().tls,
     };

@@ -26,6 +26,7 @@ mod carrier;
 mod host;
 mod logins;
 mod ports;
+mod sshftp;
 mod words;
 
 pub(crate) use carrier::SshCarrier;
@@ -33,6 +34,7 @@ pub(crate) use logins::SshLogins;
 pub(crate) use ports::OpenPorts;
 
 pub(crate) use host::SshRun;
+pub(crate) use sshftp::begin_sshftp;
 
 use carrier::SessionPlace;
 use host::SshHost;
@@ -254,29 +256,38 @@ pub(crate) async fn begin_session(
     let request = CarriedRequest::Session {
         probe: near_port.as_ref().map(NearPort::probe),
     };
+    let session = session_of(channel, &request.line()).await?;
+    Ok(CarriedSession {
+        near_port,
+        ..session
+    })
+}
+
+/// Sends a request, and waits for the line that begins a session.
+async fn session_of(channel: SshChannel, request: &str) -> Result<CarriedSession, Failure> {
     let mut transport = ControlTransport::carried(channel.stream()?);
-    let answer = ask(&mut transport, request);
-    let ends = match timeout(channel.patience(), answer).await {
+    let ends = match timeout(channel.patience(), ask(&mut transport, request)).await {
         Ok(Some(ends)) => ends,
         Ok(None) => return Err(channel.failure().await),
         Err(_) => return Err(channel.silence()),
     };
+    let (target, reply_timeout) = (channel.target.clone(), channel.reply_timeout);
     Ok(CarriedSession {
         transport,
         ends,
         after: channel.begun.elapsed(),
         login: CarriedLogin {
             host: channel.established(),
-            target: target.clone(),
+            target,
             reply_timeout,
         },
-        near_port,
+        near_port: None,
     })
 }
 
 /// Asks for a session, and reads to the line that begins it; `None`: it did not come.
-async fn ask(transport: &mut ControlTransport, request: CarriedRequest) -> Option<CarriedEnds> {
-    transport.write_all(request.line().as_bytes()).await.ok()?;
+async fn ask(transport: &mut ControlTransport, request: &str) -> Option<CarriedEnds> {
+    transport.write_all(request.as_bytes()).await.ok()?;
     let mut lines = AnswerLines::default();
     loop {
         // Byte by byte: what follows the line is the dialogue's.

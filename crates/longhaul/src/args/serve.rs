@@ -35,6 +35,14 @@ pub(crate) struct ServeArgs {
     /// serve --stdio` does at the far end of an ssh: URL. Its root is `/`, unless --root names another directory
     #[arg(long, conflicts_with_all = ["listen", "run_as", "advisor", "metrics", "check", "anonymous", "users", "sandbox"], help_heading = headings::NETWORK)]
     pub(crate) stdio: bool,
+    /// Serve one session like --stdio to a client of sshftp: URLs, such as globus-url-copy. Its data connections are clear, and
+    /// only the client's own address may open them, unless --foreign-data-addresses is given
+    #[arg(long, conflicts_with_all = ["stdio", "listen", "run_as", "advisor", "metrics", "check", "anonymous", "users", "sandbox"], help_heading = headings::NETWORK)]
+    pub(crate) sshftp: bool,
+    /// Print the script `~/.globus/sshftp`, with which globus-url-copy finds longhaul at this host (sshftp: URLs), and exit. It
+    /// serves with the other flags that are given, such as --data-ports
+    #[arg(long, conflicts_with_all = ["sshftp", "stdio", "listen", "run_as", "advisor", "metrics", "check", "anonymous", "users", "sandbox"], help_heading = headings::NETWORK)]
+    pub(crate) sshftp_script: bool,
     /// Root directory of anonymous sessions and of users without their own root. Sessions cannot
     /// leave it [default: the current directory]
     #[arg(long, value_name = "DIR", help_heading = headings::ACCESS)]
@@ -240,7 +248,12 @@ impl ServeArgs {
         Ok(config)
     }
 
-    /// The configuration of the session of `--stdio`.
+    /// Whether a program that has logged the client in starts this one, or will.
+    pub(crate) fn is_carried(&self) -> bool {
+        self.stdio || self.sshftp || self.sshftp_script
+    }
+
+    /// The configuration of a carried session.
     ///
     /// # Errors
     /// One line: the settings file is unusable.
@@ -367,7 +380,7 @@ mod tests {
     use super::*;
 
     /// Flags that are about the command and not about the server.
-    const FLAGS_ONLY: [&str; 3] = ["check", "config", "stdio"];
+    const FLAGS_ONLY: [&str; 5] = ["check", "config", "sshftp", "sshftp-script", "stdio"];
 
     /// Tables, whose many values no flag can name.
     const TABLES_ONLY: [&str; 2] = ["token-issuer", "user"];

@@ -4,8 +4,22 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::AnnouncementMemory;
+use crate::path::VPath;
 use crate::security::SecurityMechanism;
 use crate::sizing::BufferSizing;
+
+/// Finds the home directory of a user; `None`: there is no such user.
+pub type FindHome = fn(&[u8]) -> Option<VPath>;
+
+/// Rules of a session that a program carries (ssh).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CarriedRules {
+    /// For the path `/~user/`; `None`: such a path is like any other.
+    pub home_of: Option<FindHome>,
+    /// Data connections are clear without a word of the client, and may be opened to every host that it names: what clients of
+    /// sshftp expect.
+    pub clear_data: bool,
+}
 
 /// Configuration of a session.
 #[derive(Debug, Clone)]
@@ -56,6 +70,8 @@ pub struct SessionConfig {
     pub enable_port: Option<u16>,
     /// Memory for announced bundles. Shared by all sessions.
     pub announcement_memory: AnnouncementMemory,
+    /// Rules of carried sessions.
+    pub carried: CarriedRules,
 }
 
 impl SessionConfig {
@@ -84,6 +100,7 @@ impl SessionConfig {
             allow_ccc: false,
             enable_port: None,
             announcement_memory: AnnouncementMemory::default(),
+            carried: CarriedRules::default(),
         }
     }
 

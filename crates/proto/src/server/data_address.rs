@@ -98,9 +98,10 @@ impl LoggedInSession {
     }
 
     /// Whether data connections may be with any host. What ssh carries gives the right to any host that shows its certificate,
-    /// so clear connections do not have it.
+    /// so clear connections have it only if the far end was told so.
     fn may_use_any_host(&self) -> bool {
-        let is_clear = self.protection.channel.level == ProtectionLevel::Clear;
+        let is_clear = self.protection.channel.level == ProtectionLevel::Clear
+            && !self.protection.is_clear_from_start();
         self.any_host && !(self.is_carried() && is_clear)
     }
 
@@ -169,8 +170,10 @@ impl LoggedInSession {
         if host == self.peer || Some(host) == self.data_peer {
             return None;
         }
+        // An ssh login may connect to every host anyway.
+        let may_connect = self.may_use_any_host() || self.protection.is_clear_from_start();
         let foreign_refusal = self.foreign_host_refusal(host);
-        foreign_refusal.or((!self.may_use_any_host()).then_some(FOREIGN_HOST))
+        foreign_refusal.or((!may_connect).then_some(FOREIGN_HOST))
     }
 
     /// SITE DATAPEER. The permission lasts until the next SITE DATAPEER. An open listener keeps the

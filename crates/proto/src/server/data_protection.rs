@@ -3,7 +3,7 @@
 
 use super::logged_in::{LoggedInSession, LoginState, PendingTask};
 use super::session::ServerSession;
-use super::{SessionAction, replies};
+use super::{SessionAction, SessionConfig, replies};
 use crate::command::Command;
 use crate::security::{
     DataChannelAuth, DataChannelProtection, DataCredential, ExchangeKind, ProtectionLevel,
@@ -21,15 +21,18 @@ pub(super) struct DataProtectionSettings {
     buffer_size_given: bool,
     /// AUTH named the variant of TLS with PROT P from the start.
     private_from_start: bool,
+    /// Nobody has to ask for clear data connections.
+    clear_from_start: bool,
     /// Transfers without PROT P are refused.
     required: bool,
 }
 
 impl DataProtectionSettings {
     /// Settings at the start of a connection.
-    pub(super) fn new(required: bool) -> Self {
+    pub(super) fn new(config: &SessionConfig) -> Self {
         Self {
-            required,
+            clear_from_start: config.carried.clear_data,
+            required: config.require_data_protection,
             ..Self::default()
         }
     }
@@ -40,7 +43,9 @@ impl DataProtectionSettings {
         self.channel = DataChannelProtection {
             authentication: match self.exchange {
                 // GFD.20 §3.2: DCAU A is the default after GSSAPI.
-                Some(exchange) if exchange.has_data_credentials() => DataChannelAuth::SelfAuth,
+                Some(exchange) if exchange.has_data_credentials() && !self.clear_from_start => {
+                    DataChannelAuth::SelfAuth
+                }
                 _ => DataChannelAuth::None,
             },
             level: match self.private_from_start {
@@ -137,6 +142,11 @@ impl DataProtectionSettings {
         }
         self.channel.level = level;
         replies::reply(200, format!("Protection level set to {letter}."))
+    }
+
+    /// Whether data connections were clear before the client said anything about them.
+    pub(super) fn is_clear_from_start(&self) -> bool {
+        self.clear_from_start
     }
 
     pub(super) fn has_credentials(&self) -> bool {

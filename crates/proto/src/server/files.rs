@@ -161,33 +161,35 @@ pub(super) enum SuccessReply {
 
 impl LoggedInSession {
     /// Resolves a path argument: relative paths against the current directory, `~` and `~/` against
-    /// the home directory of the login.
+    /// the home directory of the login, and in a carried session `~user/` against that of the user.
     pub(super) fn resolve(&self, argument: &[u8]) -> Result<VPath, Vec<SessionAction>> {
         // The paths of scp(1): ssh://host/~/file.
-        let argument = match argument {
-            [b'/', below @ ..]
-                if self.is_carried() && matches!(below, [b'~'] | [b'~', b'/', ..]) =>
-            {
-                below
-            }
-            other => other,
-        };
-        let resolved = match argument {
+        let below_root = argument.strip_prefix(b"/").filter(|_| self.is_carried());
+        let resolved = match self.home_in(below_root.unwrap_or(argument)) {
+            Some((home, b"")) => home,
+            Some((home, below)) => home.and_then(|home| home.resolve(below)),
             // An empty argument must not stand for the current directory, or `RMD ` could delete it.
-            b"" => Err(PathError::Empty),
-            b"~" => Ok(self.home.clone()),
-            [b'~', b'/'] => Ok(self.home.clone()),
-            [b'~', b'/', below @ ..] => {
-                // Without this, `~//etc` would resolve as the absolute path `/etc`.
-                let skip = below.iter().take_while(|b| **b == b'/').count();
-                match &below[skip..] {
-                    b"" => Ok(self.home.clone()),
-                    below => self.home.resolve(below),
-                }
-            }
-            other => self.cwd.resolve(other),
+            None if argument.is_empty() => Err(PathError::Empty),
+            None => self.cwd.resolve(argument),
         };
         resolved.map_err(|error| replies::refuse(&CommandFailure::Path(error)))
+    }
+
+    /// The home directory with which a path begins, and what is below it; `None`: it begins with none.
+    fn home_in<'a>(&self, path: &'a [u8]) -> Option<(Result<VPath, PathError>, &'a [u8])> {
+        let rest = path.strip_prefix(b"~")?;
+        let end = rest.iter().position(|byte| *byte == b'/');
+        let (user, below) = rest.split_at(end.unwrap_or(rest.len()));
+        let home = match (user, self.home_of) {
+            (b"", _) => Ok(self.home.clone()),
+            (user, Some(home_of)) if self.is_carried() => {
+                home_of(user).ok_or(PathError::NoSuchUser)
+            }
+            _ => return None,
+        };
+        // Without this, `~//etc` would resolve as the absolute path `/etc`.
+        let skip = below.iter().take_while(|byte| **byte == b'/').count();
+        Some((home, &below[skip..]))
     }
 
     /// Like [`Self::resolve`]; without argument, the current directory.

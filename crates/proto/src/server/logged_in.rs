@@ -10,7 +10,7 @@ use super::files::FileTask;
 use super::parameters::{lang, stru};
 use super::replies::{self, CommandResult};
 use super::transfer::RunningTransfer;
-use super::{AccountRights, DriverEvent, LoginGrant, SessionAction, SessionConfig};
+use super::{AccountRights, DriverEvent, FindHome, LoginGrant, SessionAction, SessionConfig};
 use crate::bundle::BundleFile;
 use crate::checksum::ChecksumAlgorithm;
 use crate::command::{
@@ -60,6 +60,8 @@ pub(super) struct LoggedInSession {
     pub(super) user: String,
     /// The directory that `~` stands for.
     pub(super) home: VPath,
+    /// Finds the directory that `~user` stands for.
+    pub(super) home_of: Option<FindHome>,
     /// Rights of the account that is logged in.
     pub(super) rights: AccountRights,
     /// The control connection's peer, IPv4-mapped addresses as IPv4.
@@ -105,6 +107,7 @@ impl LoggedInSession {
             user: grant.user,
             cwd: grant.home.clone(),
             home: grant.home,
+            home_of: config.carried.home_of,
             // Both the account and the administrator must allow foreign hosts.
             any_host: grant.rights.third_party && config.foreign_data_addresses,
             rights: grant.rights,

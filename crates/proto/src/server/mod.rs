@@ -46,6 +46,6 @@ mod transfer;
 
 pub use action::*;
 pub use announcement_memory::AnnouncementMemory;
-pub use config::SessionConfig;
+pub use config::{CarriedRules, FindHome, SessionConfig};
 pub use files::*;
 pub use session::*;

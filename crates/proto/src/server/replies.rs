@@ -126,6 +126,8 @@ fn path_error(error: PathError) -> Reply {
             Reply::new(501, format!("Bad path: {error}."))
         }
         PathError::TooLong => Reply::new(550, "File name too long"),
+        // Clients search for the first words.
+        PathError::NoSuchUser => Reply::new(550, "No such file or directory: no such user"),
     }
 }
 

@@ -44,7 +44,7 @@ impl ServerSession {
     /// A session that has not sent its greeting.
     pub fn new(config: SessionConfig) -> Self {
         Self {
-            protection: DataProtectionSettings::new(config.require_data_protection),
+            protection: DataProtectionSettings::new(&config),
             config,
             state: LoginState::Connected,
             security: SecurityState::Clear,

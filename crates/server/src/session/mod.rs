@@ -14,8 +14,8 @@ use data::transport::{ControlTransport, tls_error};
 use proto::command::Secret;
 use proto::ranges::RangeSet;
 use proto::server::{
-    DriverEvent, ExpectedInput, FileError, FileErrorKind, FileRequest, LoginFailure, ServerSession,
-    SessionAction, TransferError, TransferProgress, TransferRequest,
+    CarriedRules, DriverEvent, ExpectedInput, FileError, FileErrorKind, FileRequest, LoginFailure,
+    ServerSession, SessionAction, TransferError, TransferProgress, TransferRequest,
 };
 use proto::stripes::Stripe;
 use tokio::sync::watch;
@@ -102,11 +102,12 @@ pub(crate) async fn run_carried(
     shared: Arc<ServerState>,
     transport: ControlTransport,
     account: UserAccount,
+    rules: CarriedRules,
     ends: ControlAddresses,
     slot: SessionSlot,
 ) {
     let mut driver = Box::new(SessionDriver::new(shared, transport, ends, slot));
-    driver.secure_as_carried(account);
+    driver.secure_as_carried(account, rules);
     driver.run().await;
 }
 

@@ -5,7 +5,8 @@ use std::io;
 use data::transport::tls_error;
 use proto::security::{DataCredential, ExchangeKind, SecurityMechanism, SecurityToken};
 use proto::server::{
-    DriverEvent, SecurityFailure, SecurityRequest, SecurityResponse, ServerSession,
+    CarriedRules, DriverEvent, SecurityFailure, SecurityRequest, SecurityResponse, ServerSession,
+    SessionConfig,
 };
 use security::gsi::GsiStep;
 use security::x509::CertifiedKey;
@@ -162,12 +163,15 @@ impl SessionDriver {
     }
 
     /// Takes over the protection, and the user, of what carries the session.
-    pub(super) fn secure_as_carried(&mut self, account: UserAccount) {
+    pub(super) fn secure_as_carried(&mut self, account: UserAccount, rules: CarriedRules) {
         let mechanism = SecurityMechanism {
             name: "SSH".to_owned(),
             exchange: ExchangeKind::Carried,
         };
-        let config = session_config(&self.shared, &self.addresses);
+        let config = SessionConfig {
+            carried: rules,
+            ..session_config(&self.shared, &self.addresses)
+        };
         self.security = SessionSecurity::Carried(Box::new(CarriedSecurity::of(account)));
         self.machine = ServerSession::secured_from_start(config, mechanism, true);
     }

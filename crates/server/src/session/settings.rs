@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use proto::server::SessionConfig;
+use proto::server::{CarriedRules, SessionConfig};
 
 use crate::config::{RequiredProtection, TlsPolicy};
 use crate::state::ServerState;
@@ -19,6 +19,7 @@ pub(super) fn session_config(shared: &ServerState, ends: &ControlAddresses) -> S
     let security = shared.material.settings();
     let version = concat!("longhaul ", env!("CARGO_PKG_VERSION"));
     SessionConfig {
+        carried: CarriedRules::default(),
         congestion_controls: Arc::clone(&shared.congestion),
         announcement_memory: shared.announcement_memory.clone(),
         greeting_lines: Arc::clone(&shared.site.banner),

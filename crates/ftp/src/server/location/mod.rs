@@ -21,7 +21,7 @@ pub struct Server {
     pub scheme: Scheme,
     /// Host name or address, without brackets.
     pub host: String,
-    /// Port (default 21 for ftp and ftps, 2811 for gsiftp, 22 for ssh, 80 for http, 443 for https).
+    /// Port (default 21 for ftp and ftps, 2811 for gsiftp, 22 for ssh and sshftp, 80 for http, 443 for https).
     pub port: u16,
     /// Credential from the URL, `--token`, the environment variable `LONGHAUL_PASSWORD` (the first server of a run that
     /// needs it), or ~/.netrc; otherwise anonymous, and with gsiftp the account of the certificate.
@@ -43,8 +43,10 @@ pub enum Scheme {
     Ftps,
     /// `gsiftp:`: FTP over GSI, never in clear.
     Gsiftp,
-    /// `ssh:`: FTP through ssh(1), which starts the far end.
+    /// `ssh:`: FTP through ssh(1), which starts longhaul at the far end.
     Ssh,
+    /// `sshftp:`: FTP through ssh(1), which starts the far end's own server. Data connections are clear.
+    Sshftp,
     /// `http:`
     Http,
     /// `https:`
@@ -55,7 +57,12 @@ impl Scheme {
     /// Whether this is an FTP scheme. Two such servers can transfer files between them without
     /// passing the bytes through this machine.
     pub const fn is_ftp(self) -> bool {
-        matches!(self, Self::Ftp | Self::Ftps | Self::Gsiftp | Self::Ssh)
+        matches!(self, Self::Ftp | Self::Ftps | Self::Gsiftp) || self.is_ssh()
+    }
+
+    /// Whether ssh(1) carries the sessions.
+    pub const fn is_ssh(self) -> bool {
+        matches!(self, Self::Ssh | Self::Sshftp)
     }
 
     /// The scheme's name, without the colon.
@@ -65,6 +72,7 @@ impl Scheme {
             Self::Ftps => "ftps",
             Self::Gsiftp => "gsiftp",
             Self::Ssh => "ssh",
+            Self::Sshftp => "sshftp",
             Self::Http => "http",
             Self::Https => "https",
         }
@@ -76,7 +84,7 @@ impl Scheme {
         match self {
             Self::Ftp | Self::Ftps => 21,
             Self::Gsiftp => 2811,
-            Self::Ssh => 22,
+            Self::Ssh | Self::Sshftp => 22,
             Self::Http => 80,
             Self::Https => 443,
         }
@@ -157,7 +165,7 @@ pub enum Location {
     Remote {
         /// The server.
         server: Server,
-        /// Absolute path.
+        /// Absolute path; with `sshftp:` perhaps `~/...` or `~user/...`, as its servers want it.
         path: Vec<u8>,
     },
 }
@@ -324,6 +332,7 @@ impl Location {
             "ftps" => server(Scheme::Ftps),
             "gsiftp" => server(Scheme::Gsiftp),
             "ssh" => server(Scheme::Ssh),
+            "sshftp" => server(Scheme::Sshftp),
             "http" => server(Scheme::Http),
             "https" => server(Scheme::Https),
             // `host:path` is a local file name, as in cp(1): only `scheme://` marks a URL.
@@ -332,7 +341,7 @@ impl Location {
             }
             other => Err(Failure::usage(format!(
                 "{other}: is not supported by this version, which supports ftp:, ftps:, gsiftp:, \
-                 ssh:, http:, https:, file: and local paths ({})",
+                 ssh:, sshftp:, http:, https:, file: and local paths ({})",
                 redact(text)
             ))),
         }
@@ -345,6 +354,9 @@ impl Location {
             Self::StandardStreams => "-".to_owned(),
             Self::Remote { server, path } => {
                 let mut text = server.to_string();
+                if !path.starts_with(b"/") {
+                    text.push('/');
+                }
                 percent_encode(path, true, &mut text);
                 if server.query.is_some() {
                     // The query may be a signature that grants access.

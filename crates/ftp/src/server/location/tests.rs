@@ -67,8 +67,20 @@ fn server_urls_name_host_port_login_and_path() {
 }
 
 #[test]
+fn home_directories_of_sshftp_begin_with_no_slash() {
+    for (url, expected) in [
+        ("sshftp://h/~/a", "~/a"),
+        ("sshftp://h//~ann", "~ann"),
+        ("sshftp://h/./~ann", "/./~ann"),
+        ("ssh://h/~/a", "/~/a"),
+    ] {
+        assert_eq!(remote(url).1, expected.as_bytes(), "{url}");
+    }
+}
+
+#[test]
 fn unsupported_schemes_and_malformed_urls_are_refused() {
-    for url in ["ftpes://h/a", "s3://b/k", "sshftp://h/a"] {
+    for url in ["ftpes://h/a", "s3://b/k"] {
         assert!(usage_error_message(url).contains("gsiftp:"), "{url}");
     }
     for url in [
@@ -89,6 +101,8 @@ fn unsupported_schemes_and_malformed_urls_are_refused() {
         "ssh://-l@h/a",
         "ssh://a%60b@h/a",
         "ssh://ann:secret@h/a",
+        "sshftp://-oProxyCommand=x/a",
+        "sshftp://a%60b@h/a",
     ] {
         usage_error_message(url);
     }
@@ -115,6 +129,9 @@ fn displayed_urls_parse_to_the_same_location() {
         "ftp://[::1]:2121/%FF%25",
         "ssh://ann@[::1]:2200/~/x",
         "ssh://h/a",
+        "sshftp://ann@h:2200/~/x",
+        "sshftp://h/~ann/x",
+        "sshftp://h/a/~",
     ] {
         let location = parse(url).unwrap();
         assert_eq!(location.display(), url);

@@ -126,9 +126,10 @@ impl ConnectionSecurity {
     /// `Usage`
     pub fn check_scheme(&self, scheme: Scheme, url: &str) -> Result<(), Failure> {
         let usage = |message: String| Err(Failure::usage(message));
-        if scheme == Scheme::Ssh && self.options.insecure {
+        if scheme.is_ssh() && self.options.insecure {
             return usage(format!(
-                "ssh: hosts are verified by ssh and its known_hosts: leave out --insecure ({url})"
+                "{}: hosts are verified by ssh and its known_hosts: leave out --insecure ({url})",
+                scheme.name()
             ));
         }
         if matches!(scheme, Scheme::Https | Scheme::Gsiftp) && self.options.insecure {
@@ -152,6 +153,10 @@ impl ConnectionSecurity {
             Scheme::Ftp | Scheme::Ftps if asked != DataProtectionChoice::Private => usage(format!(
                 "--data-protection {name} exists for gsiftp: only; data connections of FTP over TLS are \
                  clear or private ({url})"
+            )),
+            Scheme::Sshftp => usage(format!(
+                "--data-protection {name} cannot be had from sshftp:, whose data connections are clear: use ssh: where \
+                 longhaul is installed ({url})"
             )),
             Scheme::Http => usage(format!(
                 "--data-protection {name} cannot be had from http:, which is clear: use https: ({url})"
@@ -183,9 +188,7 @@ impl ConnectionSecurity {
             return usage("--delegate is for gsiftp: URLs only: leave it out");
         }
         let takes_certificate = |server: &Server| {
-            server.scheme.is_ftp()
-                && server.scheme != Scheme::Ssh
-                && self.may_protect(server.scheme)
+            server.scheme.is_ftp() && !server.scheme.is_ssh() && self.may_protect(server.scheme)
         };
         if self.options.is_asked("cert")
             && self.certificate.is_some()
@@ -219,7 +222,7 @@ impl ConnectionSecurity {
         match scheme {
             Scheme::Ftp => self.options.tls != TlsUse::Off,
             Scheme::Ftps | Scheme::Gsiftp | Scheme::Ssh | Scheme::Https => true,
-            Scheme::Http => false,
+            Scheme::Sshftp | Scheme::Http => false,
         }
     }
 

@@ -37,8 +37,12 @@ fn protection_that_a_scheme_cannot_have_is_a_usage_error() {
             &[][..],
             &["ftp", "ftps", "gsiftp", "http", "https"][..],
         ),
-        (Clear, &[], &["ftp", "ftps", "gsiftp"]),
-        (Private, &["ftp", "http"], &["ftps", "gsiftp", "https"]),
+        (Clear, &[], &["ftp", "ftps", "gsiftp", "sshftp"]),
+        (
+            Private,
+            &["ftp", "http", "sshftp"],
+            &["ftps", "gsiftp", "https"],
+        ),
         (Safe, &["ftp", "ftps", "http"], &["gsiftp"]),
         (Authenticated, &["ftp", "ftps", "http"], &["gsiftp"]),
     ] {

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::dialogue::log_proxy;
 use crate::location::{Scheme, Server};
 use crate::network_proxy::{NetworkProxy, ProxyScheme, proxy_failure};
-use crate::ssh::{CarriedLogin, SshTarget, begin_session};
+use crate::ssh::{CarriedLogin, SshTarget, begin_session, begin_sshftp};
 use crate::{Failure, FailureKind};
 
 /// A new connection, before its first byte.
@@ -47,7 +47,7 @@ pub(crate) async fn reach(
     server: &Server,
     reply_timeout: Duration,
 ) -> Result<ReachedServer, Failure> {
-    if server.scheme == Scheme::Ssh {
+    if server.scheme.is_ssh() {
         // Its own configuration says how hosts are reached.
         return reach_by_ssh(server, reply_timeout).await;
     }
@@ -114,7 +114,10 @@ async fn reach_by_ssh(server: &Server, reply_timeout: Duration) -> Result<Reache
     let logins = server.security.ssh_logins();
     let options = server.security.options();
     let (program, ports) = (&options.ssh, options.data_ports);
-    let mut session = begin_session(logins, program, &target, ports, reply_timeout).await?;
+    let mut session = match server.scheme {
+        Scheme::Sshftp => begin_sshftp(logins, program, &target, reply_timeout).await?,
+        _ => begin_session(logins, program, &target, ports, reply_timeout).await?,
+    };
     let own = session.ends.server;
     let ip = match &session.login.direct_host() {
         // Its own address, if its name leads there; with NAT on the way that of its name.
@@ -137,7 +140,8 @@ async fn reach_by_ssh(server: &Server, reply_timeout: Duration) -> Result<Reache
         peer: SocketAddr::new(ip, server.port),
         local: Some(SocketAddr::new(local_address_to(ip), 0)),
         route: None,
-        carried_by: Some(session.login),
+        // Another server's data is beside ssh, or nowhere.
+        carried_by: (server.scheme == Scheme::Ssh).then_some(session.login),
         rtt: session.after,
     })
 }

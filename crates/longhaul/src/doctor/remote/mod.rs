@@ -107,10 +107,14 @@ impl RemoteTarget {
                 Ok(offer.of_tls(&trust.tls, now))
             }
             // ssh protects it, and has logged in.
-            Scheme::Ssh => {
+            Scheme::Ssh | Scheme::Sshftp => {
                 let session = ClientSession::open(&self.server, PATIENCE).await?;
+                let who = match self.server.scheme {
+                    Scheme::Sshftp => "a GridFTP server",
+                    _ => "longhaul",
+                };
                 let finding =
-                    Finding::good("session", format!("longhaul answers at {}", session.name()));
+                    Finding::good("session", format!("{who} answers at {}", session.name()));
                 session.close().await;
                 Ok(vec![finding])
             }

@@ -204,12 +204,17 @@ fn announced_bundles_of_all_sessions_share_a_memory() {
 
 /// A session that ssh carries, of an account whose home is /home/ann.
 fn carried() -> ServerSession {
+    carried_with(crate::server::CarriedRules::default())
+}
+
+fn carried_with(rules: crate::server::CarriedRules) -> ServerSession {
     let mechanism = crate::security::SecurityMechanism {
         name: "SSH".to_owned(),
         exchange: crate::security::ExchangeKind::Carried,
     };
     let config = SessionConfig {
         foreign_data_addresses: true,
+        carried: rules,
         ..config()
     };
     let mut session = ServerSession::secured_from_start(config, mechanism, true);
@@ -225,24 +230,65 @@ fn carried() -> ServerSession {
     session
 }
 
+/// The request of DELE, or the reply that refuses it.
+fn deletion(mut session: ServerSession, argument: &str) -> String {
+    format!("{:?}", session.on_line(&line(&format!("DELE {argument}"))))
+}
+
+#[test]
+fn the_home_of_a_user_is_for_carried_sessions_with_the_real_root() {
+    let rules = crate::server::CarriedRules {
+        home_of: Some(|user| {
+            (user == b"bob").then(|| VPath::root().resolve(b"/homes/bob").unwrap())
+        }),
+        ..Default::default()
+    };
+    for (argument, path) in [
+        ("/~bob/a", "/homes/bob/a"),
+        ("/~bob", "/homes/bob"),
+        ("~bob//a", "/homes/bob/a"),
+        ("/~/a", "/home/ann/a"),
+        ("/./~bob/a", "(/~bob/a"),
+    ] {
+        let request = deletion(carried_with(rules), argument);
+        assert!(request.contains(path), "{argument}: {request}");
+    }
+    let nobody = deletion(carried_with(rules), "/~eve/a");
+    assert!(nobody.contains("code: 550"), "{nobody}");
+}
+
+#[test]
+fn clear_data_of_sshftp_needs_no_word_and_goes_to_hosts_that_the_client_names() {
+    let rules = crate::server::CarriedRules {
+        clear_data: true,
+        ..Default::default()
+    };
+    let mut session = carried_with(rules);
+    let actions = session.on_line(&line("PORT 192,0,2,77,16,1"));
+    assert!(
+        matches!(&actions[..], [SessionAction::ConnectTo(_), _]),
+        "{actions:?}"
+    );
+    let actions = session.on_line(&line("PASV"));
+    assert!(matches!(
+        &actions[..],
+        [.., SessionAction::Listen(request)] if request.any_host
+    ));
+    let refused = carried().on_line(&line("PORT 192,0,2,77,16,1"));
+    assert!(!matches!(&refused[..], [SessionAction::ConnectTo(_), _]));
+}
+
 #[test]
 fn the_home_of_an_ssh_url_is_that_of_the_login() {
-    let path_of = |mut session: ServerSession, argument: &str| {
-        let actions = session.on_line(&line(&format!("DELE {argument}")));
-        match &actions[..] {
-            [SessionAction::File(request)] => format!("{request:?}"),
-            other => unreachable!("{other:?}"),
-        }
-    };
     for (argument, path) in [
         ("/~/a", "/home/ann/a"),
         ("/~x/a", "/~x/a"),
         ("/b/~/a", "/b/~/a"),
     ] {
-        let request = path_of(carried(), argument);
+        let request = deletion(carried(), argument);
         assert!(request.contains(path), "{request}");
     }
-    let elsewhere = path_of(logged_in(), "/~/a");
+    let elsewhere = deletion(logged_in(), "/~/a");
     assert!(elsewhere.contains("/~/a"), "{elsewhere}");
 }
 
