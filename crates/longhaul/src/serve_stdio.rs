@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use command_line::log::{LogFormat, log_to_stderr};
 use copy::Exit;
-use proto::carried::{CarriedEnds, HELLO, MAX_LINE};
+use proto::carried::{CarriedEnds, HELLO, MAX_LINE, session_version};
 use server::CarriedServer;
 use server::config::ServerConfig;
 
@@ -35,6 +35,12 @@ pub(crate) fn run(config: ServerConfig) -> Result<Exit> {
         .lock()
         .take(limit)
         .read_until(b'\n', &mut hello)?;
+    if let Some(version) = session_version(&hello).filter(|_| hello != HELLO) {
+        anyhow::bail!(
+            "the other end begins sessions of version {version}, which longhaul {} at this end does not know: update the older one",
+            env!("CARGO_PKG_VERSION")
+        );
+    }
     anyhow::ensure!(
         hello == HELLO,
         "--stdio is the far end of an ssh: URL: give `longhaul cp ssh://HOST/PATH .` on the other machine"

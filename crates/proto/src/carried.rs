@@ -7,12 +7,22 @@ use std::net::IpAddr;
 /// The beginning of the line.
 const MARK: &str = "longhaul session 1";
 
+/// The same of any version.
+const ANY_MARK: &str = "longhaul session ";
+
 /// The first line of the client, before which the far end says nothing. A server of another protocol takes it for nonsense and
 /// ends: to SFTP it is a message of nearly 2 GB.
 pub const HELLO: &[u8] = b"longhaul session 1\r\n";
 
 /// Longest line, bytes, without its end. A longer one is none.
 pub const MAX_LINE: usize = 256;
+
+/// The version of the sessions that a line of either end is about; `None`: it is another line.
+pub fn session_version(line: &[u8]) -> Option<u32> {
+    let text = str::from_utf8(line.get(line.len().saturating_sub(MAX_LINE)..)?).ok()?;
+    let (_, words) = text.trim_end().rsplit_once(ANY_MARK)?;
+    words.split(' ').next()?.parse().ok()
+}
 
 /// The two addresses of the connection that carries a session, as its far end sees them. `None`: it does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -95,5 +105,8 @@ mod tests {
             assert_eq!(CarriedEnds::parse(line.as_bytes()), None, "{line}");
         }
         assert_eq!(CarriedEnds::parse(b"longhaul session 1 - \xff"), None);
+        assert_eq!(session_version(b"# longhaul session 2 - - new\r"), Some(2));
+        assert_eq!(session_version(HELLO), Some(1));
+        assert_eq!(session_version(b"longhaul session x"), None);
     }
 }

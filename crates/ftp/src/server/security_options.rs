@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::Failure;
 use crate::network_proxy::ProxyChoice;
+use crate::ssh::FarEndOptions;
 
 /// TLS on the control connections of `ftp:` URLs (RFC 4217). `ftps:` URLs always require it, and take
 /// [`TlsUse::Implicit`] from here.
@@ -94,6 +95,8 @@ pub struct SecurityOptions {
     pub proxy: ProxyChoice,
     /// `--ssh`: the program for ssh: URLs and its first arguments; empty: `ssh`.
     pub ssh: Vec<String>,
+    /// `--ssh-program`, `--ssh-install`, `--ssh-helper`: the program at the far end of ssh: URLs.
+    pub far_end: FarEndOptions,
     /// Flags, without `--`, whose values are defaults from settings. They need not have an effect.
     pub defaults: BTreeSet<String>,
 }

@@ -10,9 +10,6 @@ use std::time::Duration;
 use super::SshTarget;
 use crate::Failure;
 
-/// The far end's part, for any shell: what a login shell may not have on its path is looked for, too.
-const FAR_END: &str = "sh -c 'PATH=\"$PATH:$HOME/.local/bin:$HOME/.cargo/bin:/usr/local/bin\"; export PATH; \
-                       exec longhaul serve --stdio'";
 /// For how long the login outlives its last session, seconds: between two sessions of a run, and after a run that was killed.
 const LOGIN_SECONDS: u32 = 30;
 
@@ -22,8 +19,6 @@ const ALIVE_SECONDS: u32 = 20;
 /// What runs at the far end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SshRun {
-    /// `longhaul serve --stdio`.
-    FarEnd,
     /// A command for the login shell.
     Command(String),
     /// A subsystem (RFC 4254 §6.5).
@@ -40,6 +35,8 @@ pub(crate) struct SshHost {
     control: Option<PathBuf>,
     /// Held during a login, which the sessions that wait for it share.
     pub(super) login: Arc<tokio::sync::Mutex<()>>,
+    /// The end of the attempt of this run to put longhaul there. Held during it.
+    pub(super) installation: tokio::sync::Mutex<Option<Result<(), Failure>>>,
 }
 
 /// The answers of `ssh -G` about a host.
@@ -89,6 +86,7 @@ impl SshHost {
             settings: HostSettings::default(),
             control: Some(control),
             login: Arc::default(),
+            installation: tokio::sync::Mutex::default(),
         };
         let mut question = host.ssh();
         question.arg("-G").args(arguments_of(target));
@@ -176,7 +174,6 @@ impl SshHost {
         }
         command.args(arguments_of(target));
         match run {
-            SshRun::FarEnd => command.arg(FAR_END),
             SshRun::Command(text) => command.arg(text),
             SshRun::Subsystem(name) => command.arg(name),
         };

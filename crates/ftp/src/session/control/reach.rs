@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::dialogue::log_proxy;
 use crate::location::{Scheme, Server};
 use crate::network_proxy::{NetworkProxy, ProxyScheme, proxy_failure};
-use crate::ssh::{SshTarget, begin_session};
+use crate::ssh::{FarEndCleanup, SshEnd, SshTarget, begin_session, clean};
 use crate::{Failure, FailureKind};
 
 /// A new connection, before its first byte.
@@ -102,15 +102,42 @@ async fn reach_directly(
     })
 }
 
-async fn reach_by_ssh(server: &Server, reply_timeout: Duration) -> Result<ReachedServer, Failure> {
-    let target = SshTarget {
+/// Removes the programs of longhaul that were put into the cache directory of an ssh: server.
+///
+/// # Errors
+/// `Usage`: it is another server; otherwise as when a session begins.
+pub async fn clean_far_end(
+    server: &Server,
+    reply_timeout: Duration,
+) -> Result<FarEndCleanup, Failure> {
+    if server.scheme != Scheme::Ssh {
+        return Err(Failure::usage("longhaul is put to ssh: servers only"));
+    }
+    let target = ssh_target(server);
+    clean(&ssh_end(server, &target, reply_timeout)).await
+}
+
+fn ssh_target(server: &Server) -> SshTarget {
+    SshTarget {
         host: server.host.clone(),
         port: Some(server.port).filter(|port| *port != server.scheme.default_port()),
         user: server.credential.user().map(str::to_owned),
-    };
-    let logins = server.security.ssh_logins();
-    let program = &server.security.options().ssh;
-    let session = begin_session(logins, program, &target, reply_timeout).await?;
+    }
+}
+
+fn ssh_end<'a>(server: &'a Server, target: &'a SshTarget, reply_timeout: Duration) -> SshEnd<'a> {
+    SshEnd {
+        logins: server.security.ssh_logins(),
+        program: &server.security.options().ssh,
+        target,
+        reply_timeout,
+    }
+}
+
+async fn reach_by_ssh(server: &Server, reply_timeout: Duration) -> Result<ReachedServer, Failure> {
+    let target = ssh_target(server);
+    let far_end = &server.security.options().far_end;
+    let session = begin_session(ssh_end(server, &target, reply_timeout), far_end).await?;
     let own = session.ends.server;
     let ip = match &session.direct_host {
         // Its own address, if its name leads there; with NAT on the way that of its name.
