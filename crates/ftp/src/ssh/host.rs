@@ -16,7 +16,7 @@ const LOGIN_SECONDS: u32 = 30;
 /// Interval of questions to a silent far end, seconds. Three without an answer end the login (ssh_config(5)).
 const ALIVE_SECONDS: u32 = 20;
 
-/// What runs at the far end.
+/// A program at the far end, and how it is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SshRun {
     /// A command for the login shell.

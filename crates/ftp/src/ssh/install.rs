@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{IsTerminal, Read, Write};
 use std::path::PathBuf;
 
 use data::transport::ControlTransport;
@@ -14,7 +14,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::time::timeout;
 
 use super::far_end::{self, FarPlatform, FarProgram};
-use super::helper::{self, HelperFile};
+use super::program_file::{self, ProgramFile};
 use super::{QUESTION_TIME, SshChannel, SshEnd, SshRun, answer};
 use crate::{Failure, FailureKind};
 
@@ -187,7 +187,7 @@ async fn install(
             "install it there, for example in ~/.local/bin, or let --ssh-install put it into ~/.cache/longhaul there",
         ));
     }
-    let candidates = helper::candidates(options.helper.as_deref(), platform)?;
+    let candidates = program_file::candidates(options.helper.as_deref(), platform)?;
     let Some(first) = candidates.first() else {
         return Err(absent(&format!(", and no program for {platform} here"))
             .advise("name one with --ssh-helper FILE (docs/install.md: the static binaries)"));
@@ -216,7 +216,7 @@ async fn install(
 /// Puts one program there.
 async fn put(
     end: &SshEnd<'_>,
-    mut helper: HelperFile,
+    mut helper: ProgramFile,
     platform: &FarPlatform,
 ) -> Result<Attempt, Failure> {
     let shown = helper.path.display().to_string();
@@ -247,7 +247,7 @@ async fn put(
     refusal(end, &word, &rest, &last, &shown)
 }
 
-/// What an answer other than `done` means; `last` is the last line on standard error, `helper` the name of the file here.
+/// The meaning of an answer other than `done`; `last` is the last line on standard error, `helper` the name of the file here.
 fn refusal(
     end: &SshEnd<'_>,
     word: &str,
@@ -336,8 +336,11 @@ fn nonce() -> std::io::Result<String> {
     Ok(text)
 }
 
-/// The terminal of a process that may read from it now.
+/// The terminal of a process that may read from it now, and whose messages go there.
 fn open_terminal() -> Option<File> {
+    if !std::io::stderr().is_terminal() {
+        return None;
+    }
     let terminal = File::options().read(true).write(true).open("/dev/tty");
     let terminal = terminal.ok()?;
     // The system stops a process in the background that reads from its terminal.

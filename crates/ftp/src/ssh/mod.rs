@@ -21,10 +21,10 @@ use tokio::time::timeout;
 use crate::Failure;
 
 mod far_end;
-mod helper;
 mod host;
 mod install;
 mod logins;
+mod program_file;
 mod words;
 
 pub use far_end::FarProgram;

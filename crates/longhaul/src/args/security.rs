@@ -31,13 +31,20 @@ pub(crate) struct SshArgs {
     ssh: String,
 }
 
-/// Flags about the program at the far end of ssh: URLs.
+/// The flag about the place of the program at the far end of ssh: URLs; `doctor` has it, too.
 #[derive(Debug, Args)]
-pub(crate) struct FarEndArgs {
+pub(crate) struct FarProgramArgs {
     /// longhaul at the far end of ssh: URLs: a path, or a name on the PATH there; `~/` is the home directory there
     /// [default: on the PATH, in ~/.local/bin, or where --ssh-install puts it]
     #[arg(long, value_name = "PATH", value_parser = FarProgram::parse)]
-    ssh_program: Option<FarProgram>,
+    pub(crate) ssh_program: Option<FarProgram>,
+}
+
+/// Flags about the program at the far end of ssh: URLs.
+#[derive(Debug, Args)]
+pub(crate) struct FarEndArgs {
+    #[command(flatten)]
+    place: FarProgramArgs,
     /// Put this version of longhaul into ~/.cache/longhaul at the far end of ssh: URLs if there is none. Without this
     /// flag you are asked at the terminal. `longhaul ssh clean HOST` removes it
     #[arg(long)]
@@ -51,7 +58,7 @@ pub(crate) struct FarEndArgs {
 impl FarEndArgs {
     fn options(&self) -> FarEndOptions {
         FarEndOptions {
-            program: self.ssh_program.clone(),
+            program: self.place.ssh_program.clone(),
             install: match self.ssh_install {
                 true => InstallChoice::Always,
                 false => InstallChoice::Ask,

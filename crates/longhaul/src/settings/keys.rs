@@ -39,7 +39,7 @@ const VERBS: [&str; 10] = [
 ];
 
 /// The settings of `doctor`: its other flags of these names are about a server of this machine.
-const OF_DOCTOR: [&str; 2] = ["ca", "ssh"];
+const OF_DOCTOR: [&str; 3] = ["ca", "ssh", "ssh-program"];
 
 /// A setting.
 #[derive(Debug, Clone)]

@@ -27,7 +27,7 @@ const MACHINES: &[(&str, u16)] = &[
 
 /// A program for a far end.
 #[derive(Debug)]
-pub(super) struct HelperFile {
+pub(super) struct ProgramFile {
     pub(super) path: PathBuf,
     pub(super) file: File,
     pub(super) bytes: u64,
@@ -76,7 +76,7 @@ impl ElfFacts {
     }
 }
 
-impl HelperFile {
+impl ProgramFile {
     fn open(path: &Path, platform: &FarPlatform) -> io::Result<Option<Self>> {
         let mut file = File::open(path)?;
         let facts = file.metadata()?;
@@ -117,10 +117,10 @@ impl HelperFile {
 pub(super) fn candidates(
     named: Option<&Path>,
     platform: &FarPlatform,
-) -> Result<Vec<HelperFile>, Failure> {
+) -> Result<Vec<ProgramFile>, Failure> {
     if let Some(path) = named {
         let shown = path.display();
-        let helper = HelperFile::open(path, platform).map_err(|error| {
+        let helper = ProgramFile::open(path, platform).map_err(|error| {
             Failure::about(crate::FailureKind::of_named_file(&error), shown, &error)
         })?;
         let wrong = || Failure::usage(format!("{} is no program for {platform}", path.display()));
@@ -140,8 +140,8 @@ pub(super) fn candidates(
     }
     let opened = found
         .iter()
-        .filter_map(|path| HelperFile::open(path, platform).ok()?);
-    let mut opened: Vec<HelperFile> = opened.collect();
+        .filter_map(|path| ProgramFile::open(path, platform).ok()?);
+    let mut opened: Vec<ProgramFile> = opened.collect();
     // One that needs libraries is sent last: the far end may not have them.
     opened.sort_by_key(|helper| !helper.is_static);
     Ok(opened)
