@@ -126,18 +126,8 @@ pub(super) fn candidates(
         let wrong = || Failure::usage(format!("{} is no program for {platform}", path.display()));
         return Ok(vec![helper.ok_or_else(wrong)?]);
     }
-    let own = std::env::current_exe().ok();
-    let beside = own.as_deref().and_then(Path::parent);
-    let mut found = Vec::new();
-    if platform.system.eq_ignore_ascii_case(std::env::consts::OS) {
-        // Its header says whether this one is for the processor.
-        let is_known = MACHINES.iter().any(|(name, _)| *name == platform.machine);
-        found.extend(own.clone().filter(|_| is_known));
-        let name = format!("longhaul-{}", platform.machine);
-        found.extend(beside.map(|beside| beside.join(&name)));
-        let library = beside.and_then(Path::parent);
-        found.extend(library.map(|prefix| prefix.join("lib/longhaul").join(&name)));
-    }
+    let own = std::env::current_exe();
+    let found = own.map(|own| installed(&own, platform)).unwrap_or_default();
     let opened = found
         .iter()
         .filter_map(|path| ProgramFile::open(path, platform).ok()?);
@@ -145,6 +135,25 @@ pub(super) fn candidates(
     // One that needs libraries is sent last: the far end may not have them.
     opened.sort_by_key(|helper| !helper.is_static);
     Ok(opened)
+}
+
+/// The places of programs for a platform in the installation of a program.
+fn installed(own: &Path, platform: &FarPlatform) -> Vec<PathBuf> {
+    let mut places = Vec::new();
+    if !platform.system.eq_ignore_ascii_case(std::env::consts::OS) {
+        return places;
+    }
+    // Its header says whether this one is for the processor.
+    if MACHINES.iter().any(|(name, _)| *name == platform.machine) {
+        places.push(own.to_owned());
+    }
+    let name = format!("longhaul-{}", platform.machine);
+    if let Some(beside) = own.parent() {
+        places.push(beside.join(&name));
+        let prefix = beside.parent();
+        places.extend(prefix.map(|prefix| prefix.join("lib/longhaul").join(&name)));
+    }
+    places
 }
 
 #[cfg(test)]
@@ -173,6 +182,22 @@ mod tests {
         assert!(!ElfFacts::parse(&program).unwrap().is_static);
         assert_eq!(ElfFacts::parse(&program[..100]), None);
         assert_eq!(ElfFacts::parse(b"#!/bin/sh\n"), None);
+    }
+
+    #[test]
+    fn an_installation_has_programs_for_other_processors() {
+        let own = Path::new("/usr/bin/longhaul");
+        let found = installed(own, &platform("aarch64"));
+        let places = [
+            "/usr/bin/longhaul",
+            "/usr/bin/longhaul-aarch64",
+            "/usr/lib/longhaul/longhaul-aarch64",
+        ];
+        assert_eq!(found, places.map(PathBuf::from));
+        let unknown = installed(own, &platform("armv7l"));
+        assert!(!unknown.contains(&own.to_owned()));
+        let other = FarPlatform::parse(b"longhaul absent 1 FreeBSD amd64").unwrap();
+        assert!(installed(own, &other).is_empty());
     }
 
     #[test]

@@ -12,6 +12,9 @@ use super::values;
 /// Remove what longhaul has put to hosts of ssh: URLs
 #[derive(Debug, Args)]
 #[command(subcommand_required = true)]
+#[command(mut_arg("ssh", |flag| flag.global(true)))]
+#[command(mut_arg("timeout", |flag| flag.global(true)))]
+#[command(mut_arg("config", |flag| flag.global(true)))]
 pub(crate) struct SshVerbArgs {
     #[command(flatten)]
     pub(crate) ssh: SshArgs,

@@ -103,7 +103,9 @@ impl BareHost {
 
     fn clean(&self, host: &str) -> FinishedProgram {
         let mut command = binary::longhaul().unwrap();
-        let clean = ["ssh", "--ssh", &self.sshd.ssh, "clean", host];
+        let clean = ["ssh", "clean", "--ssh", &self.sshd.ssh, host];
+        // The flag counts.
+        command.env("LONGHAUL_SSH", "/nonexistent/ssh");
         let finished = run::run(command.args(clean)).unwrap();
         finished.expect_success().unwrap()
     }
@@ -146,7 +148,8 @@ fn a_host_without_longhaul_gets_this_program_once_and_gives_it_back() {
     let removed = format!("removed {}\n", directory.display());
     assert_eq!(cleaned.stdout_text(), removed);
     assert!(!host.cache().exists());
-    let nothing = host.clean(&host.sshd.server.url(""));
+    let address = host.sshd.server.address().to_string();
+    let nothing = host.clean(&address);
     assert!(nothing.stderr_text().contains("nothing"), "{nothing}");
 }
 
@@ -223,6 +226,45 @@ fn any_login_shell_installs_and_runs_it() {
         let cleaned = host.clean(&host.sshd.server.url(""));
         assert!(cleaned.stdout_text().starts_with("removed "), "{cleaned}");
     }
+}
+
+#[test]
+fn any_sh_runs_the_scripts() {
+    require!(sshd::find());
+    for shell in ["bash", "busybox", "dash"] {
+        let program = require!(find_installed(shell));
+        let path = |programs: &Path| {
+            for name in PROGRAMS.iter().chain(&["sha256sum"]) {
+                let others = find_installed(name).unwrap();
+                let is_here = shell == "busybox" || *name == "sh";
+                let program = if is_here { &program } else { &others };
+                symlink(program, programs.join(name)).unwrap();
+            }
+            programs.display().to_string()
+        };
+        let host = BareHost::with("", &path);
+        host.get_by_helper().expect_success().unwrap();
+        host.get(&[]).expect_success().unwrap();
+        let cleaned = host.clean(&host.sshd.server.url(""));
+        assert!(cleaned.stdout_text().starts_with("removed "), "{cleaned}");
+    }
+}
+
+#[test]
+fn programs_that_arrive_together_become_one() {
+    require!(sshd::find());
+    let host = BareHost::new("");
+    let helper = host.helper();
+    std::thread::scope(|scope| {
+        let get = || host.get(&["--ssh-install", "--ssh-helper", &helper]);
+        for copy in [(); 3].map(|()| scope.spawn(get)) {
+            copy.join().unwrap().expect_success().unwrap();
+        }
+    });
+    let put = host.put();
+    assert_eq!(put.len(), 1, "{put:?}");
+    let files = std::fs::read_dir(&put[0]).unwrap().count();
+    assert_eq!(files, 1);
 }
 
 #[test]
