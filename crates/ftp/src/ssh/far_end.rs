@@ -91,13 +91,13 @@ pub(super) fn command(program: Option<&FarProgram>, arguments: &str) -> String {
     if let Some(program) = program {
         return format!("sh -c 'exec \"{}\" {arguments}'", program.word());
     }
-    // A file system without execution (noexec) has no executable files for test(1).
+    // A file system without execution (noexec) has no executable files for test(1). A crash of the host may leave an empty file.
     format!(
         "sh -c 'PATH=\"$PATH:$HOME/.local/bin:$HOME/.cargo/bin:/usr/local/bin\"; export PATH; \
          command -v longhaul >/dev/null 2>&1 && exec longhaul {arguments}; \
          s=$(uname -s); m=$(uname -m); \
          for f in \"${{XDG_CACHE_HOME:-$HOME/.cache}}/longhaul/{VERSION}-$s-$m-\"*/longhaul; do \
-         test -f \"$f\" && test -x \"$f\" && exec \"$f\" {arguments}; done; \
+         test -f \"$f\" && test -s \"$f\" && test -x \"$f\" && exec \"$f\" {arguments}; done; \
          echo; echo \"{ABSENT}$s $m\"; exit 127'"
     )
 }

@@ -58,7 +58,8 @@ case "$r" in
 *) say cannot-run "$d"; exit 1;; esac
 test -e "$p" || test -h "$p" || mv "$t" "$p"
 if test -d "$p/new-$n"; then rm -f "$p/new-$n/longhaul"; rmdir "$p/new-$n"; fi
-if test -f "$p/longhaul" && test -x "$p/longhaul"; then say done; else say occupied "$p"; exit 1; fi
+test -e "$p" || { say not-written "$d"; exit 1; }
+case "$(sum <"$p/longhaul")" in *"$h"*) say done;; *) say occupied "$p"; exit 1;; esac
 "#;
 
 /// Removes all that is of the layout. Each directory is entered, so that no name leads elsewhere.
@@ -281,7 +282,7 @@ fn refusal(
         ),
         "occupied" => (
             format!("something else is at {rest}"),
-            "look at it, and remove it",
+            "remove it: `longhaul ssh clean` does, if it is a damaged program of longhaul",
         ),
         _ => ("its answer is not understood".to_owned(), elsewhere),
     };

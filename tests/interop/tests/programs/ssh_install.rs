@@ -268,6 +268,21 @@ fn programs_that_arrive_together_become_one() {
 }
 
 #[test]
+fn a_damaged_program_is_neither_run_nor_overwritten() {
+    require!(sshd::find());
+    let host = BareHost::new("");
+    host.get_by_helper().expect_success().unwrap();
+    let program = host.put().remove(0).join("longhaul");
+    std::fs::write(&program, "").unwrap();
+    host.refused(host.get(&[]), "there is no longhaul at");
+    host.refused(host.get_by_helper(), "something else is at");
+    assert_eq!(std::fs::read(&program).unwrap(), b"");
+    assert_eq!(host.put().len(), 1);
+    host.clean(&host.sshd.server.url(""));
+    host.get_by_helper().expect_success().unwrap();
+}
+
+#[test]
 fn a_talking_login_installs_and_runs_it() {
     require!(sshd::find());
     let noise =
