@@ -154,7 +154,7 @@ impl FarScript {
 /// Puts longhaul there if the user wants it, which is asked once.
 ///
 /// # Errors
-/// `NoFarEnd`: it may not be put there, or cannot be.
+/// `NoProgram`: it may not be put there, or cannot be.
 pub(super) async fn provide(
     end: &SshEnd<'_>,
     options: &FarEndOptions,
@@ -177,7 +177,7 @@ async fn install(
     platform: &FarPlatform,
 ) -> Result<(), Failure> {
     let absent = format!("there is no longhaul at {}", end.target);
-    let absent = |reason: &str| Failure::new(FailureKind::NoFarEnd, format!("{absent}{reason}"));
+    let absent = |reason: &str| Failure::new(FailureKind::NoProgram, format!("{absent}{reason}"));
     let terminal = match options.install {
         InstallChoice::Always => None,
         InstallChoice::Ask => open_terminal(),
@@ -287,7 +287,7 @@ fn refusal(
         _ => ("its answer is not understood".to_owned(), elsewhere),
     };
     let text = format!("longhaul cannot be put at {}: {reason}", end.target);
-    let failure = Failure::new(FailureKind::NoFarEnd, text).advise(advice);
+    let failure = Failure::new(FailureKind::NoProgram, text).advise(advice);
     match word {
         "cannot-run" => Ok(Attempt::CannotRun(failure)),
         _ => Err(failure),

@@ -253,7 +253,7 @@ impl FirstLine {
 /// Starts the far end of a session, and waits until it is ready.
 ///
 /// # Errors
-/// `Refused`: the login, or the host's key; `Unreachable`: the host; `SessionLimit`: the login carries no further session; `NoFarEnd`:
+/// `Refused`: the login, or the host's key; `Unreachable`: the host; `SessionLimit`: the login carries no further session; `NoProgram`:
 /// there is no longhaul, and none may be put there.
 pub(crate) async fn begin_session(
     end: SshEnd<'_>,

@@ -53,7 +53,7 @@ pub(super) fn failure(target: &SshTarget, status: Option<ExitStatus>, said: &[u8
     match code {
         Some(code) if NO_PROGRAM.contains(&code) => {
             return Failure::new(
-                FailureKind::NoFarEnd,
+                FailureKind::NoProgram,
                 format!("{target} cannot run longhaul: {last}"),
             )
             .advise("the login needs a shell, with sh on its PATH, and longhaul must be for that machine");
@@ -94,7 +94,7 @@ pub(super) fn failure(target: &SshTarget, status: Option<ExitStatus>, said: &[u8
 pub(super) fn not_run(target: &SshTarget, program: &FarProgram, said: &[u8]) -> Failure {
     let last = last_line(said);
     Failure::new(
-        FailureKind::NoFarEnd,
+        FailureKind::NoProgram,
         format!("{target} cannot run {program}: {last}"),
     )
     .advise("look at --ssh-program (ssh-program in the configuration)")
@@ -119,7 +119,7 @@ pub(super) fn other_version(target: &SshTarget, version: u32) -> Failure {
 /// The failure of a far end that does not find what was put there.
 pub(super) fn not_found_again(target: &SshTarget) -> Failure {
     Failure::new(
-        FailureKind::NoFarEnd,
+        FailureKind::NoProgram,
         format!("{target} does not find the longhaul that was put into its cache directory"),
     )
     .advise("its logins may have different home directories: install longhaul there")
@@ -165,7 +165,11 @@ mod tests {
                 "mux_client_request_session: session request failed: Session open refused by peer\n",
                 FailureKind::SessionLimit,
             ),
-            (127, "rbash: sh: command not found\n", FailureKind::NoFarEnd),
+            (
+                127,
+                "rbash: sh: command not found\n",
+                FailureKind::NoProgram,
+            ),
             (
                 1,
                 "This service allows sftp connections only.\n",
