@@ -18,6 +18,7 @@ mod serve_check;
 mod serve_stdio;
 mod service;
 mod settings;
+mod ssh;
 mod sshftp_script;
 mod terminal;
 mod user;
@@ -94,6 +95,7 @@ fn run(verb: Verb, words: &[OsString]) -> Result<u8> {
         Verb::OnHost { host, command } => return Ok(demo::on_host(&host, &command)),
         Verb::User(args) => user::run(args),
         Verb::Proxy(args) => Ok(proxy::run(&args)),
+        Verb::Ssh(args) => run_remote_verb(ssh::run(&args)),
         Verb::Help(args) => help::help(&args.verb).map(|()| Exit::Done),
         Verb::Man(args) => help::man(&args.verb).map(|()| Exit::Done),
         Verb::Completions { shell } => help::completions(shell).map(|()| Exit::Done),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use command_line::log::{LogFormat, log_to_stderr};
 use copy::Exit;
-use proto::carried::{CarriedEnds, CarriedRequest, DATA_ANSWER, MAX_LINE};
+use proto::carried::{CarriedEnds, CarriedRequest, DATA_ANSWER, MAX_LINE, session_version};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use server::config::ServerConfig;
 use server::{CarriedClient, CarriedServer};
@@ -113,7 +113,14 @@ fn read_request() -> Result<CarriedRequest> {
     let mut line = Vec::new();
     let limit = MAX_LINE as u64;
     input.lock().take(limit).read_until(b'\n', &mut line)?;
-    CarriedRequest::parse(&line).context(
+    let request = CarriedRequest::parse(&line);
+    if let Some(version) = session_version(&line).filter(|_| request.is_none()) {
+        anyhow::bail!(
+            "the other end begins sessions of version {version}, which longhaul {} at this end does not know: update the older one",
+            env!("CARGO_PKG_VERSION")
+        );
+    }
+    request.context(
         "--stdio is the far end of an ssh: URL: give `longhaul cp ssh://HOST/PATH .` on the other machine",
     )
 }

@@ -5,7 +5,9 @@
 
 use std::net::IpAddr;
 
-/// The beginning of the lines about a session.
+/// The beginning of the lines about a session, of any version.
+const ANY_SESSION: &str = "longhaul session ";
+/// The same of this version.
 const SESSION: &str = "longhaul session 1";
 /// The beginning of the lines about a data connection.
 const DATA: &str = "longhaul data 1";
@@ -14,6 +16,13 @@ const DATA: &str = "longhaul data 1";
 pub const MAX_LINE: usize = 256;
 /// Bytes that a login may print before the answer.
 const MAX_NOISE: usize = 64 << 10;
+
+/// The version of the sessions that a line of either end is about; `None`: it is another line.
+pub fn session_version(line: &[u8]) -> Option<u32> {
+    let text = str::from_utf8(line.get(line.len().saturating_sub(MAX_LINE)..)?).ok()?;
+    let (_, words) = text.trim_end().rsplit_once(ANY_SESSION)?;
+    words.split(' ').next()?.parse().ok()
+}
 
 /// The first line of the client, before which the far end says nothing. A server of another protocol takes it for nonsense and
 /// ends: to SFTP it is a message of nearly 2 GB.
@@ -253,6 +262,9 @@ mod tests {
             assert_eq!(CarriedEnds::parse(line.as_bytes()), None, "{line}");
         }
         assert_eq!(CarriedEnds::parse(b"longhaul session 1 - \xff -"), None);
+        assert_eq!(session_version(b"# longhaul session 2 - - new\r"), Some(2));
+        assert_eq!(session_version(b"longhaul session 1\r\n"), Some(1));
+        assert_eq!(session_version(b"longhaul session x"), None);
     }
 
     #[test]

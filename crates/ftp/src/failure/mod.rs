@@ -19,6 +19,8 @@ pub enum FailureKind {
     Usage,
     /// Login or permission refused.
     Refused,
+    /// The login by ssh is good, and the program that serves sessions is not there.
+    NoProgram,
     /// A refused login, which may be due to the number of the user's sessions.
     LoginLimit,
     /// No such file.
@@ -53,7 +55,7 @@ impl FailureKind {
         match self {
             Self::Partial => Exit::Partial,
             Self::Usage => Exit::Usage,
-            Self::Refused | Self::LoginLimit => Exit::Refused,
+            Self::Refused | Self::LoginLimit | Self::NoProgram => Exit::Refused,
             Self::NotFound => Exit::NotFound,
             Self::Unreachable | Self::Away | Self::SessionLimit => Exit::Unreachable,
             Self::Integrity => Exit::Integrity,

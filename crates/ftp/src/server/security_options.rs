@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::Failure;
 use crate::network_proxy::ProxyChoice;
+use crate::ssh::FarEndOptions;
 
 /// TLS on the control connections of `ftp:` URLs (RFC 4217). `ftps:` URLs always require it, and take
 /// [`TlsUse::Implicit`] from here.
@@ -96,6 +97,8 @@ pub struct SecurityOptions {
     pub ssh: Vec<String>,
     /// `--data-ports`: the ports of this machine at which hosts of ssh: URLs may reach it; `None`: any.
     pub data_ports: Option<(u16, u16)>,
+    /// `--ssh-program`, `--ssh-install`, `--ssh-helper`: the program at the far end of ssh: URLs.
+    pub far_end: FarEndOptions,
     /// Flags, without `--`, whose values are defaults from settings. They need not have an effect.
     pub defaults: BTreeSet<String>,
 }

@@ -24,6 +24,8 @@ const PIPE_BYTES: usize = 256 << 10;
 pub(crate) struct SshCarrier {
     pub(super) host: Arc<SshHost>,
     pub(super) target: SshTarget,
+    /// The command of the far end, for the login shell.
+    pub(super) command: String,
     /// Longest wait for a login.
     pub(super) connect_time: Duration,
 }
@@ -96,13 +98,14 @@ impl DataCarrier for SshCarrier {
 impl SshCarrier {
     fn start_with(&self, has_own_login: bool) -> io::Result<Socket> {
         let (near, far) = connected_pair()?;
+        let run = SshRun::Command(self.command.clone());
         let command = match has_own_login {
             true => self
                 .host
-                .command_with_login(&self.target, self.connect_time, SshRun::FarEnd),
+                .command_with_login(&self.target, self.connect_time, run),
             false => self
                 .host
-                .command(&self.target, true, self.connect_time, SshRun::FarEnd),
+                .command(&self.target, true, self.connect_time, run),
         };
         let process = SshProcess::start(command, far)
             .map_err(|failure| io::Error::other(failure.to_string()))?;

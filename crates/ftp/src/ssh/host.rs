@@ -15,20 +15,15 @@ use super::carrier::HostChannels;
 use super::ports::PortSearch;
 use crate::Failure;
 
-/// The far end's part, for any shell: what a login shell may not have on its path is looked for, too.
-const FAR_END: &str = "sh -c 'PATH=\"$PATH:$HOME/.local/bin:$HOME/.cargo/bin:/usr/local/bin\"; export PATH; \
-                       exec longhaul serve --stdio'";
 /// For how long the login outlives its last session, seconds: between two sessions of a run, and after a run that was killed.
 const LOGIN_SECONDS: u32 = 30;
 
 /// Interval of questions to a silent far end, seconds. Three without an answer end the login (ssh_config(5)).
 const ALIVE_SECONDS: u32 = 20;
 
-/// A program at the far end.
+/// A program at the far end, and how it is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SshRun {
-    /// `longhaul serve --stdio`.
-    FarEnd,
     /// A command for the login shell.
     Command(String),
     /// A subsystem (RFC 4254 §6.5).
@@ -49,6 +44,8 @@ pub(crate) struct SshHost {
     pub(super) ports: watch::Sender<PortSearch>,
     /// Its channels.
     pub(super) channels: Mutex<HostChannels>,
+    /// The end of the attempt of this run to put longhaul there. Held during it.
+    pub(super) installation: tokio::sync::Mutex<Option<Result<(), Failure>>>,
 }
 
 /// The answers of `ssh -G` about a host.
@@ -100,6 +97,7 @@ impl SshHost {
             login: Arc::default(),
             ports: watch::Sender::new(PortSearch::Pending),
             channels: Mutex::default(),
+            installation: tokio::sync::Mutex::default(),
         };
         let mut question = host.ssh();
         question.arg("-G").args(arguments_of(target));
@@ -215,7 +213,6 @@ impl SshHost {
         }
         command.args(arguments_of(target));
         match run {
-            SshRun::FarEnd => command.arg(FAR_END),
             SshRun::Command(text) => command.arg(text),
             SshRun::Subsystem(name) => command.arg(name),
         };

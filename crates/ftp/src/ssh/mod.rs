@@ -16,25 +16,33 @@ use std::time::{Duration, Instant};
 
 use data::transport::ControlTransport;
 use parking_lot::Mutex;
-use proto::carried::{AnswerLines, CarriedEnds, CarriedRequest};
+use proto::carried::{AnswerLines, CarriedEnds, CarriedRequest, session_version};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout;
 
 use crate::{Failure, FailureKind};
 
 mod carrier;
+mod far_end;
 mod host;
+mod install;
 mod logins;
 mod ports;
+mod program_file;
 mod sshftp;
 mod words;
 
+pub use far_end::FarProgram;
+pub use install::{FarEndCleanup, FarEndOptions, InstallChoice};
+
 pub(crate) use carrier::SshCarrier;
+pub(crate) use host::SshRun;
+pub(crate) use install::clean;
 pub(crate) use logins::SshLogins;
 pub(crate) use ports::OpenPorts;
-
-pub(crate) use host::SshRun;
 pub(crate) use sshftp::begin_sshftp;
+
+use far_end::FarPlatform;
 
 use carrier::SessionPlace;
 use host::SshHost;
@@ -46,6 +54,8 @@ const QUESTION_TIME: Duration = Duration::from_secs(600);
 const KEPT_WORDS: usize = 4 << 10;
 /// Longest wait for ssh to say why it has ended.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Exit code of a longhaul that does not know the words it is started with.
+const USAGE: i32 = 2;
 /// Interval of looks whether ssh has ended.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -78,10 +88,33 @@ pub(crate) struct CarriedSession {
 pub(crate) struct CarriedLogin {
     host: Arc<SshHost>,
     target: SshTarget,
+    /// The command that begins its sessions.
+    command: String,
     reply_timeout: Duration,
 }
 
 impl CarriedSession {
+    /// A session whose first line has come; `command` has begun it.
+    fn begun(
+        channel: SshChannel,
+        transport: ControlTransport,
+        ends: CarriedEnds,
+        command: String,
+    ) -> Self {
+        Self {
+            transport,
+            ends,
+            after: channel.begun.elapsed(),
+            login: CarriedLogin {
+                target: channel.target.clone(),
+                reply_timeout: channel.reply_timeout,
+                host: channel.established(),
+                command,
+            },
+            near_port: None,
+        }
+    }
+
     /// Begins the search for open ports, unless it has begun. `ip` is the far end's address for this machine.
     pub(crate) fn search_ports(&mut self, ip: IpAddr) {
         let Some(near_port) = self.near_port.take() else {
@@ -130,6 +163,7 @@ impl CarriedLogin {
         SshCarrier {
             host: Arc::clone(&self.host),
             target: self.target.clone(),
+            command: self.command.clone(),
             connect_time: self.reply_timeout,
         }
     }
@@ -224,8 +258,14 @@ impl SshChannel {
     }
 
     /// Why the program has ended without an answer.
-    pub(crate) async fn failure(self) -> Failure {
-        self.process.failure(&self.target).await
+    pub(crate) async fn failure(mut self) -> Failure {
+        let (status, said) = self.process.end().await;
+        words::failure(&self.target, status, &said)
+    }
+
+    /// The last line on standard error of a program that ends.
+    async fn last_words(mut self) -> String {
+        words::last_line(&self.process.end().await.1)
     }
 
     /// The failure of a program that has not answered within [`SshChannel::patience`].
@@ -238,56 +278,136 @@ impl SshChannel {
     }
 }
 
+/// Where programs are started: a target, and the way of a run to it.
+#[derive(Clone, Copy)]
+pub(crate) struct SshEnd<'a> {
+    pub(crate) logins: &'a SshLogins,
+    /// ssh and its first arguments.
+    pub(crate) program: &'a [String],
+    pub(crate) target: &'a SshTarget,
+    pub(crate) reply_timeout: Duration,
+}
+
+impl SshEnd<'_> {
+    async fn open(&self, run: SshRun) -> Result<SshChannel, Failure> {
+        SshChannel::open(
+            self.logins,
+            self.program,
+            self.target,
+            run,
+            self.reply_timeout,
+        )
+        .await
+    }
+
+    async fn host(&self) -> Result<Arc<SshHost>, Failure> {
+        self.logins.host(self.program, self.target).await
+    }
+
+    /// Why no session has begun.
+    async fn failure(&self, mut channel: SshChannel, program: Option<&FarProgram>) -> Failure {
+        let (status, said) = channel.process.end().await;
+        drop(channel);
+        let code = status.and_then(|status| status.code());
+        if code == Some(USAGE)
+            && let Some(version) = self.version(program).await
+        {
+            return words::too_old(self.target, &version);
+        }
+        match (program, code) {
+            (Some(program), Some(code)) if words::NO_PROGRAM.contains(&code) => {
+                words::not_run(self.target, program, &said)
+            }
+            _ => words::failure(self.target, status, &said),
+        }
+    }
+
+    /// The version of the program there.
+    async fn version(&self, program: Option<&FarProgram>) -> Option<String> {
+        let command = far_end::command(program, far_end::VERSION_FLAG);
+        let channel = self.open(SshRun::Command(command)).await.ok()?;
+        let mut transport = ControlTransport::carried(channel.stream().ok()?);
+        let version = |line: &[u8]| {
+            let text = str::from_utf8(line.strip_prefix(b"longhaul ")?).ok()?;
+            let is_version = text.starts_with(|c: char| c.is_ascii_digit()) && text.len() < 32;
+            is_version.then(|| proto::printable::printable(text.trim_end()).to_string())
+        };
+        let answered = timeout(self.reply_timeout, answer(&mut transport, version));
+        answered.await.ok()?
+    }
+}
+
+/// The first line of a far end that means something.
+enum FirstLine {
+    Session(CarriedEnds),
+    /// There is no longhaul.
+    Absent(FarPlatform),
+    /// A session of another version.
+    OtherVersion(u32),
+}
+
+impl FirstLine {
+    fn parse(line: &[u8]) -> Option<Self> {
+        let session = CarriedEnds::parse(line).map(Self::Session);
+        let absent = || FarPlatform::parse(line).map(Self::Absent);
+        let other = || session_version(line).map(Self::OtherVersion);
+        session.or_else(absent).or_else(other)
+    }
+}
+
 /// Starts the far end of a session, and waits until it is ready.
 ///
 /// # Errors
-/// `Refused`: the login, or the host's key; `Unreachable`: the host; `SessionLimit`: the login carries no further session.
+/// `Refused`: the login, or the host's key; `Unreachable`: the host; `SessionLimit`: the login carries no further session; `NoProgram`:
+/// there is no longhaul, and none may be put there.
 pub(crate) async fn begin_session(
-    logins: &SshLogins,
-    program: &[String],
-    target: &SshTarget,
+    end: &SshEnd<'_>,
+    options: &FarEndOptions,
     data_ports: Option<(u16, u16)>,
-    reply_timeout: Duration,
 ) -> Result<CarriedSession, Failure> {
-    let channel = SshChannel::open(logins, program, target, SshRun::FarEnd, reply_timeout).await?;
-    let is_first = *channel.host.ports.borrow() == PortSearch::Pending;
-    let is_direct = channel.host.direct_name().is_some();
-    let near_port = is_first.then(|| NearPort::listen(is_direct, data_ports));
-    let request = CarriedRequest::Session {
-        probe: near_port.as_ref().map(NearPort::probe),
-    };
-    let session = session_of(channel, &request.line()).await?;
-    Ok(CarriedSession {
-        near_port,
-        ..session
-    })
+    let program = options.program.as_ref();
+    let command = far_end::command(program, far_end::SERVE);
+    let mut is_provided = false;
+    loop {
+        let channel = end.open(SshRun::Command(command.clone())).await?;
+        let is_first = *channel.host.ports.borrow() == PortSearch::Pending;
+        let is_direct = channel.host.direct_name().is_some();
+        let near_port = is_first.then(|| NearPort::listen(is_direct, data_ports));
+        let request = CarriedRequest::Session {
+            probe: near_port.as_ref().map(NearPort::probe),
+        };
+        let mut transport = ControlTransport::carried(channel.stream()?);
+        // An error is seen by the lack of an answer.
+        let _ = transport.write_all(request.line().as_bytes()).await;
+        let first = answer(&mut transport, FirstLine::parse);
+        match timeout(channel.patience(), first).await {
+            Ok(Some(FirstLine::Session(ends))) => {
+                return Ok(CarriedSession {
+                    near_port,
+                    ..CarriedSession::begun(channel, transport, ends, command)
+                });
+            }
+            Ok(Some(FirstLine::Absent(platform))) if !is_provided => {
+                // The login is good, and the next channel shares it.
+                channel.established();
+                install::provide(end, options, &platform).await?;
+                is_provided = true;
+            }
+            Ok(Some(FirstLine::Absent(_))) => return Err(words::not_found_again(end.target)),
+            Ok(Some(FirstLine::OtherVersion(version))) => {
+                return Err(words::other_version(end.target, version));
+            }
+            Ok(None) => return Err(end.failure(channel, program).await),
+            Err(_) => return Err(channel.silence()),
+        }
+    }
 }
 
-/// Sends a request, and waits for the line that begins a session.
-async fn session_of(channel: SshChannel, request: &str) -> Result<CarriedSession, Failure> {
-    let mut transport = ControlTransport::carried(channel.stream()?);
-    let ends = match timeout(channel.patience(), ask(&mut transport, request)).await {
-        Ok(Some(ends)) => ends,
-        Ok(None) => return Err(channel.failure().await),
-        Err(_) => return Err(channel.silence()),
-    };
-    let (target, reply_timeout) = (channel.target.clone(), channel.reply_timeout);
-    Ok(CarriedSession {
-        transport,
-        ends,
-        after: channel.begun.elapsed(),
-        login: CarriedLogin {
-            host: channel.established(),
-            target,
-            reply_timeout,
-        },
-        near_port: None,
-    })
-}
-
-/// Asks for a session, and reads to the line that begins it; `None`: it did not come.
-async fn ask(transport: &mut ControlTransport, request: &str) -> Option<CarriedEnds> {
-    transport.write_all(request.as_bytes()).await.ok()?;
+/// Reads to a line that means something; `None`: it did not come.
+async fn answer<T>(
+    transport: &mut ControlTransport,
+    parse: impl Fn(&[u8]) -> Option<T>,
+) -> Option<T> {
     let mut lines = AnswerLines::default();
     loop {
         // Byte by byte: what follows the line is the dialogue's.
@@ -296,8 +416,8 @@ async fn ask(transport: &mut ControlTransport, request: &str) -> Option<CarriedE
             return None;
         }
         let line = lines.receive(byte[0]).ok()?;
-        if let Some(ends) = line.and_then(|line| CarriedEnds::parse(&line)) {
-            return Some(ends);
+        if let Some(found) = line.and_then(|line| parse(&line)) {
+            return Some(found);
         }
     }
 }
@@ -349,11 +469,10 @@ impl SshProcess {
         }
     }
 
-    /// Why no session has begun.
-    async fn failure(mut self, target: &SshTarget) -> Failure {
+    /// How it has ended, and what it said.
+    async fn end(&mut self) -> (Option<ExitStatus>, Vec<u8>) {
         let status = self.status().await;
-        let said = self.said.lock().clone();
-        words::failure(target, status, &said)
+        (status, self.said.lock().clone())
     }
 
     /// How it has ended, within [`LAST_WORDS`].

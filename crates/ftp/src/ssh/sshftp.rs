@@ -1,9 +1,11 @@
 //! `sshftp://[USER@]HOST[:PORT]/PATH`: ssh(1) starts the far end's own GridFTP server, as globus-url-copy does (`gridftp-ssh` of
 //! the Grid Community Toolkit). Its data connections are clear.
 
-use std::time::Duration;
+use data::transport::ControlTransport;
+use proto::carried::CarriedEnds;
+use tokio::time::timeout;
 
-use super::{CarriedSession, SshChannel, SshLogins, SshRun, SshTarget, session_of};
+use super::{CarriedSession, SshEnd, SshRun, answer};
 use crate::Failure;
 
 /// The command that starts the server, if a user of globus-url-copy has chosen one.
@@ -22,15 +24,16 @@ const SERVER: &str = "sh -c 'for script in .globus/sshftp /etc/grid-security/ssh
 ///
 /// # Errors
 /// As [`super::begin_session`].
-pub(crate) async fn begin_sshftp(
-    logins: &SshLogins,
-    program: &[String],
-    target: &SshTarget,
-    reply_timeout: Duration,
-) -> Result<CarriedSession, Failure> {
-    let run = SshRun::Command(command(std::env::var(REMOTE_PROGRAM).ok().as_deref()));
-    let channel = SshChannel::open(logins, program, target, run, reply_timeout).await?;
-    session_of(channel, "").await
+pub(crate) async fn begin_sshftp(end: &SshEnd<'_>) -> Result<CarriedSession, Failure> {
+    let command = command(std::env::var(REMOTE_PROGRAM).ok().as_deref());
+    let channel = end.open(SshRun::Command(command.clone())).await?;
+    let mut transport = ControlTransport::carried(channel.stream()?);
+    let first = answer(&mut transport, CarriedEnds::parse);
+    match timeout(channel.patience(), first).await {
+        Ok(Some(ends)) => Ok(CarriedSession::begun(channel, transport, ends, command)),
+        Ok(None) => Err(channel.failure().await),
+        Err(_) => Err(channel.silence()),
+    }
 }
 
 /// The command for the login shell, whichever that is.
@@ -42,8 +45,6 @@ fn command(chosen: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use std::process::Command;
-
-    use proto::carried::CarriedEnds;
 
     use super::*;
 

@@ -7,12 +7,13 @@ use std::process::{Command, ExitStatus};
 use proto::printable::printable;
 
 use super::SshTarget;
+use super::far_end::{FarProgram, VERSION};
 use crate::{Failure, FailureKind};
 
 /// Exit code of ssh's own failures.
 pub(super) const OWN_FAILURE: i32 = 255;
 /// Exit codes of a shell that cannot start a program.
-const NO_PROGRAM: [i32; 2] = [126, 127];
+pub(super) const NO_PROGRAM: [i32; 2] = [126, 127];
 
 /// Lines, from the last, in which ssh says why it ends. Those before are a banner's, or the far end's.
 const LAST_LINES: usize = 5;
@@ -51,8 +52,11 @@ pub(super) fn failure(target: &SshTarget, status: Option<ExitStatus>, said: &[u8
     let code = status.code();
     match code {
         Some(code) if NO_PROGRAM.contains(&code) => {
-            return Failure::refused(format!("there is no longhaul at {target}: {last}"))
-                .advise("install it there (docs/install.md), for example in ~/.local/bin");
+            return Failure::new(
+                FailureKind::NoProgram,
+                format!("{target} cannot run longhaul: {last}"),
+            )
+            .advise("the login needs a shell, with sh on its PATH, and longhaul must be for that machine");
         }
         Some(OWN_FAILURE) => {}
         _ => {
@@ -84,6 +88,41 @@ pub(super) fn failure(target: &SshTarget, status: Option<ExitStatus>, said: &[u8
         Some(kind) => Failure::new(kind, format!("ssh cannot reach {target}: {last}")),
         None => Failure::unreachable(format!("ssh cannot reach {target}: {last}")),
     }
+}
+
+/// The failure of a far end that does not run the program of `--ssh-program`.
+pub(super) fn not_run(target: &SshTarget, program: &FarProgram, said: &[u8]) -> Failure {
+    let last = last_line(said);
+    Failure::new(
+        FailureKind::NoProgram,
+        format!("{target} cannot run {program}: {last}"),
+    )
+    .advise("look at --ssh-program (ssh-program in the configuration)")
+}
+
+/// The failure of a far end whose longhaul does not know sessions by ssh.
+pub(super) fn too_old(target: &SshTarget, version: &str) -> Failure {
+    Failure::protocol(format!(
+        "longhaul {version} at {target} is too old for ssh: URLs; here is longhaul {VERSION}"
+    ))
+    .advise("update it there, or name another one with --ssh-program")
+}
+
+/// The failure of a far end that begins sessions of another version.
+pub(super) fn other_version(target: &SshTarget, version: u32) -> Failure {
+    Failure::protocol(format!(
+        "longhaul at {target} begins sessions of version {version}, which longhaul {VERSION} here does not know"
+    ))
+    .advise("update longhaul here")
+}
+
+/// The failure of a far end that does not find what was put there.
+pub(super) fn not_found_again(target: &SshTarget) -> Failure {
+    Failure::new(
+        FailureKind::NoProgram,
+        format!("{target} does not find the longhaul that was put into its cache directory"),
+    )
+    .advise("its logins may have different home directories: install longhaul there")
 }
 
 /// The last line of what was said, for people.
@@ -128,8 +167,8 @@ mod tests {
             ),
             (
                 127,
-                "sh: 1: exec: longhaul: not found\n",
-                FailureKind::Refused,
+                "rbash: sh: command not found\n",
+                FailureKind::NoProgram,
             ),
             (
                 1,

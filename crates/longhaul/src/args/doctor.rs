@@ -10,7 +10,7 @@ use server::config::{FileConfig, SecurityConfig, ServerConfig};
 use units::Rate;
 
 use super::network_proxy::NetworkProxyArgs;
-use super::security::{AuthoritiesArgs, SshArgs};
+use super::security::{AuthoritiesArgs, FarProgramArgs, SshArgs};
 use super::serve_security::ServeSecurityArgs;
 use super::settings::SettingsArgs;
 use super::values;
@@ -37,6 +37,8 @@ pub(crate) struct DoctorArgs {
     pub(crate) authorities: AuthoritiesArgs,
     #[command(flatten)]
     pub(crate) ssh: SshArgs,
+    #[command(flatten)]
+    pub(crate) far_end: FarProgramArgs,
     #[command(flatten)]
     pub(crate) proxy: NetworkProxyArgs,
     /// Rate of the path

@@ -21,6 +21,7 @@ mod serve;
 mod serve_security;
 mod serve_site;
 mod settings;
+mod ssh;
 mod sync;
 mod user;
 
@@ -40,6 +41,7 @@ pub(crate) use remote::{CksumArgs, LsArgs, MkdirArgs, MvArgs, RemoteCommonArgs, 
 use security::SecurityArgs;
 pub(crate) use serve::ServeArgs;
 pub(crate) use settings::{ConfigArgs, ConfigVerb, LoadedSettings};
+pub(crate) use ssh::{SshVerb, SshVerbArgs};
 pub(crate) use sync::SyncArgs;
 pub(crate) use user::{UserArgs, UserVerb};
 
@@ -80,6 +82,7 @@ pub(crate) enum Verb {
     Cksum(CksumArgs),
     User(UserArgs),
     Proxy(ProxyArgs),
+    Ssh(SshVerbArgs),
     /// Hold a private key for `longhaul serve`, which starts this itself
     #[command(hide = true)]
     KeyHolder(KeyHolderArgs),
@@ -123,6 +126,7 @@ impl Verb {
     pub(crate) fn loaded_mut(&mut self) -> Option<&mut LoadedSettings> {
         match self {
             Self::Doctor(args) => Some(&mut args.settings.loaded),
+            Self::Ssh(args) => Some(&mut args.settings.loaded),
             verb => verb.security_mut().map(SecurityArgs::loaded_mut),
         }
     }

@@ -8,6 +8,7 @@ use copy::{
     ConnectionSecurity, DataProtectionChoice, DelegationChoice, Failure, SecurityOptions, TlsUse,
 };
 use ftp::protection::WarningSink;
+use ftp::{FarEndOptions, FarProgram, InstallChoice};
 
 use super::network_proxy::NetworkProxyArgs;
 use super::settings::{LoadedSettings, SettingsArgs};
@@ -28,6 +29,43 @@ pub(crate) struct SshArgs {
     /// Program for ssh: and sshftp: URLs, with options, split at spaces (`ssh -F FILE`)
     #[arg(long, value_name = "COMMAND", default_value = "ssh")]
     ssh: String,
+}
+
+/// The flag about the place of the program at the far end of ssh: URLs; `doctor` has it, too.
+#[derive(Debug, Args)]
+pub(crate) struct FarProgramArgs {
+    /// longhaul at the far end of ssh: URLs: a path, or a name on the PATH there; `~/` is the home directory there
+    /// [default: on the PATH, in ~/.local/bin, or where --ssh-install puts it]
+    #[arg(long, value_name = "PATH", value_parser = FarProgram::parse)]
+    pub(crate) ssh_program: Option<FarProgram>,
+}
+
+/// Flags about the program at the far end of ssh: URLs.
+#[derive(Debug, Args)]
+pub(crate) struct FarEndArgs {
+    #[command(flatten)]
+    place: FarProgramArgs,
+    /// Put this version of longhaul into ~/.cache/longhaul at the far end of ssh: URLs if there is none. Without this
+    /// flag you are asked at the terminal. `longhaul ssh clean HOST` removes it
+    #[arg(long)]
+    ssh_install: bool,
+    /// The program that --ssh-install puts there, a static one for its system and processor [default: this one, or
+    /// longhaul-MACHINE beside it or in ../lib/longhaul, as docs/ssh.md says]
+    #[arg(long, value_name = "FILE")]
+    ssh_helper: Option<PathBuf>,
+}
+
+impl FarEndArgs {
+    fn options(&self) -> FarEndOptions {
+        FarEndOptions {
+            program: self.place.ssh_program.clone(),
+            install: match self.ssh_install {
+                true => InstallChoice::Always,
+                false => InstallChoice::Ask,
+            },
+            helper: self.ssh_helper.clone(),
+        }
+    }
 }
 
 impl SshArgs {
@@ -79,6 +117,8 @@ pub(crate) struct SecurityArgs {
     #[command(flatten)]
     ssh: SshArgs,
     #[command(flatten)]
+    far_end: FarEndArgs,
+    #[command(flatten)]
     proxy: NetworkProxyArgs,
     #[command(flatten)]
     settings: SettingsArgs,
@@ -112,6 +152,7 @@ impl SecurityArgs {
             proxy: self.proxy.choice(),
             ssh: self.ssh.command(),
             data_ports,
+            far_end: self.far_end.options(),
             defaults: self.settings.loaded.defaults.clone(),
         };
         let remotes = Arc::clone(&self.settings.loaded.remotes);

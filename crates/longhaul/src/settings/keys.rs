@@ -20,7 +20,7 @@ const OF_ONE_COMMAND: [&str; 9] = [
 ];
 
 /// Flags about the protection of connections, and about who carries them. They hold for all servers of a command.
-const PROTECTION: [&str; 8] = [
+const PROTECTION: [&str; 10] = [
     "ca",
     "cert",
     "data-protection",
@@ -28,16 +28,18 @@ const PROTECTION: [&str; 8] = [
     "insecure",
     "key",
     "proxy",
+    "ssh-install",
+    "ssh-program",
     "tls",
 ];
 
 /// The verbs that take settings.
-const VERBS: [&str; 9] = [
-    "cksum", "cp", "doctor", "ls", "mkdir", "mv", "rm", "stat", "sync",
+const VERBS: [&str; 10] = [
+    "cksum", "cp", "doctor", "ls", "mkdir", "mv", "rm", "ssh", "stat", "sync",
 ];
 
 /// The settings of `doctor`: its other flags of these names are about a server of this machine.
-const OF_DOCTOR: [&str; 2] = ["ca", "ssh"];
+const OF_DOCTOR: [&str; 3] = ["ca", "ssh", "ssh-program"];
 
 /// A setting.
 #[derive(Debug, Clone)]

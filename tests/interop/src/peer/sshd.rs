@@ -91,6 +91,12 @@ pub fn start_beside(first: &Sshd, store: &TestStore) -> Result<Sshd> {
 
 /// The same, for logins that have `programs` on their path before the system's.
 pub fn start_for(store: &TestStore, further: &str, programs: &Path) -> Result<Sshd> {
+    let path = format!("PATH={}:/usr/bin:/bin", programs.display());
+    start_in(store, further, &path)
+}
+
+/// The same, for logins with these variables.
+pub fn start_in(store: &TestStore, further: &str, environment: &str) -> Result<Sshd> {
     let port = net::free_port()?;
     let own = store.path("sshd.d");
     std::fs::create_dir_all(&own)?;
@@ -108,9 +114,8 @@ pub fn start_for(store: &TestStore, further: &str, programs: &Path) -> Result<Ss
     let settings = format!(
         "Port {port}\nListenAddress {address}\nHostKey {own}/host\nAuthorizedKeysFile {own}/authorized\nPidFile none\n\
          StrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n\
-         Subsystem sftp internal-sftp\nSetEnv PATH={programs}:/usr/bin:/bin LONGHAUL_HISTORY=off\n{further}\n",
+         Subsystem sftp internal-sftp\nSetEnv {environment} LONGHAUL_HISTORY=off\n{further}\n",
         address = net::HOST,
-        programs = programs.display(),
     );
     let scratch = store.scratch();
     let file = scratch.file("sshd.conf", settings.as_bytes())?;

@@ -39,6 +39,7 @@ mod proxies;
 mod rclone;
 mod same_tree;
 mod ssh;
+mod ssh_install;
 mod sshftp;
 mod thin_volume;
 mod third_party;

@@ -12,7 +12,9 @@ use tokio::time::timeout;
 use super::dialogue::log_proxy;
 use crate::location::{Scheme, Server};
 use crate::network_proxy::{NetworkProxy, ProxyScheme, proxy_failure};
-use crate::ssh::{CarriedLogin, SshTarget, begin_session, begin_sshftp};
+use crate::ssh::{
+    CarriedLogin, FarEndCleanup, SshEnd, SshTarget, begin_session, begin_sshftp, clean,
+};
 use crate::{Failure, FailureKind};
 
 /// A new connection, before its first byte.
@@ -105,18 +107,45 @@ async fn reach_directly(
     })
 }
 
-async fn reach_by_ssh(server: &Server, reply_timeout: Duration) -> Result<ReachedServer, Failure> {
-    let target = SshTarget {
+/// Removes the programs of longhaul that were put into the cache directory of an ssh: server.
+///
+/// # Errors
+/// `Usage`: it is another server; otherwise as when a session begins.
+pub async fn clean_far_end(
+    server: &Server,
+    reply_timeout: Duration,
+) -> Result<FarEndCleanup, Failure> {
+    if server.scheme != Scheme::Ssh {
+        return Err(Failure::usage("longhaul is put to ssh: servers only"));
+    }
+    let target = ssh_target(server);
+    clean(&ssh_end(server, &target, reply_timeout)).await
+}
+
+fn ssh_target(server: &Server) -> SshTarget {
+    SshTarget {
         host: server.host.clone(),
         port: Some(server.port).filter(|port| *port != server.scheme.default_port()),
         user: server.credential.user().map(str::to_owned),
-    };
-    let logins = server.security.ssh_logins();
+    }
+}
+
+fn ssh_end<'a>(server: &'a Server, target: &'a SshTarget, reply_timeout: Duration) -> SshEnd<'a> {
+    SshEnd {
+        logins: server.security.ssh_logins(),
+        program: &server.security.options().ssh,
+        target,
+        reply_timeout,
+    }
+}
+
+async fn reach_by_ssh(server: &Server, reply_timeout: Duration) -> Result<ReachedServer, Failure> {
+    let target = ssh_target(server);
+    let end = ssh_end(server, &target, reply_timeout);
     let options = server.security.options();
-    let (program, ports) = (&options.ssh, options.data_ports);
     let mut session = match server.scheme {
-        Scheme::Sshftp => begin_sshftp(logins, program, &target, reply_timeout).await?,
-        _ => begin_session(logins, program, &target, ports, reply_timeout).await?,
+        Scheme::Sshftp => begin_sshftp(&end).await?,
+        _ => begin_session(&end, &options.far_end, options.data_ports).await?,
     };
     let own = session.ends.server;
     let ip = match &session.login.direct_host() {

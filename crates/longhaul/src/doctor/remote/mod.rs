@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use copy::{ConnectionSecurity, Exit, Failure, FailureKind, SecurityOptions};
+use ftp::FarEndOptions;
 use ftp::location::{Location, Scheme, Server};
 use ftp::session::ClientSession;
 use proto::command::Command;
@@ -48,6 +49,11 @@ impl RemoteTarget {
         let options = SecurityOptions {
             ca: args.authorities.ca.clone(),
             ssh: args.ssh.command(),
+            // Nothing is put there.
+            far_end: FarEndOptions {
+                program: args.far_end.ssh_program.clone(),
+                ..FarEndOptions::default()
+            },
             proxy: args.proxy.choice(),
             ..SecurityOptions::default()
         };
