@@ -292,11 +292,13 @@ fn sessions_of_two_hosts_stay_apart() {
 #[test]
 fn nothing_stays_at_the_far_end_after_a_kill() {
     require!(sshd::find());
-    let store = TestStore::new().unwrap();
-    for (sshd, least) in [
-        (sshd::start(&store, "").unwrap(), 1),
-        (start_closed(&store, ""), 2),
-    ] {
+    for is_closed in [false, true] {
+        let store = TestStore::new().unwrap();
+        // Through ssh, its data connection has one, too.
+        let (sshd, least) = match is_closed {
+            false => (sshd::start(&store, "").unwrap(), 1),
+            true => (start_closed(&store, ""), 2),
+        };
         let name = test_files::name(test_files::LARGE);
         let from = sshd.server.url(&format!("src/{name}"));
         let to = path_argument(&store.local());
