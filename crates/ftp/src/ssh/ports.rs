@@ -103,11 +103,11 @@ impl NearPort {
         let (mut near, mut far) = (std::pin::pin!(near), std::pin::pin!(far));
         tokio::select! {
             near = near.as_mut() => OpenPorts { far: far.await, near },
-            far = far.as_mut() => OpenPorts { far, near: match far {
-                // What this end has waited for is here, too, or will not come.
-                true => timeout(LATER, near).await.unwrap_or(false),
-                false => near.await,
-            } },
+            far = far.as_mut() => {
+                // The far end's connection began with its line: it is here, too, or will not come.
+                let near = timeout(LATER, near).await.unwrap_or(false);
+                OpenPorts { far, near }
+            }
         }
     }
 }

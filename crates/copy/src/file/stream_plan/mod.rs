@@ -156,6 +156,8 @@ pub(crate) struct StreamPlan {
     uses_several_sessions: bool,
     /// Each of them has one stream: the source cannot open more.
     has_one_stream_each: bool,
+    /// ssh carries the data.
+    is_carried: bool,
 }
 
 impl StreamPlan {
@@ -212,6 +214,7 @@ impl StreamPlan {
         }
         let in_order_only = !source.stores_any_order || !destination.stores_any_order;
         Self {
+            is_carried: source.is_carried || destination.is_carried,
             in_order: match options.mode {
                 ModeChoice::Stream => true,
                 ModeChoice::Extended => false,
@@ -228,11 +231,15 @@ impl StreamPlan {
     /// The first number of streams and the mode, for people.
     pub(crate) fn in_words(&self) -> String {
         let plural = if self.streams == 1 { "" } else { "s" };
+        let way = match self.is_carried {
+            true => " through ssh",
+            false => "",
+        };
         if self.has_one_stream_each {
             let streams = self.streams;
             let most = self.max_streams;
             return format!(
-                "begins with {streams} session{plural} of one stream in MODE S, at most {most}: the server cannot connect to \
+                "begins with {streams} session{plural} of one stream in MODE S{way}, at most {most}: the server cannot connect to \
                  this machine, as several streams of one session need"
             );
         }
@@ -242,7 +249,7 @@ impl StreamPlan {
             false => String::new(),
         };
         format!(
-            "begins with {} stream{plural} in {mode}{growth}",
+            "begins with {} stream{plural} in {mode}{way}{growth}",
             self.streams
         )
     }

@@ -119,10 +119,13 @@ impl RemoteTarget {
                     Scheme::Sshftp => "a GridFTP server",
                     _ => "longhaul",
                 };
-                let finding =
-                    Finding::good("session", format!("{who} answers at {}", session.name()));
+                let text = format!("{who} answers at {}", session.name());
+                let mut findings = vec![Finding::good("session", text)];
+                if self.server.scheme == Scheme::Ssh {
+                    findings.push(way_of_data(&session));
+                }
                 session.close().await;
-                Ok(vec![finding])
+                Ok(findings)
             }
             _ => Ok(self.offer().await?.findings(&trust, now)),
         }
@@ -202,6 +205,26 @@ impl RemoteTarget {
         self.server.scheme == Scheme::Ftp
             && self.server.credential.user().is_some()
             && !self.server.is_loopback()
+    }
+}
+
+/// How data would go between this machine and a far end of ssh.
+fn way_of_data(session: &ClientSession) -> Finding {
+    let there = match session.is_carried() {
+        true => "no port there can be reached",
+        false => "its ports can be reached, and data goes beside ssh",
+    };
+    let here = match session.server_can_connect() {
+        true => "it reaches ports of this machine",
+        false => "it reaches no port of this machine",
+    };
+    match (session.is_carried(), session.server_can_connect()) {
+        (true, false) => Finding::hint(
+            "data ports",
+            format!("{there}, {here}: all data goes through ssh"),
+            "data beside ssh is faster on long paths: open some ports there, and name them in its `longhaul` (docs/ssh.md)",
+        ),
+        _ => Finding::good("data ports", format!("{there}; {here}")),
     }
 }
 
