@@ -43,6 +43,10 @@ pub enum FailureKind {
     NameTooLong,
     /// The peer broke the protocol or refused for another reason.
     Protocol,
+    /// The login by ssh is good, and the program that serves sessions is not there.
+    NoProgram,
+    /// The login by ssh is good, and runs no programs.
+    NoCommands,
     /// Interrupted by a signal.
     Interrupted,
 }
@@ -53,14 +57,14 @@ impl FailureKind {
         match self {
             Self::Partial => Exit::Partial,
             Self::Usage => Exit::Usage,
-            Self::Refused | Self::LoginLimit => Exit::Refused,
+            Self::Refused | Self::LoginLimit | Self::NoProgram => Exit::Refused,
             Self::NotFound => Exit::NotFound,
             Self::Unreachable | Self::Away | Self::SessionLimit => Exit::Unreachable,
             Self::Integrity => Exit::Integrity,
             Self::Local | Self::LocalDiskFull | Self::ServerDiskFull | Self::DestinationBusy => {
                 Exit::Local
             }
-            Self::NameTooLong | Self::Protocol => Exit::Protocol,
+            Self::NameTooLong | Self::Protocol | Self::NoCommands => Exit::Protocol,
             Self::Interrupted => Exit::Interrupted,
         }
     }
@@ -78,6 +82,11 @@ impl FailureKind {
     /// The server has, or may have, as many sessions as it serves at a time.
     pub fn is_session_limit(self) -> bool {
         matches!(self, Self::SessionLimit | Self::LoginLimit)
+    }
+
+    /// A login by ssh is good, and no session of longhaul begins there: SFTP may.
+    pub fn leaves_sftp(self) -> bool {
+        matches!(self, Self::NoProgram | Self::NoCommands)
     }
 
     /// The kind of an error of a file on this machine that the user has named.

@@ -94,22 +94,22 @@ pub(crate) fn parse_server(
         // The certificate is the login, so no password is looked for.
         (Scheme::Gsiftp, None, _) => Credential::GridMapping,
         // ssh finds its own, and asks for it.
-        (Scheme::Ssh, None, _) => Credential::Anonymous,
-        (Scheme::Ssh, Some(login), _) if login.contains(':') => {
+        (Scheme::Ssh | Scheme::Sftp, None, _) => Credential::Anonymous,
+        (Scheme::Ssh | Scheme::Sftp, Some(login), _) if login.contains(':') => {
             return Err(Failure::usage(format!(
                 "ssh asks for passwords itself: leave it out of the URL ({display_text})"
             )));
         }
-        (Scheme::Ssh, Some(login), _) if !is_ssh_user(login) => {
+        (Scheme::Ssh | Scheme::Sftp, Some(login), _) if !is_ssh_user(login) => {
             return Err(Failure::usage(format!(
                 "this is no user for ssh ({display_text})"
             )));
         }
-        (Scheme::Gsiftp | Scheme::Ssh, Some(_), _) => {
+        (Scheme::Gsiftp | Scheme::Ssh | Scheme::Sftp, Some(_), _) => {
             let no_password = |_: &str, user: Option<&str>| {
                 Ok(match user {
                     Some(user) => Credential::password(user, ""),
-                    None if scheme == Scheme::Ssh => Credential::Anonymous,
+                    None if scheme.is_by_ssh() => Credential::Anonymous,
                     None => Credential::GridMapping,
                 })
             };
@@ -164,9 +164,9 @@ fn parse_address(text: &str, scheme: Scheme, display_text: &str) -> Result<(Stri
         text.split_once(':').unwrap_or((text, ""))
     };
     // Options of ssh, and words of the shells that its configuration may start.
-    let is_forbidden_first = |c: char| scheme == Scheme::Ssh && c == '-';
+    let is_forbidden_first = |c: char| scheme.is_by_ssh() && c == '-';
     let is_forbidden_of_ssh =
-        |c: char| scheme == Scheme::Ssh && !(c.is_alphanumeric() || "._-:".contains(c));
+        |c: char| scheme.is_by_ssh() && !(c.is_alphanumeric() || "._-:".contains(c));
     // These would break the command line, or show a typing error in the authority.
     let is_forbidden = |c: char| c.is_whitespace() || c.is_control() || "[]@\\%?#".contains(c);
     if host.is_empty()

@@ -19,9 +19,18 @@ const LOGIN_SECONDS: u32 = 30;
 /// Interval of questions to a silent far end, seconds. Three without an answer end the login (ssh_config(5)).
 const ALIVE_SECONDS: u32 = 20;
 
+/// Whose login a channel uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SshLogin {
+    /// The one that the sessions of a run share.
+    Shared,
+    /// One of its own, with a connection of its own. Nobody is asked for anything.
+    Own,
+}
+
 /// What runs at the far end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum SshRun {
+pub enum SshRun {
     /// `longhaul serve --stdio`.
     FarEnd,
     /// A command for the login shell.
@@ -133,18 +142,23 @@ impl SshHost {
         UnixStream::connect(control).is_ok()
     }
 
-    /// The command of a channel; `is_further`: it shares a login that there is.
+    /// The command of a channel; `is_further`: it shares a login that there is; `None`: it shares none.
     pub(super) fn command(
         &self,
         target: &SshTarget,
-        is_further: bool,
+        is_further: Option<bool>,
         connect_time: Duration,
         run: SshRun,
     ) -> Command {
         let mut command = match is_further {
             // Where the login takes no more sessions, ssh would log in once more, and ask once more.
-            true => self.ssh_with(&["-oProxyCommand=false", "-oBatchMode=yes"]),
-            false => self.ssh(),
+            Some(true) => self.ssh_with(&["-oProxyCommand=false", "-oBatchMode=yes"]),
+            Some(false) => self.ssh(),
+            None => self.ssh_with(&[
+                "-oBatchMode=yes",
+                "-oControlMaster=no",
+                "-oControlPath=none",
+            ]),
         };
         command.arg("-oRemoteCommand=none");
         command.arg(format!(
@@ -159,7 +173,7 @@ impl SshHost {
             "-oClearAllForwardings=yes",
             "-oPermitLocalCommand=no",
         ]);
-        if let Some(control) = &self.control {
+        if let Some(control) = self.control.as_ref().filter(|_| is_further.is_some()) {
             command.arg("-oControlMaster=auto");
             command.arg(format!("-oControlPersist={LOGIN_SECONDS}"));
             command.arg(format!("-oControlPath={}", control.display()));

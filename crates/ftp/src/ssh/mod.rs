@@ -19,6 +19,7 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout;
 
 use crate::Failure;
+use crate::location::Server;
 
 mod host;
 mod logins;
@@ -26,7 +27,7 @@ mod words;
 
 pub(crate) use logins::SshLogins;
 
-pub(crate) use host::SshRun;
+pub use host::{SshLogin, SshRun};
 
 use host::SshHost;
 
@@ -52,6 +53,17 @@ pub(crate) struct SshTarget {
     pub(crate) user: Option<String>,
 }
 
+impl SshTarget {
+    /// Where the sessions of a server log in.
+    pub(crate) fn of(server: &Server) -> Self {
+        Self {
+            host: server.host.clone(),
+            port: Some(server.port).filter(|port| *port != server.scheme.default_port()),
+            user: server.credential.user().map(str::to_owned),
+        }
+    }
+}
+
 /// A session that has begun.
 pub(crate) struct CarriedSession {
     /// The dialogue, from its greeting.
@@ -72,12 +84,13 @@ struct SshProcess {
 }
 
 /// A program at the far end, with its input and output.
-pub(crate) struct SshChannel {
+pub struct SshChannel {
     /// The near end of its input and output.
     near: UnixStream,
     process: SshProcess,
     host: Arc<SshHost>,
     target: SshTarget,
+    run: SshRun,
     /// Held while this login is not known to have succeeded, so that others wait for it.
     first_login: Option<OwnedMutexGuard<()>>,
     reply_timeout: Duration,
@@ -90,34 +103,42 @@ impl SshChannel {
     /// # Errors
     /// `Local`: there is no ssh; `Usage`: it refuses its configuration, or the name. That the login fails is seen by the end of the
     /// channel: see [`SshChannel::failure`].
-    pub(crate) async fn open(
-        logins: &SshLogins,
-        program: &[String],
-        target: &SshTarget,
+    pub async fn open(
+        server: &Server,
         run: SshRun,
+        login: SshLogin,
         reply_timeout: Duration,
     ) -> Result<Self, Failure> {
-        let host = logins.host(program, target).await?;
-        // The first channel logs in; those that are wanted meanwhile share its login.
-        let waited = Arc::clone(&host.login).lock_owned().await;
-        // One that has ended is replaced: the network was away, or nothing needed a channel for a while.
-        let is_further = host.is_logged_in();
+        let target = SshTarget::of(server);
+        let program = &server.security.options().ssh;
+        let host = server.security.ssh_logins().host(program, &target).await?;
+        let (waited, is_further) = match login {
+            SshLogin::Own => (None, None),
+            SshLogin::Shared => {
+                // The first channel logs in; those that are wanted meanwhile share its login.
+                let waited = Arc::clone(&host.login).lock_owned().await;
+                // One that has ended is replaced: the network was away, or nothing needed a channel for a while.
+                let is_further = host.is_logged_in();
+                ((!is_further).then_some(waited), Some(is_further))
+            }
+        };
         let local = |error: std::io::Error| Failure::local(format!("cannot start ssh: {error}"));
         let (near, far) = UnixStream::pair().map_err(local)?;
-        let command = host.command(target, is_further, reply_timeout, run);
+        let command = host.command(&target, is_further, reply_timeout, run.clone());
         Ok(Self {
             near,
             process: SshProcess::start(command, far)?,
             host,
-            target: target.clone(),
-            first_login: (!is_further).then_some(waited),
+            target,
+            run,
+            first_login: waited,
             reply_timeout,
             begun: Instant::now(),
         })
     }
 
     /// Longest wait for the program's first answer: somebody may be asked for a password.
-    pub(crate) fn patience(&self) -> Duration {
+    pub fn patience(&self) -> Duration {
         match self.first_login.is_some() && host::may_ask() {
             true => QUESTION_TIME.max(self.reply_timeout),
             false => self.reply_timeout,
@@ -128,7 +149,7 @@ impl SshChannel {
     ///
     /// # Errors
     /// `Local`: no descriptor is left.
-    pub(crate) fn stream(&self) -> Result<tokio::net::UnixStream, Failure> {
+    pub fn stream(&self) -> Result<tokio::net::UnixStream, Failure> {
         let near = self.near.try_clone().and_then(|near| {
             near.set_nonblocking(true)?;
             tokio::net::UnixStream::from_std(near)
@@ -137,18 +158,17 @@ impl SshChannel {
     }
 
     /// The program has answered: the login is good, and ssh is left alone. It ends with its input.
-    pub(crate) fn established(self) -> Arc<SshHost> {
+    pub fn established(self) {
         self.process.leave();
-        self.host
     }
 
     /// Why the program has ended without an answer.
-    pub(crate) async fn failure(self) -> Failure {
-        self.process.failure(&self.target).await
+    pub async fn failure(self) -> Failure {
+        self.process.failure(&self.target, &self.run).await
     }
 
     /// The failure of a program that has not answered within [`SshChannel::patience`].
-    pub(crate) fn silence(&self) -> Failure {
+    pub fn silence(&self) -> Failure {
         Failure::unreachable(format!(
             "ssh to {} has not logged in within {} s",
             self.target,
@@ -162,12 +182,10 @@ impl SshChannel {
 /// # Errors
 /// `Refused`: the login, or the host's key; `Unreachable`: the host; `SessionLimit`: the login carries no further session.
 pub(crate) async fn begin_session(
-    logins: &SshLogins,
-    program: &[String],
-    target: &SshTarget,
+    server: &Server,
     reply_timeout: Duration,
 ) -> Result<CarriedSession, Failure> {
-    let channel = SshChannel::open(logins, program, target, SshRun::FarEnd, reply_timeout).await?;
+    let channel = SshChannel::open(server, SshRun::FarEnd, SshLogin::Shared, reply_timeout).await?;
     let mut transport = ControlTransport::carried(channel.stream()?);
     let ends = match timeout(channel.patience(), read_line(&mut transport)).await {
         Ok(Some(ends)) => ends,
@@ -175,11 +193,12 @@ pub(crate) async fn begin_session(
         Err(_) => return Err(channel.silence()),
     };
     let after = channel.begun.elapsed();
-    let host = channel.established();
+    let direct_host = channel.host.direct_name();
+    channel.established();
     Ok(CarriedSession {
         transport,
         ends,
-        direct_host: host.direct_name(),
+        direct_host,
         after,
     })
 }
@@ -249,10 +268,10 @@ impl SshProcess {
     }
 
     /// Why no session has begun.
-    async fn failure(mut self, target: &SshTarget) -> Failure {
+    async fn failure(mut self, target: &SshTarget, run: &SshRun) -> Failure {
         let status = self.status().await;
         let said = self.said.lock().clone();
-        words::failure(target, status, &said)
+        words::failure(target, run, status, &said)
     }
 
     /// How it has ended, within [`LAST_WORDS`].

@@ -6,7 +6,7 @@ use std::process::{Command, ExitStatus};
 
 use proto::printable::printable;
 
-use super::SshTarget;
+use super::{SshRun, SshTarget};
 use crate::{Failure, FailureKind};
 
 /// Exit code of ssh's own failures.
@@ -21,6 +21,9 @@ const LAST_LINES: usize = 5;
 const WORDS: &[(&str, FailureKind)] = &[
     ("session open refused by peer", FailureKind::SessionLimit),
     ("session request failed", FailureKind::SessionLimit),
+    // Of the login that there is: the server has nothing of that kind (clientloop.c).
+    ("subsystem request failed", FailureKind::NoProgram),
+    ("exec request failed", FailureKind::NoCommands),
     ("permission denied", FailureKind::Refused),
     ("host key verification failed", FailureKind::Refused),
     // A name that cannot be resolved is final: trying again rarely helps.
@@ -40,7 +43,12 @@ pub(super) fn not_started(command: &Command, error: &io::Error) -> Failure {
 }
 
 /// The failure of a session that has not begun.
-pub(super) fn failure(target: &SshTarget, status: Option<ExitStatus>, said: &[u8]) -> Failure {
+pub(super) fn failure(
+    target: &SshTarget,
+    run: &SshRun,
+    status: Option<ExitStatus>,
+    said: &[u8],
+) -> Failure {
     let last = last_line(said);
     let Some(status) = status else {
         return Failure::protocol(format!(
@@ -51,20 +59,19 @@ pub(super) fn failure(target: &SshTarget, status: Option<ExitStatus>, said: &[u8
     let code = status.code();
     match code {
         Some(code) if NO_PROGRAM.contains(&code) => {
-            return Failure::refused(format!("there is no longhaul at {target}: {last}"))
-                .advise("install it there (docs/install.md), for example in ~/.local/bin");
+            return no_program(target, run, &last);
         }
         Some(OWN_FAILURE) => {}
         _ => {
-            return Failure::protocol(format!(
+            let reason = format!(
                 "{target} has begun no session: the login ended with {}{}",
                 code.map_or_else(|| "a signal".to_owned(), |code| format!("code {code}")),
                 match last.as_str() {
                     "" => String::new(),
                     last => format!(": {last}"),
                 }
-            ))
-            .advise("a login that may run no commands (internal-sftp, ForceCommand) cannot serve longhaul");
+            );
+            return no_commands(reason);
         }
     }
     let lines: Vec<String> = lines_from_the_last(said)
@@ -78,12 +85,37 @@ pub(super) fn failure(target: &SshTarget, status: Option<ExitStatus>, said: &[u8
             FailureKind::SessionLimit,
             format!("the ssh login at {target} carries no further session: {last}"),
         ),
+        Some(FailureKind::NoProgram) => no_program(target, run, &last),
+        Some(FailureKind::NoCommands) => {
+            no_commands(format!("{target} has begun no session: {last}"))
+        }
         Some(FailureKind::Refused) => {
             Failure::refused(format!("ssh cannot log in at {target}: {last}"))
         }
         Some(kind) => Failure::new(kind, format!("ssh cannot reach {target}: {last}")),
         None => Failure::unreachable(format!("ssh cannot reach {target}: {last}")),
     }
+}
+
+fn no_program(target: &SshTarget, run: &SshRun, last: &str) -> Failure {
+    let absent = |name: &str| {
+        Failure::new(
+            FailureKind::NoProgram,
+            format!("there is no {name} at {target}: {last}"),
+        )
+    };
+    match run {
+        SshRun::FarEnd => absent("longhaul")
+            .advise("install it there (docs/install.md), for example in ~/.local/bin"),
+        SshRun::Command(_) => absent("such program"),
+        SshRun::Subsystem(name) => absent(&format!("subsystem {name}")),
+    }
+}
+
+fn no_commands(reason: String) -> Failure {
+    Failure::new(FailureKind::NoCommands, reason).advise(
+        "a login that may run no commands (internal-sftp, ForceCommand) cannot serve longhaul",
+    )
 }
 
 /// The last line of what was said, for people.
@@ -129,12 +161,17 @@ mod tests {
             (
                 127,
                 "sh: 1: exec: longhaul: not found\n",
-                FailureKind::Refused,
+                FailureKind::NoProgram,
             ),
             (
                 1,
                 "This service allows sftp connections only.\n",
-                FailureKind::Protocol,
+                FailureKind::NoCommands,
+            ),
+            (
+                255,
+                "exec request failed on channel 0\n",
+                FailureKind::NoCommands,
             ),
         ] {
             let target = SshTarget {
@@ -144,6 +181,7 @@ mod tests {
             };
             let failure = failure(
                 &target,
+                &SshRun::FarEnd,
                 Some(ExitStatus::from_raw(code << 8)),
                 said.as_bytes(),
             );

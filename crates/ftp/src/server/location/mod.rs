@@ -14,14 +14,14 @@ use crate::server::any_bytes;
 use crate::server::url::percent_encode;
 use crate::server::url::{local_location, parse_file, parse_server, redact, split_scheme};
 
-/// A GridFTP, FTP or HTTP server as a URL names it.
+/// A GridFTP, FTP, HTTP or SFTP server as a URL names it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Server {
     /// Protocol, and the security of its control connection.
     pub scheme: Scheme,
     /// Host name or address, without brackets.
     pub host: String,
-    /// Port (default 21 for ftp and ftps, 2811 for gsiftp, 22 for ssh, 80 for http, 443 for https).
+    /// Port (default 21 for ftp and ftps, 2811 for gsiftp, 22 for ssh and sftp, 80 for http, 443 for https).
     pub port: u16,
     /// Credential from the URL, `--token`, the environment variable `LONGHAUL_PASSWORD` (the first server of a run that
     /// needs it), or ~/.netrc; otherwise anonymous, and with gsiftp the account of the certificate.
@@ -43,8 +43,10 @@ pub enum Scheme {
     Ftps,
     /// `gsiftp:`: FTP over GSI, never in clear.
     Gsiftp,
-    /// `ssh:`: FTP through ssh(1), which starts the far end.
+    /// `ssh:`: FTP through ssh(1), which starts the far end; SFTP where there is none.
     Ssh,
+    /// `sftp:`: SFTP through ssh(1).
+    Sftp,
     /// `http:`
     Http,
     /// `https:`
@@ -58,6 +60,11 @@ impl Scheme {
         matches!(self, Self::Ftp | Self::Ftps | Self::Gsiftp | Self::Ssh)
     }
 
+    /// Whether ssh(1) leads to the server.
+    pub const fn is_by_ssh(self) -> bool {
+        matches!(self, Self::Ssh | Self::Sftp)
+    }
+
     /// The scheme's name, without the colon.
     pub const fn name(self) -> &'static str {
         match self {
@@ -65,6 +72,7 @@ impl Scheme {
             Self::Ftps => "ftps",
             Self::Gsiftp => "gsiftp",
             Self::Ssh => "ssh",
+            Self::Sftp => "sftp",
             Self::Http => "http",
             Self::Https => "https",
         }
@@ -76,7 +84,7 @@ impl Scheme {
         match self {
             Self::Ftp | Self::Ftps => 21,
             Self::Gsiftp => 2811,
-            Self::Ssh => 22,
+            Self::Ssh | Self::Sftp => 22,
             Self::Http => 80,
             Self::Https => 443,
         }
@@ -324,6 +332,7 @@ impl Location {
             "ftps" => server(Scheme::Ftps),
             "gsiftp" => server(Scheme::Gsiftp),
             "ssh" => server(Scheme::Ssh),
+            "sftp" => server(Scheme::Sftp),
             "http" => server(Scheme::Http),
             "https" => server(Scheme::Https),
             // `host:path` is a local file name, as in cp(1): only `scheme://` marks a URL.
@@ -332,7 +341,7 @@ impl Location {
             }
             other => Err(Failure::usage(format!(
                 "{other}: is not supported by this version, which supports ftp:, ftps:, gsiftp:, \
-                 ssh:, http:, https:, file: and local paths ({})",
+                 ssh:, sftp:, http:, https:, file: and local paths ({})",
                 redact(text)
             ))),
         }

@@ -63,6 +63,8 @@ pub struct ConnectionSecurity {
     given_warnings: Mutex<BTreeSet<String>>,
     /// Names (`host:port`) of servers that have agreed to TLS in this run.
     with_tls: Mutex<BTreeSet<String>>,
+    /// Servers by ssh that have SFTP alone, as URLs.
+    sftp_only: Mutex<BTreeSet<String>>,
     /// Protections of the transfers so far, for people.
     in_force: Mutex<BTreeSet<String>>,
 }
@@ -126,9 +128,10 @@ impl ConnectionSecurity {
     /// `Usage`
     pub fn check_scheme(&self, scheme: Scheme, url: &str) -> Result<(), Failure> {
         let usage = |message: String| Err(Failure::usage(message));
-        if scheme == Scheme::Ssh && self.options.insecure {
+        if scheme.is_by_ssh() && self.options.insecure {
             return usage(format!(
-                "ssh: hosts are verified by ssh and its known_hosts: leave out --insecure ({url})"
+                "{}: hosts are verified by ssh and its known_hosts: leave out --insecure ({url})",
+                scheme.name()
             ));
         }
         if matches!(scheme, Scheme::Https | Scheme::Gsiftp) && self.options.insecure {
@@ -218,7 +221,11 @@ impl ConnectionSecurity {
     fn may_protect(&self, scheme: Scheme) -> bool {
         match scheme {
             Scheme::Ftp => self.options.tls != TlsUse::Off,
-            Scheme::Ftps | Scheme::Gsiftp | Scheme::Ssh | Scheme::Https => true,
+            Scheme::Ftps
+            | Scheme::Gsiftp
+            | Scheme::Ssh
+            | Scheme::Sftp
+            | Scheme::Https => true,
             Scheme::Http => false,
         }
     }
@@ -391,6 +398,16 @@ impl ConnectionSecurity {
         self.with_tls.lock().contains(&server.to_lowercase())
     }
 
+    /// Notes that a server's login by ssh runs no longhaul: its further sessions use SFTP at once.
+    pub fn note_sftp_only(&self, server: &Server) {
+        self.sftp_only.lock().insert(server.to_string());
+    }
+
+    /// Whether [`ConnectionSecurity::note_sftp_only`] was called for a server.
+    pub fn is_sftp_only(&self, server: &Server) -> bool {
+        self.sftp_only.lock().contains(&server.to_string())
+    }
+
     /// Notes the protection of a transfer.
     pub fn note_in_force(&self, description: String) {
         self.in_force.lock().insert(description);
@@ -423,6 +440,7 @@ impl Default for ConnectionSecurity {
             warn: None,
             given_warnings: Mutex::default(),
             with_tls: Mutex::default(),
+            sftp_only: Mutex::default(),
             in_force: Mutex::default(),
         }
     }

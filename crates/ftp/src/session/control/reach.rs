@@ -103,14 +103,8 @@ async fn reach_directly(
 }
 
 async fn reach_by_ssh(server: &Server, reply_timeout: Duration) -> Result<ReachedServer, Failure> {
-    let target = SshTarget {
-        host: server.host.clone(),
-        port: Some(server.port).filter(|port| *port != server.scheme.default_port()),
-        user: server.credential.user().map(str::to_owned),
-    };
-    let logins = server.security.ssh_logins();
-    let program = &server.security.options().ssh;
-    let session = begin_session(logins, program, &target, reply_timeout).await?;
+    let target = SshTarget::of(server);
+    let session = begin_session(server, reply_timeout).await?;
     let own = session.ends.server;
     let ip = match &session.direct_host {
         // Its own address, if its name leads there; with NAT on the way that of its name.
