@@ -119,8 +119,8 @@ impl StorageAccess {
         };
         server.security.note_sftp_only(server);
         server.security.warn_once(&format!(
-            "{}: the copy goes on by SFTP, which is slower on long paths and proves no content; with longhaul installed there, \
-             for a login that may run it, all of it works",
+            "{}: going on by SFTP, which is slower; to change that, install longhaul there, for a login that may run it \
+             (docs/ssh.md)",
             failure.reason()
         ));
         Ok(session)

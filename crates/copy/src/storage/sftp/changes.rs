@@ -2,9 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use ftp::answers::{
-    KeptMetadata, RefusedRenameStep, RenameFailure, SymlinkCheckedEntry,
-};
+use ftp::answers::{KeptMetadata, RefusedRenameStep, RenameFailure, SymlinkCheckedEntry};
 use ftp::failure::Operation;
 use ftp::{Failure, FailureKind};
 use proto::listing::{EntryKind, ListedEntry};
@@ -113,7 +111,10 @@ pub(super) fn read_links(
         .iter()
         .map(|link| join_path(directory, &link.name))
         .collect();
-    let requests: Vec<_> = paths.iter().map(|path| SftpRequest::ReadLink(path)).collect();
+    let requests: Vec<_> = paths
+        .iter()
+        .map(|path| SftpRequest::ReadLink(path))
+        .collect();
     let timeout = connection.timeout();
     let replies = connection.call_all(&requests, timeout)?;
     for (link, reply) in links.iter_mut().zip(replies) {
@@ -171,8 +172,7 @@ fn refuse_directory(connection: &mut SftpConnection, path: &[u8]) -> Result<(), 
     let found = attributes(connection, &SftpRequest::LinkStat(path))?;
     match found.is_directory() {
         true => Err(SftpFailed::Other(
-            Operation::on_path("remove", path)
-                .failed(FailureKind::Protocol, "it is a directory"),
+            Operation::on_path("remove", path).failed(FailureKind::Protocol, "it is a directory"),
         )),
         false => Ok(()),
     }
@@ -252,7 +252,10 @@ pub(super) fn rename(
         }
     }
     if connection.extensions.posix_rename {
-        return renamed(connection.done(&SftpRequest::PosixRename(from, to)), failure);
+        return renamed(
+            connection.done(&SftpRequest::PosixRename(from, to)),
+            failure,
+        );
     }
     let refused = match connection.done(&SftpRequest::Rename(from, to)) {
         Err(refused) if refused.is_plain_refusal() => refused,
@@ -334,11 +337,17 @@ pub(super) fn set_metadata(
     let mut made = vec![true; changes.len()];
     for (change, (path, kept)) in changes.iter().enumerate() {
         // The time comes last: permissions may take the right to set it, which the owner has in any case.
-        let mode = kept.mode.map(|mode| SftpRequest::SetMode(path, mode & 0o7777));
+        let mode = kept
+            .mode
+            .map(|mode| SftpRequest::SetMode(path, mode & 0o7777));
         let time = kept.modified.map(seconds);
         made[change] = time != Some(None);
         let time = time.flatten().map(|time| SftpRequest::SetTime(path, time));
-        requests.extend(mode.into_iter().chain(time).map(|request| (change, request)));
+        requests.extend(
+            mode.into_iter()
+                .chain(time)
+                .map(|request| (change, request)),
+        );
     }
     let timeout = connection.timeout();
     let sent: Vec<_> = requests.iter().map(|(_, request)| *request).collect();

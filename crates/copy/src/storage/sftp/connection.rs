@@ -133,8 +133,7 @@ impl SftpConnection {
             let end = self.incoming.len();
             self.incoming.resize(end + READ_STEP, 0);
             let read = self.socket.read(&mut self.incoming[end..]);
-            self.incoming
-                .truncate(end + *read.as_ref().unwrap_or(&0));
+            self.incoming.truncate(end + *read.as_ref().unwrap_or(&0));
             match read {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(_) => {}

@@ -54,8 +54,14 @@ impl SftpFailed {
             Self::Refused(status) => refusal(server, operation, &status),
             Self::Lost(error) => lost(format!("the connection was lost: {error}")),
             Self::Silent(time) => lost(format!("no answer in {} s", time.as_secs())),
-            Self::Broken(error) => operation.failed(FailureKind::Protocol, format_args!("{server} does not speak SFTP 3: {error}")),
-            Self::Unasked => operation.failed(FailureKind::Protocol, format_args!("{server} sends a reply that was not asked for")),
+            Self::Broken(error) => operation.failed(
+                FailureKind::Protocol,
+                format_args!("{server} does not speak SFTP 3: {error}"),
+            ),
+            Self::Unasked => operation.failed(
+                FailureKind::Protocol,
+                format_args!("{server} sends a reply that was not asked for"),
+            ),
             Self::Other(failure) => failure,
         }
     }
@@ -64,10 +70,9 @@ impl SftpFailed {
 fn refusal(server: &str, operation: &Operation, status: &SftpStatus) -> Failure {
     let (kind, advice) = match status.code {
         SftpStatusCode::NoSuchFile => (FailureKind::NotFound, "check the path"),
-        SftpStatusCode::PermissionDenied => (
-            FailureKind::Refused,
-            "this login may not do that there",
-        ),
+        SftpStatusCode::PermissionDenied => {
+            (FailureKind::Refused, "this login may not do that there")
+        }
         SftpStatusCode::Lost => (FailureKind::Unreachable, "try again"),
         SftpStatusCode::Unsupported => (FailureKind::Protocol, "the server cannot do that"),
         _ => (

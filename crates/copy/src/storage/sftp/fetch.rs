@@ -76,7 +76,11 @@ impl RangeOrigin for SftpFile {
 
     fn reader(&self) -> io::Result<Box<dyn RangeReader + '_>> {
         // There is one reader at a time.
-        let lanes = self.lanes.lock().take().ok_or(io::ErrorKind::ResourceBusy)?;
+        let lanes = self
+            .lanes
+            .lock()
+            .take()
+            .ok_or(io::ErrorKind::ResourceBusy)?;
         Ok(Box::new(SftpReader {
             file: self,
             lanes: Some(lanes),

@@ -25,7 +25,7 @@ use data::store::durability::SyncPolicy;
 use data::store::{Sink, Source};
 use proto::checksum::ChecksumAlgorithm;
 use proto::listing::ListedEntry;
-use proto::sftp::{CheckedFile, OpenFlags, SftpReply, SftpRequest};
+use proto::sftp::{CheckedFile, OpenFlags, SftpExtensions, SftpReply, SftpRequest};
 use proto::timestamp::Timestamp;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -33,15 +33,12 @@ use tokio::sync::mpsc;
 use super::capabilities::{AvailableChecksums, Capabilities};
 use super::contract::{FactsUse, FilePart, RemovedKind, SessionCondition, Storage};
 use super::entry_names::directory_of;
-use super::optional::{
-    ManyPaths, NameRules, OptionalContracts, ServerConnection, SymbolicLinks,
-};
+use super::optional::{ManyPaths, NameRules, OptionalContracts, ServerConnection, SymbolicLinks};
 use connection::{LONG_WAIT, SftpConnection};
 use errors::SftpFailed;
 use ftp::answers::{ListingVisitor, MetadataChange, RenameFailure, SymlinkCheckScope};
 use ftp::failure::Operation;
 use ftp::location::Server;
-use ftp::ssh::SshLogin;
 use ftp::transfer::{TransferAttempt, TransferSpec};
 use ftp::{Failure, FailureKind};
 use lanes::{LanePlan, Lanes};
@@ -106,7 +103,7 @@ impl SftpStorage {
             name: server.host_and_port(),
             timeout,
         };
-        let opened = opener.open(SshLogin::Shared).await?;
+        let opened = opener.open().await?;
         Ok(Self {
             opener,
             home: opened.home,
@@ -115,22 +112,6 @@ impl SftpStorage {
             refused_checksums: Vec::new(),
             rtt: opened.rtt,
             sync_policy,
-        })
-    }
-
-    /// The extensions that matter and the server has, and those that it lacks, for people.
-    pub(crate) fn offers(&self) -> [Vec<&'static str>; 2] {
-        let extensions = self.connection.as_ref().map(|open| open.extensions);
-        let extensions = extensions.unwrap_or_default();
-        let all = [
-            (extensions.posix_rename, "posix-rename"),
-            (extensions.fsync, "fsync"),
-            (extensions.limits, "limits"),
-            (extensions.check_file, "check-file"),
-        ];
-        [true, false].map(|wanted| {
-            let those = all.iter().filter(|(has, _)| *has == wanted);
-            those.map(|(_, name)| *name).collect()
         })
     }
 
@@ -193,7 +174,9 @@ impl SftpStorage {
         operation: Operation,
         plan: LanePlan,
         control: &Arc<TransferControl>,
-        work: impl FnOnce(Lanes, &str) -> (Result<TransferReport, Failure>, Option<Lanes>) + Send + 'static,
+        work: impl FnOnce(Lanes, &str) -> (Result<TransferReport, Failure>, Option<Lanes>)
+        + Send
+        + 'static,
         syncs: bool,
     ) -> Result<TransferAttempt, Failure> {
         let (first, mut guard) = self.take_connection()?;
@@ -253,6 +236,14 @@ impl SftpStorage {
         part: FilePart,
         path: &[u8],
     ) -> Result<String, Failure> {
+        let available = self.available_checksums(path).await?.ranges;
+        if !available.contains(&algorithm) {
+            return Err(Failure::protocol(format!(
+                "{} provides no {}; use cp --verify none, or another algorithm (cksum -a)",
+                self.opener.name,
+                algorithm.name()
+            )));
+        }
         if part.length == Some(0) {
             return Ok(data::checksum::ChecksumHasher::new(algorithm).finish());
         }
@@ -274,8 +265,8 @@ impl SftpStorage {
             }
         });
         let answer = answer.await?;
-        let is_of_algorithm = answer.algorithm == Some(algorithm)
-            && answer.checksum.len() == algorithm.hex_len();
+        let is_of_algorithm =
+            answer.algorithm == Some(algorithm) && answer.checksum.len() == algorithm.hex_len();
         match is_of_algorithm {
             true => Ok(answer.checksum),
             false => {
@@ -285,6 +276,19 @@ impl SftpStorage {
             }
         }
     }
+}
+
+/// The extensions that an SFTP server has, of those that copies use.
+///
+/// # Errors
+/// As for a copy: those of ssh's login; `NoProgram` and `NoCommands`: there is no SFTP.
+pub async fn sftp_extensions(
+    server: &Server,
+    timeout: Duration,
+) -> Result<SftpExtensions, Failure> {
+    let session = SftpStorage::open(server, timeout, SyncPolicy::None).await?;
+    let connection = session.connection.as_ref();
+    Ok(connection.map_or_else(SftpExtensions::default, |open| open.extensions))
 }
 
 /// Cancels a transfer when its future is dropped.
@@ -385,7 +389,10 @@ impl Storage for SftpStorage {
         });
         let visiting = async {
             while let Some(entries) = batches.recv().await {
-                if changes::checked(entries).try_for_each(&mut *visit).is_break() {
+                if changes::checked(entries)
+                    .try_for_each(&mut *visit)
+                    .is_break()
+                {
                     batches.close();
                     return;
                 }
@@ -618,7 +625,10 @@ impl ManyPaths for SftpStorage {
         let paths: Vec<_> = paths.iter().map(|path| self.path(path)).collect();
         let operation = Operation::from("make directories");
         self.requests(operation, move |connection| {
-            let requests: Vec<_> = paths.iter().map(|path| SftpRequest::MakeDir(path)).collect();
+            let requests: Vec<_> = paths
+                .iter()
+                .map(|path| SftpRequest::MakeDir(path))
+                .collect();
             let timeout = connection.timeout();
             let replies = connection.call_all(&requests, timeout)?;
             Ok(replies

@@ -7,7 +7,8 @@ use ftp::location::Server;
 use ftp::ssh::{SshChannel, SshLogin, SshRun};
 use ftp::{Failure, FailureKind};
 use proto::sftp::{
-    OpenFlags, SftpError, SftpLimits, SftpReply, SftpRequest, SftpVersion, packet_len, put_init,
+    OpenFlags, SftpError, SftpLimits, SftpReply, SftpRequest, SftpStatusCode, SftpVersion,
+    packet_len, put_init,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -15,6 +16,9 @@ use tokio::time::timeout;
 
 use super::connection::SftpConnection;
 use super::errors::{self, SftpFailed};
+
+/// A file that is not there: a server that has checksums says so.
+const NO_FILE: &[u8] = b"/nonexistent/longhaul";
 
 /// How connections with a server are opened.
 #[derive(Debug, Clone)]
@@ -43,11 +47,28 @@ enum Begun {
 }
 
 impl SftpOpener {
-    /// Opens a connection.
+    /// Opens a connection, for a session.
     ///
     /// # Errors
     /// Those of the login; `NoProgram` and `NoCommands`: there is no SFTP.
-    pub(super) async fn open(&self, login: SshLogin) -> Result<OpenedConnection, Failure> {
+    pub(super) async fn open(&self) -> Result<OpenedConnection, Failure> {
+        match self.server.security.needs_separate_logins(&self.server) {
+            true => self.open_apart().await,
+            false => self.open_by(SshLogin::Shared).await,
+        }
+    }
+
+    /// Opens a connection over a login of its own if that needs nobody, else over the shared one.
+    async fn open_apart(&self) -> Result<OpenedConnection, Failure> {
+        match self.open_by(SshLogin::Own).await {
+            Err(failure) if failure.kind() == FailureKind::Refused => {
+                self.open_by(SshLogin::Shared).await
+            }
+            opened => opened,
+        }
+    }
+
+    async fn open_by(&self, login: SshLogin) -> Result<OpenedConnection, Failure> {
         let run = SshRun::Subsystem("sftp");
         let channel = SshChannel::open(&self.server, run, login, self.timeout).await?;
         let mut stream = channel.stream()?;
@@ -61,6 +82,11 @@ impl SftpOpener {
             }
             Err(_) => return Err(channel.silence()),
         };
+        if !version.extensions.limits {
+            // Only OpenSSH has them. Others may mix the packets of several channels (proftpd 1.3.8). Sessions that wait for this
+            // login see it.
+            self.server.security.note_separate_logins(&self.server);
+        }
         channel.established();
         let socket = stream.into_std();
         let socket = socket.map_err(|error| Failure::local(error.to_string()))?;
@@ -79,19 +105,13 @@ impl SftpOpener {
         .await
     }
 
-    /// Opens one more connection, for a file: over a login of its own if that needs nobody, else over the shared one.
+    /// Opens one more connection, for a file.
     pub(super) async fn open_file(
         &self,
         path: &[u8],
         flags: OpenFlags,
     ) -> Result<(SftpConnection, Vec<u8>), Failure> {
-        let opened = match self.open(SshLogin::Own).await {
-            Err(failure) if matches!(failure.kind(), FailureKind::Refused) => {
-                self.open(SshLogin::Shared).await
-            }
-            opened => opened,
-        };
-        let mut connection = opened?.connection;
+        let mut connection = self.open_apart().await?.connection;
         let (path, name) = (path.to_vec(), self.name.clone());
         blocking(move || {
             let handle = connection.open(&SftpRequest::Open(&path, flags));
@@ -136,12 +156,18 @@ async fn begin(stream: &mut UnixStream) -> Begun {
     }
 }
 
-/// Asks for the directory and the limits.
+/// Asks for the directory and the limits, and for a checksum: some servers do not announce that they have it (proftpd 1.3.8).
 fn first_requests(connection: &mut SftpConnection) -> Result<Vec<u8>, SftpFailed> {
-    let mut requests = vec![SftpRequest::RealPath(b".")];
-    if connection.extensions.limits {
-        requests.push(SftpRequest::Limits);
-    }
+    let further = match connection.extensions.limits {
+        true => SftpRequest::Limits,
+        false => SftpRequest::CheckFile {
+            path: NO_FILE,
+            algorithm: "sha256",
+            offset: 0,
+            length: 0,
+        },
+    };
+    let requests = [SftpRequest::RealPath(b"."), further];
     let timeout = connection.timeout();
     let mut replies = connection.call_all(&requests, timeout)?.into_iter();
     let home = match replies.next() {
@@ -151,8 +177,14 @@ fn first_requests(connection: &mut SftpConnection) -> Result<Vec<u8>, SftpFailed
         Some(other) => return Err(errors::unexpected(other)),
         None => None,
     };
-    if let Some(SftpReply::Extended(answer)) = replies.next() {
-        connection.limits = SftpLimits::parse(&answer).map_err(SftpFailed::Broken)?;
+    match replies.next() {
+        Some(SftpReply::Extended(answer)) if connection.extensions.limits => {
+            connection.limits = SftpLimits::parse(&answer).map_err(SftpFailed::Broken)?;
+        }
+        Some(SftpReply::Status(status)) if status.code == SftpStatusCode::NoSuchFile => {
+            connection.extensions.check_file = true;
+        }
+        _ => {}
     }
     home.ok_or(SftpFailed::Unasked)
 }

@@ -66,35 +66,38 @@ impl StoreJob<'_> {
             settings,
             size,
         } = *self;
-    let failure = |error: StoreError| match error {
-        StoreError::Data(error) => pull_failure(server, operation, &error, &spec.confirmation),
-        StoreError::Server(failed) => failed.failure(server, operation),
-    };
-    // From here on the server may have bytes.
-    spec.started.store(true, Ordering::Relaxed);
-    let missing = size.map(|size| spec.completed_ranges.gaps(0, size));
-    let begin = match &missing {
-        Some(missing) => missing.iter().next().map_or(size.unwrap_or(0), |r| r.start),
-        None => spec.completed_ranges.prefix_len(),
-    };
-    let range = BodyRange {
-        offset: spec.part.map_or(0, |(offset, _)| offset).saturating_add(begin),
-        length: size.map(|size| size - begin),
-    };
-    let dialer = Dialer::new(settings).map_err(|error| failure(error.into()))?;
-    let sent = body::run(source, range, settings, control, &dialer, |bytes| {
-        let mut sender = BlockSender {
-            lanes: &mut *lanes,
-            spec,
-            control,
-            settings,
-            missing: missing.as_ref(),
-            position: begin,
-            size,
+        let failure = |error: StoreError| match error {
+            StoreError::Data(error) => pull_failure(server, operation, &error, &spec.confirmation),
+            StoreError::Server(failed) => failed.failure(server, operation),
         };
-        sender.run(bytes)
-    });
-    sent.map_err(failure)
+        // From here on the server may have bytes.
+        spec.started.store(true, Ordering::Relaxed);
+        let missing = size.map(|size| spec.completed_ranges.gaps(0, size));
+        let begin = match &missing {
+            Some(missing) => missing.iter().next().map_or(size.unwrap_or(0), |r| r.start),
+            None => spec.completed_ranges.prefix_len(),
+        };
+        let range = BodyRange {
+            offset: spec
+                .part
+                .map_or(0, |(offset, _)| offset)
+                .saturating_add(begin),
+            length: size.map(|size| size - begin),
+        };
+        let dialer = Dialer::new(settings).map_err(|error| failure(error.into()))?;
+        let sent = body::run(source, range, settings, control, &dialer, |bytes| {
+            let mut sender = BlockSender {
+                lanes: &mut *lanes,
+                spec,
+                control,
+                settings,
+                missing: missing.as_ref(),
+                position: begin,
+                size,
+            };
+            sender.run(bytes)
+        });
+        sent.map_err(failure)
     }
 }
 
@@ -151,7 +154,11 @@ impl BlockSender<'_> {
             dropped.map_err(|_| own_error())?;
         }
         let most = u64::from(self.lanes.block_length(lane)).min(range.len());
-        let offset = self.spec.destination_offset.unwrap_or(0).saturating_add(range.start);
+        let offset = self
+            .spec
+            .destination_offset
+            .unwrap_or(0)
+            .saturating_add(range.start);
         let read = |out: &mut Vec<u8>| match (&mut *bytes).take(most).read_to_end(out) {
             Ok(_) => Ok(()),
             Err(_) => Err(own_error()),

@@ -65,6 +65,11 @@ impl Scheme {
         matches!(self, Self::Ssh | Self::Sftp)
     }
 
+    /// Whether names may have line breaks.
+    pub const fn takes_any_name(self) -> bool {
+        matches!(self, Self::Sftp)
+    }
+
     /// The scheme's name, without the colon.
     pub const fn name(self) -> &'static str {
         match self {

@@ -65,6 +65,8 @@ pub struct ConnectionSecurity {
     with_tls: Mutex<BTreeSet<String>>,
     /// Servers by ssh that have SFTP alone, as URLs.
     sftp_only: Mutex<BTreeSet<String>>,
+    /// Servers by ssh whose sessions have a connection each, as URLs.
+    separate_logins: Mutex<BTreeSet<String>>,
     /// Protections of the transfers so far, for people.
     in_force: Mutex<BTreeSet<String>>,
 }
@@ -221,11 +223,7 @@ impl ConnectionSecurity {
     fn may_protect(&self, scheme: Scheme) -> bool {
         match scheme {
             Scheme::Ftp => self.options.tls != TlsUse::Off,
-            Scheme::Ftps
-            | Scheme::Gsiftp
-            | Scheme::Ssh
-            | Scheme::Sftp
-            | Scheme::Https => true,
+            Scheme::Ftps | Scheme::Gsiftp | Scheme::Ssh | Scheme::Sftp | Scheme::Https => true,
             Scheme::Http => false,
         }
     }
@@ -408,6 +406,16 @@ impl ConnectionSecurity {
         self.sftp_only.lock().contains(&server.to_string())
     }
 
+    /// Notes that a server by ssh may confuse the sessions of one connection.
+    pub fn note_separate_logins(&self, server: &Server) {
+        self.separate_logins.lock().insert(server.to_string());
+    }
+
+    /// Whether [`ConnectionSecurity::note_separate_logins`] was called for a server.
+    pub fn needs_separate_logins(&self, server: &Server) -> bool {
+        self.separate_logins.lock().contains(&server.to_string())
+    }
+
     /// Notes the protection of a transfer.
     pub fn note_in_force(&self, description: String) {
         self.in_force.lock().insert(description);
@@ -441,6 +449,7 @@ impl Default for ConnectionSecurity {
             given_warnings: Mutex::default(),
             with_tls: Mutex::default(),
             sftp_only: Mutex::default(),
+            separate_logins: Mutex::default(),
             in_force: Mutex::default(),
         }
     }
