@@ -22,10 +22,10 @@ pub(crate) struct AuthoritiesArgs {
     pub(crate) ca: Option<PathBuf>,
 }
 
-/// The flag about the program for ssh: URLs; `doctor` has it, too.
+/// The flag about the program for ssh: and sftp: URLs; `doctor` has it, too.
 #[derive(Debug, Args)]
 pub(crate) struct SshArgs {
-    /// Program for ssh: URLs, with options, split at spaces (`ssh -F FILE`)
+    /// Program for ssh: and sftp: URLs, with options, split at spaces (`ssh -F FILE`)
     #[arg(long, value_name = "COMMAND", default_value = "ssh")]
     ssh: String,
 }
