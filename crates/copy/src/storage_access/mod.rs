@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use data::store::durability::SyncPolicy;
-use ftp::Failure;
 use ftp::location::{Scheme, Server, StorageId};
 use ftp::session::{ClientSession, ListingUse, SessionOpening};
+use ftp::{Failure, FailureKind};
 use proto::http::url::HttpUrl;
 
 use crate::local::local_trees::LocalTrees;
@@ -115,7 +115,11 @@ impl StorageAccess {
         failure: Failure,
     ) -> Result<Box<dyn Storage>, Failure> {
         let Ok(session) = self.open_sftp(server).await else {
-            return Err(failure);
+            // Without a word from ssh, the host may be away.
+            return Err(match failure.may_retry() {
+                true => failure.of_kind(FailureKind::Unreachable),
+                false => failure,
+            });
         };
         server.security.note_sftp_only(server);
         server.security.warn_once(&format!(

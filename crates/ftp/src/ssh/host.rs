@@ -172,6 +172,8 @@ impl SshHost {
             "-a",
             "-oClearAllForwardings=yes",
             "-oPermitLocalCommand=no",
+            // Why it fails is known by its words alone.
+            "-oLogLevel=INFO",
         ]);
         if let Some(control) = self.control.as_ref().filter(|_| is_further.is_some()) {
             command.arg("-oControlMaster=auto");

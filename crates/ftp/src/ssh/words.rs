@@ -93,6 +93,15 @@ pub(super) fn failure(
             Failure::refused(format!("ssh cannot log in at {target}: {last}"))
         }
         Some(kind) => Failure::new(kind, format!("ssh cannot reach {target}: {last}")),
+        // It tells why it cannot log in, and not why a shared login refuses a channel.
+        None if last.is_empty() => match run {
+            SshRun::Subsystem(_) => no_program(target, run, "the login ended without a word"),
+            // proftpd ends the login with any command.
+            SshRun::FarEnd | SshRun::Command(_) => Failure::transient(
+                FailureKind::NoCommands,
+                format!("{target} has begun no session: the login ended without a word"),
+            ),
+        },
         None => Failure::unreachable(format!("ssh cannot reach {target}: {last}")),
     }
 }
@@ -168,6 +177,7 @@ mod tests {
                 "This service allows sftp connections only.\n",
                 FailureKind::NoCommands,
             ),
+            (255, "", FailureKind::NoCommands),
             (
                 255,
                 "exec request failed on channel 0\n",

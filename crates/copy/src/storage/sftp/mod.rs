@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use data::checksum::ChecksumHasher;
 use data::job::{TransferControl, TransferReport, TransferSettings};
 use data::store::durability::SyncPolicy;
 use data::store::{Sink, Source};
@@ -245,7 +246,7 @@ impl SftpStorage {
             )));
         }
         if part.length == Some(0) {
-            return Ok(data::checksum::ChecksumHasher::new(algorithm).finish());
+            return Ok(ChecksumHasher::new(algorithm).finish());
         }
         let at = self.path(path);
         let operation = Operation::on_path("compute a checksum of", path);
@@ -258,13 +259,23 @@ impl SftpStorage {
                 length: part.length.unwrap_or(0),
             };
             match connection.call_for(&request, LONG_WAIT)? {
-                SftpReply::Extended(answer) => {
-                    CheckedFile::parse(&answer).map_err(SftpFailed::Broken)
+                SftpReply::Extended(answer) => CheckedFile::parse(&answer)
+                    .map(Some)
+                    .map_err(SftpFailed::Broken),
+                other => {
+                    let refused = errors::unexpected(other);
+                    // Of no bytes there may be no checksum (proftpd).
+                    let found = changes::attributes(connection, &SftpRequest::Stat(&at));
+                    match found.is_ok_and(|found| found.size == Some(part.offset)) {
+                        true => Ok(None),
+                        false => Err(refused),
+                    }
                 }
-                other => Err(errors::unexpected(other)),
             }
         });
-        let answer = answer.await?;
+        let Some(answer) = answer.await? else {
+            return Ok(ChecksumHasher::new(algorithm).finish());
+        };
         let is_of_algorithm =
             answer.algorithm == Some(algorithm) && answer.checksum.len() == algorithm.hex_len();
         match is_of_algorithm {
