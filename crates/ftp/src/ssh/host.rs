@@ -28,7 +28,7 @@ pub enum SshLogin {
     Own,
 }
 
-/// What runs at the far end.
+/// Program of the far end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SshRun {
     /// `longhaul serve --stdio`.

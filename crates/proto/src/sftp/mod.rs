@@ -7,7 +7,7 @@ mod reply;
 mod request;
 
 pub use reply::{
-    CheckedFile, SftpAttributes, SftpError, SftpExtensions, SftpLimits, SftpName, SftpReply,
+    FileChecksum, SftpAttributes, SftpError, SftpExtensions, SftpLimits, SftpName, SftpReply,
     SftpStatus, SftpStatusCode, SftpVersion, packet_len,
 };
 pub use request::{OpenFlags, SftpRequest, put_init, put_write};

@@ -160,7 +160,7 @@ impl Default for SftpLimits {
 
 /// Answer to `check-file`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CheckedFile {
+pub struct FileChecksum {
     /// The algorithm that the server has used.
     pub algorithm: Option<ChecksumAlgorithm>,
     /// In lower-case hex.
@@ -273,7 +273,7 @@ impl SftpLimits {
     }
 }
 
-impl CheckedFile {
+impl FileChecksum {
     /// Parses the answer to [`super::SftpRequest::CheckFile`]. The draft of 2006 begins it with a name, later ones do not.
     ///
     /// # Errors

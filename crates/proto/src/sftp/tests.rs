@@ -148,7 +148,7 @@ fn a_checksum_is_read_in_both_forms() {
     for begin in [string(b""), string(b"check-file")] {
         let begin = &begin[if begin.len() == 4 { 4 } else { 0 }..];
         let answer = bytes(&[begin, &string(b"sha1"), &[0xab; 20]]);
-        let checked = CheckedFile::parse(&answer).unwrap();
+        let checked = FileChecksum::parse(&answer).unwrap();
         assert_eq!(
             checked.algorithm,
             Some(crate::checksum::ChecksumAlgorithm::Sha1)

@@ -25,10 +25,10 @@ pub(super) const LONG_WAIT: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub(super) struct SftpConnection {
     socket: UnixStream,
-    /// What has come, from `taken` on.
+    /// Received bytes, from `taken` on.
     incoming: Vec<u8>,
     taken: usize,
-    /// What is to be sent, from `sent` on.
+    /// Bytes to send, from `sent` on.
     outgoing: Vec<u8>,
     sent: usize,
     next_id: u32,

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use proto::sftp::{SftpReply, SftpStatusCode};
 
 use super::errors::{self, SftpFailed};
-use super::lanes::{Answer, Block, Lanes};
+use super::lanes::{Block, BlockReply, Lanes};
 
 /// Bytes that are asked for or kept, in bytes in flight: a slow connection must not stop the others at once.
 const KEPT_WINDOWS: u64 = 2;
@@ -181,7 +181,7 @@ impl SftpReader<'_> {
         {
             let left = self.end.map(|end| end.saturating_sub(self.next));
             lanes.note_moved(count as u64, left);
-            // What comes meanwhile makes room for requests.
+            // Replies that have come make room for requests.
             self.failed = self.advance(false).err();
         }
         Some(count)
@@ -230,8 +230,8 @@ impl SftpReader<'_> {
     }
 
     /// Takes a reply. The rest of a block that came short is asked for again.
-    fn accept(&mut self, answer: Answer) -> Result<(), SftpFailed> {
-        let Answer { lane, block, reply } = answer;
+    fn accept(&mut self, answer: BlockReply) -> Result<(), SftpFailed> {
+        let BlockReply { lane, block, reply } = answer;
         let at = self
             .blocks
             .binary_search_by_key(&block.offset, |b| b.block.offset)
@@ -239,7 +239,7 @@ impl SftpReader<'_> {
         let bytes = match reply {
             SftpReply::Data(bytes) => bytes,
             SftpReply::Status(status) if status.code == SftpStatusCode::Eof => {
-                // What was asked for behind the end ends there, too.
+                // Requests behind the end find the end, too.
                 self.end = Some(self.end.map_or(block.offset, |end| end.min(block.offset)));
                 Vec::new()
             }

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::connection::{LONG_WAIT, SftpConnection, wait_for};
 use super::errors::{self, SftpFailed};
 use super::flow::FlowTuner;
-use super::opening::SftpOpener;
+use super::opening::{OpenedFile, SftpOpener};
 
 /// Longest wait without a look at whether the transfer was cancelled.
 const TICK: Duration = Duration::from_millis(100);
@@ -26,7 +26,7 @@ pub(super) struct Block {
 
 /// A reply about a block.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct BlockReply {
     pub(super) lane: usize,
     pub(super) block: Block,
     pub(super) reply: SftpReply,
@@ -60,7 +60,7 @@ pub(super) struct Lanes {
     spares: Vec<SftpConnection>,
     opener: SftpOpener,
     runtime: Handle,
-    opening: Option<oneshot::Receiver<Result<(SftpConnection, Vec<u8>), Failure>>>,
+    opening: Option<oneshot::Receiver<Result<OpenedFile, Failure>>>,
     plan: LanePlan,
     tuner: FlowTuner,
     begun: Instant,
@@ -164,7 +164,7 @@ impl Lanes {
     ///
     /// # Errors
     /// A connection is lost, or the server breaks the protocol.
-    pub(super) fn exchange(&mut self, waits: bool) -> Result<Vec<Answer>, SftpFailed> {
+    pub(super) fn exchange(&mut self, waits: bool) -> Result<Vec<BlockReply>, SftpFailed> {
         let mut answers = self.answers()?;
         if answers.is_empty() && waits {
             let connections: Vec<&SftpConnection> =
@@ -175,7 +175,7 @@ impl Lanes {
         Ok(answers)
     }
 
-    fn answers(&mut self) -> Result<Vec<Answer>, SftpFailed> {
+    fn answers(&mut self) -> Result<Vec<BlockReply>, SftpFailed> {
         let mut answers = Vec::new();
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             lane.connection.exchange()?;
@@ -183,7 +183,7 @@ impl Lanes {
                 let block = lane.pending.remove(&id).ok_or(SftpFailed::Unasked)?;
                 lane.in_flight = lane.in_flight.saturating_sub(block.length.into());
                 self.heard = Instant::now();
-                answers.push(Answer {
+                answers.push(BlockReply {
                     lane: number,
                     block,
                     reply,
@@ -215,7 +215,7 @@ impl Lanes {
         };
         match &mut self.opening {
             Some(opening) => match opening.try_recv() {
-                Ok(Ok((connection, handle))) => self.join(connection, handle),
+                Ok(Ok(opened)) => self.join(opened.connection, opened.handle),
                 Ok(Err(failure)) => self.stay(&failure.to_string()),
                 Err(oneshot::error::TryRecvError::Closed) => self.stay("it was given up"),
                 Err(oneshot::error::TryRecvError::Empty) => {}

@@ -13,6 +13,8 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, Shutdown};
 use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
@@ -26,7 +28,7 @@ use data::store::durability::SyncPolicy;
 use data::store::{Sink, Source};
 use proto::checksum::ChecksumAlgorithm;
 use proto::listing::ListedEntry;
-use proto::sftp::{CheckedFile, OpenFlags, SftpExtensions, SftpReply, SftpRequest};
+use proto::sftp::{FileChecksum, OpenFlags, SftpExtensions, SftpReply, SftpRequest};
 use proto::timestamp::Timestamp;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -39,6 +41,7 @@ use connection::{LONG_WAIT, SftpConnection};
 use errors::SftpFailed;
 use ftp::answers::{ListingVisitor, MetadataChange, RenameFailure, SymlinkCheckScope};
 use ftp::failure::Operation;
+use ftp::incomplete_listing::IncompleteListing;
 use ftp::location::Server;
 use ftp::transfer::{TransferAttempt, TransferSpec};
 use ftp::{Failure, FailureKind};
@@ -181,7 +184,7 @@ impl SftpStorage {
         syncs: bool,
     ) -> Result<TransferAttempt, Failure> {
         let (first, mut guard) = self.take_connection()?;
-        let mut canceller = CancelOnDrop(Some(Arc::clone(control)));
+        let mut canceller = TransferGuard(Some(Arc::clone(control)));
         let spares = std::mem::take(&mut self.spares);
         let (opener, runtime) = (self.opener.clone(), Handle::current());
         let done = blocking(move || {
@@ -259,7 +262,7 @@ impl SftpStorage {
                 length: part.length.unwrap_or(0),
             };
             match connection.call_for(&request, LONG_WAIT)? {
-                SftpReply::Extended(answer) => CheckedFile::parse(&answer)
+                SftpReply::Extended(answer) => FileChecksum::parse(&answer)
                     .map(Some)
                     .map_err(SftpFailed::Broken),
                 other => {
@@ -303,9 +306,9 @@ pub async fn sftp_extensions(
 }
 
 /// Cancels a transfer when its future is dropped.
-struct CancelOnDrop(Option<Arc<TransferControl>>);
+struct TransferGuard(Option<Arc<TransferControl>>);
 
-impl Drop for CancelOnDrop {
+impl Drop for TransferGuard {
     fn drop(&mut self) {
         if let Some(control) = &self.0 {
             control.cancel();
@@ -323,6 +326,13 @@ fn settings_of(spec: &TransferSpec, timeout: Duration) -> TransferSettings {
         connect_timeout: timeout,
         ..TransferSettings::default()
     }
+}
+
+/// Stands for a name in memory: there may be many.
+fn name_hash(name: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The last component of a path.
@@ -388,8 +398,16 @@ impl Storage for SftpStorage {
         let operation = Operation::on_path("list", path);
         // A bounded queue: a slow visitor slows the reading down.
         let (sender, mut batches) = mpsc::channel::<Vec<ListedEntry>>(QUEUED_BATCHES);
+        let (server, shown) = (self.opener.name.clone(), path.to_vec());
         let reading = self.requests(operation, move |connection| {
+            let mut names = HashSet::new();
             changes::list(connection, &at, |connection, mut entries| {
+                for entry in &entries {
+                    if !names.insert(name_hash(&entry.name)) {
+                        let twice = IncompleteListing::SameName(entry.name.clone());
+                        return Err(SftpFailed::Other(twice.failure(&server, &shown)));
+                    }
+                }
                 changes::read_links(connection, &at, &mut entries)?;
                 Ok(match sender.blocking_send(entries) {
                     Ok(()) => ControlFlow::Continue(()),

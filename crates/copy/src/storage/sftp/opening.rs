@@ -38,6 +38,13 @@ pub(super) struct OpenedConnection {
     pub(super) rtt: Duration,
 }
 
+/// A connection with a file open.
+#[derive(Debug)]
+pub(super) struct OpenedFile {
+    pub(super) connection: SftpConnection,
+    pub(super) handle: Vec<u8>,
+}
+
 /// The end of the first dialogue.
 enum Begun {
     Version(SftpVersion),
@@ -110,14 +117,14 @@ impl SftpOpener {
         &self,
         path: &[u8],
         flags: OpenFlags,
-    ) -> Result<(SftpConnection, Vec<u8>), Failure> {
+    ) -> Result<OpenedFile, Failure> {
         let mut connection = self.open_apart().await?.connection;
         let (path, name) = (path.to_vec(), self.name.clone());
         blocking(move || {
             let handle = connection.open(&SftpRequest::Open(&path, flags));
             let operation = Operation::on_path("open", &path);
             let handle = handle.map_err(|failed| failed.failure(&name, &operation))?;
-            Ok((connection, handle))
+            Ok(OpenedFile { connection, handle })
         })
         .await
     }

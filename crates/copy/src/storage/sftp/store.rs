@@ -20,18 +20,18 @@ use super::errors::{self, SftpFailed};
 use super::lanes::Lanes;
 
 /// A failure of this machine's store, or of the server.
-enum StoreError {
+enum SendFailed {
     Data(DataError),
     Server(SftpFailed),
 }
 
-impl From<DataError> for StoreError {
+impl From<DataError> for SendFailed {
     fn from(error: DataError) -> Self {
         Self::Data(error)
     }
 }
 
-impl From<SftpFailed> for StoreError {
+impl From<SftpFailed> for SendFailed {
     fn from(failed: SftpFailed) -> Self {
         Self::Server(failed)
     }
@@ -66,9 +66,9 @@ impl StoreJob<'_> {
             settings,
             size,
         } = *self;
-        let failure = |error: StoreError| match error {
-            StoreError::Data(error) => pull_failure(server, operation, &error, &spec.confirmation),
-            StoreError::Server(failed) => failed.failure(server, operation),
+        let failure = |error: SendFailed| match error {
+            SendFailed::Data(error) => pull_failure(server, operation, &error, &spec.confirmation),
+            SendFailed::Server(failed) => failed.failure(server, operation),
         };
         // From here on the server may have bytes.
         spec.started.store(true, Ordering::Relaxed);
@@ -130,7 +130,7 @@ struct BlockSender<'s> {
 }
 
 impl BlockSender<'_> {
-    fn run(&mut self, bytes: &mut dyn Read) -> Result<(), StoreError> {
+    fn run(&mut self, bytes: &mut dyn Read) -> Result<(), SendFailed> {
         let mut is_read = self.size == Some(self.position);
         while !is_read || self.lanes.is_waiting() {
             while !is_read && let Some(lane) = self.lanes.free_lane() {
@@ -143,7 +143,7 @@ impl BlockSender<'_> {
     }
 
     /// Sends the next block that is missing; `false`: there is none.
-    fn send_next(&mut self, lane: usize, bytes: &mut dyn Read) -> Result<bool, StoreError> {
+    fn send_next(&mut self, lane: usize, bytes: &mut dyn Read) -> Result<bool, SendFailed> {
         let Some(range) = self.next_range() else {
             return Ok(false);
         };
@@ -188,7 +188,7 @@ impl BlockSender<'_> {
     }
 
     /// Takes the replies that have come.
-    fn receive(&mut self, waits: bool) -> Result<(), StoreError> {
+    fn receive(&mut self, waits: bool) -> Result<(), SendFailed> {
         if self.control.is_cancelled() {
             return Err(DataError::Aborted.into());
         }
@@ -215,7 +215,7 @@ impl BlockSender<'_> {
 }
 
 /// Stands for the error of the source, which the caller knows.
-fn own_error() -> StoreError {
+fn own_error() -> SendFailed {
     let reason = Failure::new(FailureKind::Local, "the source cannot be read");
     SftpFailed::Other(reason).into()
 }
