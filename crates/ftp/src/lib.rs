@@ -14,7 +14,7 @@ pub mod network_proxy;
 mod server;
 pub mod session;
 pub mod socket_stats;
-mod ssh;
+pub mod ssh;
 #[cfg(test)]
 mod test_files;
 pub mod transfer;

@@ -29,6 +29,7 @@ pub mod remark;
 pub mod reply;
 pub mod security;
 pub mod server;
+pub mod sftp;
 pub mod sizing;
 pub mod streams;
 pub mod stripes;

@@ -191,7 +191,9 @@ fn check_file(source: &Location, destination: &Location) -> Result<(), Failure> 
         let reason = both.words(" are the same file");
         return Err(Failure::usage(reason));
     }
-    if let Location::Remote { path, .. } = destination {
+    if let Location::Remote { path, server } = destination
+        && !server.scheme.takes_any_name()
+    {
         check_sendable(path)?;
         // Local file systems report a name that is too long when the partial file is opened.
         check_name_length(destination)?;

@@ -267,7 +267,10 @@ fn tree_destination(
 
 fn join_checked_name(directory: &Location, name: &[u8]) -> Result<Location, Failure> {
     check_name(name)?;
-    if matches!(directory, Location::Remote { .. }) {
+    if directory
+        .server()
+        .is_some_and(|server| !server.scheme.takes_any_name())
+    {
         check_sendable(name)?;
     }
     Ok(join_location(directory, name))

@@ -50,6 +50,8 @@ pub(crate) struct Capabilities {
     pub(crate) max_queries: usize,
     /// The storage is on this machine, where no segments are lost and windows do not limit.
     pub(crate) is_local: bool,
+    /// With one stream bytes are stored in order, so that the length of a file shows which are there.
+    pub(crate) length_shows_content: bool,
     /// Round-trip time. Zero for local files.
     pub(crate) rtt: Duration,
 }

@@ -63,6 +63,7 @@ pub(super) const LOCAL_CAPABILITIES: Capabilities = Capabilities {
     series: false,
     max_queries: MAX_RANGE_CHECKSUMS,
     is_local: true,
+    length_shows_content: true,
     rtt: Duration::ZERO,
 };
 

@@ -69,6 +69,7 @@ impl Storage for ClientSession {
                 false => MAX_SEQUENTIAL_CHECKSUMS,
             },
             is_local: self.is_on_this_machine(),
+            length_shows_content: true,
             rtt: self.rtt(),
         }
     }

@@ -301,6 +301,7 @@ impl Storage for MemoryStorage {
             series: false,
             max_queries: if able { 16 } else { 1 },
             is_local: false,
+            length_shows_content: true,
             rtt: Duration::from_millis(1),
         }
     }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use data::store::durability::SyncPolicy;
-use ftp::Failure;
 use ftp::location::{Scheme, Server, StorageId};
 use ftp::session::{ClientSession, ListingUse, SessionOpening};
+use ftp::{Failure, FailureKind};
 use proto::http::url::HttpUrl;
 
 use crate::local::local_trees::LocalTrees;
@@ -16,6 +16,7 @@ use crate::storage::http::HttpStorage;
 #[cfg(test)]
 use crate::storage::memory;
 use crate::storage::pipes::StandardStreams;
+use crate::storage::sftp::SftpStorage;
 
 /// Parameters for opening sessions with any storage.
 #[derive(Debug)]
@@ -64,12 +65,19 @@ impl StorageAccess {
             return Ok(Box::new(memory::MemoryStorage::open(name)));
         }
         match server.scheme {
-            Scheme::Ftp | Scheme::Ftps | Scheme::Gsiftp | Scheme::Ssh | Scheme::Sshftp => {
-                let mut session = ClientSession::open_with(server, self.timeout, opening).await?;
-                session.set_allow_foreign_data(self.foreign_data);
-                session.set_listing_use(self.listing_use);
-                Ok(Box::new(session))
+            Scheme::Ssh if server.security.is_sftp_only(server) => self.open_sftp(server).await,
+            Scheme::Ssh => match self.open_session(server, opening).await {
+                Err(failure)
+                    if failure.kind().leaves_sftp() && !server.security.insists_on_far_end() =>
+                {
+                    self.open_sftp_instead(server, failure).await
+                }
+                opened => opened,
+            },
+            Scheme::Ftp | Scheme::Ftps | Scheme::Gsiftp | Scheme::Sshftp => {
+                self.open_session(server, opening).await
             }
+            Scheme::Sftp => self.open_sftp(server).await,
             Scheme::Http | Scheme::Https => {
                 let query = server.query.as_deref();
                 let secure = server.scheme == Scheme::Https;
@@ -83,6 +91,47 @@ impl StorageAccess {
                 Ok(Box::new(session))
             }
         }
+    }
+}
+
+impl StorageAccess {
+    async fn open_session(
+        &self,
+        server: &Server,
+        opening: SessionOpening<'_>,
+    ) -> Result<Box<dyn Storage>, Failure> {
+        let mut session = ClientSession::open_with(server, self.timeout, opening).await?;
+        session.set_allow_foreign_data(self.foreign_data);
+        session.set_listing_use(self.listing_use);
+        Ok(Box::new(session))
+    }
+
+    async fn open_sftp(&self, server: &Server) -> Result<Box<dyn Storage>, Failure> {
+        let session = SftpStorage::open(server, self.timeout, self.sync_policy).await?;
+        server.security.note_in_force("ssh (SFTP)".to_owned());
+        Ok(Box::new(session))
+    }
+
+    /// Goes on by SFTP where no session of longhaul can begin. Without SFTP, the first failure counts.
+    async fn open_sftp_instead(
+        &self,
+        server: &Server,
+        failure: Failure,
+    ) -> Result<Box<dyn Storage>, Failure> {
+        let Ok(session) = self.open_sftp(server).await else {
+            // Without a word from ssh, the host may be away.
+            return Err(match failure.may_retry() {
+                true => failure.of_kind(FailureKind::Unreachable),
+                false => failure,
+            });
+        };
+        server.security.note_sftp_only(server);
+        server.security.warn_once(&format!(
+            "{}: going on by SFTP, which is slower; to change that, install longhaul there, for a login that may run it \
+             (docs/ssh.md)",
+            failure.reason()
+        ));
+        Ok(session)
     }
 }
 

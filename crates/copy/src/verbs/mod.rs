@@ -34,7 +34,7 @@ fn parse_remote_url(url: &str, options: &RemoteOptions) -> Result<(Server, Vec<u
             Ok((server, path))
         }
         other => Err(Failure::usage(format!(
-            "{} is not remote: give an ftp:, ftps:, gsiftp:, http: or https: URL, or a remote of the \
+            "{} is not remote: give an ftp:, ftps:, gsiftp:, ssh:, sftp:, http: or https: URL, or a remote of the \
                  configuration",
             other.display()
         ))),

@@ -19,8 +19,6 @@ pub enum FailureKind {
     Usage,
     /// Login or permission refused.
     Refused,
-    /// The login by ssh is good, and the program that serves sessions is not there.
-    NoProgram,
     /// A refused login, which may be due to the number of the user's sessions.
     LoginLimit,
     /// No such file.
@@ -45,6 +43,10 @@ pub enum FailureKind {
     NameTooLong,
     /// The peer broke the protocol or refused for another reason.
     Protocol,
+    /// The login by ssh is good, and the program that serves sessions is not there.
+    NoProgram,
+    /// The login by ssh is good, and runs no programs.
+    NoCommands,
     /// Interrupted by a signal.
     Interrupted,
 }
@@ -62,7 +64,7 @@ impl FailureKind {
             Self::Local | Self::LocalDiskFull | Self::ServerDiskFull | Self::DestinationBusy => {
                 Exit::Local
             }
-            Self::NameTooLong | Self::Protocol => Exit::Protocol,
+            Self::NameTooLong | Self::Protocol | Self::NoCommands => Exit::Protocol,
             Self::Interrupted => Exit::Interrupted,
         }
     }
@@ -80,6 +82,11 @@ impl FailureKind {
     /// The server has, or may have, as many sessions as it serves at a time.
     pub fn is_session_limit(self) -> bool {
         matches!(self, Self::SessionLimit | Self::LoginLimit)
+    }
+
+    /// A login by ssh is good, and no session of longhaul begins there: SFTP may.
+    pub fn leaves_sftp(self) -> bool {
+        matches!(self, Self::NoProgram | Self::NoCommands)
     }
 
     /// The kind of an error of a file on this machine that the user has named.

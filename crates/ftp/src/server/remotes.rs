@@ -56,12 +56,12 @@ impl RemoteServer {
         }
         let Some((scheme, rest)) = url.split_once("://") else {
             return usage(
-                "`url` begins with ftp://, ftps://, gsiftp://, ssh://, sshftp://, http:// or https://",
+                "`url` begins with ftp://, ftps://, gsiftp://, ssh://, sshftp://, sftp://, http:// or https://",
             );
         };
         if !SERVER_SCHEMES.contains(&scheme) {
             return usage(
-                "`url` begins with ftp://, ftps://, gsiftp://, ssh://, sshftp://, http:// or https://",
+                "`url` begins with ftp://, ftps://, gsiftp://, ssh://, sshftp://, sftp://, http:// or https://",
             );
         }
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -90,8 +90,8 @@ impl RemoteServer {
             (RemoteLogin::Password(_), _, "gsiftp") => {
                 return usage("gsiftp: has no passwords: the certificate is the login (`cert`)");
             }
-            (RemoteLogin::Password(PasswordSource::Netrc(_)), _, "ssh" | "sshftp") => {}
-            (RemoteLogin::Password(_), _, "ssh" | "sshftp") => {
+            (RemoteLogin::Password(PasswordSource::Netrc(_)), _, "ssh" | "sshftp" | "sftp") => {}
+            (RemoteLogin::Password(_), _, "ssh" | "sshftp" | "sftp") => {
                 return usage("ssh finds its keys, and asks for passwords, itself");
             }
             (RemoteLogin::Password(PasswordSource::Netrc(_)), true, _) => {}
@@ -163,7 +163,9 @@ impl RemoteServer {
     }
 }
 
-const SERVER_SCHEMES: [&str; 7] = ["ftp", "ftps", "gsiftp", "ssh", "sshftp", "http", "https"];
+const SERVER_SCHEMES: [&str; 8] = [
+    "ftp", "ftps", "gsiftp", "ssh", "sshftp", "sftp", "http", "https",
+];
 
 /// Whether a remote may have this name.
 fn is_remote_name(name: &str) -> bool {
@@ -345,7 +347,7 @@ mod tests {
         for (url, user) in [
             ("ftp://ann:hush@h/", None),
             ("ftp://ann@h/", Some("bob")),
-            ("sftp://h/", None),
+            ("s3://h/", None),
             ("h/x", None),
             ("https://h/x?hush", None),
             ("ftp://[h/", None),

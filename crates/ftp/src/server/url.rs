@@ -94,18 +94,18 @@ pub(crate) fn parse_server(
         // The certificate is the login, so no password is looked for.
         (Scheme::Gsiftp, None, _) => Credential::GridMapping,
         // ssh finds its own, and asks for it.
-        (Scheme::Ssh | Scheme::Sshftp, None, _) => Credential::Anonymous,
-        (Scheme::Ssh | Scheme::Sshftp, Some(login), _) if login.contains(':') => {
+        (Scheme::Ssh | Scheme::Sshftp | Scheme::Sftp, None, _) => Credential::Anonymous,
+        (Scheme::Ssh | Scheme::Sshftp | Scheme::Sftp, Some(login), _) if login.contains(':') => {
             return Err(Failure::usage(format!(
                 "ssh asks for passwords itself: leave it out of the URL ({display_text})"
             )));
         }
-        (Scheme::Ssh | Scheme::Sshftp, Some(login), _) if !is_ssh_user(login) => {
+        (Scheme::Ssh | Scheme::Sshftp | Scheme::Sftp, Some(login), _) if !is_ssh_user(login) => {
             return Err(Failure::usage(format!(
                 "this is no user for ssh ({display_text})"
             )));
         }
-        (Scheme::Gsiftp | Scheme::Ssh | Scheme::Sshftp, Some(_), _) => {
+        (Scheme::Gsiftp | Scheme::Ssh | Scheme::Sshftp | Scheme::Sftp, Some(_), _) => {
             let no_password = |_: &str, user: Option<&str>| {
                 Ok(match user {
                     Some(user) => Credential::password(user, ""),

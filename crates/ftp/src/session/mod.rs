@@ -51,7 +51,7 @@ mod stat;
 
 use control::ClientControlConnection;
 pub use control::dialogue::{DIALOGUE, log_dialogue};
-pub use control::reach::{clean_far_end, connect_to_server};
+pub use control::reach::{clean_far_end, connect_to_server, open_ssh_channel};
 use data_protection::AgreedProtections;
 pub(crate) use data_protection::DataPurpose;
 pub use data_protection::{ListingUse, ThirdPartyProtocol};

@@ -21,9 +21,18 @@ const LOGIN_SECONDS: u32 = 30;
 /// Interval of questions to a silent far end, seconds. Three without an answer end the login (ssh_config(5)).
 const ALIVE_SECONDS: u32 = 20;
 
+/// Whose login a channel uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SshLogin {
+    /// The one that the sessions of a run share.
+    Shared,
+    /// One of its own, with a connection of its own. Nobody is asked for anything.
+    Own,
+}
+
 /// A program at the far end, and how it is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum SshRun {
+pub enum SshRun {
     /// A command for the login shell.
     Command(String),
     /// A subsystem (RFC 4254 §6.5).
@@ -203,6 +212,8 @@ impl SshHost {
             "-a",
             "-oClearAllForwardings=yes",
             "-oPermitLocalCommand=no",
+            // Why it fails is known by its words alone.
+            "-oLogLevel=INFO",
         ]);
         if !self.settings.notices_death {
             // Otherwise a login over a network that has gone away would stay for a quarter of an hour.

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::far_end::{self, FarPlatform, FarProgram};
 use super::program_file::{self, ProgramFile};
-use super::{QUESTION_TIME, SshChannel, SshEnd, SshRun, answer};
+use super::{QUESTION_TIME, SshChannel, SshEnd, answer};
 use crate::{Failure, FailureKind};
 
 /// The beginning of the lines of the scripts.
@@ -136,8 +136,7 @@ struct FarScript {
 
 impl FarScript {
     async fn start(end: &SshEnd<'_>, script: &str) -> Result<Self, Failure> {
-        let run = SshRun::Command(far_end::loader(script.len()));
-        let channel = end.open(run).await?;
+        let channel = end.open_shared(far_end::loader(script.len())).await?;
         let mut transport = ControlTransport::carried(channel.stream()?);
         // An error is seen by the lack of an answer.
         let _ = transport.write_all(script.as_bytes()).await;

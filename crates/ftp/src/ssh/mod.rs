@@ -35,8 +35,9 @@ mod words;
 pub use far_end::FarProgram;
 pub use install::{FarEndCleanup, FarEndOptions, InstallChoice};
 
+pub use host::{SshLogin, SshRun};
+
 pub(crate) use carrier::SshCarrier;
-pub(crate) use host::SshRun;
 pub(crate) use install::clean;
 pub(crate) use logins::SshLogins;
 pub(crate) use ports::OpenPorts;
@@ -101,18 +102,20 @@ impl CarriedSession {
         ends: CarriedEnds,
         command: String,
     ) -> Self {
-        Self {
+        let begun = Self {
             transport,
             ends,
             after: channel.begun.elapsed(),
             login: CarriedLogin {
                 target: channel.target.clone(),
                 reply_timeout: channel.reply_timeout,
-                host: channel.established(),
+                host: Arc::clone(&channel.host),
                 command,
             },
             near_port: None,
-        }
+        };
+        channel.established();
+        begun
     }
 
     /// Begins the search for open ports, unless it has begun. `ip` is the far end's address for this machine.
@@ -177,16 +180,17 @@ struct SshProcess {
 }
 
 /// A program at the far end, with its input and output.
-pub(crate) struct SshChannel {
+pub struct SshChannel {
     /// The near end of its input and output.
     near: UnixStream,
     process: SshProcess,
     host: Arc<SshHost>,
     target: SshTarget,
+    run: SshRun,
     /// Held while this login is not known to have succeeded, so that others wait for it.
     first_login: Option<OwnedMutexGuard<()>>,
-    /// Among the channels of the host.
-    place: SessionPlace,
+    /// Among the channels of the shared login.
+    place: Option<SessionPlace>,
     reply_timeout: Duration,
     begun: Instant,
 }
@@ -197,41 +201,49 @@ impl SshChannel {
     /// # Errors
     /// `Local`: there is no ssh; `Usage`: it refuses its configuration, or the name. That the login fails is seen by the end of the
     /// channel: see [`SshChannel::failure`].
-    pub(crate) async fn open(
-        logins: &SshLogins,
-        program: &[String],
-        target: &SshTarget,
-        run: SshRun,
-        reply_timeout: Duration,
-    ) -> Result<Self, Failure> {
-        let host = logins.host(program, target).await?;
-        let place = SessionPlace::take(&host).ok_or_else(|| {
-            Failure::transient(
-                FailureKind::SessionLimit,
-                format!("the ssh login at {target} carries no further session and its data"),
-            )
-        })?;
-        // The first channel logs in; those that are wanted meanwhile share its login.
-        let waited = Arc::clone(&host.login).lock_owned().await;
-        // One that has ended is replaced: the network was away, or nothing needed a channel for a while.
-        let is_further = host.is_logged_in();
+    async fn open(end: &SshEnd<'_>, run: SshRun, login: SshLogin) -> Result<Self, Failure> {
+        let host = end.host().await?;
+        let (place, waited, is_further) = match login {
+            SshLogin::Own => (None, None, false),
+            SshLogin::Shared => {
+                let place = SessionPlace::take(&host).ok_or_else(|| {
+                    Failure::transient(
+                        FailureKind::SessionLimit,
+                        format!(
+                            "the ssh login at {} carries no further session and its data",
+                            end.target
+                        ),
+                    )
+                })?;
+                // The first channel logs in; those that are wanted meanwhile share its login.
+                let waited = Arc::clone(&host.login).lock_owned().await;
+                // One that has ended is replaced: the network was away, or nothing needed a channel for a while.
+                let is_further = host.is_logged_in();
+                (Some(place), (!is_further).then_some(waited), is_further)
+            }
+        };
+        let (target, time) = (end.target, end.reply_timeout);
         let local = |error: std::io::Error| Failure::local(format!("cannot start ssh: {error}"));
         let (near, far) = UnixStream::pair().map_err(local)?;
-        let command = host.command(target, is_further, reply_timeout, run);
+        let command = match login {
+            SshLogin::Own => host.command_with_login(target, time, run.clone()),
+            SshLogin::Shared => host.command(target, is_further, time, run.clone()),
+        };
         Ok(Self {
             near,
             process: SshProcess::start(command, far)?,
             host,
             target: target.clone(),
-            first_login: (!is_further).then_some(waited),
+            run,
+            first_login: waited,
             place,
-            reply_timeout,
+            reply_timeout: time,
             begun: Instant::now(),
         })
     }
 
     /// Longest wait for the program's first answer: somebody may be asked for a password.
-    pub(crate) fn patience(&self) -> Duration {
+    pub fn patience(&self) -> Duration {
         match self.first_login.is_some() && host::may_ask() {
             true => QUESTION_TIME.max(self.reply_timeout),
             false => self.reply_timeout,
@@ -242,7 +254,7 @@ impl SshChannel {
     ///
     /// # Errors
     /// `Local`: no descriptor is left.
-    pub(crate) fn stream(&self) -> Result<tokio::net::UnixStream, Failure> {
+    pub fn stream(&self) -> Result<tokio::net::UnixStream, Failure> {
         let near = self.near.try_clone().and_then(|near| {
             near.set_nonblocking(true)?;
             tokio::net::UnixStream::from_std(near)
@@ -251,16 +263,15 @@ impl SshChannel {
     }
 
     /// The program has answered: the login is good, and ssh is left alone. It ends with its input.
-    pub(crate) fn established(self) -> Arc<SshHost> {
+    pub fn established(self) {
         let place = self.place;
         self.process.on_end(move |_| drop(place));
-        self.host
     }
 
     /// Why the program has ended without an answer.
-    pub(crate) async fn failure(mut self) -> Failure {
+    pub async fn failure(mut self) -> Failure {
         let (status, said) = self.process.end().await;
-        words::failure(&self.target, status, &said)
+        words::failure(&self.target, &self.run, status, &said)
     }
 
     /// The last line on standard error of a program that ends.
@@ -269,7 +280,7 @@ impl SshChannel {
     }
 
     /// The failure of a program that has not answered within [`SshChannel::patience`].
-    pub(crate) fn silence(&self) -> Failure {
+    pub fn silence(&self) -> Failure {
         Failure::unreachable(format!(
             "ssh to {} has not logged in within {} s",
             self.target,
@@ -289,15 +300,17 @@ pub(crate) struct SshEnd<'a> {
 }
 
 impl SshEnd<'_> {
-    async fn open(&self, run: SshRun) -> Result<SshChannel, Failure> {
-        SshChannel::open(
-            self.logins,
-            self.program,
-            self.target,
-            run,
-            self.reply_timeout,
-        )
-        .await
+    /// Starts a program there.
+    ///
+    /// # Errors
+    /// `Local`: there is no ssh; `Usage`: it refuses its configuration, or the name; `SessionLimit`: the shared login has no place
+    /// left. That the login fails is seen by the end of the channel: see [`SshChannel::failure`].
+    pub(crate) async fn open(&self, run: SshRun, login: SshLogin) -> Result<SshChannel, Failure> {
+        SshChannel::open(self, run, login).await
+    }
+
+    async fn open_shared(&self, command: String) -> Result<SshChannel, Failure> {
+        self.open(SshRun::Command(command), SshLogin::Shared).await
     }
 
     async fn host(&self) -> Result<Arc<SshHost>, Failure> {
@@ -307,6 +320,7 @@ impl SshEnd<'_> {
     /// Why no session has begun.
     async fn failure(&self, mut channel: SshChannel, program: Option<&FarProgram>) -> Failure {
         let (status, said) = channel.process.end().await;
+        let channel_run = channel.run.clone();
         drop(channel);
         let code = status.and_then(|status| status.code());
         if code == Some(USAGE)
@@ -318,14 +332,14 @@ impl SshEnd<'_> {
             (Some(program), Some(code)) if words::NO_PROGRAM.contains(&code) => {
                 words::not_run(self.target, program, &said)
             }
-            _ => words::failure(self.target, status, &said),
+            _ => words::failure(self.target, &channel_run, status, &said),
         }
     }
 
     /// The version of the program there.
     async fn version(&self, program: Option<&FarProgram>) -> Option<String> {
         let command = far_end::command(program, far_end::VERSION_FLAG);
-        let channel = self.open(SshRun::Command(command)).await.ok()?;
+        let channel = self.open_shared(command).await.ok()?;
         let mut transport = ControlTransport::carried(channel.stream().ok()?);
         let version = |line: &[u8]| {
             let text = str::from_utf8(line.strip_prefix(b"longhaul ")?).ok()?;
@@ -369,7 +383,7 @@ pub(crate) async fn begin_session(
     let command = far_end::command(program, far_end::SERVE);
     let mut is_provided = false;
     loop {
-        let channel = end.open(SshRun::Command(command.clone())).await?;
+        let channel = end.open_shared(command.clone()).await?;
         let is_first = *channel.host.ports.borrow() == PortSearch::Pending;
         let is_direct = channel.host.direct_name().is_some();
         let near_port = is_first.then(|| NearPort::listen(is_direct, data_ports));

@@ -5,7 +5,7 @@ use data::transport::ControlTransport;
 use proto::carried::CarriedEnds;
 use tokio::time::timeout;
 
-use super::{CarriedSession, SshEnd, SshRun, answer};
+use super::{CarriedSession, SshEnd, answer};
 use crate::Failure;
 
 /// The command that starts the server, if a user of globus-url-copy has chosen one.
@@ -26,7 +26,7 @@ const SERVER: &str = "sh -c 'for script in .globus/sshftp /etc/grid-security/ssh
 /// As [`super::begin_session`].
 pub(crate) async fn begin_sshftp(end: &SshEnd<'_>) -> Result<CarriedSession, Failure> {
     let command = command(std::env::var(REMOTE_PROGRAM).ok().as_deref());
-    let channel = end.open(SshRun::Command(command.clone())).await?;
+    let channel = end.open_shared(command.clone()).await?;
     let mut transport = ControlTransport::carried(channel.stream()?);
     let first = answer(&mut transport, CarriedEnds::parse);
     match timeout(channel.patience(), first).await {

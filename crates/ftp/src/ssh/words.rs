@@ -6,8 +6,8 @@ use std::process::{Command, ExitStatus};
 
 use proto::printable::printable;
 
-use super::SshTarget;
 use super::far_end::{FarProgram, VERSION};
+use super::{SshRun, SshTarget};
 use crate::{Failure, FailureKind};
 
 /// Exit code of ssh's own failures.
@@ -22,6 +22,9 @@ const LAST_LINES: usize = 5;
 const WORDS: &[(&str, FailureKind)] = &[
     ("session open refused by peer", FailureKind::SessionLimit),
     ("session request failed", FailureKind::SessionLimit),
+    // Of the login that there is: the server has nothing of that kind (clientloop.c).
+    ("subsystem request failed", FailureKind::NoProgram),
+    ("exec request failed", FailureKind::NoCommands),
     ("permission denied", FailureKind::Refused),
     ("host key verification failed", FailureKind::Refused),
     // A name that cannot be resolved is final: trying again rarely helps.
@@ -41,7 +44,12 @@ pub(super) fn not_started(command: &Command, error: &io::Error) -> Failure {
 }
 
 /// The failure of a session that has not begun.
-pub(super) fn failure(target: &SshTarget, status: Option<ExitStatus>, said: &[u8]) -> Failure {
+pub(super) fn failure(
+    target: &SshTarget,
+    run: &SshRun,
+    status: Option<ExitStatus>,
+    said: &[u8],
+) -> Failure {
     let last = last_line(said);
     let Some(status) = status else {
         return Failure::protocol(format!(
@@ -52,23 +60,19 @@ pub(super) fn failure(target: &SshTarget, status: Option<ExitStatus>, said: &[u8
     let code = status.code();
     match code {
         Some(code) if NO_PROGRAM.contains(&code) => {
-            return Failure::new(
-                FailureKind::NoProgram,
-                format!("{target} cannot run longhaul: {last}"),
-            )
-            .advise("the login needs a shell, with sh on its PATH, and longhaul must be for that machine");
+            return no_program(target, run, &last);
         }
         Some(OWN_FAILURE) => {}
         _ => {
-            return Failure::protocol(format!(
+            let reason = format!(
                 "{target} has begun no session: the login ended with {}{}",
                 code.map_or_else(|| "a signal".to_owned(), |code| format!("code {code}")),
                 match last.as_str() {
                     "" => String::new(),
                     last => format!(": {last}"),
                 }
-            ))
-            .advise("a login that may run no commands (internal-sftp, ForceCommand) cannot serve longhaul");
+            );
+            return no_commands(reason);
         }
     }
     let lines: Vec<String> = lines_from_the_last(said)
@@ -82,10 +86,23 @@ pub(super) fn failure(target: &SshTarget, status: Option<ExitStatus>, said: &[u8
             FailureKind::SessionLimit,
             format!("the ssh login at {target} carries no further session: {last}"),
         ),
+        Some(FailureKind::NoProgram) => no_program(target, run, &last),
+        Some(FailureKind::NoCommands) => {
+            no_commands(format!("{target} has begun no session: {last}"))
+        }
         Some(FailureKind::Refused) => {
             Failure::refused(format!("ssh cannot log in at {target}: {last}"))
         }
         Some(kind) => Failure::new(kind, format!("ssh cannot reach {target}: {last}")),
+        // It tells why it cannot log in, and not why a shared login refuses a channel.
+        None if last.is_empty() => match run {
+            SshRun::Subsystem(_) => no_program(target, run, "the login ended without a word"),
+            // proftpd ends the login with any command.
+            SshRun::Command(_) => Failure::transient(
+                FailureKind::NoCommands,
+                format!("{target} has begun no session: the login ended without a word"),
+            ),
+        },
         None => Failure::unreachable(format!("ssh cannot reach {target}: {last}")),
     }
 }
@@ -123,6 +140,24 @@ pub(super) fn not_found_again(target: &SshTarget) -> Failure {
         format!("{target} does not find the longhaul that was put into its cache directory"),
     )
     .advise("its logins may have different home directories: install longhaul there")
+}
+
+fn no_program(target: &SshTarget, run: &SshRun, last: &str) -> Failure {
+    let absent = |reason: String| Failure::new(FailureKind::NoProgram, reason);
+    match run {
+        SshRun::Command(_) => absent(format!("{target} cannot run longhaul: {last}")).advise(
+            "the login needs a shell, with sh on its PATH, and longhaul must be for that machine",
+        ),
+        SshRun::Subsystem(name) => {
+            absent(format!("there is no subsystem {name} at {target}: {last}"))
+        }
+    }
+}
+
+fn no_commands(reason: String) -> Failure {
+    Failure::new(FailureKind::NoCommands, reason).advise(
+        "a login that may run no commands (internal-sftp, ForceCommand) cannot serve longhaul",
+    )
 }
 
 /// The last line of what was said, for people.
@@ -173,7 +208,13 @@ mod tests {
             (
                 1,
                 "This service allows sftp connections only.\n",
-                FailureKind::Protocol,
+                FailureKind::NoCommands,
+            ),
+            (255, "", FailureKind::NoCommands),
+            (
+                255,
+                "exec request failed on channel 0\n",
+                FailureKind::NoCommands,
             ),
         ] {
             let target = SshTarget {
@@ -183,6 +224,7 @@ mod tests {
             };
             let failure = failure(
                 &target,
+                &SshRun::Command(String::new()),
                 Some(ExitStatus::from_raw(code << 8)),
                 said.as_bytes(),
             );

@@ -23,10 +23,10 @@ pub(crate) struct AuthoritiesArgs {
     pub(crate) ca: Option<PathBuf>,
 }
 
-/// The flag about the program for ssh: and sshftp: URLs; `doctor` has it, too.
+/// The flag about the program for ssh:, sshftp: and sftp: URLs; `doctor` has it, too.
 #[derive(Debug, Args)]
 pub(crate) struct SshArgs {
-    /// Program for ssh: and sshftp: URLs, with options, split at spaces (`ssh -F FILE`)
+    /// Program for ssh:, sshftp: and sftp: URLs, with options, split at spaces (`ssh -F FILE`)
     #[arg(long, value_name = "COMMAND", default_value = "ssh")]
     ssh: String,
 }
@@ -225,7 +225,7 @@ mod tests {
         ] {
             let args = parsed(flags).unwrap();
             let failure = args
-                .connection_security(Arc::new(|_: &str| ()))
+                .connection_security(None, Arc::new(|_: &str| ()))
                 .unwrap_err();
             assert_eq!(failure.exit(), Exit::Usage, "{flags:?}");
         }

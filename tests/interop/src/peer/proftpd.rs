@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
+use super::sshd::Sshd;
 use super::tls::PeerTls;
 use super::{ACCOUNT, PeerServer, find_unpacked};
 use crate::matrix::TestStore;
@@ -69,6 +70,52 @@ pub fn start_with_tls(store: &TestStore, tls: &PeerTls) -> Result<PeerServer> {
         );
     }
     Ok(spawn(store, &settings)?.scheme("ftps"))
+}
+
+/// Serves the store by SFTP on 127.0.0.1, for the key of the user of `sshd` and the account `joe`.
+pub fn start_with_sftp(store: &TestStore, sshd: &Sshd) -> Result<PeerServer> {
+    let own = store.path("sshd.d");
+    let keygen = |arguments: &[&str]| -> Result<String> {
+        let mut keygen = Command::new("ssh-keygen");
+        let output = keygen.args(arguments).current_dir(&own).output()?;
+        ensure!(output.status.success(), "ssh-keygen {arguments:?}");
+        Ok(String::from_utf8(output.stdout)?)
+    };
+    keygen(&["-q", "-t", "rsa", "-m", "PEM", "-N", "", "-f", "proftpd"])?;
+    // The form of RFC 4716.
+    std::fs::write(
+        own.join("proftpd.authorized"),
+        keygen(&["-e", "-f", "user.pub"])?,
+    )?;
+    let ids = (
+        rustix::process::getuid().as_raw(),
+        rustix::process::getgid().as_raw(),
+    );
+    let account = format!("joe:*:{}:{}::/:/bin/sh\n", ids.0, ids.1);
+    let secret = |name: &str, text: &str| -> Result<()> {
+        std::fs::write(own.join(name), text)?;
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        Ok(std::fs::set_permissions(own.join(name), private)?)
+    };
+    secret("proftpd.accounts", &account)?;
+    let settings = format!(
+        "ModulePath {modules}\nLoadModule mod_sftp.c\nRootLogin on\nAuthOrder mod_auth_file.c\n\
+         AuthUserFile {own}/proftpd.accounts\nSFTPEngine on\nSFTPHostKey {own}/proftpd\nSFTPAuthMethods publickey\n\
+         SFTPAuthorizedUserKeys file:{own}/proftpd.authorized\n",
+        modules = find_tls().map_err(anyhow::Error::msg)?.display(),
+        own = own.display(),
+    );
+    let server = spawn(store, &settings)?;
+    let key = std::fs::read_to_string(own.join("proftpd.pub"))?;
+    sshd.add_known_host(&format!(
+        "[{}]:{} {key}",
+        net::HOST,
+        server.address().port()
+    ))?;
+    Ok(server
+        .scheme("sftp")
+        .host("joe@127.0.0.1")
+        .prefix(store.root()))
 }
 
 fn spawn(store: &TestStore, more: &str) -> Result<PeerServer> {

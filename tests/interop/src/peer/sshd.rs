@@ -10,6 +10,9 @@ use crate::longhaul::binary;
 use crate::matrix::TestStore;
 use crate::net;
 
+/// Settings of a server without SFTP.
+pub const NO_SFTP: &str = "Subsystem other /bin/false";
+
 /// A running server, and the way of its only user to it.
 #[derive(Debug)]
 pub struct Sshd {
@@ -28,6 +31,34 @@ impl Sshd {
     #[must_use]
     pub fn logins(&self) -> usize {
         self.server.messages().matches("Accepted publickey").count()
+    }
+
+    /// The same server, for `sftp:` URLs.
+    #[must_use]
+    pub fn by_sftp(self) -> Self {
+        Self {
+            server: self.server.scheme("sftp"),
+            ..self
+        }
+    }
+
+    /// The user's public key.
+    #[must_use]
+    pub fn user_key(&self) -> &str {
+        &self.user
+    }
+
+    /// Lets the user know a host, by a line of ssh's file.
+    pub fn add_known_host(&self, line: &str) -> Result<()> {
+        let mut known = std::fs::read_to_string(&self.known_hosts)?;
+        known.push_str(line);
+        Ok(std::fs::write(&self.known_hosts, known)?)
+    }
+
+    /// The processes of its logins.
+    #[must_use]
+    pub fn sessions(&self) -> Vec<i32> {
+        descendants(self.server.pid().as_raw_nonzero().get())
     }
 
     /// The processes of longhaul that its logins run.
@@ -111,10 +142,14 @@ pub fn start_in(store: &TestStore, further: &str, environment: &str) -> Result<S
     };
     let (host, user) = (key("host")?, key("user")?);
     let own = own.display();
+    let sftp = match further.contains(NO_SFTP) {
+        true => "",
+        false => "Subsystem sftp internal-sftp\n",
+    };
     let settings = format!(
         "Port {port}\nListenAddress {address}\nHostKey {own}/host\nAuthorizedKeysFile {own}/authorized\nPidFile none\n\
          StrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n\
-         Subsystem sftp internal-sftp\nSetEnv {environment} LONGHAUL_HISTORY=off\n{further}\n",
+         {sftp}SetEnv {environment} LONGHAUL_HISTORY=off\n{further}\n",
         address = net::HOST,
     );
     let scratch = store.scratch();

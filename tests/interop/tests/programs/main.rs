@@ -38,6 +38,7 @@ mod preserve;
 mod proxies;
 mod rclone;
 mod same_tree;
+mod sftp;
 mod ssh;
 mod ssh_install;
 mod sshftp;

@@ -190,7 +190,7 @@ fn failures_say_what_is_missing() {
     require!(sshd::find());
     let store = TestStore::new().unwrap();
     let nothing = store.scratch().folder("nothing").unwrap();
-    let sshd = sshd::start_for(&store, "", &nothing).unwrap();
+    let sshd = sshd::start_for(&store, sshd::NO_SFTP, &nothing).unwrap();
     let expect = |ssh: &str, code: i32, words: &str| {
         let finished = get(&sshd, ssh, &store.local());
         let finished = finished.expect_code(code).unwrap();
@@ -217,7 +217,8 @@ fn failures_say_what_is_missing() {
 fn logins_without_commands_are_named() {
     require!(sshd::find());
     let store = TestStore::new().unwrap();
-    let sshd = sshd::start(&store, "ForceCommand internal-sftp").unwrap();
+    let only_one = format!("{}\nForceCommand true", sshd::NO_SFTP);
+    let sshd = sshd::start(&store, &only_one).unwrap();
     let finished = get(&sshd, &sshd.ssh, &store.local());
     let message = copy::failure_message(&finished).unwrap_or_default();
     assert!(message.contains("may run no commands"), "{finished}");
@@ -391,7 +392,7 @@ fn process_named(beginning: &str) -> Option<rustix::process::Pid> {
     })
 }
 
-fn wait_until(condition: &str, holds: impl Fn() -> bool) {
+pub(crate) fn wait_until(condition: &str, holds: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !holds() {
         assert!(Instant::now() < deadline, "waited for {condition}");

@@ -38,7 +38,9 @@ impl BareHost {
         let home = store.scratch().folder("home").unwrap();
         let programs = store.scratch().folder("programs").unwrap();
         let environment = format!("HOME={} PATH={}", home.display(), path(&programs));
-        let sshd = sshd::start_in(&store, further, &environment).unwrap();
+        // SFTP would take the place of what is missing.
+        let further = format!("{}\n{further}", sshd::NO_SFTP);
+        let sshd = sshd::start_in(&store, &further, &environment).unwrap();
         Self { store, home, sshd }
     }
 

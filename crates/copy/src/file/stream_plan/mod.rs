@@ -220,6 +220,7 @@ impl StreamPlan {
                 ModeChoice::Extended => false,
                 // Several sessions store out of order in MODE S, too.
                 ModeChoice::Auto if plan.uses_several_sessions => false,
+                ModeChoice::Auto if !destination.length_shows_content => false,
                 // One stream gains nothing from MODE E, and MODE S stores in order, which makes
                 // resuming exact.
                 ModeChoice::Auto => plan.max_streams == 1 || in_order_only,

@@ -112,6 +112,7 @@ impl Storage for HttpStorage {
             series: false,
             max_queries: 1,
             is_local: false,
+            length_shows_content: true,
             rtt: self.rtt,
         }
     }

@@ -14,14 +14,14 @@ use crate::server::any_bytes;
 use crate::server::url::percent_encode;
 use crate::server::url::{local_location, parse_file, parse_server, redact, split_scheme};
 
-/// A GridFTP, FTP or HTTP server as a URL names it.
+/// A GridFTP, FTP, HTTP or SFTP server as a URL names it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Server {
     /// Protocol, and the security of its control connection.
     pub scheme: Scheme,
     /// Host name or address, without brackets.
     pub host: String,
-    /// Port (default 21 for ftp and ftps, 2811 for gsiftp, 22 for ssh and sshftp, 80 for http, 443 for https).
+    /// Port (default 21 for ftp and ftps, 2811 for gsiftp, 22 for ssh, sshftp and sftp, 80 for http, 443 for https).
     pub port: u16,
     /// Credential from the URL, `--token`, the environment variable `LONGHAUL_PASSWORD` (the first server of a run that
     /// needs it), or ~/.netrc; otherwise anonymous, and with gsiftp the account of the certificate.
@@ -43,10 +43,12 @@ pub enum Scheme {
     Ftps,
     /// `gsiftp:`: FTP over GSI, never in clear.
     Gsiftp,
-    /// `ssh:`: FTP through ssh(1), which starts longhaul at the far end.
+    /// `ssh:`: FTP through ssh(1), which starts longhaul at the far end; SFTP where there is none.
     Ssh,
     /// `sshftp:`: FTP through ssh(1), which starts the far end's own server. Data connections are clear.
     Sshftp,
+    /// `sftp:`: SFTP through ssh(1).
+    Sftp,
     /// `http:`
     Http,
     /// `https:`
@@ -57,12 +59,20 @@ impl Scheme {
     /// Whether this is an FTP scheme. Two such servers can transfer files between them without
     /// passing the bytes through this machine.
     pub const fn is_ftp(self) -> bool {
-        matches!(self, Self::Ftp | Self::Ftps | Self::Gsiftp) || self.is_ssh()
+        matches!(
+            self,
+            Self::Ftp | Self::Ftps | Self::Gsiftp | Self::Ssh | Self::Sshftp
+        )
     }
 
-    /// Whether ssh(1) carries the sessions.
+    /// Whether ssh(1) leads to the server.
     pub const fn is_ssh(self) -> bool {
-        matches!(self, Self::Ssh | Self::Sshftp)
+        matches!(self, Self::Ssh | Self::Sshftp | Self::Sftp)
+    }
+
+    /// Whether names may have line breaks.
+    pub const fn takes_any_name(self) -> bool {
+        matches!(self, Self::Sftp)
     }
 
     /// The scheme's name, without the colon.
@@ -73,6 +83,7 @@ impl Scheme {
             Self::Gsiftp => "gsiftp",
             Self::Ssh => "ssh",
             Self::Sshftp => "sshftp",
+            Self::Sftp => "sftp",
             Self::Http => "http",
             Self::Https => "https",
         }
@@ -84,7 +95,7 @@ impl Scheme {
         match self {
             Self::Ftp | Self::Ftps => 21,
             Self::Gsiftp => 2811,
-            Self::Ssh | Self::Sshftp => 22,
+            Self::Ssh | Self::Sshftp | Self::Sftp => 22,
             Self::Http => 80,
             Self::Https => 443,
         }
@@ -333,6 +344,7 @@ impl Location {
             "gsiftp" => server(Scheme::Gsiftp),
             "ssh" => server(Scheme::Ssh),
             "sshftp" => server(Scheme::Sshftp),
+            "sftp" => server(Scheme::Sftp),
             "http" => server(Scheme::Http),
             "https" => server(Scheme::Https),
             // `host:path` is a local file name, as in cp(1): only `scheme://` marks a URL.
@@ -341,7 +353,7 @@ impl Location {
             }
             other => Err(Failure::usage(format!(
                 "{other}: is not supported by this version, which supports ftp:, ftps:, gsiftp:, \
-                 ssh:, sshftp:, http:, https:, file: and local paths ({})",
+                 ssh:, sshftp:, sftp:, http:, https:, file: and local paths ({})",
                 redact(text)
             ))),
         }

@@ -14,7 +14,7 @@ use security::x509::{CertifiedKey, TrustStore};
 
 use crate::location::{Scheme, Server};
 use crate::server::{protection_failures, user_credential};
-use crate::ssh::SshLogins;
+use crate::ssh::{InstallChoice, SshLogins};
 use crate::{Credential, Failure, Remotes};
 
 pub(crate) use crate::server::protection_failures::{
@@ -63,6 +63,10 @@ pub struct ConnectionSecurity {
     given_warnings: Mutex<BTreeSet<String>>,
     /// Names (`host:port`) of servers that have agreed to TLS in this run.
     with_tls: Mutex<BTreeSet<String>>,
+    /// Servers by ssh that have SFTP alone, as URLs.
+    sftp_only: Mutex<BTreeSet<String>>,
+    /// Servers by ssh whose sessions have a connection each, as URLs.
+    separate_logins: Mutex<BTreeSet<String>>,
     /// Protections of the transfers so far, for people.
     in_force: Mutex<BTreeSet<String>>,
 }
@@ -221,7 +225,7 @@ impl ConnectionSecurity {
     fn may_protect(&self, scheme: Scheme) -> bool {
         match scheme {
             Scheme::Ftp => self.options.tls != TlsUse::Off,
-            Scheme::Ftps | Scheme::Gsiftp | Scheme::Ssh | Scheme::Https => true,
+            Scheme::Ftps | Scheme::Gsiftp | Scheme::Ssh | Scheme::Sftp | Scheme::Https => true,
             Scheme::Sshftp | Scheme::Http => false,
         }
     }
@@ -394,6 +398,32 @@ impl ConnectionSecurity {
         self.with_tls.lock().contains(&server.to_lowercase())
     }
 
+    /// Notes that a server's login by ssh runs no longhaul: its further sessions use SFTP at once.
+    pub fn note_sftp_only(&self, server: &Server) {
+        self.sftp_only.lock().insert(server.to_string());
+    }
+
+    /// Whether [`ConnectionSecurity::note_sftp_only`] was called for a server.
+    pub fn is_sftp_only(&self, server: &Server) -> bool {
+        self.sftp_only.lock().contains(&server.to_string())
+    }
+
+    /// Notes that a server by ssh may confuse the sessions of one connection.
+    pub fn note_separate_logins(&self, server: &Server) {
+        self.separate_logins.lock().insert(server.to_string());
+    }
+
+    /// Whether [`ConnectionSecurity::note_separate_logins`] was called for a server.
+    pub fn needs_separate_logins(&self, server: &Server) -> bool {
+        self.separate_logins.lock().contains(&server.to_string())
+    }
+
+    /// Whether the user has chosen the program at the far end of ssh: URLs, so that nothing else may take its place.
+    pub fn insists_on_far_end(&self) -> bool {
+        let far_end = &self.options.far_end;
+        far_end.program.is_some() || far_end.install == InstallChoice::Always
+    }
+
     /// Notes the protection of a transfer.
     pub fn note_in_force(&self, description: String) {
         self.in_force.lock().insert(description);
@@ -426,6 +456,8 @@ impl Default for ConnectionSecurity {
             warn: None,
             given_warnings: Mutex::default(),
             with_tls: Mutex::default(),
+            sftp_only: Mutex::default(),
+            separate_logins: Mutex::default(),
             in_force: Mutex::default(),
         }
     }

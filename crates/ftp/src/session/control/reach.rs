@@ -13,7 +13,8 @@ use super::dialogue::log_proxy;
 use crate::location::{Scheme, Server};
 use crate::network_proxy::{NetworkProxy, ProxyScheme, proxy_failure};
 use crate::ssh::{
-    CarriedLogin, FarEndCleanup, SshEnd, SshTarget, begin_session, begin_sshftp, clean,
+    CarriedLogin, FarEndCleanup, SshChannel, SshEnd, SshLogin, SshRun, SshTarget, begin_session,
+    begin_sshftp, clean,
 };
 use crate::{Failure, FailureKind};
 
@@ -120,6 +121,22 @@ pub async fn clean_far_end(
     }
     let target = ssh_target(server);
     clean(&ssh_end(server, &target, reply_timeout)).await
+}
+
+/// Starts a program at the far end of a server that ssh leads to.
+///
+/// # Errors
+/// As [`SshEnd::open`].
+pub async fn open_ssh_channel(
+    server: &Server,
+    run: SshRun,
+    login: SshLogin,
+    reply_timeout: Duration,
+) -> Result<SshChannel, Failure> {
+    let target = ssh_target(server);
+    ssh_end(server, &target, reply_timeout)
+        .open(run, login)
+        .await
 }
 
 fn ssh_target(server: &Server) -> SshTarget {

@@ -9,7 +9,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use copy::{ConnectionSecurity, Exit, Failure, FailureKind, SecurityOptions};
+use copy::{ConnectionSecurity, Exit, Failure, FailureKind, SecurityOptions, sftp_extensions};
 use ftp::FarEndOptions;
 use ftp::location::{Location, Scheme, Server};
 use ftp::session::ClientSession;
@@ -89,8 +89,10 @@ impl RemoteTarget {
                 findings: vec![Finding::failure("connection", failure.to_string())],
             },
         };
-        let is_ftp = !matches!(self.server.scheme, Scheme::Http | Scheme::Https);
-        if self.login && is_ftp && !examined.unreachable {
+        let scheme = self.server.scheme;
+        // By ssh somebody has logged in.
+        let may_log_in = !matches!(scheme, Scheme::Http | Scheme::Https) && !scheme.is_ssh();
+        if self.login && may_log_in && !examined.unreachable {
             examined.findings.push(self.log_in().await);
         }
         examined
@@ -113,22 +115,67 @@ impl RemoteTarget {
                 Ok(offer.of_tls(&trust.tls, now))
             }
             // ssh protects it, and has logged in.
-            Scheme::Ssh | Scheme::Sshftp => {
-                let session = ClientSession::open(&self.server, PATIENCE).await?;
-                let who = match self.server.scheme {
-                    Scheme::Sshftp => "a GridFTP server",
-                    _ => "longhaul",
-                };
-                let text = format!("{who} answers at {}", session.name());
-                let mut findings = vec![Finding::good("session", text)];
-                if self.server.scheme == Scheme::Ssh {
-                    findings.push(way_of_data(&session));
+            Scheme::Ssh | Scheme::Sshftp => match ClientSession::open(&self.server, PATIENCE).await
+            {
+                Ok(session) => {
+                    let who = match self.server.scheme {
+                        Scheme::Sshftp => "a GridFTP server",
+                        _ => "longhaul",
+                    };
+                    let text = format!("{who} answers at {}", session.name());
+                    let mut findings = vec![Finding::good("session", text)];
+                    if self.server.scheme == Scheme::Ssh {
+                        findings.push(way_of_data(&session));
+                    }
+                    session.close().await;
+                    Ok(findings)
                 }
-                session.close().await;
-                Ok(findings)
-            }
+                Err(failure)
+                    if self.server.scheme == Scheme::Ssh && failure.kind().leaves_sftp() =>
+                {
+                    let Ok(mut findings) = self.sftp().await else {
+                        return Err(failure);
+                    };
+                    let reason = failure.reason().to_string();
+                    let advice =
+                        "install longhaul there, for a login that may run it: SFTP is slower";
+                    findings.insert(0, Finding::warning("session", reason, advice));
+                    Ok(findings)
+                }
+                Err(failure) => Err(failure),
+            },
+            Scheme::Sftp => self.sftp().await,
             _ => Ok(self.offer().await?.findings(&trust, now)),
         }
+    }
+
+    async fn sftp(&self) -> Result<Vec<Finding>, Failure> {
+        let extensions = sftp_extensions(&self.server, PATIENCE).await?;
+        let name = self.server.host_and_port();
+        let answers = Finding::good("SFTP", format!("answers at {name}"));
+        let lacking = [
+            (
+                extensions.check_file,
+                "checksums",
+                "the server computes none (check-file): copies are compared by size",
+                "with longhaul there, ssh: URLs have checksums",
+            ),
+            (
+                extensions.posix_rename,
+                "rename",
+                "the server replaces no files (posix-rename): for a moment an old file is moved aside",
+                "a server with OpenSSH's extensions replaces them at once",
+            ),
+            (
+                extensions.fsync,
+                "disk",
+                "the server cannot be asked to force files to disk (fsync)",
+                "a server with OpenSSH's extensions can",
+            ),
+        ];
+        let lacking = lacking.into_iter().filter(|(has, ..)| !has);
+        let hints = lacking.map(|(_, about, text, advice)| Finding::hint(about, text, advice));
+        Ok(std::iter::once(answers).chain(hints).collect())
     }
 
     fn trust(&self) -> OfferTrust {

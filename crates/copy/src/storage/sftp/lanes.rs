@@ -1,0 +1,308 @@
+//! The connections over which the bytes of one file move.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use ftp::Failure;
+use proto::sftp::{OpenFlags, SftpReply, SftpRequest};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use super::connection::{LONG_WAIT, SftpConnection, wait_for};
+use super::errors::{self, SftpFailed};
+use super::flow::FlowTuner;
+use super::opening::{OpenedFile, SftpOpener};
+
+/// Longest wait without a look at whether the transfer was cancelled.
+const TICK: Duration = Duration::from_millis(100);
+
+/// A part of a file that is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Block {
+    /// Of the first byte.
+    pub(super) offset: u64,
+    pub(super) length: u32,
+}
+
+/// A reply about a block.
+#[derive(Debug)]
+pub(super) struct BlockReply {
+    pub(super) lane: usize,
+    pub(super) block: Block,
+    pub(super) reply: SftpReply,
+}
+
+/// A connection with the file open.
+#[derive(Debug)]
+struct Lane {
+    connection: SftpConnection,
+    handle: Vec<u8>,
+    pending: HashMap<u32, Block>,
+    in_flight: u64,
+}
+
+/// The file to open.
+#[derive(Debug, Clone)]
+pub(super) struct LanePlan {
+    pub(super) path: Vec<u8>,
+    pub(super) flags: OpenFlags,
+    /// Most connections.
+    pub(super) most: u64,
+    /// All of them are wanted, whether they gain or not.
+    pub(super) wants_all: bool,
+    pub(super) rtt: Duration,
+}
+
+/// The connections with a file open.
+pub(super) struct Lanes {
+    lanes: Vec<Lane>,
+    /// Connections of earlier files.
+    spares: Vec<SftpConnection>,
+    opener: SftpOpener,
+    runtime: Handle,
+    opening: Option<oneshot::Receiver<Result<OpenedFile, Failure>>>,
+    plan: LanePlan,
+    tuner: FlowTuner,
+    begun: Instant,
+    moved: u64,
+    /// When something came last.
+    heard: Instant,
+}
+
+impl Lanes {
+    /// Opens the file over the first connection. Runs on a thread for blocking calls.
+    ///
+    /// # Errors
+    /// The refusal, with the connections.
+    pub(super) fn open(
+        mut first: SftpConnection,
+        spares: Vec<SftpConnection>,
+        opener: &SftpOpener,
+        runtime: &Handle,
+        plan: LanePlan,
+    ) -> Result<Self, (SftpFailed, Vec<SftpConnection>)> {
+        let handle = match first.open(&SftpRequest::Open(&plan.path, plan.flags)) {
+            Ok(handle) => handle,
+            Err(failed) => {
+                return Err((failed, std::iter::once(first).chain(spares).collect()));
+            }
+        };
+        Ok(Self {
+            lanes: vec![Lane::new(first, handle)],
+            spares,
+            opener: opener.clone(),
+            runtime: runtime.clone(),
+            opening: None,
+            tuner: FlowTuner::new(plan.most, plan.rtt),
+            plan,
+            begun: Instant::now(),
+            moved: 0,
+            heard: Instant::now(),
+        })
+    }
+
+    /// Number of connections.
+    pub(super) fn count(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Whether requests wait for replies.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.lanes.iter().any(|lane| !lane.pending.is_empty())
+    }
+
+    /// Bytes of a READ or WRITE.
+    pub(super) fn block_length(&self, lane: usize) -> u32 {
+        let limits = self.lanes[lane].connection.limits;
+        match self.plan.flags {
+            OpenFlags::Read => limits.read,
+            OpenFlags::Write | OpenFlags::Replace => limits.write,
+        }
+    }
+
+    /// Most bytes in flight.
+    pub(super) fn window(&self) -> u64 {
+        self.tuner.window().saturating_mul(self.lanes.len() as u64)
+    }
+
+    /// The connection that takes a further request: that with the least in flight.
+    pub(super) fn free_lane(&self) -> Option<usize> {
+        let lanes = self.lanes.iter().enumerate();
+        let (lane, least) = lanes.min_by_key(|(_, lane)| lane.in_flight)?;
+        (least.in_flight < self.tuner.window()).then_some(lane)
+    }
+
+    /// Asks for a block.
+    pub(super) fn read(&mut self, lane: usize, block: Block) {
+        let lane = &mut self.lanes[lane];
+        let request = SftpRequest::Read {
+            handle: &lane.handle,
+            offset: block.offset,
+            length: block.length,
+        };
+        let id = lane.connection.send(&request);
+        lane.note(id, block);
+    }
+
+    /// Sends what `fill` appends, which belongs at an offset. Returns its length.
+    pub(super) fn write<E>(
+        &mut self,
+        lane: usize,
+        offset: u64,
+        fill: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<u32, E> {
+        let lane = &mut self.lanes[lane];
+        let sent = lane.connection.send_write(&lane.handle, offset, fill)?;
+        let Some((id, length)) = sent else {
+            return Ok(0);
+        };
+        lane.note(id, Block { offset, length });
+        Ok(length)
+    }
+
+    /// Sends and receives what can be. With `waits` it waits for something, for a moment. Returns the replies.
+    ///
+    /// # Errors
+    /// A connection is lost, or the server breaks the protocol.
+    pub(super) fn exchange(&mut self, waits: bool) -> Result<Vec<BlockReply>, SftpFailed> {
+        let mut answers = self.answers()?;
+        if answers.is_empty() && waits {
+            let connections: Vec<&SftpConnection> =
+                self.lanes.iter().map(|lane| &lane.connection).collect();
+            wait_for(&connections, Instant::now() + TICK)?;
+            answers = self.answers()?;
+        }
+        Ok(answers)
+    }
+
+    fn answers(&mut self) -> Result<Vec<BlockReply>, SftpFailed> {
+        let mut answers = Vec::new();
+        for (number, lane) in self.lanes.iter_mut().enumerate() {
+            lane.connection.exchange()?;
+            while let Some((id, reply)) = lane.connection.take()? {
+                let block = lane.pending.remove(&id).ok_or(SftpFailed::Unasked)?;
+                lane.in_flight = lane.in_flight.saturating_sub(block.length.into());
+                self.heard = Instant::now();
+                answers.push(BlockReply {
+                    lane: number,
+                    block,
+                    reply,
+                });
+            }
+        }
+        Ok(answers)
+    }
+
+    /// For how long nothing has come although something was asked for.
+    pub(super) fn silence(&self) -> Duration {
+        self.heard.elapsed()
+    }
+
+    /// Nothing was to come meanwhile.
+    pub(super) fn end_silence(&mut self) {
+        self.heard = Instant::now();
+    }
+
+    /// Notes that so many bytes have moved; `left` are to come, if that is known. Opens a further connection when it is time.
+    pub(super) fn note_moved(&mut self, bytes: u64, left: Option<u64>) {
+        self.moved += bytes;
+        let wants_more = match self.plan.wants_all {
+            true => (self.lanes.len() as u64) < self.plan.most,
+            false => {
+                self.tuner.note(self.begun.elapsed(), self.moved, left);
+                self.tuner.wants_connection()
+            }
+        };
+        match &mut self.opening {
+            Some(opening) => match opening.try_recv() {
+                Ok(Ok(opened)) => self.join(opened.connection, opened.handle),
+                Ok(Err(failure)) => self.stay(&failure.to_string()),
+                Err(oneshot::error::TryRecvError::Closed) => self.stay("it was given up"),
+                Err(oneshot::error::TryRecvError::Empty) => {}
+            },
+            None if wants_more => self.open_further(),
+            None => {}
+        }
+    }
+
+    fn join(&mut self, connection: SftpConnection, handle: Vec<u8>) {
+        self.opening = None;
+        self.lanes.push(Lane::new(connection, handle));
+        self.tuner.connection_opened();
+        tracing::debug!(connections = self.lanes.len(), "one more connection");
+    }
+
+    fn stay(&mut self, reason: &str) {
+        tracing::debug!(reason, "no further connection");
+        self.opening = None;
+        self.plan.most = self.lanes.len() as u64;
+        self.tuner.connection_refused();
+    }
+
+    fn open_further(&mut self) {
+        // The file is there: one that replaces it has begun.
+        let flags = match self.plan.flags {
+            OpenFlags::Read => OpenFlags::Read,
+            OpenFlags::Write | OpenFlags::Replace => OpenFlags::Write,
+        };
+        if let Some(mut spare) = self.spares.pop() {
+            match spare.open(&SftpRequest::Open(&self.plan.path, flags)) {
+                Ok(handle) => self.join(spare, handle),
+                Err(_) => self.stay("the file cannot be opened again"),
+            }
+            return;
+        }
+        let (send, receive) = oneshot::channel();
+        let (opener, path) = (self.opener.clone(), self.plan.path.clone());
+        self.runtime.spawn(async move {
+            let _ = send.send(opener.open_file(&path, flags).await);
+        });
+        self.opening = Some(receive);
+    }
+
+    /// Closes the file; `syncs`: forces it to disk before. Returns the connections that can be used further, the first one
+    /// first.
+    ///
+    /// # Errors
+    /// The file is not known to be stored.
+    pub(super) fn close(mut self, syncs: bool) -> (Result<(), SftpFailed>, Vec<SftpConnection>) {
+        let mut closed = Ok(());
+        // The first is the last: a file system of a network may write when others close.
+        while let Some(mut lane) = self.lanes.pop() {
+            if lane.connection.is_usable() {
+                let is_first = self.lanes.is_empty();
+                let done = lane.close(is_first && syncs);
+                closed = closed.and(done);
+            }
+            self.spares.insert(0, lane.connection);
+        }
+        self.spares.retain(SftpConnection::is_usable);
+        (closed, self.spares)
+    }
+}
+
+impl Lane {
+    fn new(connection: SftpConnection, handle: Vec<u8>) -> Self {
+        Self {
+            connection,
+            handle,
+            pending: HashMap::new(),
+            in_flight: 0,
+        }
+    }
+
+    fn note(&mut self, id: u32, block: Block) {
+        self.pending.insert(id, block);
+        self.in_flight += u64::from(block.length);
+    }
+
+    fn close(&mut self, syncs: bool) -> Result<(), SftpFailed> {
+        let mut requests = Vec::new();
+        if syncs && self.connection.extensions.fsync {
+            requests.push(SftpRequest::Fsync(&self.handle));
+        }
+        requests.push(SftpRequest::Close(&self.handle));
+        let replies = self.connection.call_all(&requests, LONG_WAIT)?;
+        replies.into_iter().try_for_each(errors::done)
+    }
+}

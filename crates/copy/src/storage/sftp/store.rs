@@ -1,0 +1,221 @@
+//! Stores a file: WRITEs ahead over its connections. Their replies are the stored ranges.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use data::dialer::Dialer;
+use data::error::DataError;
+use data::job::{TransferControl, TransferReport, TransferSettings};
+use data::send::body::{self, BodyRange};
+use data::store::Source;
+use ftp::failure::Operation;
+use ftp::transfer::TransferSpec;
+use ftp::transfer::control_messages::add_stored_ranges;
+use ftp::transfer::outcome::pull_failure;
+use ftp::{Failure, FailureKind};
+use proto::ranges::{ByteRange, RangeSet};
+
+use super::errors::{self, SftpFailed};
+use super::lanes::Lanes;
+
+/// A failure of this machine's store, or of the server.
+enum SendFailed {
+    Data(DataError),
+    Server(SftpFailed),
+}
+
+impl From<DataError> for SendFailed {
+    fn from(error: DataError) -> Self {
+        Self::Data(error)
+    }
+}
+
+impl From<SftpFailed> for SendFailed {
+    fn from(failed: SftpFailed) -> Self {
+        Self::Server(failed)
+    }
+}
+
+/// A store of a file.
+pub(super) struct StoreJob<'j> {
+    pub(super) server: &'j str,
+    pub(super) operation: &'j Operation,
+    pub(super) source: &'j dyn Source,
+    pub(super) spec: &'j TransferSpec,
+    pub(super) settings: &'j TransferSettings,
+    /// `None`: all that comes.
+    pub(super) size: Option<u64>,
+}
+
+impl StoreJob<'_> {
+    /// Stores the missing ranges. Runs on a thread for blocking calls.
+    ///
+    /// # Errors
+    /// The refusal by its class. `Local` for errors of the source.
+    pub(super) fn run(
+        &self,
+        lanes: &mut Lanes,
+        control: &Arc<TransferControl>,
+    ) -> Result<TransferReport, Failure> {
+        let Self {
+            server,
+            operation,
+            source,
+            spec,
+            settings,
+            size,
+        } = *self;
+        let failure = |error: SendFailed| match error {
+            SendFailed::Data(error) => pull_failure(server, operation, &error, &spec.confirmation),
+            SendFailed::Server(failed) => failed.failure(server, operation),
+        };
+        // From here on the server may have bytes.
+        spec.started.store(true, Ordering::Relaxed);
+        let missing = size.map(|size| spec.completed_ranges.gaps(0, size));
+        let begin = match &missing {
+            Some(missing) => missing.iter().next().map_or(size.unwrap_or(0), |r| r.start),
+            None => spec.completed_ranges.prefix_len(),
+        };
+        let range = BodyRange {
+            offset: spec
+                .part
+                .map_or(0, |(offset, _)| offset)
+                .saturating_add(begin),
+            length: size.map(|size| size - begin),
+        };
+        let dialer = Dialer::new(settings).map_err(|error| failure(error.into()))?;
+        let sent = body::run(source, range, settings, control, &dialer, |bytes| {
+            let mut sender = BlockSender {
+                lanes: &mut *lanes,
+                spec,
+                control,
+                settings,
+                missing: missing.as_ref(),
+                position: begin,
+                size,
+            };
+            sender.run(bytes)
+        });
+        sent.map_err(failure)
+    }
+}
+
+/// Size of the destination, bytes: as specified, else the rest of the source; `None` for pipes.
+pub(super) fn destination_size(
+    source: &dyn Source,
+    spec: &TransferSpec,
+) -> Result<Option<u64>, Failure> {
+    let length = source.len().map_err(|error| {
+        let operation = Operation::on("read the size of", source.name());
+        operation.failed(FailureKind::Local, error)
+    })?;
+    let (offset, most) = spec.part.unwrap_or((0, u64::MAX));
+    Ok(length.map(|length| {
+        let rest = length.saturating_sub(offset).min(most);
+        spec.size.unwrap_or(rest)
+    }))
+}
+
+struct BlockSender<'s> {
+    lanes: &'s mut Lanes,
+    spec: &'s TransferSpec,
+    control: &'s TransferControl,
+    settings: &'s TransferSettings,
+    /// `None`: everything.
+    missing: Option<&'s RangeSet>,
+    /// Of the next byte of the source, as offset in the destination's part.
+    position: u64,
+    size: Option<u64>,
+}
+
+impl BlockSender<'_> {
+    fn run(&mut self, bytes: &mut dyn Read) -> Result<(), SendFailed> {
+        let mut is_read = self.size == Some(self.position);
+        while !is_read || self.lanes.is_waiting() {
+            while !is_read && let Some(lane) = self.lanes.free_lane() {
+                is_read = !self.send_next(lane, bytes)?;
+                self.receive(false)?;
+            }
+            self.receive(true)?;
+        }
+        Ok(())
+    }
+
+    /// Sends the next block that is missing; `false`: there is none.
+    fn send_next(&mut self, lane: usize, bytes: &mut dyn Read) -> Result<bool, SendFailed> {
+        let Some(range) = self.next_range() else {
+            return Ok(false);
+        };
+        // Stored bytes in between are read and dropped.
+        let stored = range.start - self.position;
+        if stored > 0 {
+            let dropped = io::copy(&mut (&mut *bytes).take(stored), &mut io::sink());
+            dropped.map_err(|_| own_error())?;
+        }
+        let most = u64::from(self.lanes.block_length(lane)).min(range.len());
+        let offset = self
+            .spec
+            .destination_offset
+            .unwrap_or(0)
+            .saturating_add(range.start);
+        let read = |out: &mut Vec<u8>| match (&mut *bytes).take(most).read_to_end(out) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(own_error()),
+        };
+        if !self.lanes.is_waiting() {
+            self.lanes.end_silence();
+        }
+        let sent = self.lanes.write(lane, offset, read)?;
+        self.position = range.start + u64::from(sent);
+        Ok(sent > 0)
+    }
+
+    fn next_range(&self) -> Option<ByteRange> {
+        match self.missing {
+            None => Some(ByteRange {
+                start: self.position,
+                end: u64::MAX,
+            }),
+            Some(missing) => missing.iter().find_map(|range| {
+                let start = range.start.max(self.position);
+                (start < range.end).then_some(ByteRange {
+                    start,
+                    end: range.end,
+                })
+            }),
+        }
+    }
+
+    /// Takes the replies that have come.
+    fn receive(&mut self, waits: bool) -> Result<(), SendFailed> {
+        if self.control.is_cancelled() {
+            return Err(DataError::Aborted.into());
+        }
+        let mut stored = RangeSet::new();
+        let mut moved = 0;
+        for answer in self.lanes.exchange(waits && self.lanes.is_waiting())? {
+            errors::done(answer.reply)?;
+            let part = self.spec.destination_offset.unwrap_or(0);
+            let start = answer.block.offset.saturating_sub(part);
+            stored.insert(start, start + u64::from(answer.block.length));
+            moved += u64::from(answer.block.length);
+        }
+        if moved > 0 {
+            add_stored_ranges(&self.spec.stored_ranges, &stored);
+        }
+        let left = self.size.map(|size| size.saturating_sub(self.position));
+        self.lanes.note_moved(moved, left);
+        let limit = self.settings.options.stall;
+        match self.lanes.is_waiting() && self.lanes.silence() > limit {
+            true => Err(SftpFailed::Silent(limit).into()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Stands for the error of the source, which the caller knows.
+fn own_error() -> SendFailed {
+    let reason = Failure::new(FailureKind::Local, "the source cannot be read");
+    SftpFailed::Other(reason).into()
+}

@@ -1,0 +1,290 @@
+//! Sessions with OpenSSH's sftp-server, which a script starts in the place of ssh, and with servers that are made up.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+use data::options::TransferOptions;
+use data::store::memory::{MemorySink, MemorySource};
+use ftp::location::Location;
+use ftp::{ConnectionSecurity, SecurityOptions};
+use proto::listing::EntryKind;
+use proto::ranges::RangeSet;
+use proto::sftp::SftpExtensions;
+
+use super::*;
+use crate::storage::conformance::{self, content, spec};
+
+/// The server's program, where the system has one.
+fn program() -> Option<PathBuf> {
+    let places = [
+        "/usr/lib/openssh/sftp-server",
+        "/usr/libexec/openssh/sftp-server",
+        "/usr/lib/ssh/sftp-server",
+    ];
+    places.map(PathBuf::from).into_iter().find(|at| at.exists())
+}
+
+/// A session with the program, which gets these options; `None`: the system has none.
+async fn session(dir: &Path, options: &str) -> Option<SftpStorage> {
+    let script = dir.join("ssh");
+    let text = format!(
+        "#!/bin/sh\nfor argument in \"$@\"; do\n[ \"$argument\" != -G ] || {{ echo hostname h; exit; }}\n\
+         [ \"$argument\" != -O ] || exit 1\ndone\nexec {} {options}\n",
+        program()?.display()
+    );
+    std::fs::write(&script, text).unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let options = SecurityOptions {
+        ssh: vec![script.to_str().unwrap().to_owned()],
+        ..SecurityOptions::default()
+    };
+    let security = ConnectionSecurity::new(options, Arc::new(|_: &str| ())).unwrap();
+    let location = Location::parse_secured("sftp://h/", &security).unwrap();
+    let server = location.server().unwrap();
+    let timeout = Duration::from_secs(60);
+    Some(
+        SftpStorage::open(server, timeout, SyncPolicy::File)
+            .await
+            .unwrap(),
+    )
+}
+
+fn bytes_of(path: &Path) -> Vec<u8> {
+    use std::os::unix::ffi::OsStrExt;
+    path.as_os_str().as_bytes().to_vec()
+}
+
+#[tokio::test]
+async fn an_sftp_server_conforms() {
+    for options in ["", "-P posix-rename,fsync,limits"] {
+        let dir = tempfile::tempdir().unwrap();
+        let Some(mut storage) = session(dir.path(), options).await else {
+            return;
+        };
+        let extensions = storage.connection.as_ref().unwrap().extensions;
+        assert_eq!(extensions.posix_rename, options.is_empty());
+        let top = dir.path().join("top");
+        std::fs::create_dir(&top).unwrap();
+        conformance::check(&mut storage, &bytes_of(&top)).await;
+    }
+}
+
+#[tokio::test]
+async fn links_names_and_times_are_those_of_the_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(mut storage) = session(dir.path(), "").await else {
+        return;
+    };
+    let at = |name: &str| bytes_of(&dir.path().join(name));
+    assert!(storage.make_dir(&at("a\nb")).await.unwrap());
+    let link = at("link");
+    for target in ["elsewhere", "a\nb"] {
+        assert!(
+            storage
+                .make_link(target.as_bytes(), b"", &link)
+                .await
+                .unwrap()
+        );
+    }
+    assert_eq!(
+        std::fs::read_link(dir.path().join("link")).unwrap(),
+        Path::new("a\nb")
+    );
+    storage.make_link(b"x", b"", &at("a\nb")).await.unwrap_err();
+    let mut entries = Vec::new();
+    let mut visit = |checked: ftp::answers::SymlinkCheckedEntry| {
+        entries.push(checked.entry);
+        ControlFlow::Continue(())
+    };
+    let scope = SymlinkCheckScope::Everything;
+    storage.list(&at(""), scope, &mut visit).await.unwrap();
+    let found = entries.iter().find(|entry| entry.name == b"link").unwrap();
+    assert_eq!(found.kind, EntryKind::SymLink);
+    assert_eq!(found.link_target.as_deref(), Some(&b"a\nb"[..]));
+    assert_eq!(
+        storage.facts(&link, FactsUse::Decision).await.unwrap().kind,
+        EntryKind::Dir
+    );
+    // Not what it leads to.
+    storage
+        .remove_entry(&link, RemovedKind::Tree)
+        .await
+        .unwrap();
+    assert!(dir.path().join("a\nb").exists());
+    let kept = ftp::answers::KeptMetadata {
+        modified: Some(Timestamp(1_000_000_000)),
+        mode: Some(0o500),
+    };
+    let (path, missing) = (at("a\nb"), at("missing"));
+    let changes = [&path, &missing].map(|path| MetadataChange { path, kept });
+    assert_eq!(storage.set_metadata(&changes).await.unwrap(), [true, false]);
+    let entry = storage.facts(&path, FactsUse::Decision).await.unwrap();
+    assert_eq!((entry.modified, entry.mode), (kept.modified, kept.mode));
+}
+
+/// Several connections move a file, also one of unknown length, with holes.
+#[tokio::test]
+async fn further_connections_join_a_transfer() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(mut storage) = session(dir.path(), "").await else {
+        return;
+    };
+    let length = 60_000_000;
+    let bytes = content(3, length);
+    let path = bytes_of(&dir.path().join("file"));
+    let many = TransferSpec {
+        streams: 3,
+        max_streams: 3,
+        completed_ranges: RangeSet::parse("1000000-2000000").unwrap(),
+        options: TransferOptions::default(),
+        ..spec(Some(length))
+    };
+    let control = Arc::new(TransferControl::new());
+    let source: Arc<dyn Source> = Arc::new(MemorySource::new(bytes.clone(), "source"));
+    let stored = storage.store(source, &path, &many, &control).await.unwrap();
+    assert!(stored.streams > 1, "{}", stored.streams);
+    let mut wanted = bytes;
+    wanted[1_000_000..2_000_000].fill(0);
+    assert!(std::fs::read(dir.path().join("file")).unwrap() == wanted);
+    let missing = many.completed_ranges.gaps(0, length as u64);
+    assert_eq!(*many.stored_ranges.lock(), missing);
+    let unknown = TransferSpec {
+        completed_ranges: RangeSet::new(),
+        size: None,
+        ..many
+    };
+    let sink = MemorySink::new(length, "sink");
+    let shared: Arc<dyn Sink> = Arc::new(sink.clone());
+    storage
+        .fetch(&path, shared, &unknown, &control)
+        .await
+        .unwrap();
+    assert!(sink.take() == wanted);
+    assert!(storage.connection.is_some() && !storage.spares.is_empty());
+}
+
+/// A connection with a server that answers each request so; without an answer it ends.
+fn made_up(
+    mut answer: impl FnMut(u8, u32) -> Option<Vec<u8>> + Send + 'static,
+) -> (SftpConnection, JoinHandle<()>) {
+    let (near, mut far) = UnixStream::pair().unwrap();
+    near.set_nonblocking(true).unwrap();
+    let timeout = Duration::from_millis(300);
+    let connection = SftpConnection::new(near, SftpExtensions::default(), timeout);
+    let server = std::thread::spawn(move || {
+        let mut head = [0; 9];
+        while far.read_exact(&mut head).is_ok() {
+            let length = u32::from_be_bytes(*head.first_chunk().unwrap());
+            let mut rest = vec![0; length as usize - 5];
+            far.read_exact(&mut rest).unwrap();
+            let id = u32::from_be_bytes(*head.last_chunk().unwrap());
+            match answer(head[4], id) {
+                Some(packet) => far.write_all(&packet).unwrap(),
+                None => return,
+            }
+        }
+    });
+    (connection, server)
+}
+
+fn packet(kind: u8, id: u32, rest: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(rest.len() + 5).unwrap();
+    [&length.to_be_bytes()[..], &[kind], &id.to_be_bytes(), rest].concat()
+}
+
+fn status(id: u32, code: u32) -> Vec<u8> {
+    packet(101, id, &code.to_be_bytes())
+}
+
+#[test]
+fn codes_of_a_status_decide_about_the_exit_code() {
+    for (code, kind) in [
+        (2, FailureKind::NotFound),
+        (3, FailureKind::Refused),
+        (4, FailureKind::Protocol),
+        (7, FailureKind::Unreachable),
+        (8, FailureKind::Protocol),
+    ] {
+        let (mut connection, _server) = made_up(move |_, id| Some(status(id, code)));
+        let refused = connection.done(&SftpRequest::Remove(b"/x")).unwrap_err();
+        let failure = refused.failure("h", &Operation::on_path("remove", b"/x"));
+        assert_eq!(failure.kind(), kind, "{failure}");
+        assert!(connection.is_usable());
+    }
+}
+
+#[test]
+fn what_was_not_asked_for_ends_a_connection() {
+    let other_request: fn(u8, u32) -> Option<Vec<u8>> = |_, id| Some(status(id + 1, 0));
+    let too_long: fn(u8, u32) -> Option<Vec<u8>> = |_, _| Some(vec![255; 9]);
+    let silence: fn(u8, u32) -> Option<Vec<u8>> = |_, _| Some(Vec::new());
+    let end: fn(u8, u32) -> Option<Vec<u8>> = |_, _| None;
+    for (answer, may_retry) in [
+        (other_request, false),
+        (too_long, false),
+        (silence, true),
+        (end, true),
+    ] {
+        let (mut connection, _server) = made_up(answer);
+        let failed = connection.done(&SftpRequest::Remove(b"/x")).unwrap_err();
+        assert!(failed.code().is_none());
+        let failure = failed.failure("h", &Operation::from("test"));
+        assert_eq!(failure.may_retry(), may_retry, "{failure}");
+        assert!(!connection.is_usable());
+    }
+}
+
+#[test]
+fn a_listing_is_complete_only_at_its_end() {
+    let name = packet(
+        0,
+        0,
+        &[0, 0, 0, 1, 0, 0, 0, 1, b'f', 0, 0, 0, 0, 0, 0, 0, 0],
+    );
+    let listed = |last: u32| {
+        let (mut asked, name) = (0, name.clone());
+        let (mut connection, _server) = made_up(move |kind, id| {
+            asked += u32::from(kind == 12);
+            Some(match (kind, asked) {
+                (11, _) => packet(102, id, &[0, 0, 0, 1, b'h']),
+                (12, 1) => packet(104, id, &name[9..]),
+                (12, _) => status(id, last),
+                _ => status(id, 0),
+            })
+        });
+        let mut found = 0;
+        let listed = changes::list(&mut connection, b"/d", |_, entries| {
+            found += entries.len();
+            Ok(ControlFlow::Continue(()))
+        });
+        (found, listed.is_ok())
+    };
+    assert_eq!(listed(1), (1, true));
+    assert_eq!(listed(4), (1, false));
+}
+
+#[test]
+fn a_rename_that_replaces_nothing_never_loses_the_old_file() {
+    // 18 is RENAME: the second one moves the old file aside, the third one takes its name and fails.
+    for (third, is_renamed) in [(0, true), (4, false)] {
+        let kinds = Arc::new(parking_lot::Mutex::new(Vec::new()));
+        let (asked, mut renames) = (Arc::clone(&kinds), 0);
+        let (mut connection, _server) = made_up(move |kind, id| {
+            asked.lock().push(kind);
+            renames += u32::from(kind == 18);
+            Some(match (kind, renames) {
+                (7, _) => packet(105, id, &0u32.to_be_bytes()),
+                (18, 1) => status(id, 4),
+                (18, 3) => status(id, third),
+                _ => status(id, 0),
+            })
+        });
+        let renamed = changes::rename(&mut connection, "h", b"/new", b"/name", None);
+        assert_eq!(renamed.is_ok(), is_renamed);
+        // The old file is removed after the new one is there, or has its name again.
+        let last = if is_renamed { 13 } else { 18 };
+        assert_eq!(*kinds.lock(), [18, 7, 13, 18, 18, last]);
+    }
+}
