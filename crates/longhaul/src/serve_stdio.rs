@@ -1,11 +1,13 @@
 //! `longhaul serve --stdio`: the far end of an `ssh:` URL; `--sshftp`: that of an `sshftp:` URL.
 
-use std::io::{self, BufRead, Read, Write};
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use command_line::log::{LogFormat, log_to_stderr};
@@ -19,10 +21,7 @@ use server::{CarriedClient, CarriedServer};
 const SSH_CONNECTION: &str = "SSH_CONNECTION";
 
 /// Longest wait for the request: nothing else ends a process whose client has gone without a word.
-const REQUEST_TIME: Timespec = Timespec {
-    tv_sec: 60,
-    tv_nsec: 0,
-};
+const REQUEST_TIME: Duration = Duration::from_secs(60);
 
 /// Longest wait for the last replies to leave.
 const LAST_REPLIES: Duration = Duration::from_secs(10);
@@ -38,8 +37,12 @@ pub(crate) fn run(config: ServerConfig, client: CarriedClient) -> Result<Exit> {
     let mut ends = CarriedEnds::from_ssh_connection(&ends);
     // A client of sshftp: begins with the greeting.
     let announces = client == CarriedClient::Longhaul;
-    let probe = match announces.then(read_request).transpose()? {
-        Some(CarriedRequest::Data { port }) => return carry_data(&ends, port),
+    // The kernel moves the bytes between pipes and sockets (splice(2)), if nothing buffers them here.
+    let mut from = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let mut to = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let request = announces.then(|| read_request(&mut from)).transpose()?;
+    let probe = match request {
+        Some(CarriedRequest::Data { port }) => return carry_data(&ends, port, from, to),
         Some(CarriedRequest::Session { probe }) => probe,
         None => None,
     };
@@ -48,17 +51,17 @@ pub(crate) fn run(config: ServerConfig, client: CarriedClient) -> Result<Exit> {
     ends.probe = probe.and_then(|probe| server.probe_ports(&ends, probe));
     let (session, pipes) = UnixStream::pair().context("cannot make a socket pair")?;
     if announces {
-        answer(&ends.line())?;
+        to.write_all(ends.line().as_bytes())?;
     }
     let input = pipes.try_clone()?;
     thread::spawn(move || {
         // Whatever ends the input ends the session.
-        let _ = pass(io::stdin().lock(), &input);
+        let _ = io::copy(&mut from, &mut &input);
         let _ = input.shutdown(Shutdown::Write);
     });
     let (all_passed, passed) = mpsc::channel();
     thread::spawn(move || {
-        if pass(&pipes, io::stdout().lock()).is_err() {
+        if io::copy(&mut &pipes, &mut to).is_err() {
             // Nobody reads any more.
             let _ = pipes.shutdown(Shutdown::Both);
         }
@@ -77,42 +80,35 @@ pub(crate) fn run(config: ServerConfig, client: CarriedClient) -> Result<Exit> {
 }
 
 /// Carries the bytes of a connection to a port of a session that this machine serves.
-fn carry_data(ends: &CarriedEnds, port: u16) -> Result<Exit> {
+fn carry_data(ends: &CarriedEnds, port: u16, mut from: File, mut to: File) -> Result<Exit> {
     let ip = ends.server.unwrap_or(Ipv4Addr::LOCALHOST.into());
     let stream = TcpStream::connect((ip, port))
         .with_context(|| format!("no session listens at {ip} port {port}"))?;
-    answer(DATA_ANSWER)?;
+    to.write_all(DATA_ANSWER.as_bytes())?;
     let input = stream.try_clone()?;
     thread::spawn(move || {
-        let _ = pass(io::stdin().lock(), &input);
+        let _ = io::copy(&mut from, &mut &input);
         let _ = input.shutdown(Shutdown::Write);
     });
     // What ends it at the session's end ends it here; the input may still be open.
-    let _ = pass(&stream, io::stdout().lock());
+    let _ = io::copy(&mut &stream, &mut to);
     Ok(Exit::Done)
 }
 
-fn answer(line: &str) -> Result<()> {
-    let mut output = io::stdout().lock();
-    output.write_all(line.as_bytes())?;
-    output.flush()?;
-    Ok(())
-}
-
-/// Reads the line of a client that is longhaul.
-fn read_request() -> Result<CarriedRequest> {
-    let input = io::stdin();
-    let ready = poll(
-        &mut [PollFd::new(&input, PollFlags::IN)],
-        Some(&REQUEST_TIME),
-    );
-    anyhow::ensure!(
-        ready.is_ok_and(|ready| ready > 0),
-        "no request came within a minute"
-    );
+/// Reads the line of a client that is longhaul, and nothing behind it.
+fn read_request(input: &mut File) -> Result<CarriedRequest> {
+    let until = Instant::now() + REQUEST_TIME;
     let mut line = Vec::new();
-    let limit = MAX_LINE as u64;
-    input.lock().take(limit).read_until(b'\n', &mut line)?;
+    while line.len() < MAX_LINE && !line.ends_with(b"\n") {
+        let left = Timespec::try_from(until.saturating_duration_since(Instant::now()))?;
+        let ready = poll(&mut [PollFd::new(input, PollFlags::IN)], Some(&left))?;
+        anyhow::ensure!(ready > 0, "no request came within a minute");
+        let mut byte = [0];
+        if input.read(&mut byte)? == 0 {
+            break;
+        }
+        line.push(byte[0]);
+    }
     let request = CarriedRequest::parse(&line);
     if let Some(version) = session_version(&line).filter(|_| request.is_none()) {
         anyhow::bail!(
@@ -123,20 +119,4 @@ fn read_request() -> Result<CarriedRequest> {
     request.context(
         "--stdio is the far end of an ssh: URL: give `longhaul cp ssh://HOST/PATH .` on the other machine",
     )
-}
-
-/// Passes bytes on as they come, to the end of the input.
-fn pass(mut input: impl Read, mut output: impl Write) -> io::Result<()> {
-    let mut buffer = [0; 16 << 10];
-    loop {
-        match input.read(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(count) => {
-                output.write_all(&buffer[..count])?;
-                output.flush()?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
 }

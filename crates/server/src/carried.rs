@@ -1,6 +1,5 @@
 //! One session that a program carries, which has logged its user in to this process's account (ssh).
 
-use std::io::Read;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
@@ -8,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use data::channel::{AllowedPeers, ListenOptions, SessionDataChannel};
 use data::transport::ControlTransport;
@@ -27,10 +26,9 @@ use crate::transfer::ControlAddresses;
 use crate::users::UserAccount;
 
 /// How long a port is open for the client to try it.
-const PROBE_TIME: Timespec = Timespec {
-    tv_sec: 10,
-    tv_nsec: 0,
-};
+const PROBE_TIME: Duration = Duration::from_secs(5);
+/// Connections of others that are accepted meanwhile.
+const MAX_STRANGERS: usize = 16;
 /// Attempts at the client's port: a SYN may be lost.
 const PROBE_ATTEMPTS: usize = 3;
 /// Time of each.
@@ -95,21 +93,21 @@ impl CarriedServer {
         let channel = SessionDataChannel::listen(&options).ok()?;
         let port = channel.local_addr()?.port();
         let listener = TcpListener::from(channel.listener_descriptor()?);
+        let expected = ends.client;
         thread::spawn(move || {
-            let _ = poll(
-                &mut [PollFd::new(&listener, PollFlags::IN)],
-                Some(&PROBE_TIME),
-            );
-            let accepted = listener.accept();
-            // The port may be the only one of its range.
+            let until = Instant::now() + PROBE_TIME;
+            let mut clients = Vec::new();
+            // A stranger is no answer. The port may be the only one of its range, so it is not held for longer than needed.
+            while let Some(client) = accept_until(&listener, until) {
+                let ip = client.peer_addr().ok().map(|peer| peer.ip().to_canonical());
+                clients.push(client);
+                if ip == expected || clients.len() == MAX_STRANGERS {
+                    break;
+                }
+            }
             drop((listener, channel));
             // The client closes first: the end of a listener would reset a connection that it has just seen open.
-            if let Ok((mut client, _)) = accepted
-                && client.set_nonblocking(false).is_ok()
-                && client.set_read_timeout(Some(PROBE_INTERVAL)).is_ok()
-            {
-                let _ = client.read(&mut [0]);
-            }
+            thread::sleep(PROBE_INTERVAL);
         });
         Some(port)
     }
@@ -154,6 +152,16 @@ impl CarriedServer {
 fn home_of(user: &[u8]) -> Option<VPath> {
     let user = User::from_name(str::from_utf8(user).ok()?).ok()??;
     VPath::root().resolve(user.dir.as_os_str().as_bytes()).ok()
+}
+
+/// The next connection to a port; `None`: none has come in time.
+fn accept_until(listener: &TcpListener, until: Instant) -> Option<TcpStream> {
+    let left = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok()?;
+    let ready = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&left)).ok()?;
+    (ready > 0)
+        .then(|| listener.accept().ok())
+        .flatten()
+        .map(|(client, _)| client)
 }
 
 /// This process's account, with its home.

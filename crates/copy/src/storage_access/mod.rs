@@ -64,11 +64,15 @@ impl StorageAccess {
         if let Some(name) = server.host.strip_suffix(memory::DOMAIN) {
             return Ok(Box::new(memory::MemoryStorage::open(name)));
         }
+        let is_further = opening.is_further;
         match server.scheme {
             Scheme::Ssh if server.security.is_sftp_only(server) => self.open_sftp(server).await,
             Scheme::Ssh => match self.open_session(server, opening).await {
                 Err(failure)
-                    if failure.kind().leaves_sftp() && !server.security.insists_on_far_end() =>
+                    // After one session, its end has another reason.
+                    if failure.kind().leaves_sftp()
+                        && !is_further
+                        && !server.security.insists_on_far_end() =>
                 {
                     self.open_sftp_instead(server, failure).await
                 }

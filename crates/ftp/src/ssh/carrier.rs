@@ -11,6 +11,7 @@ use socket2::{SockRef, Socket};
 
 use super::host::SshHost;
 use super::{SshProcess, SshRun, SshTarget};
+use crate::FailureKind;
 
 /// Most logins beside the shared one: sshd refuses some of ten that have not been let in yet (MaxStartups in sshd_config(5)).
 const MAX_LOGINS: usize = 8;
@@ -83,6 +84,9 @@ impl DataCarrier for SshCarrier {
                 channels.shared > 0 && channels.own < MAX_LOGINS && !channels.only_shared;
             match has_own_login {
                 true => channels.own += 1,
+                false if channels.sessions + channels.shared >= MAX_SHARED => {
+                    return Err(io::Error::other("the login carries no further connection"));
+                }
                 false => channels.shared += 1,
             }
             has_own_login
@@ -110,9 +114,14 @@ impl SshCarrier {
         let process = SshProcess::start(command, far)
             .map_err(|failure| io::Error::other(failure.to_string()))?;
         let host = Arc::clone(&self.host);
-        process.on_end(move |is_refused| {
+        let (target, run) = (self.target.clone(), SshRun::Command(self.command.clone()));
+        process.on_end(move |status, said| {
             leave(&host.channels, has_own_login);
-            if has_own_login && is_refused {
+            let failure = || super::words::failure(&target, &run, status, said).kind();
+            if has_own_login
+                && !status.is_some_and(|status| status.success())
+                && failure() == FailureKind::Refused
+            {
                 host.channels.lock().only_shared = true;
             }
         });

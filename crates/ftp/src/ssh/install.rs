@@ -24,6 +24,9 @@ const SAYS: &str = "longhaul install 1 ";
 /// Hex digits of a digest in the name of a directory: enough to tell programs apart. All of them are checked.
 const DIGEST_IN_NAME: usize = 16;
 
+/// Most directories that one cleanup is about.
+const MAX_DIRECTORIES: usize = 10_000;
+
 /// Bytes of the program that are sent at a time.
 const PIECE: usize = 64 << 10;
 
@@ -166,7 +169,10 @@ pub(super) async fn provide(
         return result.clone();
     }
     let result = install(end, options, platform).await;
-    *known = Some(result.clone());
+    // Another session tries again what may succeed then.
+    if !result.as_ref().is_err_and(Failure::may_retry) {
+        *known = Some(result.clone());
+    }
     result
 }
 
@@ -229,9 +235,15 @@ async fn put(
         let mut piece = vec![0; PIECE];
         loop {
             let count = helper.file.read(&mut piece).map_err(unread)?;
-            // A far end that stops reading says why.
-            if count == 0 || script.transport.write_all(&piece[..count]).await.is_err() {
-                break;
+            // A far end that stops reading says why, or nothing for so long.
+            let sent = timeout(
+                end.reply_timeout,
+                script.transport.write_all(&piece[..count]),
+            );
+            match sent.await {
+                Ok(Ok(())) if count > 0 => {}
+                Ok(_) => break,
+                Err(_) => return Err(script.channel.silence()),
             }
         }
         let _ = script.transport.shutdown().await;
@@ -311,18 +323,25 @@ fn receiving_script(platform: &FarPlatform, digest: &str, nonce: &str) -> String
 pub(crate) async fn clean(end: &SshEnd<'_>) -> Result<FarEndCleanup, Failure> {
     let mut script = FarScript::start(end, &format!("{PLACE}{REMOVE}")).await?;
     let mut cleanup = FarEndCleanup::default();
-    while let Some(ScriptAnswer(word, place)) = script.answer().await {
+    for _ in 0..MAX_DIRECTORIES {
+        let Some(ScriptAnswer(word, place)) = script.answer().await else {
+            return Err(script.channel.failure().await);
+        };
         match word.as_str() {
             "removed" => cleanup.removed.push(place),
             "kept" => cleanup.kept.push(place),
             "end" => return Ok(cleanup),
-            _ => {
+            "link" => {
                 let text = format!("{place} at {} is a link, which is not followed", end.target);
                 return Err(Failure::refused(text));
             }
+            _ => break,
         }
     }
-    Err(script.channel.failure().await)
+    Err(Failure::protocol(format!(
+        "the answers of {} make no sense",
+        end.target
+    )))
 }
 
 /// A number that nobody guesses, in hex.

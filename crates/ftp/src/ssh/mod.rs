@@ -265,7 +265,7 @@ impl SshChannel {
     /// The program has answered: the login is good, and ssh is left alone. It ends with its input.
     pub fn established(self) {
         let place = self.place;
-        self.process.on_end(move |_| drop(place));
+        self.process.on_end(move |_, _| drop(place));
     }
 
     /// Why the program has ended without an answer.
@@ -325,6 +325,7 @@ impl SshEnd<'_> {
         let code = status.and_then(|status| status.code());
         if code == Some(USAGE)
             && let Some(version) = self.version(program).await
+            && version != far_end::VERSION
         {
             return words::too_old(self.target, &version);
         }
@@ -473,12 +474,14 @@ impl SshProcess {
         })
     }
 
-    /// Leaves the process alone: it ends with its session, and is waited for. `then` learns whether ssh itself has failed.
-    fn on_end(mut self, then: impl FnOnce(bool) + Send + 'static) {
+    /// Leaves the process alone: it ends with its session, and is waited for. `then` learns how it has ended, and what it said.
+    fn on_end(mut self, then: impl FnOnce(Option<ExitStatus>, &[u8]) + Send + 'static) {
         if let Some(mut child) = self.child.take() {
+            let said = Arc::clone(&self.said);
             std::thread::spawn(move || {
-                let status = child.wait();
-                then(status.is_ok_and(|status| status.code() == Some(words::OWN_FAILURE)));
+                let status = child.wait().ok();
+                let said = said.lock().clone();
+                then(status, &said);
             });
         }
     }

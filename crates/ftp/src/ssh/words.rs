@@ -11,9 +11,14 @@ use super::{SshRun, SshTarget};
 use crate::{Failure, FailureKind};
 
 /// Exit code of ssh's own failures.
-pub(super) const OWN_FAILURE: i32 = 255;
+const OWN_FAILURE: i32 = 255;
 /// Exit codes of a shell that cannot start a program.
 pub(super) const NO_PROGRAM: [i32; 2] = [126, 127];
+
+/// Exit codes of a shell from which on its program was killed by a signal (sh(1)).
+const SIGNALS: i32 = 128;
+/// The beginning of messages of longhaul itself.
+const OWN_WORDS: &str = "longhaul: ";
 
 /// Lines, from the last, in which ssh says why it ends. Those before are a banner's, or the far end's.
 const LAST_LINES: usize = 5;
@@ -63,10 +68,22 @@ pub(super) fn failure(
             return no_program(target, run, &last);
         }
         Some(OWN_FAILURE) => {}
+        // Not the account, but what happens there now.
+        Some(code) if last.starts_with(OWN_WORDS) => {
+            return Failure::protocol(format!(
+                "{target} has begun no session: code {code}: {last}"
+            ));
+        }
+        None | Some(SIGNALS..) => {
+            return Failure::transient(
+                FailureKind::Unreachable,
+                format!("{target} has begun no session: something was killed: {last}"),
+            );
+        }
         _ => {
             let reason = format!(
                 "{target} has begun no session: the login ended with {}{}",
-                code.map_or_else(|| "a signal".to_owned(), |code| format!("code {code}")),
+                code.map_or_else(String::new, |code| format!("code {code}")),
                 match last.as_str() {
                     "" => String::new(),
                     last => format!(": {last}"),

@@ -162,7 +162,12 @@ async fn reach_by_ssh(server: &Server, reply_timeout: Duration) -> Result<Reache
     let options = server.security.options();
     let mut session = match server.scheme {
         Scheme::Sshftp => begin_sshftp(&end).await?,
-        _ => begin_session(&end, &options.far_end, options.data_ports).await?,
+        _ => {
+            let session = begin_session(&end, &options.far_end, options.data_ports);
+            // Its key takes a while, and ssh waits for the network most of the time. An error shows when it is used.
+            let credential = server.security.data_credential();
+            tokio::join!(session, credential).0?
+        }
     };
     let own = session.ends.server;
     let ip = match &session.login.direct_host() {
