@@ -37,7 +37,7 @@ pub(crate) fn run(config: ServerConfig, client: CarriedClient) -> Result<Exit> {
     let mut ends = CarriedEnds::from_ssh_connection(&ends);
     // A client of sshftp: begins with the greeting.
     let announces = client == CarriedClient::Longhaul;
-    // The kernel moves the bytes between pipes and sockets (splice(2)), if nothing buffers them here.
+    // Nothing may be buffered here, behind the request.
     let mut from = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut to = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let request = announces.then(|| read_request(&mut from)).transpose()?;
@@ -56,12 +56,12 @@ pub(crate) fn run(config: ServerConfig, client: CarriedClient) -> Result<Exit> {
     let input = pipes.try_clone()?;
     thread::spawn(move || {
         // Whatever ends the input ends the session.
-        let _ = io::copy(&mut from, &mut &input);
+        let _ = pass(from, &input);
         let _ = input.shutdown(Shutdown::Write);
     });
     let (all_passed, passed) = mpsc::channel();
     thread::spawn(move || {
-        if io::copy(&mut &pipes, &mut to).is_err() {
+        if pass(&pipes, to).is_err() {
             // Nobody reads any more.
             let _ = pipes.shutdown(Shutdown::Both);
         }
@@ -80,19 +80,33 @@ pub(crate) fn run(config: ServerConfig, client: CarriedClient) -> Result<Exit> {
 }
 
 /// Carries the bytes of a connection to a port of a session that this machine serves.
-fn carry_data(ends: &CarriedEnds, port: u16, mut from: File, mut to: File) -> Result<Exit> {
+fn carry_data(ends: &CarriedEnds, port: u16, from: File, mut to: File) -> Result<Exit> {
     let ip = ends.server.unwrap_or(Ipv4Addr::LOCALHOST.into());
     let stream = TcpStream::connect((ip, port))
         .with_context(|| format!("no session listens at {ip} port {port}"))?;
     to.write_all(DATA_ANSWER.as_bytes())?;
     let input = stream.try_clone()?;
     thread::spawn(move || {
-        let _ = io::copy(&mut from, &mut &input);
+        let _ = pass(from, &input);
         let _ = input.shutdown(Shutdown::Write);
     });
     // What ends it at the session's end ends it here; the input may still be open.
-    let _ = io::copy(&mut &stream, &mut to);
+    let _ = pass(&stream, to);
     Ok(Exit::Done)
+}
+
+/// Passes bytes on as they come, to the end of the input. splice(2), which io::copy uses, would hold some back.
+fn pass(mut input: impl Read, mut output: impl Write) -> io::Result<()> {
+    // As much as a pipe holds (pipe(7)).
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match input.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => output.write_all(&buffer[..count])?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Reads the line of a client that is longhaul, and nothing behind it.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use data::tunnel::DataCarrier;
-use parking_lot::Mutex;
 use socket2::{SockRef, Socket};
 
 use super::host::SshHost;
@@ -14,7 +13,7 @@ use super::{SshProcess, SshRun, SshTarget};
 use crate::FailureKind;
 
 /// Most logins beside the shared one: sshd refuses some of ten that have not been let in yet (MaxStartups in sshd_config(5)).
-const MAX_LOGINS: usize = 8;
+pub(super) const MAX_LOGINS: usize = 8;
 /// Most channels of the shared login.
 const MAX_SHARED: usize = 10;
 /// Buffers between this program and ssh, bytes, each way: what waits there is neither sent nor received.
@@ -38,8 +37,8 @@ pub(super) struct HostChannels {
     sessions: usize,
     /// Data connections over the shared login.
     shared: usize,
-    /// Data connections over logins of their own.
-    own: usize,
+    /// Which of the further logins carries a data connection now. One that has ended its connection stays for the next.
+    own: [bool; MAX_LOGINS],
     /// A login of its own was refused: nobody is asked again.
     only_shared: bool,
 }
@@ -77,37 +76,52 @@ impl DataCarrier for SshCarrier {
     }
 
     fn start(&self) -> io::Result<Socket> {
-        let has_own_login = {
-            let mut channels = self.host.channels.lock();
-            // All channels of one login share a TCP connection, and its losses.
-            let has_own_login =
-                channels.shared > 0 && channels.own < MAX_LOGINS && !channels.only_shared;
-            match has_own_login {
-                true => channels.own += 1,
-                false if channels.sessions + channels.shared >= MAX_SHARED => {
-                    return Err(io::Error::other("the login carries no further connection"));
-                }
-                false => channels.shared += 1,
-            }
-            has_own_login
-        };
-        let started = self.start_with(has_own_login);
+        let login = self.host.channels.lock().take()?;
+        let started = self.start_over(login);
         if started.is_err() {
-            leave(&self.host.channels, has_own_login);
+            self.host.channels.lock().leave(login);
         }
         started
     }
 }
 
+/// The login that carries a data connection: a further one by its number, or the shared one.
+type CarryingLogin = Option<usize>;
+
+impl HostChannels {
+    /// A login for one more data connection.
+    fn take(&mut self) -> io::Result<CarryingLogin> {
+        // All channels of one login share a TCP connection, and its losses.
+        let free = self.own.iter_mut().enumerate().find(|(_, used)| !**used);
+        if let (Some((number, used)), true, false) = (free, self.shared > 0, self.only_shared) {
+            *used = true;
+            return Ok(Some(number));
+        }
+        if self.sessions + self.shared >= MAX_SHARED {
+            return Err(io::Error::other("the login carries no further connection"));
+        }
+        self.shared += 1;
+        Ok(None)
+    }
+
+    fn leave(&mut self, login: CarryingLogin) {
+        match login {
+            Some(number) => self.own[number] = false,
+            None => self.shared -= 1,
+        }
+    }
+}
+
 impl SshCarrier {
-    fn start_with(&self, has_own_login: bool) -> io::Result<Socket> {
+    fn start_over(&self, login: CarryingLogin) -> io::Result<Socket> {
         let (near, far) = connected_pair()?;
         let run = SshRun::Command(self.command.clone());
-        let command = match has_own_login {
-            true => self
-                .host
-                .command_with_login(&self.target, self.connect_time, run),
-            false => self
+        let command = match login {
+            Some(number) => {
+                self.host
+                    .command_with_login(&self.target, self.connect_time, run, Some(number))
+            }
+            None => self
                 .host
                 .command(&self.target, true, self.connect_time, run),
         };
@@ -116,24 +130,15 @@ impl SshCarrier {
         let host = Arc::clone(&self.host);
         let (target, run) = (self.target.clone(), SshRun::Command(self.command.clone()));
         process.on_end(move |status, said| {
-            leave(&host.channels, has_own_login);
             let failure = || super::words::failure(&target, &run, status, said).kind();
-            if has_own_login
+            let is_refused = login.is_some()
                 && !status.is_some_and(|status| status.success())
-                && failure() == FailureKind::Refused
-            {
-                host.channels.lock().only_shared = true;
-            }
+                && failure() == FailureKind::Refused;
+            let mut channels = host.channels.lock();
+            channels.leave(login);
+            channels.only_shared |= is_refused;
         });
         Ok(near)
-    }
-}
-
-fn leave(channels: &Mutex<HostChannels>, has_own_login: bool) {
-    let mut channels = channels.lock();
-    match has_own_login {
-        true => channels.own -= 1,
-        false => channels.shared -= 1,
     }
 }
 
@@ -163,6 +168,22 @@ mod tests {
     use std::io::{Read, Write};
 
     use super::*;
+
+    #[test]
+    fn data_connections_use_logins_again_and_leave_room_for_sessions() {
+        let mut channels = HostChannels::default();
+        let mut taken: Vec<_> = (0..4).map(|_| channels.take().unwrap()).collect();
+        assert_eq!(taken, [None, Some(0), Some(1), Some(2)]);
+        channels.leave(taken.remove(2));
+        assert_eq!(channels.take().unwrap(), Some(1));
+        let mut refused = HostChannels {
+            only_shared: true,
+            sessions: MAX_SHARED - 2,
+            ..HostChannels::default()
+        };
+        assert_eq!([(); 2].map(|()| refused.take().unwrap()), [None, None]);
+        assert!(refused.take().is_err());
+    }
 
     #[test]
     fn a_pair_is_connected_with_itself() {

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::SshTarget;
-use super::carrier::HostChannels;
+use super::carrier::{HostChannels, MAX_LOGINS};
 use super::ports::PortSearch;
 use crate::Failure;
 
@@ -170,9 +170,7 @@ impl SshHost {
             false => self.ssh(),
         };
         if let Some(control) = &self.control {
-            command.arg("-oControlMaster=auto");
-            command.arg(format!("-oControlPersist={LOGIN_SECONDS}"));
-            command.arg(format!("-oControlPath={}", control.display()));
+            share_login(&mut command, control);
         }
         if !may_ask() {
             command.arg("-oBatchMode=yes");
@@ -181,16 +179,31 @@ impl SshHost {
         command
     }
 
-    /// The command of a channel over a login of its own, at which nobody is asked for anything.
+    /// The command of a channel over a login of its own, at which nobody is asked for anything. One with a number stays for a
+    /// while, for the next channel of that number.
     pub(super) fn command_with_login(
         &self,
         target: &SshTarget,
         connect_time: Duration,
         run: SshRun,
+        number: Option<usize>,
     ) -> Command {
-        let mut command = self.ssh_with(&["-oControlPath=none", "-oBatchMode=yes"]);
+        let mut command = match number.and_then(|number| self.further_control(number)) {
+            Some(control) => {
+                let mut command = self.ssh_with(&["-oBatchMode=yes"]);
+                share_login(&mut command, &control);
+                command
+            }
+            None => self.ssh_with(&["-oControlPath=none", "-oBatchMode=yes"]),
+        };
         self.complete(&mut command, target, connect_time, run);
         command
+    }
+
+    /// The socket of a further login.
+    fn further_control(&self, number: usize) -> Option<PathBuf> {
+        let control = self.control.as_ref()?;
+        Some(control.with_extension(number.to_string()))
     }
 
     fn complete(
@@ -229,17 +242,18 @@ impl SshHost {
         };
     }
 
-    /// Ends the shared login.
+    /// Ends the logins.
     pub(super) fn log_out(&self, target: &SshTarget) {
-        let Some(control) = self.control.as_deref().filter(|path| path.exists()) else {
-            return;
-        };
-        let mut command = self.ssh();
-        command.arg(format!("-oControlPath={}", control.display()));
-        command.args(["-O", "exit"]).args(arguments_of(target));
-        command.stdin(Stdio::null()).stdout(Stdio::null());
-        // It ends by itself a little later.
-        let _ = command.stderr(Stdio::null()).status();
+        let further = (0..MAX_LOGINS).filter_map(|number| self.further_control(number));
+        let controls = further.chain(self.control.clone());
+        for control in controls.filter(|path| path.exists()) {
+            let mut command = self.ssh();
+            command.arg(format!("-oControlPath={}", control.display()));
+            command.args(["-O", "exit"]).args(arguments_of(target));
+            command.stdin(Stdio::null()).stdout(Stdio::null());
+            // It ends by itself a little later.
+            let _ = command.stderr(Stdio::null()).status();
+        }
     }
 
     /// The host's name for this machine; `None`: another host is on the way.
@@ -248,6 +262,13 @@ impl SshHost {
             .is_direct
             .then(|| self.settings.hostname.clone())
     }
+}
+
+/// Options for a login that the next channels share.
+fn share_login(command: &mut Command, control: &Path) {
+    command.arg("-oControlMaster=auto");
+    command.arg(format!("-oControlPersist={LOGIN_SECONDS}"));
+    command.arg(format!("-oControlPath={}", control.display()));
 }
 
 /// Whether ssh can ask somebody: at the terminal, or by a program of the user's.

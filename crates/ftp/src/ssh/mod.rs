@@ -226,7 +226,7 @@ impl SshChannel {
         let local = |error: std::io::Error| Failure::local(format!("cannot start ssh: {error}"));
         let (near, far) = UnixStream::pair().map_err(local)?;
         let command = match login {
-            SshLogin::Own => host.command_with_login(target, time, run.clone()),
+            SshLogin::Own => host.command_with_login(target, time, run.clone(), None),
             SshLogin::Shared => host.command(target, is_further, time, run.clone()),
         };
         Ok(Self {
