@@ -16,6 +16,8 @@ use super::errors::{self, SftpFailed};
 
 /// Bytes that are read at a time.
 const READ_STEP: usize = 256 << 10;
+/// Bytes that were sent, and are worth the work to forget them before the rest is sent.
+const FORGOTTEN_STEP: usize = 1 << 20;
 /// Requests of one call that are sent ahead of their replies.
 const MAX_AHEAD: usize = 64;
 /// Longest wait for what takes a server long: a checksum, a file forced to disk. A connection that is dead ends before.
@@ -115,7 +117,10 @@ impl SftpConnection {
             match self.socket.write(&self.outgoing[self.sent..]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => self.sent += count,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.forget_sent();
+                    return Ok(());
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -123,6 +128,20 @@ impl SftpConnection {
         self.outgoing.clear();
         self.sent = 0;
         Ok(())
+    }
+
+    /// There may be something to send for as long as a file lasts. No more is moved than is forgotten.
+    fn forget_sent(&mut self) {
+        if self.sent >= FORGOTTEN_STEP.max(self.outgoing.len() / 2) {
+            self.outgoing.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+
+    /// Bytes that are held to be sent.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.outgoing.len()
     }
 
     /// Receives, while less than a packet is there.

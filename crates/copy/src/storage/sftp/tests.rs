@@ -189,6 +189,30 @@ fn made_up(
     (connection, server)
 }
 
+#[test]
+fn bytes_that_were_sent_are_not_kept() {
+    const BLOCK: usize = 1 << 18;
+    let (near, mut far) = UnixStream::pair().unwrap();
+    near.set_nonblocking(true).unwrap();
+    let timeout = Duration::from_secs(1);
+    let mut connection = SftpConnection::new(near, SftpExtensions::default(), timeout);
+    // There is always something that is not sent yet.
+    for round in 0..64 {
+        let fill = |out: &mut Vec<u8>| {
+            out.resize(out.len() + BLOCK, 7);
+            Ok::<(), ()>(())
+        };
+        connection.send_write(b"h", 0, fill).unwrap();
+        connection.exchange().unwrap();
+        let mut left = if round < 4 { 0 } else { BLOCK };
+        while left > 0 {
+            left -= far.read(&mut vec![0; left]).unwrap();
+            connection.exchange().unwrap();
+        }
+    }
+    assert!(connection.held() < 20 * BLOCK, "{}", connection.held());
+}
+
 fn packet(kind: u8, id: u32, rest: &[u8]) -> Vec<u8> {
     let length = u32::try_from(rest.len() + 5).unwrap();
     [&length.to_be_bytes()[..], &[kind], &id.to_be_bytes(), rest].concat()
@@ -238,19 +262,21 @@ fn what_was_not_asked_for_ends_a_connection() {
 
 #[test]
 fn a_listing_is_complete_only_at_its_end() {
-    let name = packet(
-        0,
-        0,
-        &[0, 0, 0, 1, 0, 0, 0, 1, b'f', 0, 0, 0, 0, 0, 0, 0, 0],
-    );
-    let listed = |last: u32| {
-        let (mut asked, name) = (0, name.clone());
+    // `end` answers the second READDIR, and `own` the question for the directory itself.
+    let listed = |name: u8, end: u32, own: u32| {
+        let mut asked = 0;
         let (mut connection, _server) = made_up(move |kind, id| {
             asked += u32::from(kind == 12);
             Some(match (kind, asked) {
                 (11, _) => packet(102, id, &[0, 0, 0, 1, b'h']),
-                (12, 1) => packet(104, id, &name[9..]),
-                (12, _) => status(id, last),
+                (12, 1) => packet(
+                    104,
+                    id,
+                    &[0, 0, 0, 1, 0, 0, 0, 1, name, 0, 0, 0, 0, 0, 0, 0, 0],
+                ),
+                (12, _) => status(id, end),
+                (7, _) if own == 0 => packet(105, id, &[0; 4]),
+                (7, _) => status(id, own),
                 _ => status(id, 0),
             })
         });
@@ -259,10 +285,14 @@ fn a_listing_is_complete_only_at_its_end() {
             found += entries.len();
             Ok(ControlFlow::Continue(()))
         });
+        assert!(connection.is_usable());
         (found, listed.is_ok())
     };
-    assert_eq!(listed(1), (1, true));
-    assert_eq!(listed(4), (1, false));
+    assert_eq!(listed(b'f', 1, 0), (1, true));
+    assert_eq!(listed(b'f', 4, 0), (1, false));
+    // A directory that may be read but not searched shows nothing, not even itself.
+    assert_eq!(listed(b'f', 1, 3), (1, false));
+    assert_eq!(listed(b'.', 1, 3), (0, true));
 }
 
 #[test]
