@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use ftp::answers::{KeptMetadata, RefusedRenameStep, RenameFailure, SymlinkCheckedEntry};
 use ftp::failure::Operation;
+use ftp::incomplete_listing::IncompleteListing;
 use ftp::{Failure, FailureKind};
 use proto::listing::{EntryKind, ListedEntry};
 use proto::sftp::{SftpAttributes, SftpReply, SftpRequest, SftpStatusCode};
@@ -62,6 +63,9 @@ pub(super) fn facts(
 }
 
 /// Lists a directory: `visit` receives the entries as they come. `Ok` only at its end, or if `visit` stopped.
+///
+/// OpenSSH leaves out entries whose attributes it cannot read, and says nothing of it. Without the right to search the directory
+/// these are all of them, with `.`.
 pub(super) fn list(
     connection: &mut SftpConnection,
     path: &[u8],
@@ -69,10 +73,12 @@ pub(super) fn list(
 ) -> Result<(), SftpFailed> {
     let handle = connection.open(&SftpRequest::OpenDir(path))?;
     let mut count = 0;
+    let mut shows_itself = false;
     let listed = loop {
         let names = match connection.names(&SftpRequest::ReadDir(&handle)) {
             Ok(Some(names)) => names,
-            Ok(None) => break Ok(()),
+            Ok(None) if shows_itself => break Ok(()),
+            Ok(None) => break may_search(connection, path),
             Err(failed) => break Err(failed),
         };
         count += names.len();
@@ -80,6 +86,7 @@ pub(super) fn list(
             // Without entries the end would never come.
             break Err(SftpFailed::Unasked);
         }
+        shows_itself |= names.iter().any(|found| found.name == b".");
         let entries = names
             .iter()
             .filter(|found| !matches!(found.name.as_slice(), b"." | b".."))
@@ -95,6 +102,18 @@ pub(super) fn list(
         connection.done(&SftpRequest::Close(&handle))?;
     }
     listed
+}
+
+/// Whether a directory shows the attributes of its entries, by those of itself: servers other than OpenSSH may list none of
+/// `.` and `..`.
+fn may_search(connection: &mut SftpConnection, path: &[u8]) -> Result<(), SftpFailed> {
+    match attributes(connection, &SftpRequest::LinkStat(&join_path(path, b"."))) {
+        Err(refused) if refused.code().is_some() => Err(SftpFailed::Incomplete(
+            IncompleteListing::HiddenFromLogin,
+            path.to_vec(),
+        )),
+        found => found.map(|_| ()),
+    }
 }
 
 /// Gives links their targets. A link that is gone keeps an empty one: it stays a link.

@@ -399,14 +399,13 @@ impl Storage for SftpStorage {
         let operation = Operation::on_path("list", path);
         // A bounded queue: a slow visitor slows the reading down.
         let (sender, mut batches) = mpsc::channel::<Vec<ListedEntry>>(QUEUED_BATCHES);
-        let (server, shown) = (self.opener.name.clone(), path.to_vec());
         let reading = self.requests(operation, move |connection| {
             let mut names = HashSet::new();
             changes::list(connection, &at, |connection, mut entries| {
                 for entry in &entries {
                     if !names.insert(name_hash(&entry.name)) {
                         let twice = IncompleteListing::SameName(entry.name.clone());
-                        return Err(SftpFailed::Other(twice.failure(&server, &shown)));
+                        return Err(SftpFailed::Incomplete(twice, at.clone()));
                     }
                 }
                 changes::read_links(connection, &at, &mut entries)?;
