@@ -37,6 +37,15 @@ impl SftpFailed {
         }
     }
 
+    /// Whether the server may have ended.
+    pub(super) fn is_loss(&self) -> bool {
+        match self {
+            Self::Refused(status) => status.code == SftpStatusCode::Lost,
+            Self::Lost(_) | Self::Silent(_) | Self::Broken(_) | Self::Unasked => true,
+            Self::Incomplete(..) | Self::Other(_) => false,
+        }
+    }
+
     /// Whether the server has refused it for a reason that has no code: in this version most have none.
     pub(super) fn is_plain_refusal(&self) -> bool {
         matches!(

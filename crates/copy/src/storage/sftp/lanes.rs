@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use ftp::Failure;
+use proto::ranges::RangeSet;
 use proto::sftp::{OpenFlags, SftpReply, SftpRequest};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -15,6 +16,10 @@ use super::opening::{OpenedFile, SftpOpener};
 
 /// Longest wait without a look at whether the transfer was cancelled.
 const TICK: Duration = Duration::from_millis(100);
+
+/// Time and bytes after which what the server has taken is forced to disk, so that a later attempt can rely on it.
+const SYNC_INTERVAL: Duration = Duration::from_secs(2);
+const SYNC_BYTES: u64 = 64 << 20;
 
 /// A part of a file that is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +44,12 @@ struct Lane {
     handle: Vec<u8>,
     pending: HashMap<u32, Block>,
     in_flight: u64,
+    /// Parts that the server has taken since the last request to force them to disk.
+    taken: RangeSet,
+    /// The request that is not answered, and the parts that its answer proves.
+    syncing: Option<(u32, RangeSet)>,
+    /// The last such request.
+    synced: Instant,
 }
 
 /// The file to open.
@@ -50,6 +61,8 @@ pub(super) struct LanePlan {
     pub(super) most: u64,
     /// All of them are wanted, whether they gain or not.
     pub(super) wants_all: bool,
+    /// Bytes that the server has taken do not count while a crash of it may lose them.
+    pub(super) is_durable: bool,
     pub(super) rtt: Duration,
 }
 
@@ -67,6 +80,8 @@ pub(super) struct Lanes {
     moved: u64,
     /// When something came last.
     heard: Instant,
+    /// Parts that are newly stored.
+    stored: RangeSet,
 }
 
 impl Lanes {
@@ -98,6 +113,7 @@ impl Lanes {
             begun: Instant::now(),
             moved: 0,
             heard: Instant::now(),
+            stored: RangeSet::new(),
         })
     }
 
@@ -108,7 +124,38 @@ impl Lanes {
 
     /// Whether requests wait for replies.
     pub(super) fn is_waiting(&self) -> bool {
-        self.lanes.iter().any(|lane| !lane.pending.is_empty())
+        self.is_syncing() || self.lanes.iter().any(|lane| !lane.pending.is_empty())
+    }
+
+    /// Whether a server forces bytes to disk, which may take long.
+    pub(super) fn is_syncing(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.syncing.is_some())
+    }
+
+    /// Whether bytes count only when the server says that they are on disk.
+    fn proves_storage(&self) -> bool {
+        let first = self.lanes.first();
+        self.plan.is_durable && first.is_some_and(|lane| lane.connection.extensions.fsync)
+    }
+
+    /// Whether a lost connection may mean that bytes are lost that counted: the server may have crashed.
+    pub(super) fn doubts_after_loss(&self) -> bool {
+        self.plan.is_durable && !self.proves_storage()
+    }
+
+    /// Notes that the server has taken a part.
+    pub(super) fn note_taken(&mut self, lane: usize, start: u64, end: u64) {
+        match self.proves_storage() {
+            true => self.lanes[lane].note_taken(start, end),
+            false => {
+                self.stored.insert(start, end);
+            }
+        }
+    }
+
+    /// The parts that are stored since the last call.
+    pub(super) fn take_stored(&mut self) -> RangeSet {
+        std::mem::take(&mut self.stored)
     }
 
     /// Bytes of a READ or WRITE.
@@ -180,6 +227,12 @@ impl Lanes {
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             lane.connection.exchange()?;
             while let Some((id, reply)) = lane.connection.take()? {
+                if let Some((_, parts)) = lane.syncing.take_if(|(sync, _)| *sync == id) {
+                    errors::done(reply)?;
+                    self.stored.extend(&parts);
+                    self.heard = Instant::now();
+                    continue;
+                }
                 let block = lane.pending.remove(&id).ok_or(SftpFailed::Unasked)?;
                 lane.in_flight = lane.in_flight.saturating_sub(block.length.into());
                 self.heard = Instant::now();
@@ -288,6 +341,21 @@ impl Lane {
             handle,
             pending: HashMap::new(),
             in_flight: 0,
+            taken: RangeSet::new(),
+            syncing: None,
+            synced: Instant::now(),
+        }
+    }
+
+    /// Notes that the server has taken a part. Now and then it is asked to force them to disk: other requests go on.
+    fn note_taken(&mut self, start: u64, end: u64) {
+        self.taken.insert(start, end);
+        let is_due =
+            self.synced.elapsed() >= SYNC_INTERVAL || self.taken.byte_count() >= SYNC_BYTES;
+        if is_due && self.syncing.is_none() && self.connection.extensions.fsync {
+            let id = self.connection.send(&SftpRequest::Fsync(&self.handle));
+            self.syncing = Some((id, std::mem::take(&mut self.taken)));
+            self.synced = Instant::now();
         }
     }
 

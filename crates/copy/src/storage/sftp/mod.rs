@@ -43,6 +43,7 @@ use ftp::answers::{ListingVisitor, MetadataChange, RenameFailure, SymlinkCheckSc
 use ftp::failure::Operation;
 use ftp::incomplete_listing::IncompleteListing;
 use ftp::location::Server;
+use ftp::transfer::control_messages::add_stored_ranges;
 use ftp::transfer::{TransferAttempt, TransferSpec};
 use ftp::{Failure, FailureKind};
 use lanes::{LanePlan, Lanes};
@@ -230,6 +231,7 @@ impl SftpStorage {
                 false => first.max(1),
             },
             wants_all: most <= first,
+            is_durable: self.sync_policy == SyncPolicy::File,
             rtt: self.rtt,
         }
     }
@@ -515,7 +517,12 @@ impl Storage for SftpStorage {
             (report, Some(lanes))
         };
         let syncs = self.sync_policy == SyncPolicy::File;
-        self.transfer(operation, plan, control, work, syncs).await
+        let done = self.transfer(operation, plan, control, work, syncs).await?;
+        if let Some(size) = size {
+            // The last parts are forced to disk when the file is closed.
+            add_stored_ranges(&spec.stored_ranges, &spec.completed_ranges.gaps(0, size));
+        }
+        Ok(done)
     }
 
     async fn make_dir(&mut self, path: &[u8]) -> Result<bool, Failure> {

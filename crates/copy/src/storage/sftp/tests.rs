@@ -222,6 +222,68 @@ fn status(id: u32, code: u32) -> Vec<u8> {
     packet(101, id, &code.to_be_bytes())
 }
 
+/// Bytes of the prefix that count after a server takes so many blocks and then answers `last`, or ends.
+async fn counted(has_fsync: bool, is_durable: bool, taken: u32, last: Option<u32>) -> u64 {
+    let mut writes = 0;
+    let (mut connection, _server) = made_up(move |kind, id| {
+        writes += u32::from(kind == 6);
+        match kind {
+            3 => Some(packet(102, id, &[0, 0, 0, 1, b'h'])),
+            6 if writes > taken => last.map(|code| status(id, code)),
+            _ => Some(status(id, 0)),
+        }
+    });
+    connection.extensions.fsync = has_fsync;
+    let location = Location::parse("sftp://h/").unwrap();
+    let opener = SftpOpener {
+        server: location.server().unwrap().clone(),
+        name: "h".to_owned(),
+        timeout: Duration::from_secs(1),
+    };
+    let plan = LanePlan {
+        path: b"/f".to_vec(),
+        flags: OpenFlags::Replace,
+        most: 1,
+        wants_all: true,
+        is_durable,
+        rtt: Duration::ZERO,
+    };
+    let runtime = Handle::current();
+    let size = 70 << 20;
+    let spec = spec(Some(size));
+    let stored = Arc::clone(&spec.stored_ranges);
+    let done = tokio::task::spawn_blocking(move || {
+        let opened = Lanes::open(connection, Vec::new(), &opener, &runtime, plan);
+        let mut lanes = opened.map_err(|(failed, _)| failed).unwrap();
+        let job = store::StoreJob {
+            server: "h",
+            operation: &Operation::from("test"),
+            source: &MemorySource::new(vec![1; size], "source"),
+            settings: &settings_of(&spec, Duration::from_secs(1)),
+            spec: &spec,
+            size: Some(size as u64),
+        };
+        job.run(&mut lanes, &Arc::new(TransferControl::new()))
+    });
+    done.await.unwrap().unwrap_err();
+    let counted = stored.lock().prefix_len();
+    counted
+}
+
+#[tokio::test]
+async fn bytes_count_when_a_crash_of_the_server_cannot_lose_them() {
+    const BLOCK: u64 = 32 << 10;
+    // Forced to disk after 64 MiB, or 2 s.
+    let synced = counted(true, true, 2200, None).await / BLOCK;
+    assert!((1..=2200).contains(&synced), "{synced}");
+    assert_eq!(counted(true, true, 9, Some(4)).await, 0);
+    // The server may have crashed, or lives.
+    assert_eq!(counted(false, true, 9, None).await, 0);
+    assert_eq!(counted(false, true, 9, Some(4)).await, 9 * BLOCK);
+    // Nobody has asked for it.
+    assert_eq!(counted(true, false, 9, None).await, 9 * BLOCK);
+}
+
 #[test]
 fn codes_of_a_status_decide_about_the_exit_code() {
     for (code, kind) in [
