@@ -139,6 +139,10 @@ impl RangeReader for SftpReader<'_> {
         self.blocks.clear();
         self.next = start;
         self.end = end;
+        if let Some(lanes) = &mut self.lanes {
+            // Logins take their time: they begin with the transfer.
+            lanes.note_moved(0, end.map(|end| end.saturating_sub(start)));
+        }
         Ok(())
     }
 

@@ -7,16 +7,18 @@ use ftp::Failure;
 use proto::ranges::RangeSet;
 use proto::sftp::{OpenFlags, SftpReply, SftpRequest};
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 
 use super::connection::{LONG_WAIT, SftpConnection, wait_for};
 use super::errors::{self, SftpFailed};
-use super::flow::FlowTuner;
+use super::flow::{FlowTuner, first_connections};
 use super::opening::{OpenedFile, SftpOpener};
 
 /// Longest wait without a look at whether the transfer was cancelled.
 const TICK: Duration = Duration::from_millis(100);
 
+/// Most logins that are begun at a time: sshd(8) refuses some of more than ten (MaxStartups).
+const MAX_OPENING: u64 = 7;
 /// Time and bytes after which what the server has taken is forced to disk, so that a later attempt can rely on it.
 const SYNC_INTERVAL: Duration = Duration::from_secs(2);
 const SYNC_BYTES: u64 = 64 << 20;
@@ -73,7 +75,10 @@ pub(super) struct Lanes {
     spares: Vec<SftpConnection>,
     opener: SftpOpener,
     runtime: Handle,
-    opening: Option<oneshot::Receiver<Result<OpenedFile, Failure>>>,
+    /// Connections on their way. They are given up with this.
+    opening: JoinSet<Result<OpenedFile, Failure>>,
+    /// Connections with which the transfer begins. `None`: it has not begun.
+    wanted_at_first: Option<u64>,
     plan: LanePlan,
     tuner: FlowTuner,
     begun: Instant,
@@ -107,7 +112,8 @@ impl Lanes {
             spares,
             opener: opener.clone(),
             runtime: runtime.clone(),
-            opening: None,
+            opening: JoinSet::new(),
+            wanted_at_first: None,
             tuner: FlowTuner::new(plan.most, plan.rtt),
             plan,
             begun: Instant::now(),
@@ -163,7 +169,7 @@ impl Lanes {
         let limits = self.lanes[lane].connection.limits;
         match self.plan.flags {
             OpenFlags::Read => limits.read,
-            OpenFlags::Write | OpenFlags::Replace => limits.write,
+            OpenFlags::Write | OpenFlags::WriteExisting | OpenFlags::Replace => limits.write,
         }
     }
 
@@ -256,47 +262,64 @@ impl Lanes {
         self.heard = Instant::now();
     }
 
-    /// Notes that so many bytes have moved; `left` are to come, if that is known. Opens a further connection when it is time.
+    /// Notes that so many bytes have moved; `left` are to be asked for, if that is known. Opens further connections when it is time.
     pub(super) fn note_moved(&mut self, bytes: u64, left: Option<u64>) {
         self.moved += bytes;
-        let wants_more = match self.plan.wants_all {
-            true => (self.lanes.len() as u64) < self.plan.most,
-            false => {
-                self.tuner.note(self.begun.elapsed(), self.moved, left);
-                self.tuner.wants_connection()
-            }
-        };
-        match &mut self.opening {
-            Some(opening) => match opening.try_recv() {
+        while let Some(opened) = self.opening.try_join_next() {
+            match opened {
                 Ok(Ok(opened)) => self.join(opened.connection, opened.handle),
                 Ok(Err(failure)) => self.stay(&failure.to_string()),
-                Err(oneshot::error::TryRecvError::Closed) => self.stay("it was given up"),
-                Err(oneshot::error::TryRecvError::Empty) => {}
-            },
-            None if wants_more => self.open_further(),
-            None => {}
+                Err(error) => self.stay(&error.to_string()),
+            }
+        }
+        let most = self.plan.most;
+        let first = *self
+            .wanted_at_first
+            .get_or_insert_with(|| match self.plan.wants_all {
+                true => most,
+                false => first_connections(most, self.plan.rtt, left),
+            });
+        if !self.plan.wants_all {
+            self.tuner.note(self.begun.elapsed(), self.moved, left);
+        }
+        let count = self.lanes.len() as u64;
+        let wanted = match self.tuner.wants_connection() && !self.plan.wants_all {
+            true => first.max(count + 1),
+            false => first,
+        };
+        // What is left may be on its way before another login is through.
+        let fits = left.is_some_and(|left| left <= self.window());
+        while !fits && self.may_open(wanted) {
+            self.open_further();
         }
     }
 
+    /// Whether another connection makes them at most so many.
+    fn may_open(&self, wanted: u64) -> bool {
+        let (open, opening) = (self.lanes.len() as u64, self.opening.len() as u64);
+        opening < MAX_OPENING && open + opening < wanted.min(self.plan.most)
+    }
+
     fn join(&mut self, connection: SftpConnection, handle: Vec<u8>) {
-        self.opening = None;
         self.lanes.push(Lane::new(connection, handle));
         self.tuner.connection_opened();
         tracing::debug!(connections = self.lanes.len(), "one more connection");
     }
 
+    /// Asks for no further ones. Those on their way may still come.
     fn stay(&mut self, reason: &str) {
         tracing::debug!(reason, "no further connection");
-        self.opening = None;
         self.plan.most = self.lanes.len() as u64;
         self.tuner.connection_refused();
     }
 
     fn open_further(&mut self) {
-        // The file is there: one that replaces it has begun.
+        // The file is there, and one that is renamed meanwhile is not made again.
         let flags = match self.plan.flags {
             OpenFlags::Read => OpenFlags::Read,
-            OpenFlags::Write | OpenFlags::Replace => OpenFlags::Write,
+            OpenFlags::Write | OpenFlags::WriteExisting | OpenFlags::Replace => {
+                OpenFlags::WriteExisting
+            }
         };
         if let Some(mut spare) = self.spares.pop() {
             match spare.open(&SftpRequest::Open(&self.plan.path, flags)) {
@@ -305,12 +328,9 @@ impl Lanes {
             }
             return;
         }
-        let (send, receive) = oneshot::channel();
         let (opener, path) = (self.opener.clone(), self.plan.path.clone());
-        self.runtime.spawn(async move {
-            let _ = send.send(opener.open_file(&path, flags).await);
-        });
-        self.opening = Some(receive);
+        let opening = async move { opener.open_file(&path, flags).await };
+        self.opening.spawn_on(opening, &self.runtime);
     }
 
     /// Closes the file; `syncs`: forces it to disk before. Returns the connections that can be used further, the first one
@@ -320,6 +340,14 @@ impl Lanes {
     /// The file is not known to be stored.
     pub(super) fn close(mut self, syncs: bool) -> (Result<(), SftpFailed>, Vec<SftpConnection>) {
         let mut closed = Ok(());
+        // Those that come too late serve the next file.
+        while let Some(opened) = self.opening.try_join_next() {
+            if let Ok(Ok(OpenedFile { connection, handle })) = opened {
+                let mut late = Lane::new(connection, handle);
+                let _ = late.close(false);
+                self.spares.push(late.connection);
+            }
+        }
         // The first is the last: a file system of a network may write when others close.
         while let Some(mut lane) = self.lanes.pop() {
             if lane.connection.is_usable() {
