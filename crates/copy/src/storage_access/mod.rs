@@ -64,20 +64,23 @@ impl StorageAccess {
         if let Some(name) = server.host.strip_suffix(memory::DOMAIN) {
             return Ok(Box::new(memory::MemoryStorage::open(name)));
         }
+        let lease = opening.lease.cloned();
         match server.scheme {
-            Scheme::Ssh if server.security.is_sftp_only(server) => self.open_sftp(server).await,
+            Scheme::Ssh if server.security.is_sftp_only(server) => {
+                self.open_sftp(server, lease).await
+            }
             Scheme::Ssh => match self.open_session(server, opening).await {
                 Err(failure)
                     if failure.kind().leaves_sftp() && !server.security.insists_on_far_end() =>
                 {
-                    self.open_sftp_instead(server, failure).await
+                    self.open_sftp_instead(server, failure, lease).await
                 }
                 opened => opened,
             },
             Scheme::Ftp | Scheme::Ftps | Scheme::Gsiftp | Scheme::Sshftp => {
                 self.open_session(server, opening).await
             }
-            Scheme::Sftp => self.open_sftp(server).await,
+            Scheme::Sftp => self.open_sftp(server, lease).await,
             Scheme::Http | Scheme::Https => {
                 let query = server.query.as_deref();
                 let secure = server.scheme == Scheme::Https;
@@ -106,8 +109,12 @@ impl StorageAccess {
         Ok(Box::new(session))
     }
 
-    async fn open_sftp(&self, server: &Server) -> Result<Box<dyn Storage>, Failure> {
-        let session = SftpStorage::open(server, self.timeout, self.sync_policy).await?;
+    async fn open_sftp(
+        &self,
+        server: &Server,
+        lease: Option<Arc<()>>,
+    ) -> Result<Box<dyn Storage>, Failure> {
+        let session = SftpStorage::open(server, self.timeout, self.sync_policy, lease).await?;
         server.security.note_in_force("ssh (SFTP)".to_owned());
         Ok(Box::new(session))
     }
@@ -117,8 +124,9 @@ impl StorageAccess {
         &self,
         server: &Server,
         failure: Failure,
+        lease: Option<Arc<()>>,
     ) -> Result<Box<dyn Storage>, Failure> {
-        let Ok(session) = self.open_sftp(server).await else {
+        let Ok(session) = self.open_sftp(server, lease).await else {
             // Without a word from ssh, the host may be away.
             return Err(match failure.may_retry() {
                 true => failure.of_kind(FailureKind::Unreachable),

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use ftp::protection::ChannelPlace;
 use proto::sftp::{
     SftpError, SftpExtensions, SftpLimits, SftpReply, SftpRequest, SftpStatusCode, packet_len,
     put_write,
@@ -13,6 +14,7 @@ use proto::sftp::{
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::errors::{self, SftpFailed};
+use crate::local::replacement::random_token;
 
 /// Bytes that are read at a time.
 const READ_STEP: usize = 256 << 10;
@@ -42,6 +44,8 @@ pub(super) struct SftpConnection {
     timeout: Duration,
     pub(super) extensions: SftpExtensions,
     pub(super) limits: SftpLimits,
+    /// In the shared login.
+    pub(super) place: Option<ChannelPlace>,
 }
 
 impl SftpConnection {
@@ -53,12 +57,14 @@ impl SftpConnection {
             taken: 0,
             outgoing: Vec::new(),
             sent: 0,
-            next_id: 0,
+            // A reply to another connection's request, which a server may mix in, is not one to ours.
+            next_id: random_token() as u32,
             unanswered: 0,
             is_lost: false,
             timeout,
             extensions,
             limits: SftpLimits::default(),
+            place: None,
         }
     }
 

@@ -79,6 +79,8 @@ pub(crate) struct SftpStorage {
     refused_checksums: Vec<ChecksumAlgorithm>,
     rtt: Duration,
     sync_policy: SyncPolicy,
+    /// Held as long as the session lives.
+    _lease: Option<Arc<()>>,
 }
 
 /// Ends connections when the future of their work is dropped.
@@ -94,7 +96,7 @@ impl Drop for EndOnDrop {
 }
 
 impl SftpStorage {
-    /// Opens a session.
+    /// Opens a session, which holds `lease`.
     ///
     /// # Errors
     /// Those of ssh's login; `NoProgram` and `NoCommands`: there is no SFTP; `Protocol`.
@@ -102,6 +104,7 @@ impl SftpStorage {
         server: &Server,
         timeout: Duration,
         sync_policy: SyncPolicy,
+        lease: Option<Arc<()>>,
     ) -> Result<Self, Failure> {
         let opener = SftpOpener {
             server: server.clone(),
@@ -117,6 +120,7 @@ impl SftpStorage {
             refused_checksums: Vec::new(),
             rtt: opened.rtt,
             sync_policy,
+            _lease: lease,
         })
     }
 
@@ -302,7 +306,7 @@ pub async fn sftp_extensions(
     server: &Server,
     timeout: Duration,
 ) -> Result<SftpExtensions, Failure> {
-    let session = SftpStorage::open(server, timeout, SyncPolicy::None).await?;
+    let session = SftpStorage::open(server, timeout, SyncPolicy::None, None).await?;
     let connection = session.connection.as_ref();
     Ok(connection.map_or_else(SftpExtensions::default, |open| open.extensions))
 }
@@ -601,6 +605,11 @@ impl ServerConnection for SftpStorage {
     /// ssh may have taken any way: the addresses would say nothing about it.
     fn path_ends(&self) -> Option<(IpAddr, IpAddr)> {
         None
+    }
+
+    /// Without a connection there is no session.
+    fn has_connected(&self) -> bool {
+        true
     }
 
     fn finds_settings(&self) -> bool {

@@ -26,12 +26,14 @@ fn program() -> Option<PathBuf> {
     places.map(PathBuf::from).into_iter().find(|at| at.exists())
 }
 
-/// A session with the program, which gets these options; `None`: the system has none.
-async fn session(dir: &Path, options: &str) -> Option<SftpStorage> {
+/// The server that the program is, with these options. A login beside the shared one is refused, and counted in a file.
+fn server(dir: &Path, options: &str) -> Option<Server> {
     let script = dir.join("ssh");
     let text = format!(
-        "#!/bin/sh\nfor argument in \"$@\"; do\n[ \"$argument\" != -G ] || {{ echo hostname h; exit; }}\n\
-         [ \"$argument\" != -O ] || exit 1\ndone\nexec {} {options}\n",
+        "#!/bin/sh\nfor argument in \"$@\"; do\ncase $argument in -G) echo hostname h; exit;; -O) exit 1;;\n\
+         -oControlPath=none) echo >>{0}/refused; echo 'h: Permission denied (publickey).' >&2; exit 255;; esac\ndone\n\
+         exec {1} {options}\n",
+        dir.display(),
         program()?.display()
     );
     std::fs::write(&script, text).unwrap();
@@ -42,13 +44,17 @@ async fn session(dir: &Path, options: &str) -> Option<SftpStorage> {
     };
     let security = ConnectionSecurity::new(options, Arc::new(|_: &str| ())).unwrap();
     let location = Location::parse_secured("sftp://h/", &security).unwrap();
-    let server = location.server().unwrap();
+    Some(location.server().unwrap().clone())
+}
+
+async fn open(server: &Server) -> Result<SftpStorage, Failure> {
     let timeout = Duration::from_secs(60);
-    Some(
-        SftpStorage::open(server, timeout, SyncPolicy::File)
-            .await
-            .unwrap(),
-    )
+    SftpStorage::open(server, timeout, SyncPolicy::File, None).await
+}
+
+/// A session with the program, which gets these options; `None`: the system has none.
+async fn session(dir: &Path, options: &str) -> Option<SftpStorage> {
+    Some(open(&server(dir, options)?).await.unwrap())
 }
 
 fn bytes_of(path: &Path) -> Vec<u8> {
@@ -68,6 +74,33 @@ async fn an_sftp_server_conforms() {
         let top = dir.path().join("top");
         std::fs::create_dir(&top).unwrap();
         conformance::check(&mut storage, &bytes_of(&top)).await;
+    }
+}
+
+/// Only OpenSSH is known not to mix the packets of several sessions in one login.
+#[tokio::test]
+async fn sessions_share_a_login_only_with_a_server_that_does_not_mix_them() {
+    for (options, may_share) in [("", true), ("-P limits", false)] {
+        let dir = tempfile::tempdir().unwrap();
+        let Some(server) = server(dir.path(), options) else {
+            return;
+        };
+        let first = open(&server).await.unwrap();
+        assert!((&first as &dyn Storage).has_connected());
+        for _ in 0..2 {
+            match open(&server).await {
+                Ok(_) => assert!(may_share),
+                Err(failure) => {
+                    assert!(!may_share && failure.may_retry());
+                    assert_eq!(failure.kind(), FailureKind::SessionLimit, "{failure}");
+                }
+            }
+        }
+        // A refusal is known afterwards.
+        let refused = std::fs::read(dir.path().join("refused")).unwrap_or_default();
+        assert_eq!(refused.len(), usize::from(!may_share));
+        drop(first);
+        open(&server).await.unwrap();
     }
 }
 
@@ -303,7 +336,7 @@ fn codes_of_a_status_decide_about_the_exit_code() {
 
 #[test]
 fn what_was_not_asked_for_ends_a_connection() {
-    let other_request: fn(u8, u32) -> Option<Vec<u8>> = |_, id| Some(status(id + 1, 0));
+    let other_request: fn(u8, u32) -> Option<Vec<u8>> = |_, id| Some(status(id.wrapping_add(1), 0));
     let too_long: fn(u8, u32) -> Option<Vec<u8>> = |_, _| Some(vec![255; 9]);
     let silence: fn(u8, u32) -> Option<Vec<u8>> = |_, _| Some(Vec::new());
     let end: fn(u8, u32) -> Option<Vec<u8>> = |_, _| None;
