@@ -3,15 +3,17 @@
 use std::ops::ControlFlow;
 
 use ftp::answers::{KeptMetadata, RefusedRenameStep, RenameFailure, SymlinkCheckedEntry};
-use ftp::failure::Operation;
+use ftp::failure::{Operation, Sentence};
 use ftp::incomplete_listing::IncompleteListing;
 use ftp::{Failure, FailureKind};
 use proto::listing::{EntryKind, ListedEntry};
 use proto::sftp::{SftpAttributes, SftpReply, SftpRequest, SftpStatusCode};
 use proto::timestamp::Timestamp;
 
-use super::connection::SftpConnection;
+use super::MAX_PATH;
+use super::connection::{MAX_AHEAD, SftpConnection};
 use super::errors::{self, SftpFailed};
+use crate::local::replacement::random_token;
 use crate::storage::contract::RemovedKind;
 use crate::storage::entry_names::{MAX_DEPTH, check_name, join_path};
 
@@ -126,22 +128,32 @@ pub(super) fn read_links(
         .iter_mut()
         .filter(|entry| entry.kind == EntryKind::SymLink)
         .collect();
-    let paths: Vec<Vec<u8>> = links
-        .iter()
-        .map(|link| join_path(directory, &link.name))
-        .collect();
-    let requests: Vec<_> = paths
-        .iter()
-        .map(|path| SftpRequest::ReadLink(path))
-        .collect();
     let timeout = connection.timeout();
-    let replies = connection.call_all(&requests, timeout)?;
-    for (link, reply) in links.iter_mut().zip(replies) {
-        let target = match reply {
-            SftpReply::Names(names) => names.into_iter().next().map(|name| name.name),
-            _ => None,
-        };
-        link.link_target = Some(target.unwrap_or_default());
+    // Their targets may be long: no more of them are held than are kept.
+    for some in links.chunks_mut(MAX_AHEAD) {
+        let paths: Vec<Vec<u8>> = some
+            .iter()
+            .map(|link| join_path(directory, &link.name))
+            .collect();
+        let requests: Vec<_> = paths
+            .iter()
+            .map(|path| SftpRequest::ReadLink(path))
+            .collect();
+        let replies = connection.call_all(&requests, timeout)?;
+        for ((link, path), reply) in some.iter_mut().zip(&paths).zip(replies) {
+            let target = match reply {
+                SftpReply::Names(names) => names.into_iter().next().map(|name| name.name),
+                _ => None,
+            };
+            let target = target.unwrap_or_default();
+            if target.len() > MAX_PATH {
+                let operation = Operation::on_path("read the link", path);
+                return Err(SftpFailed::Other(
+                    operation.failed(FailureKind::Protocol, "its target is too long"),
+                ));
+            }
+            link.link_target = Some(target);
+        }
     }
     Ok(())
 }
@@ -233,7 +245,7 @@ fn remove_tree(connection: &mut SftpConnection, top: &[u8]) -> Result<(), SftpFa
     let directories = directories.iter().rev();
     let directories = directories.map(|(path, _)| SftpRequest::RemoveDir(path));
     for requests in [files.collect::<Vec<_>>(), directories.collect()] {
-        for some in requests.chunks(64) {
+        for some in requests.chunks(MAX_AHEAD) {
             let timeout = connection.timeout();
             for reply in connection.call_all(some, timeout)? {
                 match errors::done(reply) {
@@ -252,8 +264,8 @@ fn seconds(time: Timestamp) -> Option<u32> {
     u32::try_from(time.0).ok()
 }
 
-/// Gives a file its name, and its time before. Without an atomic rename an old file is moved aside first and removed afterwards,
-/// so that there is one at any time.
+/// Gives a file its name, and its time before. Without an atomic rename an old file is moved aside first and removed afterwards:
+/// for a moment there is none of the name, but its content is there at any time.
 pub(super) fn rename(
     connection: &mut SftpConnection,
     server: &str,
@@ -286,7 +298,7 @@ pub(super) fn rename(
             failure: failure(refused),
             refused_step: RefusedRenameStep::NewNameIsTaken,
         }),
-        Ok(_) => replace(connection, from, to).map_err(|failed| failure(failed).into()),
+        Ok(_) => replace(connection, from, to, failure).map_err(Into::into),
         Err(_) => renamed(Err(refused), failure),
     }
 }
@@ -308,22 +320,33 @@ fn renamed(
     })
 }
 
-/// Replaces a file by one that is complete.
-fn replace(connection: &mut SftpConnection, from: &[u8], to: &[u8]) -> Result<(), SftpFailed> {
-    let aside = [to, b".longhaul-replaced"].concat();
-    // One of an earlier attempt, whose name has a file again.
-    let _ = connection.done(&SftpRequest::Remove(&aside));
-    connection.done(&SftpRequest::Rename(to, &aside))?;
-    match connection.done(&SftpRequest::Rename(from, to)) {
-        Ok(()) => {
-            let _ = connection.done(&SftpRequest::Remove(&aside));
-            Ok(())
+/// Replaces a file by one that is complete. The name under which the old one is meanwhile is nobody else's.
+fn replace(
+    connection: &mut SftpConnection,
+    from: &[u8],
+    to: &[u8],
+    failure: impl Fn(SftpFailed) -> Failure,
+) -> Result<(), Failure> {
+    let aside = format!(".longhaul-replaced-{:08x}", random_token() >> 32);
+    let aside = [to, aside.as_bytes()].concat();
+    connection
+        .done(&SftpRequest::Rename(to, &aside))
+        .map_err(&failure)?;
+    let Err(refused) = connection.done(&SftpRequest::Rename(from, to)) else {
+        if let Err(refused) = connection.done(&SftpRequest::Remove(&aside)) {
+            let aside = proto::printable::printable(&aside);
+            tracing::warn!(?refused, "the old file stays as {aside}");
         }
-        Err(refused) => {
-            let _ = connection.done(&SftpRequest::Rename(&aside, to));
-            Err(refused)
-        }
-    }
+        return Ok(());
+    };
+    let restored = connection.done(&SftpRequest::Rename(&aside, to));
+    let failure = failure(refused);
+    Err(match restored {
+        Ok(()) => failure,
+        Err(_) => failure.remark(
+            Sentence::from("the old file is now ").name(proto::printable::printable(&aside)),
+        ),
+    })
 }
 
 /// Makes a link. One that has the name is replaced; anything else stays.

@@ -21,7 +21,7 @@ const READ_STEP: usize = 256 << 10;
 /// Bytes that were sent, and are worth the work to forget them before the rest is sent.
 const FORGOTTEN_STEP: usize = 1 << 20;
 /// Requests of one call that are sent ahead of their replies.
-const MAX_AHEAD: usize = 64;
+pub(super) const MAX_AHEAD: usize = 64;
 /// Longest wait for what takes a server long: a checksum, a file forced to disk. A connection that is dead ends before.
 pub(super) const LONG_WAIT: Duration = Duration::from_secs(3600);
 

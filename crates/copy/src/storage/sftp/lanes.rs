@@ -333,18 +333,23 @@ impl Lanes {
         self.opening.spawn_on(opening, &self.runtime);
     }
 
-    /// Closes the file; `syncs`: forces it to disk before. Returns the connections that can be used further, the first one
+    /// Closes the file, after a failure without patience; `syncs`: forces it to disk before. Returns the connections that can be used further, the first one
     /// first.
     ///
     /// # Errors
     /// The file is not known to be stored.
-    pub(super) fn close(mut self, syncs: bool) -> (Result<(), SftpFailed>, Vec<SftpConnection>) {
+    pub(super) fn close(
+        mut self,
+        has_failed: bool,
+        syncs: bool,
+    ) -> (Result<(), SftpFailed>, Vec<SftpConnection>) {
         let mut closed = Ok(());
         // Those that come too late serve the next file.
         while let Some(opened) = self.opening.try_join_next() {
             if let Ok(Ok(OpenedFile { connection, handle })) = opened {
                 let mut late = Lane::new(connection, handle);
-                let _ = late.close(false);
+                let timeout = late.connection.timeout();
+                let _ = late.close(false, timeout);
                 self.spares.push(late.connection);
             }
         }
@@ -352,7 +357,11 @@ impl Lanes {
         while let Some(mut lane) = self.lanes.pop() {
             if lane.connection.is_usable() {
                 let is_first = self.lanes.is_empty();
-                let done = lane.close(is_first && syncs);
+                let patience = match has_failed {
+                    true => lane.connection.timeout(),
+                    false => LONG_WAIT,
+                };
+                let done = lane.close(is_first && syncs && !has_failed, patience);
                 closed = closed.and(done);
             }
             self.spares.insert(0, lane.connection);
@@ -392,13 +401,13 @@ impl Lane {
         self.in_flight += u64::from(block.length);
     }
 
-    fn close(&mut self, syncs: bool) -> Result<(), SftpFailed> {
+    fn close(&mut self, syncs: bool, patience: Duration) -> Result<(), SftpFailed> {
         let mut requests = Vec::new();
         if syncs && self.connection.extensions.fsync {
             requests.push(SftpRequest::Fsync(&self.handle));
         }
         requests.push(SftpRequest::Close(&self.handle));
-        let replies = self.connection.call_all(&requests, LONG_WAIT)?;
+        let replies = self.connection.call_all(&requests, patience)?;
         replies.into_iter().try_for_each(errors::done)
     }
 }

@@ -28,7 +28,9 @@ use data::store::durability::SyncPolicy;
 use data::store::{Sink, Source};
 use proto::checksum::ChecksumAlgorithm;
 use proto::listing::ListedEntry;
-use proto::sftp::{FileChecksum, OpenFlags, SftpExtensions, SftpReply, SftpRequest};
+use proto::sftp::{
+    FileChecksum, OpenFlags, SftpExtensions, SftpReply, SftpRequest, SftpStatusCode,
+};
 use proto::timestamp::Timestamp;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -77,6 +79,8 @@ pub(crate) struct SftpStorage {
     spares: Vec<SftpConnection>,
     /// Algorithms that the server has refused.
     refused_checksums: Vec<ChecksumAlgorithm>,
+    /// Algorithms of which it has computed checksums.
+    computed_checksums: Vec<ChecksumAlgorithm>,
     rtt: Duration,
     sync_policy: SyncPolicy,
     /// Held as long as the session lives.
@@ -118,6 +122,7 @@ impl SftpStorage {
             connection: Some(opened.connection),
             spares: Vec::new(),
             refused_checksums: Vec::new(),
+            computed_checksums: Vec::new(),
             rtt: opened.rtt,
             sync_policy,
             _lease: lease,
@@ -205,7 +210,7 @@ impl SftpStorage {
                 return Ok((report.map(|report| (report, 1)), Vec::new()));
             };
             let streams = lanes.count() as u64;
-            let (closed, connections) = lanes.close(syncs && report.is_ok());
+            let (closed, connections) = lanes.close(report.is_err(), syncs);
             let closed = closed.map_err(|failed| failed.failure(name, &operation));
             let result = report.and_then(|report| closed.map(|()| (report, streams)));
             Ok((result, connections))
@@ -269,26 +274,42 @@ impl SftpStorage {
             };
             match connection.call_for(&request, LONG_WAIT)? {
                 SftpReply::Extended(answer) => FileChecksum::parse(&answer)
-                    .map(Some)
+                    .map(|answer| Ok(Some(answer)))
                     .map_err(SftpFailed::Broken),
                 other => {
                     let refused = errors::unexpected(other);
                     // Of no bytes there may be no checksum (proftpd).
                     let found = changes::attributes(connection, &SftpRequest::Stat(&at));
                     match found.is_ok_and(|found| found.size == Some(part.offset)) {
-                        true => Ok(None),
+                        true => Ok(Ok(None)),
+                        false if refused.code().is_some() => Ok(Err(refused)),
                         false => Err(refused),
                     }
                 }
             }
         });
-        let Some(answer) = answer.await? else {
-            return Ok(ChecksumHasher::new(algorithm).finish());
+        let answer = match answer.await? {
+            Ok(Some(answer)) => answer,
+            Ok(None) => return Ok(ChecksumHasher::new(algorithm).finish()),
+            Err(refused) => {
+                let is_unknown = refused.code() == Some(SftpStatusCode::Unsupported)
+                    || refused.is_plain_refusal();
+                // One that was computed before was refused for this file.
+                if is_unknown && !self.computed_checksums.contains(&algorithm) {
+                    self.refused_checksums.push(algorithm);
+                }
+                return Err(refused.failure(&self.opener.name, &operation));
+            }
         };
         let is_of_algorithm =
             answer.algorithm == Some(algorithm) && answer.checksum.len() == algorithm.hex_len();
         match is_of_algorithm {
-            true => Ok(answer.checksum),
+            true => {
+                if !self.computed_checksums.contains(&algorithm) {
+                    self.computed_checksums.push(algorithm);
+                }
+                Ok(answer.checksum)
+            }
             false => {
                 self.refused_checksums.push(algorithm);
                 let reason = format_args!("{} sent another checksum", self.opener.name);
