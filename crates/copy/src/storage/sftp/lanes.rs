@@ -46,12 +46,8 @@ struct Lane {
     handle: Vec<u8>,
     pending: HashMap<u32, Block>,
     in_flight: u64,
-    /// Parts that the server has taken since the last request to force them to disk.
-    taken: RangeSet,
-    /// The request that is not answered, and the parts that its answer proves.
-    syncing: Option<(u32, RangeSet)>,
-    /// The last such request.
-    synced: Instant,
+    /// The request to force the file to disk that is not answered.
+    syncing: Option<u32>,
 }
 
 /// The file to open.
@@ -85,6 +81,12 @@ pub(super) struct Lanes {
     moved: u64,
     /// When something came last.
     heard: Instant,
+    /// Parts that the server has taken since it was asked last to force them to disk.
+    taken: RangeSet,
+    /// Parts that are on disk when all connections have said so: each may lead to another machine.
+    syncing: RangeSet,
+    /// When the server was asked last.
+    synced: Instant,
     /// Parts that are newly stored.
     stored: RangeSet,
 }
@@ -119,6 +121,9 @@ impl Lanes {
             begun: Instant::now(),
             moved: 0,
             heard: Instant::now(),
+            taken: RangeSet::new(),
+            syncing: RangeSet::new(),
+            synced: Instant::now(),
             stored: RangeSet::new(),
         })
     }
@@ -149,13 +154,21 @@ impl Lanes {
         self.plan.is_durable && !self.proves_storage()
     }
 
-    /// Notes that the server has taken a part.
+    /// Notes that the server has taken a part. Now and then it is asked to force them to disk; other requests go on.
     pub(super) fn note_taken(&mut self, lane: usize, start: u64, end: u64) {
-        match self.proves_storage() {
-            true => self.lanes[lane].note_taken(start, end),
-            false => {
-                self.stored.insert(start, end);
-            }
+        if !self.proves_storage() {
+            self.stored.insert(start, end);
+            return;
+        }
+        if self.lanes[lane].connection.extensions.fsync {
+            self.taken.insert(start, end);
+        }
+        let is_due =
+            self.synced.elapsed() >= SYNC_INTERVAL || self.taken.byte_count() >= SYNC_BYTES;
+        if is_due && !self.is_syncing() {
+            self.lanes.iter_mut().for_each(Lane::sync);
+            self.syncing = std::mem::take(&mut self.taken);
+            self.synced = Instant::now();
         }
     }
 
@@ -233,9 +246,8 @@ impl Lanes {
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             lane.connection.exchange()?;
             while let Some((id, reply)) = lane.connection.take()? {
-                if let Some((_, parts)) = lane.syncing.take_if(|(sync, _)| *sync == id) {
+                if lane.syncing.take_if(|sync| *sync == id).is_some() {
                     errors::done(reply)?;
-                    self.stored.extend(&parts);
                     self.heard = Instant::now();
                     continue;
                 }
@@ -248,6 +260,9 @@ impl Lanes {
                     reply,
                 });
             }
+        }
+        if !self.is_syncing() {
+            self.stored.extend(&std::mem::take(&mut self.syncing));
         }
         Ok(answers)
     }
@@ -378,21 +393,14 @@ impl Lane {
             handle,
             pending: HashMap::new(),
             in_flight: 0,
-            taken: RangeSet::new(),
             syncing: None,
-            synced: Instant::now(),
         }
     }
 
-    /// Notes that the server has taken a part. Now and then it is asked to force them to disk: other requests go on.
-    fn note_taken(&mut self, start: u64, end: u64) {
-        self.taken.insert(start, end);
-        let is_due =
-            self.synced.elapsed() >= SYNC_INTERVAL || self.taken.byte_count() >= SYNC_BYTES;
-        if is_due && self.syncing.is_none() && self.connection.extensions.fsync {
-            let id = self.connection.send(&SftpRequest::Fsync(&self.handle));
-            self.syncing = Some((id, std::mem::take(&mut self.taken)));
-            self.synced = Instant::now();
+    fn sync(&mut self) {
+        if self.connection.extensions.fsync {
+            let request = SftpRequest::Fsync(&self.handle);
+            self.syncing = Some(self.connection.send(&request));
         }
     }
 
