@@ -58,7 +58,7 @@ impl SftpConnection {
             outgoing: Vec::new(),
             sent: 0,
             // A reply to another connection's request, which a server may mix in, is not one to ours.
-            next_id: random_token() as u32,
+            next_id: u32::try_from(random_token() >> 32).unwrap_or_default(),
             unanswered: 0,
             is_lost: false,
             timeout,

@@ -255,6 +255,26 @@ fn status(id: u32, code: u32) -> Vec<u8> {
     packet(101, id, &code.to_be_bytes())
 }
 
+/// One connection with a file open.
+fn lanes(connection: SftpConnection, flags: OpenFlags, is_durable: bool) -> Lanes {
+    let location = Location::parse("sftp://h/").unwrap();
+    let opener = SftpOpener {
+        server: location.server().unwrap().clone(),
+        name: "h".to_owned(),
+        timeout: Duration::from_secs(1),
+    };
+    let plan = LanePlan {
+        path: b"/f".to_vec(),
+        flags,
+        most: 1,
+        wants_all: true,
+        is_durable,
+        rtt: Duration::ZERO,
+    };
+    let opened = Lanes::open(connection, Vec::new(), &opener, &Handle::current(), plan);
+    opened.map_err(|(failed, _)| failed).unwrap()
+}
+
 /// Bytes of the prefix that count after a server takes so many blocks and then answers `last`, or ends.
 async fn counted(has_fsync: bool, is_durable: bool, taken: u32, last: Option<u32>) -> u64 {
     let mut writes = 0;
@@ -267,27 +287,11 @@ async fn counted(has_fsync: bool, is_durable: bool, taken: u32, last: Option<u32
         }
     });
     connection.extensions.fsync = has_fsync;
-    let location = Location::parse("sftp://h/").unwrap();
-    let opener = SftpOpener {
-        server: location.server().unwrap().clone(),
-        name: "h".to_owned(),
-        timeout: Duration::from_secs(1),
-    };
-    let plan = LanePlan {
-        path: b"/f".to_vec(),
-        flags: OpenFlags::Replace,
-        most: 1,
-        wants_all: true,
-        is_durable,
-        rtt: Duration::ZERO,
-    };
-    let runtime = Handle::current();
+    let mut lanes = lanes(connection, OpenFlags::Replace, is_durable);
     let size = 70 << 20;
     let spec = spec(Some(size));
     let stored = Arc::clone(&spec.stored_ranges);
     let done = tokio::task::spawn_blocking(move || {
-        let opened = Lanes::open(connection, Vec::new(), &opener, &runtime, plan);
-        let mut lanes = opened.map_err(|(failed, _)| failed).unwrap();
         let job = store::StoreJob {
             server: "h",
             operation: &Operation::from("test"),
@@ -299,8 +303,7 @@ async fn counted(has_fsync: bool, is_durable: bool, taken: u32, last: Option<u32
         job.run(&mut lanes, &Arc::new(TransferControl::new()))
     });
     done.await.unwrap().unwrap_err();
-    let counted = stored.lock().prefix_len();
-    counted
+    stored.lock().prefix_len()
 }
 
 #[tokio::test]
@@ -391,9 +394,60 @@ fn a_listing_is_complete_only_at_its_end() {
 }
 
 #[test]
+fn targets_of_links_are_asked_for_some_at_a_time_and_bounded() {
+    for (length, is_read) in [(1000, true), (MAX_PATH + 1, false)] {
+        let target = [
+            &[0, 0, 0, 1][..],
+            &u32::try_from(length).unwrap().to_be_bytes(),
+            &vec![b't'; length],
+            &[0; 8],
+        ]
+        .concat();
+        let (mut connection, _server) = made_up(move |_, id| Some(packet(104, id, &target)));
+        let link = ListedEntry::new(b"link", EntryKind::SymLink);
+        let mut entries = vec![link; 200];
+        let read = changes::read_links(&mut connection, b"/d", &mut entries);
+        assert_eq!(read.is_ok(), is_read);
+        let are_read = entries.iter().all(|entry| entry.link_target.is_some());
+        assert_eq!(are_read, is_read);
+    }
+}
+
+/// The end of a file has a status of its own.
+#[tokio::test]
+async fn a_reply_without_bytes_is_not_the_end_of_a_file() {
+    for (is_status, is_fetched) in [(true, true), (false, false)] {
+        let (connection, _server) = made_up(move |kind, id| {
+            Some(match kind {
+                3 => packet(102, id, &[0, 0, 0, 1, b'h']),
+                5 if !is_status => packet(103, id, &[0; 4]),
+                5 => status(id, 1),
+                _ => status(id, 0),
+            })
+        });
+        let lanes = lanes(connection, OpenFlags::Read, false);
+        let spec = spec(None);
+        let sink: Arc<dyn Sink> = Arc::new(MemorySink::new(0, "sink"));
+        let fetched = tokio::task::spawn_blocking(move || {
+            let job = fetch::FetchJob {
+                server: "h",
+                operation: Operation::from("test"),
+                sink: &sink,
+                settings: &settings_of(&spec, Duration::from_secs(1)),
+                spec: &spec,
+                size: None,
+            };
+            job.run(lanes, &Arc::new(TransferControl::new())).0
+        });
+        let fetched = fetched.await.unwrap();
+        assert_eq!(fetched.is_ok(), is_fetched, "{fetched:?}");
+    }
+}
+
+#[test]
 fn a_rename_that_replaces_nothing_never_loses_the_old_file() {
-    // 18 is RENAME: the second one moves the old file aside, the third one takes its name and fails.
-    for (third, is_renamed) in [(0, true), (4, false)] {
+    // 18 is RENAME: the second one moves the old file aside, the third one takes its name and fails, the fourth one moves it back.
+    for (third, fourth, is_renamed) in [(0, 0, true), (4, 0, false), (4, 4, false)] {
         let kinds = Arc::new(parking_lot::Mutex::new(Vec::new()));
         let (asked, mut renames) = (Arc::clone(&kinds), 0);
         let (mut connection, _server) = made_up(move |kind, id| {
@@ -403,11 +457,18 @@ fn a_rename_that_replaces_nothing_never_loses_the_old_file() {
                 (7, _) => packet(105, id, &0u32.to_be_bytes()),
                 (18, 1) => status(id, 4),
                 (18, 3) => status(id, third),
+                (18, 4) => status(id, fourth),
                 _ => status(id, 0),
             })
         });
         let renamed = changes::rename(&mut connection, "h", b"/new", b"/name", None);
         assert_eq!(renamed.is_ok(), is_renamed);
+        let said = renamed.map_or_else(|refused| refused.failure.to_string(), |()| String::new());
+        assert_eq!(
+            said.contains("/name.longhaul-replaced-"),
+            fourth != 0,
+            "{said}"
+        );
         // The old file is removed after the new one is there, or has its name again.
         let last = if is_renamed { 13 } else { 18 };
         assert_eq!(*kinds.lock(), [18, 7, 18, 18, last]);
