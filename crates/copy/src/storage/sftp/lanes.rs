@@ -302,7 +302,7 @@ impl Lanes {
             true => first.max(count + 1),
             false => first,
         };
-        // What is left may be on its way before another login is through.
+        // The rest may be on its way before another login is through.
         let fits = left.is_some_and(|left| left <= self.window());
         while !fits && self.may_open(wanted) {
             self.open_further();

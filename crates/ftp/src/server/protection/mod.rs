@@ -3,8 +3,6 @@
 //! [`ConnectionSecurity`] by its [`crate::location::Server`], so that second sessions have the
 //! identity and the protection of the first.
 
-mod channel_places;
-
 use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
@@ -19,6 +17,8 @@ use crate::server::{protection_failures, user_credential};
 use crate::ssh::{InstallChoice, SshLogins};
 use crate::{Credential, Failure, Remotes};
 
+pub use crate::server::channel_places::ChannelPlace;
+use crate::server::channel_places::ChannelPlaces;
 pub(crate) use crate::server::protection_failures::{
     auth_refused_failure, clear_fallback_warning, config_failure, exchange_refused_failure,
     gsi_failure, handshake_failure, tls_failure, tls_withdrawn_failure,
@@ -33,9 +33,6 @@ pub use crate::server::user_credential::{
     FoundCredential, default_certificate_paths, default_proxy_path, find_user_credential,
     locate_user_credential, show_time,
 };
-
-pub use channel_places::ChannelPlace;
-use channel_places::ChannelPlaces;
 
 use crate::server::token::DiscoveredToken;
 pub(crate) use crate::server::token::read_token_file;
