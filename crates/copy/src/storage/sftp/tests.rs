@@ -255,14 +255,55 @@ fn status(id: u32, code: u32) -> Vec<u8> {
     packet(101, id, &code.to_be_bytes())
 }
 
-/// One connection with a file open.
-fn lanes(connection: SftpConnection, flags: OpenFlags, is_durable: bool) -> Lanes {
+fn opener() -> SftpOpener {
     let location = Location::parse("sftp://h/").unwrap();
-    let opener = SftpOpener {
+    SftpOpener {
         server: location.server().unwrap().clone(),
         name: "h".to_owned(),
         timeout: Duration::from_secs(1),
+    }
+}
+
+#[tokio::test]
+async fn an_algorithm_that_is_refused_is_not_asked_for_again() {
+    // The server knows no algorithm; the file has another length than asked for.
+    let (mut connection, _server) = made_up(|kind, id| {
+        Some(match kind {
+            17 => packet(105, id, &[0; 4]),
+            _ => status(id, 4),
+        })
+    });
+    connection.extensions.check_file = true;
+    let mut storage = SftpStorage {
+        opener: opener(),
+        home: b"/".to_vec(),
+        connection: Some(connection),
+        spares: Vec::new(),
+        refused_checksums: Vec::new(),
+        computed_checksums: Vec::new(),
+        rtt: Duration::ZERO,
+        sync_policy: SyncPolicy::File,
+        _lease: None,
     };
+    let part = FilePart {
+        offset: 0,
+        length: None,
+    };
+    for (tried, algorithm) in CHECKED.into_iter().enumerate() {
+        let left = storage.available_checksums(b"/f").await.unwrap().ranges;
+        assert_eq!(left, CHECKED[tried..]);
+        storage
+            .checksums(algorithm, &[part], b"/f")
+            .await
+            .unwrap_err();
+    }
+    let left = storage.available_checksums(b"/f").await.unwrap().ranges;
+    assert!(left.is_empty());
+}
+
+/// One connection with a file open.
+fn lanes(connection: SftpConnection, flags: OpenFlags, is_durable: bool) -> Lanes {
+    let opener = opener();
     let plan = LanePlan {
         path: b"/f".to_vec(),
         flags,
