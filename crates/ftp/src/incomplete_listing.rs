@@ -26,7 +26,7 @@ pub enum IncompleteListing {
     /// The connection ended without a proof that this is the end of the text: somebody may have cut it.
     #[error("the connection ended without close_notify, so it may be cut off")]
     EndUnproved,
-    /// The login may not see everything (RFC 3659 section 7.5.5, `Perm` of the directory itself).
+    /// The login may not see everything (RFC 3659 section 7.5.5, `Perm` of the directory itself; SFTP: it may not search it).
     #[error("this login may not see everything in it")]
     HiddenFromLogin,
     /// The storage says that it left entries out, in these words.

@@ -90,7 +90,7 @@ fn carry_data(ends: &CarriedEnds, port: u16, from: File, mut to: File) -> Result
         let _ = pass(from, &input);
         let _ = input.shutdown(Shutdown::Write);
     });
-    // What ends it at the session's end ends it here; the input may still be open.
+    // The session's end ends it; the input may still be open.
     let _ = pass(&stream, to);
     Ok(Exit::Done)
 }

@@ -190,7 +190,7 @@ impl StorageSessionPool {
     ) {
         // One that is lost was opened when the storage could be reached, and says nothing of now.
         let shows = session.is_usable() && !session.is_away();
-        if session.path_ends().is_some() && (shows || !self.outages.was_reached(id)) {
+        if session.has_connected() && (shows || !self.outages.was_reached(id)) {
             self.outages.reached(id);
         }
         if let Err(failure) = result
@@ -223,7 +223,7 @@ impl StorageSessionPool {
                     .entry(id.clone())
                     .or_default()
                     .push(known);
-                if session.path_ends().is_some() {
+                if session.has_connected() {
                     self.outages.reached(id);
                 }
                 Ok(session)

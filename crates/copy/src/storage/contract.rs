@@ -287,6 +287,12 @@ impl dyn Storage + '_ {
         self.server_connection()?.path_ends()
     }
 
+    /// Whether the session has shown that its server can be reached.
+    pub(crate) fn has_connected(&self) -> bool {
+        self.server_connection()
+            .is_some_and(ServerConnection::has_connected)
+    }
+
     /// Where the network-advice service of the storage's host answers, if one is announced.
     pub(crate) fn advice_service(&self) -> Option<SocketAddr> {
         self.server_connection()?.advice_service()

@@ -95,6 +95,11 @@ pub(crate) trait ServerConnection {
     /// connection. `None` if there is none.
     fn path_ends(&self) -> Option<(IpAddr, IpAddr)>;
 
+    /// Whether the session has, or had, a connection with the server.
+    fn has_connected(&self) -> bool {
+        self.path_ends().is_some()
+    }
+
     /// Whether a transfer finds out how many streams its path needs. One that keeps the number it began with teaches
     /// the next one nothing.
     fn finds_settings(&self) -> bool;

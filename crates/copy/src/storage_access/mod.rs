@@ -65,8 +65,11 @@ impl StorageAccess {
             return Ok(Box::new(memory::MemoryStorage::open(name)));
         }
         let is_further = opening.is_further;
+        let lease = opening.lease.cloned();
         match server.scheme {
-            Scheme::Ssh if server.security.is_sftp_only(server) => self.open_sftp(server).await,
+            Scheme::Ssh if server.security.is_sftp_only(server) => {
+                self.open_sftp(server, lease).await
+            }
             Scheme::Ssh => match self.open_session(server, opening).await {
                 Err(failure)
                     // After one session, its end has another reason.
@@ -74,14 +77,14 @@ impl StorageAccess {
                         && !is_further
                         && !server.security.insists_on_far_end() =>
                 {
-                    self.open_sftp_instead(server, failure).await
+                    self.open_sftp_instead(server, failure, lease).await
                 }
                 opened => opened,
             },
             Scheme::Ftp | Scheme::Ftps | Scheme::Gsiftp | Scheme::Sshftp => {
                 self.open_session(server, opening).await
             }
-            Scheme::Sftp => self.open_sftp(server).await,
+            Scheme::Sftp => self.open_sftp(server, lease).await,
             Scheme::Http | Scheme::Https => {
                 let query = server.query.as_deref();
                 let secure = server.scheme == Scheme::Https;
@@ -110,8 +113,12 @@ impl StorageAccess {
         Ok(Box::new(session))
     }
 
-    async fn open_sftp(&self, server: &Server) -> Result<Box<dyn Storage>, Failure> {
-        let session = SftpStorage::open(server, self.timeout, self.sync_policy).await?;
+    async fn open_sftp(
+        &self,
+        server: &Server,
+        lease: Option<Arc<()>>,
+    ) -> Result<Box<dyn Storage>, Failure> {
+        let session = SftpStorage::open(server, self.timeout, self.sync_policy, lease).await?;
         server.security.note_in_force("ssh (SFTP)".to_owned());
         Ok(Box::new(session))
     }
@@ -121,13 +128,15 @@ impl StorageAccess {
         &self,
         server: &Server,
         failure: Failure,
+        lease: Option<Arc<()>>,
     ) -> Result<Box<dyn Storage>, Failure> {
-        let Ok(session) = self.open_sftp(server).await else {
+        let session = match self.open_sftp(server, lease).await {
+            Ok(session) => session,
+            // The way to the host is broken, and not SFTP.
+            Err(other) if other.may_retry() && other.kind().is_unreachable() => return Err(other),
             // Without a word from ssh, the host may be away.
-            return Err(match failure.may_retry() {
-                true => failure.of_kind(FailureKind::Unreachable),
-                false => failure,
-            });
+            Err(_) if failure.may_retry() => return Err(failure.of_kind(FailureKind::Unreachable)),
+            Err(_) => return Err(failure),
         };
         server.security.note_sftp_only(server);
         server.security.warn_once(&format!(

@@ -2,6 +2,7 @@
 //! which login and which protection it can have, and a name stands for all three.
 
 mod any_bytes;
+mod channel_places;
 pub mod credentials;
 pub mod location;
 mod netrc;

@@ -197,7 +197,7 @@ impl ClientSession {
     ) -> Option<StripeAddresses> {
         let announced = self.checked_data_addresses(announced, warnings);
         if let Some(route) = self.control.route() {
-            // What carries the control connection reaches the server's host.
+            // The server's host is reached as the control connection was.
             self.data_host = Some(announced.first().ip());
             self.data_channel = Some(SessionDataChannel::connect_by(
                 announced.as_slice().to_vec(),

@@ -9,6 +9,8 @@ pub enum OpenFlags {
     Read,
     /// To write; what is there stays, and a file that is missing is made.
     Write,
+    /// To write into a file that is there.
+    WriteExisting,
     /// To write from nothing.
     Replace,
 }
@@ -22,6 +24,7 @@ impl OpenFlags {
         match self {
             Self::Read => READ,
             Self::Write => WRITE | CREATE,
+            Self::WriteExisting => WRITE,
             Self::Replace => WRITE | CREATE | TRUNCATE,
         }
     }

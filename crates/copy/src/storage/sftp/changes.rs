@@ -3,14 +3,17 @@
 use std::ops::ControlFlow;
 
 use ftp::answers::{KeptMetadata, RefusedRenameStep, RenameFailure, SymlinkCheckedEntry};
-use ftp::failure::Operation;
+use ftp::failure::{Operation, Sentence};
+use ftp::incomplete_listing::IncompleteListing;
 use ftp::{Failure, FailureKind};
 use proto::listing::{EntryKind, ListedEntry};
 use proto::sftp::{SftpAttributes, SftpReply, SftpRequest, SftpStatusCode};
 use proto::timestamp::Timestamp;
 
-use super::connection::SftpConnection;
+use super::MAX_PATH;
+use super::connection::{MAX_AHEAD, SftpConnection};
 use super::errors::{self, SftpFailed};
+use crate::local::replacement::random_token;
 use crate::storage::contract::RemovedKind;
 use crate::storage::entry_names::{MAX_DEPTH, check_name, join_path};
 
@@ -62,6 +65,9 @@ pub(super) fn facts(
 }
 
 /// Lists a directory: `visit` receives the entries as they come. `Ok` only at its end, or if `visit` stopped.
+///
+/// OpenSSH leaves out entries whose attributes it cannot read, and says nothing of it. Without the right to search the directory
+/// these are all of them, with `.`.
 pub(super) fn list(
     connection: &mut SftpConnection,
     path: &[u8],
@@ -69,10 +75,12 @@ pub(super) fn list(
 ) -> Result<(), SftpFailed> {
     let handle = connection.open(&SftpRequest::OpenDir(path))?;
     let mut count = 0;
+    let mut shows_itself = false;
     let listed = loop {
         let names = match connection.names(&SftpRequest::ReadDir(&handle)) {
             Ok(Some(names)) => names,
-            Ok(None) => break Ok(()),
+            Ok(None) if shows_itself => break Ok(()),
+            Ok(None) => break may_search(connection, path),
             Err(failed) => break Err(failed),
         };
         count += names.len();
@@ -80,6 +88,7 @@ pub(super) fn list(
             // Without entries the end would never come.
             break Err(SftpFailed::Unasked);
         }
+        shows_itself |= names.iter().any(|found| found.name == b".");
         let entries = names
             .iter()
             .filter(|found| !matches!(found.name.as_slice(), b"." | b".."))
@@ -97,6 +106,18 @@ pub(super) fn list(
     listed
 }
 
+/// Whether a directory shows the attributes of its entries, by those of itself: servers other than OpenSSH may list none of
+/// `.` and `..`.
+fn may_search(connection: &mut SftpConnection, path: &[u8]) -> Result<(), SftpFailed> {
+    match attributes(connection, &SftpRequest::LinkStat(&join_path(path, b"."))) {
+        Err(refused) if refused.code().is_some() => Err(SftpFailed::Incomplete(
+            IncompleteListing::HiddenFromLogin,
+            path.to_vec(),
+        )),
+        found => found.map(|_| ()),
+    }
+}
+
 /// Gives links their targets. A link that is gone keeps an empty one: it stays a link.
 pub(super) fn read_links(
     connection: &mut SftpConnection,
@@ -107,22 +128,32 @@ pub(super) fn read_links(
         .iter_mut()
         .filter(|entry| entry.kind == EntryKind::SymLink)
         .collect();
-    let paths: Vec<Vec<u8>> = links
-        .iter()
-        .map(|link| join_path(directory, &link.name))
-        .collect();
-    let requests: Vec<_> = paths
-        .iter()
-        .map(|path| SftpRequest::ReadLink(path))
-        .collect();
     let timeout = connection.timeout();
-    let replies = connection.call_all(&requests, timeout)?;
-    for (link, reply) in links.iter_mut().zip(replies) {
-        let target = match reply {
-            SftpReply::Names(names) => names.into_iter().next().map(|name| name.name),
-            _ => None,
-        };
-        link.link_target = Some(target.unwrap_or_default());
+    // Their targets may be long: no more of them are held than are kept.
+    for some in links.chunks_mut(MAX_AHEAD) {
+        let paths: Vec<Vec<u8>> = some
+            .iter()
+            .map(|link| join_path(directory, &link.name))
+            .collect();
+        let requests: Vec<_> = paths
+            .iter()
+            .map(|path| SftpRequest::ReadLink(path))
+            .collect();
+        let replies = connection.call_all(&requests, timeout)?;
+        for ((link, path), reply) in some.iter_mut().zip(&paths).zip(replies) {
+            let target = match reply {
+                SftpReply::Names(names) => names.into_iter().next().map(|name| name.name),
+                _ => None,
+            };
+            let target = target.unwrap_or_default();
+            if target.len() > MAX_PATH {
+                let operation = Operation::on_path("read the link", path);
+                return Err(SftpFailed::Other(
+                    operation.failed(FailureKind::Protocol, "its target is too long"),
+                ));
+            }
+            link.link_target = Some(target);
+        }
     }
     Ok(())
 }
@@ -214,7 +245,7 @@ fn remove_tree(connection: &mut SftpConnection, top: &[u8]) -> Result<(), SftpFa
     let directories = directories.iter().rev();
     let directories = directories.map(|(path, _)| SftpRequest::RemoveDir(path));
     for requests in [files.collect::<Vec<_>>(), directories.collect()] {
-        for some in requests.chunks(64) {
+        for some in requests.chunks(MAX_AHEAD) {
             let timeout = connection.timeout();
             for reply in connection.call_all(some, timeout)? {
                 match errors::done(reply) {
@@ -233,8 +264,8 @@ fn seconds(time: Timestamp) -> Option<u32> {
     u32::try_from(time.0).ok()
 }
 
-/// Gives a file its name, and its time before. Without an atomic rename an old file is moved aside first and removed afterwards,
-/// so that there is one at any time.
+/// Gives a file its name, and its time before. Without an atomic rename an old file is moved aside first and removed afterwards:
+/// for a moment there is none of the name, but its content is there at any time.
 pub(super) fn rename(
     connection: &mut SftpConnection,
     server: &str,
@@ -267,7 +298,7 @@ pub(super) fn rename(
             failure: failure(refused),
             refused_step: RefusedRenameStep::NewNameIsTaken,
         }),
-        Ok(_) => replace(connection, from, to).map_err(|failed| failure(failed).into()),
+        Ok(_) => replace(connection, from, to, failure).map_err(Into::into),
         Err(_) => renamed(Err(refused), failure),
     }
 }
@@ -289,22 +320,33 @@ fn renamed(
     })
 }
 
-/// Replaces a file by one that is complete.
-fn replace(connection: &mut SftpConnection, from: &[u8], to: &[u8]) -> Result<(), SftpFailed> {
-    let aside = [to, b".longhaul-replaced"].concat();
-    // One of an earlier attempt, whose name has a file again.
-    let _ = connection.done(&SftpRequest::Remove(&aside));
-    connection.done(&SftpRequest::Rename(to, &aside))?;
-    match connection.done(&SftpRequest::Rename(from, to)) {
-        Ok(()) => {
-            let _ = connection.done(&SftpRequest::Remove(&aside));
-            Ok(())
+/// Replaces a file by one that is complete. The name under which the old one is meanwhile is nobody else's.
+fn replace(
+    connection: &mut SftpConnection,
+    from: &[u8],
+    to: &[u8],
+    failure: impl Fn(SftpFailed) -> Failure,
+) -> Result<(), Failure> {
+    let aside = format!(".longhaul-replaced-{:08x}", random_token() >> 32);
+    let aside = [to, aside.as_bytes()].concat();
+    connection
+        .done(&SftpRequest::Rename(to, &aside))
+        .map_err(&failure)?;
+    let Err(refused) = connection.done(&SftpRequest::Rename(from, to)) else {
+        if let Err(refused) = connection.done(&SftpRequest::Remove(&aside)) {
+            let aside = proto::printable::printable(&aside);
+            tracing::warn!(?refused, "the old file stays as {aside}");
         }
-        Err(refused) => {
-            let _ = connection.done(&SftpRequest::Rename(&aside, to));
-            Err(refused)
-        }
-    }
+        return Ok(());
+    };
+    let restored = connection.done(&SftpRequest::Rename(&aside, to));
+    let failure = failure(refused);
+    Err(match restored {
+        Ok(()) => failure,
+        Err(_) => failure.remark(
+            Sentence::from("the old file is now ").name(proto::printable::printable(&aside)),
+        ),
+    })
 }
 
 /// Makes a link. One that has the name is replaced; anything else stays.

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use ftp::protection::ChannelPlace;
 use proto::sftp::{
     SftpError, SftpExtensions, SftpLimits, SftpReply, SftpRequest, SftpStatusCode, packet_len,
     put_write,
@@ -13,11 +14,14 @@ use proto::sftp::{
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::errors::{self, SftpFailed};
+use crate::local::replacement::random_token;
 
 /// Bytes that are read at a time.
 const READ_STEP: usize = 256 << 10;
+/// Bytes that were sent, and are worth the work to forget them before the rest is sent.
+const FORGOTTEN_STEP: usize = 1 << 20;
 /// Requests of one call that are sent ahead of their replies.
-const MAX_AHEAD: usize = 64;
+pub(super) const MAX_AHEAD: usize = 64;
 /// Longest wait for what takes a server long: a checksum, a file forced to disk. A connection that is dead ends before.
 pub(super) const LONG_WAIT: Duration = Duration::from_secs(3600);
 
@@ -40,6 +44,8 @@ pub(super) struct SftpConnection {
     timeout: Duration,
     pub(super) extensions: SftpExtensions,
     pub(super) limits: SftpLimits,
+    /// In the shared login.
+    pub(super) place: Option<ChannelPlace>,
 }
 
 impl SftpConnection {
@@ -51,12 +57,14 @@ impl SftpConnection {
             taken: 0,
             outgoing: Vec::new(),
             sent: 0,
-            next_id: 0,
+            // A reply to another connection's request, which a server may mix in, is not one to ours.
+            next_id: u32::try_from(random_token() >> 32).unwrap_or_default(),
             unanswered: 0,
             is_lost: false,
             timeout,
             extensions,
             limits: SftpLimits::default(),
+            place: None,
         }
     }
 
@@ -115,7 +123,10 @@ impl SftpConnection {
             match self.socket.write(&self.outgoing[self.sent..]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => self.sent += count,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.forget_sent();
+                    return Ok(());
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -123,6 +134,20 @@ impl SftpConnection {
         self.outgoing.clear();
         self.sent = 0;
         Ok(())
+    }
+
+    /// There may be something to send for as long as a file lasts. No more is moved than is forgotten.
+    fn forget_sent(&mut self) {
+        if self.sent >= FORGOTTEN_STEP.max(self.outgoing.len() / 2) {
+            self.outgoing.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+
+    /// Bytes that are held to be sent.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.outgoing.len()
     }
 
     /// Receives, while less than a packet is there.

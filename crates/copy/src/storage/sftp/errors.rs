@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use ftp::failure::{Operation, Sentence};
+use ftp::incomplete_listing::IncompleteListing;
 use ftp::{Failure, FailureKind};
 use proto::printable::printable;
 use proto::sftp::{SftpError, SftpReply, SftpStatus, SftpStatusCode};
@@ -21,6 +22,8 @@ pub(super) enum SftpFailed {
     Broken(SftpError),
     /// A reply belongs to no request, or to one of another kind.
     Unasked,
+    /// The listing of this directory is not known to be complete.
+    Incomplete(IncompleteListing, Vec<u8>),
     /// A failure of another part.
     Other(Failure),
 }
@@ -31,6 +34,15 @@ impl SftpFailed {
         match self {
             Self::Refused(status) => Some(status.code),
             _ => None,
+        }
+    }
+
+    /// Whether the server may have ended.
+    pub(super) fn is_loss(&self) -> bool {
+        match self {
+            Self::Refused(status) => status.code == SftpStatusCode::Lost,
+            Self::Lost(_) | Self::Silent(_) | Self::Broken(_) | Self::Unasked => true,
+            Self::Incomplete(..) | Self::Other(_) => false,
         }
     }
 
@@ -62,6 +74,7 @@ impl SftpFailed {
                 FailureKind::Protocol,
                 format_args!("{server} sends a reply that was not asked for"),
             ),
+            Self::Incomplete(reason, path) => reason.failure(server, &path),
             Self::Other(failure) => failure,
         }
     }

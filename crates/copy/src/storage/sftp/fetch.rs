@@ -139,6 +139,10 @@ impl RangeReader for SftpReader<'_> {
         self.blocks.clear();
         self.next = start;
         self.end = end;
+        if let Some(lanes) = &mut self.lanes {
+            // Logins take their time: they begin with the transfer.
+            lanes.note_moved(0, end.map(|end| end.saturating_sub(start)));
+        }
         Ok(())
     }
 
@@ -237,6 +241,8 @@ impl SftpReader<'_> {
             .binary_search_by_key(&block.offset, |b| b.block.offset)
             .map_err(|_| SftpFailed::Unasked)?;
         let bytes = match reply {
+            // The end has a status of its own.
+            SftpReply::Data(bytes) if bytes.is_empty() => return Err(SftpFailed::Unasked),
             SftpReply::Data(bytes) => bytes,
             SftpReply::Status(status) if status.code == SftpStatusCode::Eof => {
                 // Requests behind the end find the end, too.

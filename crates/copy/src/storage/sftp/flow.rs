@@ -2,7 +2,8 @@
 //!
 //! A request that waits for its reply moves nothing meanwhile, so the bytes in flight must reach the product of bandwidth and
 //! round trip. Neither is known. The bytes in flight of a connection are doubled while the rate grows by it; when it grows no more,
-//! one more connection is tried, while each gains: OpenSSH has at most 2 MiB in flight in a channel, and one sender of TCP.
+//! one more connection is tried, while each gains: OpenSSH has at most 2 MiB in flight in a channel, and one sender of TCP. On a
+//! long path that limit is certain, and each trial lasts: a large file begins with all connections.
 
 use std::time::Duration;
 
@@ -16,6 +17,9 @@ const GAIN: f64 = 1.1;
 const MIN_PERIOD: Duration = Duration::from_millis(200);
 /// Periods without gain after which the bytes in flight suffice: a disk or another transfer may have disturbed one.
 const PATIENT_PERIODS: u32 = 2;
+/// Round trip and size from which a file begins with all its connections.
+const LONG_PATH: Duration = Duration::from_millis(15);
+const LARGE_FILE: u64 = 64 << 20;
 /// Longest useful life of a transfer that is too short for one more login.
 const SHORT_REST: f64 = 2.0;
 
@@ -49,6 +53,14 @@ pub(super) struct FlowTuner {
     moved_before: u64,
 }
 
+/// Connections with which a transfer begins that may have `most`; `left`: its bytes, if they are known.
+pub(super) fn first_connections(most: u64, rtt: Duration, left: Option<u64>) -> u64 {
+    match rtt >= LONG_PATH && left.is_none_or(|left| left >= LARGE_FILE) {
+        true => most,
+        false => 1,
+    }
+}
+
 impl FlowTuner {
     /// For a transfer that begins with one connection and may have as many.
     pub(super) fn new(max_connections: u64, rtt: Duration) -> Self {
@@ -74,15 +86,20 @@ impl FlowTuner {
         self.trial == Trial::Asked
     }
 
-    /// One more connection is open.
+    /// One more connection is open. The bytes in flight may still grow, of one that was not asked for.
     pub(super) fn connection_opened(&mut self) {
         self.connections += 1;
-        self.trial = Trial::Begins;
+        if self.trial == Trial::Asked {
+            self.trial = Trial::Begins;
+        }
     }
 
     /// No further connection can be opened.
     pub(super) fn connection_refused(&mut self) {
-        self.trial = Trial::Settled;
+        self.max_connections = self.connections;
+        if self.trial == Trial::Asked {
+            self.trial = Trial::Settled;
+        }
     }
 
     /// Notes the bytes that have moved until `now`; `left` are to come, if that is known.
@@ -164,6 +181,24 @@ mod tests {
         assert!(tuner.window() * tuner.connections <= MAX_IN_FLIGHT);
         assert_eq!(tuned(3, |_, connections| connections * 20).connections, 3);
         assert!(tuned(8, |_, _| 90).connections <= 2);
+    }
+
+    #[test]
+    fn a_large_file_begins_with_all_connections_on_a_long_path() {
+        let [near, far] = [14, 100].map(Duration::from_millis);
+        assert_eq!(first_connections(8, far, Some(LARGE_FILE)), 8);
+        assert_eq!(first_connections(8, far, None), 8);
+        assert_eq!(first_connections(8, far, Some(LARGE_FILE - 1)), 1);
+        assert_eq!(first_connections(8, near, Some(u64::MAX)), 1);
+        // They join while the bytes in flight are tried. What is not to be had is not asked for again.
+        let mut tuner = FlowTuner::new(8, far);
+        tuner.connection_opened();
+        assert_eq!(tuner.trial, Trial::Window(0));
+        tuner.connection_refused();
+        for tick in 1..20 {
+            tuner.note(Duration::from_millis(tick * 500), tick * MIB, None);
+            assert!(!tuner.wants_connection());
+        }
     }
 
     #[test]

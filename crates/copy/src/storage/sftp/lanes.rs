@@ -4,17 +4,24 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use ftp::Failure;
+use proto::ranges::RangeSet;
 use proto::sftp::{OpenFlags, SftpReply, SftpRequest};
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 
 use super::connection::{LONG_WAIT, SftpConnection, wait_for};
 use super::errors::{self, SftpFailed};
-use super::flow::FlowTuner;
+use super::flow::{FlowTuner, first_connections};
 use super::opening::{OpenedFile, SftpOpener};
 
 /// Longest wait without a look at whether the transfer was cancelled.
 const TICK: Duration = Duration::from_millis(100);
+
+/// Most logins that are begun at a time: sshd(8) refuses some of more than ten (MaxStartups).
+const MAX_OPENING: u64 = 7;
+/// Time and bytes after which what the server has taken is forced to disk, so that a later attempt can rely on it.
+const SYNC_INTERVAL: Duration = Duration::from_secs(2);
+const SYNC_BYTES: u64 = 64 << 20;
 
 /// A part of a file that is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +46,8 @@ struct Lane {
     handle: Vec<u8>,
     pending: HashMap<u32, Block>,
     in_flight: u64,
+    /// The request to force the file to disk that is not answered.
+    syncing: Option<u32>,
 }
 
 /// The file to open.
@@ -50,6 +59,8 @@ pub(super) struct LanePlan {
     pub(super) most: u64,
     /// All of them are wanted, whether they gain or not.
     pub(super) wants_all: bool,
+    /// Bytes that the server has taken do not count while a crash of it may lose them.
+    pub(super) is_durable: bool,
     pub(super) rtt: Duration,
 }
 
@@ -60,13 +71,24 @@ pub(super) struct Lanes {
     spares: Vec<SftpConnection>,
     opener: SftpOpener,
     runtime: Handle,
-    opening: Option<oneshot::Receiver<Result<OpenedFile, Failure>>>,
+    /// Connections on their way. They are given up with this.
+    opening: JoinSet<Result<OpenedFile, Failure>>,
+    /// Connections with which the transfer begins. `None`: it has not begun.
+    wanted_at_first: Option<u64>,
     plan: LanePlan,
     tuner: FlowTuner,
     begun: Instant,
     moved: u64,
     /// When something came last.
     heard: Instant,
+    /// Parts that the server has taken since it was asked last to force them to disk.
+    taken: RangeSet,
+    /// Parts that are on disk when all connections have said so: each may lead to another machine.
+    syncing: RangeSet,
+    /// When the server was asked last.
+    synced: Instant,
+    /// Parts that are newly stored.
+    stored: RangeSet,
 }
 
 impl Lanes {
@@ -92,12 +114,17 @@ impl Lanes {
             spares,
             opener: opener.clone(),
             runtime: runtime.clone(),
-            opening: None,
+            opening: JoinSet::new(),
+            wanted_at_first: None,
             tuner: FlowTuner::new(plan.most, plan.rtt),
             plan,
             begun: Instant::now(),
             moved: 0,
             heard: Instant::now(),
+            taken: RangeSet::new(),
+            syncing: RangeSet::new(),
+            synced: Instant::now(),
+            stored: RangeSet::new(),
         })
     }
 
@@ -108,7 +135,46 @@ impl Lanes {
 
     /// Whether requests wait for replies.
     pub(super) fn is_waiting(&self) -> bool {
-        self.lanes.iter().any(|lane| !lane.pending.is_empty())
+        self.is_syncing() || self.lanes.iter().any(|lane| !lane.pending.is_empty())
+    }
+
+    /// Whether a server forces bytes to disk, which may take long.
+    pub(super) fn is_syncing(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.syncing.is_some())
+    }
+
+    /// Whether bytes count only when the server says that they are on disk.
+    fn proves_storage(&self) -> bool {
+        let first = self.lanes.first();
+        self.plan.is_durable && first.is_some_and(|lane| lane.connection.extensions.fsync)
+    }
+
+    /// Whether a lost connection may mean that bytes are lost that counted: the server may have crashed.
+    pub(super) fn doubts_after_loss(&self) -> bool {
+        self.plan.is_durable && !self.proves_storage()
+    }
+
+    /// Notes that the server has taken a part. Now and then it is asked to force them to disk; other requests go on.
+    pub(super) fn note_taken(&mut self, lane: usize, start: u64, end: u64) {
+        if !self.proves_storage() {
+            self.stored.insert(start, end);
+            return;
+        }
+        if self.lanes[lane].connection.extensions.fsync {
+            self.taken.insert(start, end);
+        }
+        let is_due =
+            self.synced.elapsed() >= SYNC_INTERVAL || self.taken.byte_count() >= SYNC_BYTES;
+        if is_due && !self.is_syncing() {
+            self.lanes.iter_mut().for_each(Lane::sync);
+            self.syncing = std::mem::take(&mut self.taken);
+            self.synced = Instant::now();
+        }
+    }
+
+    /// The parts that are stored since the last call.
+    pub(super) fn take_stored(&mut self) -> RangeSet {
+        std::mem::take(&mut self.stored)
     }
 
     /// Bytes of a READ or WRITE.
@@ -116,7 +182,7 @@ impl Lanes {
         let limits = self.lanes[lane].connection.limits;
         match self.plan.flags {
             OpenFlags::Read => limits.read,
-            OpenFlags::Write | OpenFlags::Replace => limits.write,
+            OpenFlags::Write | OpenFlags::WriteExisting | OpenFlags::Replace => limits.write,
         }
     }
 
@@ -180,6 +246,11 @@ impl Lanes {
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             lane.connection.exchange()?;
             while let Some((id, reply)) = lane.connection.take()? {
+                if lane.syncing.take_if(|sync| *sync == id).is_some() {
+                    errors::done(reply)?;
+                    self.heard = Instant::now();
+                    continue;
+                }
                 let block = lane.pending.remove(&id).ok_or(SftpFailed::Unasked)?;
                 lane.in_flight = lane.in_flight.saturating_sub(block.length.into());
                 self.heard = Instant::now();
@@ -189,6 +260,9 @@ impl Lanes {
                     reply,
                 });
             }
+        }
+        if !self.is_syncing() {
+            self.stored.extend(&std::mem::take(&mut self.syncing));
         }
         Ok(answers)
     }
@@ -203,47 +277,64 @@ impl Lanes {
         self.heard = Instant::now();
     }
 
-    /// Notes that so many bytes have moved; `left` are to come, if that is known. Opens a further connection when it is time.
+    /// Notes that so many bytes have moved; `left` are to be asked for, if that is known. Opens further connections when it is time.
     pub(super) fn note_moved(&mut self, bytes: u64, left: Option<u64>) {
         self.moved += bytes;
-        let wants_more = match self.plan.wants_all {
-            true => (self.lanes.len() as u64) < self.plan.most,
-            false => {
-                self.tuner.note(self.begun.elapsed(), self.moved, left);
-                self.tuner.wants_connection()
-            }
-        };
-        match &mut self.opening {
-            Some(opening) => match opening.try_recv() {
+        while let Some(opened) = self.opening.try_join_next() {
+            match opened {
                 Ok(Ok(opened)) => self.join(opened.connection, opened.handle),
                 Ok(Err(failure)) => self.stay(&failure.to_string()),
-                Err(oneshot::error::TryRecvError::Closed) => self.stay("it was given up"),
-                Err(oneshot::error::TryRecvError::Empty) => {}
-            },
-            None if wants_more => self.open_further(),
-            None => {}
+                Err(error) => self.stay(&error.to_string()),
+            }
+        }
+        let most = self.plan.most;
+        let first = *self
+            .wanted_at_first
+            .get_or_insert_with(|| match self.plan.wants_all {
+                true => most,
+                false => first_connections(most, self.plan.rtt, left),
+            });
+        if !self.plan.wants_all {
+            self.tuner.note(self.begun.elapsed(), self.moved, left);
+        }
+        let count = self.lanes.len() as u64;
+        let wanted = match self.tuner.wants_connection() && !self.plan.wants_all {
+            true => first.max(count + 1),
+            false => first,
+        };
+        // The rest may be on its way before another login is through.
+        let fits = left.is_some_and(|left| left <= self.window());
+        while !fits && self.may_open(wanted) {
+            self.open_further();
         }
     }
 
+    /// Whether another connection makes them at most so many.
+    fn may_open(&self, wanted: u64) -> bool {
+        let (open, opening) = (self.lanes.len() as u64, self.opening.len() as u64);
+        opening < MAX_OPENING && open + opening < wanted.min(self.plan.most)
+    }
+
     fn join(&mut self, connection: SftpConnection, handle: Vec<u8>) {
-        self.opening = None;
         self.lanes.push(Lane::new(connection, handle));
         self.tuner.connection_opened();
         tracing::debug!(connections = self.lanes.len(), "one more connection");
     }
 
+    /// Asks for no further ones. Those on their way may still come.
     fn stay(&mut self, reason: &str) {
         tracing::debug!(reason, "no further connection");
-        self.opening = None;
         self.plan.most = self.lanes.len() as u64;
         self.tuner.connection_refused();
     }
 
     fn open_further(&mut self) {
-        // The file is there: one that replaces it has begun.
+        // The file is there, and one that is renamed meanwhile is not made again.
         let flags = match self.plan.flags {
             OpenFlags::Read => OpenFlags::Read,
-            OpenFlags::Write | OpenFlags::Replace => OpenFlags::Write,
+            OpenFlags::Write | OpenFlags::WriteExisting | OpenFlags::Replace => {
+                OpenFlags::WriteExisting
+            }
         };
         if let Some(mut spare) = self.spares.pop() {
             match spare.open(&SftpRequest::Open(&self.plan.path, flags)) {
@@ -252,26 +343,40 @@ impl Lanes {
             }
             return;
         }
-        let (send, receive) = oneshot::channel();
         let (opener, path) = (self.opener.clone(), self.plan.path.clone());
-        self.runtime.spawn(async move {
-            let _ = send.send(opener.open_file(&path, flags).await);
-        });
-        self.opening = Some(receive);
+        let opening = async move { opener.open_file(&path, flags).await };
+        self.opening.spawn_on(opening, &self.runtime);
     }
 
-    /// Closes the file; `syncs`: forces it to disk before. Returns the connections that can be used further, the first one
+    /// Closes the file, after a failure without patience; `syncs`: forces it to disk before. Returns the connections that can be used further, the first one
     /// first.
     ///
     /// # Errors
     /// The file is not known to be stored.
-    pub(super) fn close(mut self, syncs: bool) -> (Result<(), SftpFailed>, Vec<SftpConnection>) {
+    pub(super) fn close(
+        mut self,
+        has_failed: bool,
+        syncs: bool,
+    ) -> (Result<(), SftpFailed>, Vec<SftpConnection>) {
         let mut closed = Ok(());
+        // Those that come too late serve the next file.
+        while let Some(opened) = self.opening.try_join_next() {
+            if let Ok(Ok(OpenedFile { connection, handle })) = opened {
+                let mut late = Lane::new(connection, handle);
+                let timeout = late.connection.timeout();
+                let _ = late.close(false, timeout);
+                self.spares.push(late.connection);
+            }
+        }
         // The first is the last: a file system of a network may write when others close.
         while let Some(mut lane) = self.lanes.pop() {
             if lane.connection.is_usable() {
                 let is_first = self.lanes.is_empty();
-                let done = lane.close(is_first && syncs);
+                let patience = match has_failed {
+                    true => lane.connection.timeout(),
+                    false => LONG_WAIT,
+                };
+                let done = lane.close(is_first && syncs && !has_failed, patience);
                 closed = closed.and(done);
             }
             self.spares.insert(0, lane.connection);
@@ -288,6 +393,14 @@ impl Lane {
             handle,
             pending: HashMap::new(),
             in_flight: 0,
+            syncing: None,
+        }
+    }
+
+    fn sync(&mut self) {
+        if self.connection.extensions.fsync {
+            let request = SftpRequest::Fsync(&self.handle);
+            self.syncing = Some(self.connection.send(&request));
         }
     }
 
@@ -296,13 +409,13 @@ impl Lane {
         self.in_flight += u64::from(block.length);
     }
 
-    fn close(&mut self, syncs: bool) -> Result<(), SftpFailed> {
+    fn close(&mut self, syncs: bool, patience: Duration) -> Result<(), SftpFailed> {
         let mut requests = Vec::new();
         if syncs && self.connection.extensions.fsync {
             requests.push(SftpRequest::Fsync(&self.handle));
         }
         requests.push(SftpRequest::Close(&self.handle));
-        let replies = self.connection.call_all(&requests, LONG_WAIT)?;
+        let replies = self.connection.call_all(&requests, patience)?;
         replies.into_iter().try_for_each(errors::done)
     }
 }

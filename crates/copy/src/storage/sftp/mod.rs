@@ -28,7 +28,9 @@ use data::store::durability::SyncPolicy;
 use data::store::{Sink, Source};
 use proto::checksum::ChecksumAlgorithm;
 use proto::listing::ListedEntry;
-use proto::sftp::{FileChecksum, OpenFlags, SftpExtensions, SftpReply, SftpRequest};
+use proto::sftp::{
+    FileChecksum, OpenFlags, SftpExtensions, SftpReply, SftpRequest, SftpStatusCode,
+};
 use proto::timestamp::Timestamp;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -43,6 +45,7 @@ use ftp::answers::{ListingVisitor, MetadataChange, RenameFailure, SymlinkCheckSc
 use ftp::failure::Operation;
 use ftp::incomplete_listing::IncompleteListing;
 use ftp::location::Server;
+use ftp::transfer::control_messages::add_stored_ranges;
 use ftp::transfer::{TransferAttempt, TransferSpec};
 use ftp::{Failure, FailureKind};
 use lanes::{LanePlan, Lanes};
@@ -76,8 +79,12 @@ pub(crate) struct SftpStorage {
     spares: Vec<SftpConnection>,
     /// Algorithms that the server has refused.
     refused_checksums: Vec<ChecksumAlgorithm>,
+    /// Algorithms of which it has computed checksums.
+    computed_checksums: Vec<ChecksumAlgorithm>,
     rtt: Duration,
     sync_policy: SyncPolicy,
+    /// Held as long as the session lives.
+    _lease: Option<Arc<()>>,
 }
 
 /// Ends connections when the future of their work is dropped.
@@ -93,7 +100,7 @@ impl Drop for EndOnDrop {
 }
 
 impl SftpStorage {
-    /// Opens a session.
+    /// Opens a session, which holds `lease`.
     ///
     /// # Errors
     /// Those of ssh's login; `NoProgram` and `NoCommands`: there is no SFTP; `Protocol`.
@@ -101,6 +108,7 @@ impl SftpStorage {
         server: &Server,
         timeout: Duration,
         sync_policy: SyncPolicy,
+        lease: Option<Arc<()>>,
     ) -> Result<Self, Failure> {
         let opener = SftpOpener {
             server: server.clone(),
@@ -114,8 +122,10 @@ impl SftpStorage {
             connection: Some(opened.connection),
             spares: Vec::new(),
             refused_checksums: Vec::new(),
+            computed_checksums: Vec::new(),
             rtt: opened.rtt,
             sync_policy,
+            _lease: lease,
         })
     }
 
@@ -200,7 +210,7 @@ impl SftpStorage {
                 return Ok((report.map(|report| (report, 1)), Vec::new()));
             };
             let streams = lanes.count() as u64;
-            let (closed, connections) = lanes.close(syncs && report.is_ok());
+            let (closed, connections) = lanes.close(report.is_err(), syncs);
             let closed = closed.map_err(|failed| failed.failure(name, &operation));
             let result = report.and_then(|report| closed.map(|()| (report, streams)));
             Ok((result, connections))
@@ -230,6 +240,7 @@ impl SftpStorage {
                 false => first.max(1),
             },
             wants_all: most <= first,
+            is_durable: self.sync_policy == SyncPolicy::File,
             rtt: self.rtt,
         }
     }
@@ -263,26 +274,42 @@ impl SftpStorage {
             };
             match connection.call_for(&request, LONG_WAIT)? {
                 SftpReply::Extended(answer) => FileChecksum::parse(&answer)
-                    .map(Some)
+                    .map(|answer| Ok(Some(answer)))
                     .map_err(SftpFailed::Broken),
                 other => {
                     let refused = errors::unexpected(other);
                     // Of no bytes there may be no checksum (proftpd).
                     let found = changes::attributes(connection, &SftpRequest::Stat(&at));
                     match found.is_ok_and(|found| found.size == Some(part.offset)) {
-                        true => Ok(None),
+                        true => Ok(Ok(None)),
+                        false if refused.code().is_some() => Ok(Err(refused)),
                         false => Err(refused),
                     }
                 }
             }
         });
-        let Some(answer) = answer.await? else {
-            return Ok(ChecksumHasher::new(algorithm).finish());
+        let answer = match answer.await? {
+            Ok(Some(answer)) => answer,
+            Ok(None) => return Ok(ChecksumHasher::new(algorithm).finish()),
+            Err(refused) => {
+                let is_unknown = refused.code() == Some(SftpStatusCode::Unsupported)
+                    || refused.is_plain_refusal();
+                // One that was computed before was refused for this file.
+                if is_unknown && !self.computed_checksums.contains(&algorithm) {
+                    self.refused_checksums.push(algorithm);
+                }
+                return Err(refused.failure(&self.opener.name, &operation));
+            }
         };
         let is_of_algorithm =
             answer.algorithm == Some(algorithm) && answer.checksum.len() == algorithm.hex_len();
         match is_of_algorithm {
-            true => Ok(answer.checksum),
+            true => {
+                if !self.computed_checksums.contains(&algorithm) {
+                    self.computed_checksums.push(algorithm);
+                }
+                Ok(answer.checksum)
+            }
             false => {
                 self.refused_checksums.push(algorithm);
                 let reason = format_args!("{} sent another checksum", self.opener.name);
@@ -300,7 +327,7 @@ pub async fn sftp_extensions(
     server: &Server,
     timeout: Duration,
 ) -> Result<SftpExtensions, Failure> {
-    let session = SftpStorage::open(server, timeout, SyncPolicy::None).await?;
+    let session = SftpStorage::open(server, timeout, SyncPolicy::None, None).await?;
     let connection = session.connection.as_ref();
     Ok(connection.map_or_else(SftpExtensions::default, |open| open.extensions))
 }
@@ -399,14 +426,13 @@ impl Storage for SftpStorage {
         let operation = Operation::on_path("list", path);
         // A bounded queue: a slow visitor slows the reading down.
         let (sender, mut batches) = mpsc::channel::<Vec<ListedEntry>>(QUEUED_BATCHES);
-        let (server, shown) = (self.opener.name.clone(), path.to_vec());
         let reading = self.requests(operation, move |connection| {
             let mut names = HashSet::new();
             changes::list(connection, &at, |connection, mut entries| {
                 for entry in &entries {
                     if !names.insert(name_hash(&entry.name)) {
                         let twice = IncompleteListing::SameName(entry.name.clone());
-                        return Err(SftpFailed::Other(twice.failure(&server, &shown)));
+                        return Err(SftpFailed::Incomplete(twice, at.clone()));
                     }
                 }
                 changes::read_links(connection, &at, &mut entries)?;
@@ -516,7 +542,12 @@ impl Storage for SftpStorage {
             (report, Some(lanes))
         };
         let syncs = self.sync_policy == SyncPolicy::File;
-        self.transfer(operation, plan, control, work, syncs).await
+        let done = self.transfer(operation, plan, control, work, syncs).await?;
+        if let Some(size) = size {
+            // The last parts are forced to disk when the file is closed.
+            add_stored_ranges(&spec.stored_ranges, &spec.completed_ranges.gaps(0, size));
+        }
+        Ok(done)
     }
 
     async fn make_dir(&mut self, path: &[u8]) -> Result<bool, Failure> {
@@ -595,6 +626,11 @@ impl ServerConnection for SftpStorage {
     /// ssh may have taken any way: the addresses would say nothing about it.
     fn path_ends(&self) -> Option<(IpAddr, IpAddr)> {
         None
+    }
+
+    /// Without a connection there is no session.
+    fn has_connected(&self) -> bool {
+        true
     }
 
     fn finds_settings(&self) -> bool {

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use ftp::failure::Operation;
 use ftp::location::Server;
+use ftp::protection::ChannelPlace;
 use ftp::session::open_ssh_channel;
 use ftp::ssh::{SshLogin, SshRun};
 use ftp::{Failure, FailureKind};
@@ -60,25 +61,66 @@ impl SftpOpener {
     /// # Errors
     /// Those of the login; `NoProgram` and `NoCommands`: there is no SFTP.
     pub(super) async fn open(&self) -> Result<OpenedConnection, Failure> {
-        match self.server.security.needs_separate_logins(&self.server) {
-            true => self.open_apart().await,
-            false => self.open_by(SshLogin::Shared).await,
+        let security = &self.server.security;
+        if !security.needs_separate_logins(&self.server) {
+            match self.open_shared().await {
+                // It was found out meanwhile.
+                Err(failure)
+                    if failure.kind() == FailureKind::SessionLimit
+                        && security.needs_separate_logins(&self.server) => {}
+                opened => return opened,
+            }
         }
+        self.open_apart().await
     }
 
     /// Opens a connection over a login of its own if that needs nobody, else over the shared one.
     async fn open_apart(&self) -> Result<OpenedConnection, Failure> {
-        match self.open_by(SshLogin::Own).await {
-            Err(failure) if failure.kind() == FailureKind::Refused => {
-                self.open_by(SshLogin::Shared).await
+        let security = &self.server.security;
+        if !security.has_refused_login(&self.server) {
+            match self.open_by(SshLogin::Own, None).await {
+                Err(failure) if failure.kind() == FailureKind::Refused => {
+                    security.note_refused_login(&self.server);
+                }
+                opened => return opened,
             }
-            opened => opened,
         }
+        self.open_shared().await
     }
 
-    async fn open_by(&self, login: SshLogin) -> Result<OpenedConnection, Failure> {
+    /// Opens a connection over the shared login.
+    async fn open_shared(&self) -> Result<OpenedConnection, Failure> {
+        let place = self.server.security.channel_place(&self.server);
+        let place = place.ok_or_else(|| self.taken())?;
+        self.open_by(SshLogin::Shared, Some(place)).await
+    }
+
+    /// The failure of a session beside the only one that a login may carry.
+    fn taken(&self) -> Failure {
+        let reason = format!(
+            "{} may mix the data of sessions that share a login, and lets nobody log in once more without a question",
+            self.name
+        );
+        Failure::transient(FailureKind::SessionLimit, reason)
+            .advise("use --concurrency 1, or a key that needs no question")
+    }
+
+    async fn open_by(
+        &self,
+        login: SshLogin,
+        place: Option<ChannelPlace>,
+    ) -> Result<OpenedConnection, Failure> {
+        let may_stay = || {
+            let security = &self.server.security;
+            match &place {
+                Some(place) if !security.may_keep_place(&self.server, place) => Err(self.taken()),
+                _ => Ok(()),
+            }
+        };
         let run = SshRun::Subsystem("sftp");
         let channel = open_ssh_channel(&self.server, run, login, self.timeout).await?;
+        // Another session may have found out meanwhile that this server mixes them.
+        may_stay()?;
         let mut stream = channel.stream()?;
         let version = match timeout(channel.patience(), begin(&mut stream)).await {
             Ok(Begun::Version(version)) => version,
@@ -96,9 +138,11 @@ impl SftpOpener {
             self.server.security.note_separate_logins(&self.server);
         }
         channel.established();
+        may_stay()?;
         let socket = stream.into_std();
         let socket = socket.map_err(|error| Failure::local(error.to_string()))?;
         let mut connection = SftpConnection::new(socket, version.extensions, self.timeout);
+        connection.place = place;
         let name = self.name.clone();
         blocking(move || {
             let begun = Instant::now();

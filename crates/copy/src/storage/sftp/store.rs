@@ -1,4 +1,8 @@
-//! Stores a file: WRITEs ahead over its connections. Their replies are the stored ranges.
+//! Stores a file: WRITEs ahead over its connections.
+//!
+//! A reply to WRITE says that the server's kernel has the bytes. They are stored ranges when the server has forced them to disk
+//! meanwhile. A server that cannot be asked for that keeps them as long as it lives: then replies to WRITE count, until the
+//! connection is lost.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -16,6 +20,7 @@ use ftp::transfer::outcome::pull_failure;
 use ftp::{Failure, FailureKind};
 use proto::ranges::{ByteRange, RangeSet};
 
+use super::connection::LONG_WAIT;
 use super::errors::{self, SftpFailed};
 use super::lanes::Lanes;
 
@@ -70,6 +75,7 @@ impl StoreJob<'_> {
             SendFailed::Data(error) => pull_failure(server, operation, &error, &spec.confirmation),
             SendFailed::Server(failed) => failed.failure(server, operation),
         };
+        let before = spec.stored_ranges.lock().clone();
         // From here on the server may have bytes.
         spec.started.store(true, Ordering::Relaxed);
         let missing = size.map(|size| spec.completed_ranges.gaps(0, size));
@@ -97,6 +103,14 @@ impl StoreJob<'_> {
             };
             sender.run(bytes)
         });
+        if let Err(SendFailed::Server(failed)) = &sent
+            && failed.is_loss()
+            && lanes.doubts_after_loss()
+            && !control.is_cancelled()
+        {
+            // Later, checksums may prove them.
+            *spec.stored_ranges.lock() = before;
+        }
         sent.map_err(failure)
     }
 }
@@ -192,21 +206,25 @@ impl BlockSender<'_> {
         if self.control.is_cancelled() {
             return Err(DataError::Aborted.into());
         }
-        let mut stored = RangeSet::new();
         let mut moved = 0;
         for answer in self.lanes.exchange(waits && self.lanes.is_waiting())? {
             errors::done(answer.reply)?;
             let part = self.spec.destination_offset.unwrap_or(0);
             let start = answer.block.offset.saturating_sub(part);
-            stored.insert(start, start + u64::from(answer.block.length));
-            moved += u64::from(answer.block.length);
+            let length = u64::from(answer.block.length);
+            self.lanes.note_taken(answer.lane, start, start + length);
+            moved += length;
         }
-        if moved > 0 {
+        let stored = self.lanes.take_stored();
+        if !stored.is_empty() {
             add_stored_ranges(&self.spec.stored_ranges, &stored);
         }
         let left = self.size.map(|size| size.saturating_sub(self.position));
         self.lanes.note_moved(moved, left);
-        let limit = self.settings.options.stall;
+        let limit = match self.lanes.is_syncing() {
+            true => LONG_WAIT,
+            false => self.settings.options.stall,
+        };
         match self.lanes.is_waiting() && self.lanes.silence() > limit {
             true => Err(SftpFailed::Silent(limit).into()),
             false => Ok(()),

@@ -26,12 +26,14 @@ fn program() -> Option<PathBuf> {
     places.map(PathBuf::from).into_iter().find(|at| at.exists())
 }
 
-/// A session with the program, which gets these options; `None`: the system has none.
-async fn session(dir: &Path, options: &str) -> Option<SftpStorage> {
+/// The server that the program is, with these options. A login beside the shared one is refused, and counted in a file.
+fn server(dir: &Path, options: &str) -> Option<Server> {
     let script = dir.join("ssh");
     let text = format!(
-        "#!/bin/sh\nfor argument in \"$@\"; do\n[ \"$argument\" != -G ] || {{ echo hostname h; exit; }}\n\
-         [ \"$argument\" != -O ] || exit 1\ndone\nexec {} {options}\n",
+        "#!/bin/sh\nfor argument in \"$@\"; do\ncase $argument in -G) echo hostname h; exit;; -O) exit 1;;\n\
+         -oControlPath=none) echo >>{0}/refused; echo 'h: Permission denied (publickey).' >&2; exit 255;; esac\ndone\n\
+         exec {1} {options}\n",
+        dir.display(),
         program()?.display()
     );
     std::fs::write(&script, text).unwrap();
@@ -42,13 +44,17 @@ async fn session(dir: &Path, options: &str) -> Option<SftpStorage> {
     };
     let security = ConnectionSecurity::new(options, Arc::new(|_: &str| ())).unwrap();
     let location = Location::parse_secured("sftp://h/", &security).unwrap();
-    let server = location.server().unwrap();
+    Some(location.server().unwrap().clone())
+}
+
+async fn open(server: &Server) -> Result<SftpStorage, Failure> {
     let timeout = Duration::from_secs(60);
-    Some(
-        SftpStorage::open(server, timeout, SyncPolicy::File)
-            .await
-            .unwrap(),
-    )
+    SftpStorage::open(server, timeout, SyncPolicy::File, None).await
+}
+
+/// A session with the program, which gets these options; `None`: the system has none.
+async fn session(dir: &Path, options: &str) -> Option<SftpStorage> {
+    Some(open(&server(dir, options)?).await.unwrap())
 }
 
 fn bytes_of(path: &Path) -> Vec<u8> {
@@ -68,6 +74,33 @@ async fn an_sftp_server_conforms() {
         let top = dir.path().join("top");
         std::fs::create_dir(&top).unwrap();
         conformance::check(&mut storage, &bytes_of(&top)).await;
+    }
+}
+
+/// Only OpenSSH is known not to mix the packets of several sessions in one login.
+#[tokio::test]
+async fn sessions_share_a_login_only_with_a_server_that_does_not_mix_them() {
+    for (options, may_share) in [("", true), ("-P limits", false)] {
+        let dir = tempfile::tempdir().unwrap();
+        let Some(server) = server(dir.path(), options) else {
+            return;
+        };
+        let first = open(&server).await.unwrap();
+        assert!((&first as &dyn Storage).has_connected());
+        for _ in 0..2 {
+            match open(&server).await {
+                Ok(_) => assert!(may_share),
+                Err(failure) => {
+                    assert!(!may_share && failure.may_retry());
+                    assert_eq!(failure.kind(), FailureKind::SessionLimit, "{failure}");
+                }
+            }
+        }
+        // A refusal is known afterwards.
+        let refused = std::fs::read(dir.path().join("refused")).unwrap_or_default();
+        assert_eq!(refused.len(), usize::from(!may_share));
+        drop(first);
+        open(&server).await.unwrap();
     }
 }
 
@@ -189,6 +222,30 @@ fn made_up(
     (connection, server)
 }
 
+#[test]
+fn bytes_that_were_sent_are_not_kept() {
+    const BLOCK: usize = 1 << 18;
+    let (near, mut far) = UnixStream::pair().unwrap();
+    near.set_nonblocking(true).unwrap();
+    let timeout = Duration::from_secs(1);
+    let mut connection = SftpConnection::new(near, SftpExtensions::default(), timeout);
+    // There is always something that is not sent yet.
+    for round in 0..64 {
+        let fill = |out: &mut Vec<u8>| {
+            out.resize(out.len() + BLOCK, 7);
+            Ok::<(), ()>(())
+        };
+        connection.send_write(b"h", 0, fill).unwrap();
+        connection.exchange().unwrap();
+        let mut left = if round < 4 { 0 } else { BLOCK };
+        while left > 0 {
+            left -= far.read(&mut vec![0; left]).unwrap();
+            connection.exchange().unwrap();
+        }
+    }
+    assert!(connection.held() < 20 * BLOCK, "{}", connection.held());
+}
+
 fn packet(kind: u8, id: u32, rest: &[u8]) -> Vec<u8> {
     let length = u32::try_from(rest.len() + 5).unwrap();
     [&length.to_be_bytes()[..], &[kind], &id.to_be_bytes(), rest].concat()
@@ -196,6 +253,112 @@ fn packet(kind: u8, id: u32, rest: &[u8]) -> Vec<u8> {
 
 fn status(id: u32, code: u32) -> Vec<u8> {
     packet(101, id, &code.to_be_bytes())
+}
+
+fn opener() -> SftpOpener {
+    let location = Location::parse("sftp://h/").unwrap();
+    SftpOpener {
+        server: location.server().unwrap().clone(),
+        name: "h".to_owned(),
+        timeout: Duration::from_secs(1),
+    }
+}
+
+#[tokio::test]
+async fn an_algorithm_that_is_refused_is_not_asked_for_again() {
+    // The server knows no algorithm; the file has another length than asked for.
+    let (mut connection, _server) = made_up(|kind, id| {
+        Some(match kind {
+            17 => packet(105, id, &[0; 4]),
+            _ => status(id, 4),
+        })
+    });
+    connection.extensions.check_file = true;
+    let mut storage = SftpStorage {
+        opener: opener(),
+        home: b"/".to_vec(),
+        connection: Some(connection),
+        spares: Vec::new(),
+        refused_checksums: Vec::new(),
+        computed_checksums: Vec::new(),
+        rtt: Duration::ZERO,
+        sync_policy: SyncPolicy::File,
+        _lease: None,
+    };
+    let part = FilePart {
+        offset: 0,
+        length: None,
+    };
+    for (tried, algorithm) in CHECKED.into_iter().enumerate() {
+        let left = storage.available_checksums(b"/f").await.unwrap().ranges;
+        assert_eq!(left, CHECKED[tried..]);
+        storage
+            .checksums(algorithm, &[part], b"/f")
+            .await
+            .unwrap_err();
+    }
+    let left = storage.available_checksums(b"/f").await.unwrap().ranges;
+    assert!(left.is_empty());
+}
+
+/// One connection with a file open.
+fn lanes(connection: SftpConnection, flags: OpenFlags, is_durable: bool) -> Lanes {
+    let opener = opener();
+    let plan = LanePlan {
+        path: b"/f".to_vec(),
+        flags,
+        most: 1,
+        wants_all: true,
+        is_durable,
+        rtt: Duration::ZERO,
+    };
+    let opened = Lanes::open(connection, Vec::new(), &opener, &Handle::current(), plan);
+    opened.map_err(|(failed, _)| failed).unwrap()
+}
+
+/// Bytes of the prefix that count after a server takes so many blocks and then answers `last`, or ends.
+async fn counted(has_fsync: bool, is_durable: bool, taken: u32, last: Option<u32>) -> u64 {
+    let mut writes = 0;
+    let (mut connection, _server) = made_up(move |kind, id| {
+        writes += u32::from(kind == 6);
+        match kind {
+            3 => Some(packet(102, id, &[0, 0, 0, 1, b'h'])),
+            6 if writes > taken => last.map(|code| status(id, code)),
+            _ => Some(status(id, 0)),
+        }
+    });
+    connection.extensions.fsync = has_fsync;
+    let mut lanes = lanes(connection, OpenFlags::Replace, is_durable);
+    let size = 70 << 20;
+    let spec = spec(Some(size));
+    let stored = Arc::clone(&spec.stored_ranges);
+    let done = tokio::task::spawn_blocking(move || {
+        let job = store::StoreJob {
+            server: "h",
+            operation: &Operation::from("test"),
+            source: &MemorySource::new(vec![1; size], "source"),
+            settings: &settings_of(&spec, Duration::from_secs(1)),
+            spec: &spec,
+            size: Some(size as u64),
+        };
+        job.run(&mut lanes, &Arc::new(TransferControl::new()))
+    });
+    done.await.unwrap().unwrap_err();
+    stored.lock().prefix_len()
+}
+
+#[tokio::test]
+async fn bytes_count_when_a_crash_of_the_server_cannot_lose_them() {
+    const BLOCK: u64 = 32 << 10;
+    // Forced to disk after 64 MiB, or 2 s.
+    let synced = counted(true, true, 2200, None).await / BLOCK;
+    assert!((1..=2200).contains(&synced), "{synced}");
+    assert_eq!(counted(true, true, 9, Some(4)).await, 0);
+    // The server may have crashed, or lives.
+    assert_eq!(counted(false, true, 9, None).await, 0);
+    assert_eq!(counted(false, true, 9, Some(4)).await, 9 * BLOCK);
+    // Nobody has asked for it.
+    assert_eq!(counted(true, false, 9, None).await, 9 * BLOCK);
 }
 
 #[test]
@@ -217,7 +380,7 @@ fn codes_of_a_status_decide_about_the_exit_code() {
 
 #[test]
 fn what_was_not_asked_for_ends_a_connection() {
-    let other_request: fn(u8, u32) -> Option<Vec<u8>> = |_, id| Some(status(id + 1, 0));
+    let other_request: fn(u8, u32) -> Option<Vec<u8>> = |_, id| Some(status(id.wrapping_add(1), 0));
     let too_long: fn(u8, u32) -> Option<Vec<u8>> = |_, _| Some(vec![255; 9]);
     let silence: fn(u8, u32) -> Option<Vec<u8>> = |_, _| Some(Vec::new());
     let end: fn(u8, u32) -> Option<Vec<u8>> = |_, _| None;
@@ -238,19 +401,21 @@ fn what_was_not_asked_for_ends_a_connection() {
 
 #[test]
 fn a_listing_is_complete_only_at_its_end() {
-    let name = packet(
-        0,
-        0,
-        &[0, 0, 0, 1, 0, 0, 0, 1, b'f', 0, 0, 0, 0, 0, 0, 0, 0],
-    );
-    let listed = |last: u32| {
-        let (mut asked, name) = (0, name.clone());
+    // `end` answers the second READDIR, and `own` the question for the directory itself.
+    let listed = |name: u8, end: u32, own: u32| {
+        let mut asked = 0;
         let (mut connection, _server) = made_up(move |kind, id| {
             asked += u32::from(kind == 12);
             Some(match (kind, asked) {
                 (11, _) => packet(102, id, &[0, 0, 0, 1, b'h']),
-                (12, 1) => packet(104, id, &name[9..]),
-                (12, _) => status(id, last),
+                (12, 1) => packet(
+                    104,
+                    id,
+                    &[0, 0, 0, 1, 0, 0, 0, 1, name, 0, 0, 0, 0, 0, 0, 0, 0],
+                ),
+                (12, _) => status(id, end),
+                (7, _) if own == 0 => packet(105, id, &[0; 4]),
+                (7, _) => status(id, own),
                 _ => status(id, 0),
             })
         });
@@ -259,16 +424,71 @@ fn a_listing_is_complete_only_at_its_end() {
             found += entries.len();
             Ok(ControlFlow::Continue(()))
         });
+        assert!(connection.is_usable());
         (found, listed.is_ok())
     };
-    assert_eq!(listed(1), (1, true));
-    assert_eq!(listed(4), (1, false));
+    assert_eq!(listed(b'f', 1, 0), (1, true));
+    assert_eq!(listed(b'f', 4, 0), (1, false));
+    // A directory that may be read but not searched shows nothing, not even itself.
+    assert_eq!(listed(b'f', 1, 3), (1, false));
+    assert_eq!(listed(b'.', 1, 3), (0, true));
+}
+
+#[test]
+fn targets_of_links_are_asked_for_some_at_a_time_and_bounded() {
+    for (length, is_read) in [(1000, true), (MAX_PATH + 1, false)] {
+        let target = [
+            &[0, 0, 0, 1][..],
+            &u32::try_from(length).unwrap().to_be_bytes(),
+            &vec![b't'; length],
+            &[0; 8],
+        ]
+        .concat();
+        let (mut connection, _server) = made_up(move |_, id| Some(packet(104, id, &target)));
+        let link = ListedEntry::new(b"link", EntryKind::SymLink);
+        let mut entries = vec![link; 200];
+        let read = changes::read_links(&mut connection, b"/d", &mut entries);
+        assert_eq!(read.is_ok(), is_read);
+        let are_read = entries.iter().all(|entry| entry.link_target.is_some());
+        assert_eq!(are_read, is_read);
+    }
+}
+
+/// The end of a file has a status of its own.
+#[tokio::test]
+async fn a_reply_without_bytes_is_not_the_end_of_a_file() {
+    for (is_status, is_fetched) in [(true, true), (false, false)] {
+        let (connection, _server) = made_up(move |kind, id| {
+            Some(match kind {
+                3 => packet(102, id, &[0, 0, 0, 1, b'h']),
+                5 if !is_status => packet(103, id, &[0; 4]),
+                5 => status(id, 1),
+                _ => status(id, 0),
+            })
+        });
+        let lanes = lanes(connection, OpenFlags::Read, false);
+        let spec = spec(None);
+        let sink: Arc<dyn Sink> = Arc::new(MemorySink::new(0, "sink"));
+        let fetched = tokio::task::spawn_blocking(move || {
+            let job = fetch::FetchJob {
+                server: "h",
+                operation: Operation::from("test"),
+                sink: &sink,
+                settings: &settings_of(&spec, Duration::from_secs(1)),
+                spec: &spec,
+                size: None,
+            };
+            job.run(lanes, &Arc::new(TransferControl::new())).0
+        });
+        let fetched = fetched.await.unwrap();
+        assert_eq!(fetched.is_ok(), is_fetched, "{fetched:?}");
+    }
 }
 
 #[test]
 fn a_rename_that_replaces_nothing_never_loses_the_old_file() {
-    // 18 is RENAME: the second one moves the old file aside, the third one takes its name and fails.
-    for (third, is_renamed) in [(0, true), (4, false)] {
+    // 18 is RENAME: the second one moves the old file aside, the third one takes its name and fails, the fourth one moves it back.
+    for (third, fourth, is_renamed) in [(0, 0, true), (4, 0, false), (4, 4, false)] {
         let kinds = Arc::new(parking_lot::Mutex::new(Vec::new()));
         let (asked, mut renames) = (Arc::clone(&kinds), 0);
         let (mut connection, _server) = made_up(move |kind, id| {
@@ -278,13 +498,20 @@ fn a_rename_that_replaces_nothing_never_loses_the_old_file() {
                 (7, _) => packet(105, id, &0u32.to_be_bytes()),
                 (18, 1) => status(id, 4),
                 (18, 3) => status(id, third),
+                (18, 4) => status(id, fourth),
                 _ => status(id, 0),
             })
         });
         let renamed = changes::rename(&mut connection, "h", b"/new", b"/name", None);
         assert_eq!(renamed.is_ok(), is_renamed);
+        let said = renamed.map_or_else(|refused| refused.failure.to_string(), |()| String::new());
+        assert_eq!(
+            said.contains("/name.longhaul-replaced-"),
+            fourth != 0,
+            "{said}"
+        );
         // The old file is removed after the new one is there, or has its name again.
         let last = if is_renamed { 13 } else { 18 };
-        assert_eq!(*kinds.lock(), [18, 7, 13, 18, 18, last]);
+        assert_eq!(*kinds.lock(), [18, 7, 18, 18, last]);
     }
 }

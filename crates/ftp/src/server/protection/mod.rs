@@ -17,6 +17,8 @@ use crate::server::{protection_failures, user_credential};
 use crate::ssh::{InstallChoice, SshLogins};
 use crate::{Credential, Failure, Remotes};
 
+pub use crate::server::channel_places::ChannelPlace;
+use crate::server::channel_places::ChannelPlaces;
 pub(crate) use crate::server::protection_failures::{
     auth_refused_failure, clear_fallback_warning, config_failure, exchange_refused_failure,
     gsi_failure, handshake_failure, tls_failure, tls_withdrawn_failure,
@@ -67,6 +69,9 @@ pub struct ConnectionSecurity {
     sftp_only: Mutex<BTreeSet<String>>,
     /// Servers by ssh whose sessions have a connection each, as URLs.
     separate_logins: Mutex<BTreeSet<String>>,
+    /// Servers by ssh that refused a login beside the shared one, as URLs.
+    refused_logins: Mutex<BTreeSet<String>>,
+    channel_places: ChannelPlaces,
     /// Protections of the transfers so far, for people.
     in_force: Mutex<BTreeSet<String>>,
 }
@@ -418,6 +423,29 @@ impl ConnectionSecurity {
         self.separate_logins.lock().contains(&server.to_string())
     }
 
+    /// Notes that a server by ssh lets nobody in beside the shared login without a question.
+    pub fn note_refused_login(&self, server: &Server) {
+        self.refused_logins.lock().insert(server.to_string());
+    }
+
+    /// Whether [`ConnectionSecurity::note_refused_login`] was called for a server.
+    pub fn has_refused_login(&self, server: &Server) -> bool {
+        self.refused_logins.lock().contains(&server.to_string())
+    }
+
+    /// A place for a session in the shared login at a server by ssh. `None`: another one has a place there, and the server may
+    /// confuse them.
+    pub fn channel_place(&self, server: &Server) -> Option<ChannelPlace> {
+        let alone = self.needs_separate_logins(server);
+        self.channel_places.take(server.to_string(), alone)
+    }
+
+    /// Whether the session with this place may keep it: it was the first, or the server confuses none.
+    pub fn may_keep_place(&self, server: &Server, place: &ChannelPlace) -> bool {
+        let name = server.to_string();
+        !self.needs_separate_logins(server) || self.channel_places.is_first(&name, place)
+    }
+
     /// Whether the user has chosen the program at the far end of ssh: URLs, so that nothing else may take its place.
     pub fn insists_on_far_end(&self) -> bool {
         let far_end = &self.options.far_end;
@@ -458,6 +486,8 @@ impl Default for ConnectionSecurity {
             with_tls: Mutex::default(),
             sftp_only: Mutex::default(),
             separate_logins: Mutex::default(),
+            refused_logins: Mutex::default(),
+            channel_places: ChannelPlaces::default(),
             in_force: Mutex::default(),
         }
     }
