@@ -13,6 +13,9 @@ use crate::seeded_random::SeededRandom;
 /// many blocks per stream.
 pub const SIZES: [u64; 5] = [0, 1, 65_535, 65_536, 20_000_000];
 
+/// The same where each transfer takes a login.
+pub const FEW_SIZES: [u64; 3] = [0, 65_535, 20_000_000];
+
 /// File size for tests that need a longer transfer, bytes.
 pub const LARGE: u64 = 100_000_000;
 

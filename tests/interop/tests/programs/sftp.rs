@@ -23,12 +23,12 @@ fn files_and_trees_pass_by_sftp() {
     let target = ServerUnderTest::new(&store, &sshd.server);
     let mut cells = MatrixRow::new("longhaul cp, sftp");
     let options = ["--ssh", &sshd.ssh];
-    rows::get_and_put(&mut cells, &target, &options, &test_files::SIZES);
+    rows::get_and_put(&mut cells, &target, &options, &test_files::FEW_SIZES);
     let streams = ["--ssh", &sshd.ssh, "-p", "3"];
     rows::get_and_put(&mut cells, &target, &streams, &[test_files::LARGE]);
     rows::parts(&mut cells, &target, &options);
     rows::resume_after_kill(&mut cells, &target, &options);
-    let tree = TestTree::generate(200, &[ASCII, UNICODE].concat());
+    let tree = TestTree::generate(100, &[ASCII, UNICODE].concat());
     rows::trees(&mut cells, &target, &tree, &options);
     cells.finish();
 }

@@ -90,11 +90,9 @@ fn everything_passes_through_ssh_where_no_port_can_be_reached() {
     let target = ServerUnderTest::new(&store, &sshd.server);
     let mut cells = MatrixRow::new("longhaul cp, all through ssh");
     let options = ["--ssh", &sshd.ssh];
-    rows::get_and_put(&mut cells, &target, &options, &test_files::SIZES);
-    let streams = ["--ssh", &sshd.ssh, "-p", "4"];
-    rows::get_and_put(&mut cells, &target, &streams, &test_files::SMALL);
+    rows::get_and_put(&mut cells, &target, &options, &test_files::FEW_SIZES);
     rows::parts(&mut cells, &target, &options);
-    let tree = TestTree::generate(200, interop::tree::ASCII);
+    let tree = TestTree::generate(60, interop::tree::ASCII);
     rows::trees(&mut cells, &target, &tree, &options);
     cells.finish();
 }
@@ -231,7 +229,7 @@ fn one_login_serves_all_sessions_of_a_command() {
         let store = TestStore::new().unwrap();
         let sshd = sshd::start(&store, settings).unwrap();
         let target = ServerUnderTest::new(&store, &sshd.server);
-        let tree = TestTree::generate(300, interop::tree::ASCII);
+        let tree = TestTree::generate(150, interop::tree::ASCII);
         let mut cells = MatrixRow::new(format!("longhaul cp -r, ssh {settings}"));
         // Session by session: bundles would need few.
         let options = [

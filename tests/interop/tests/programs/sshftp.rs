@@ -74,11 +74,11 @@ fn sshftp_longhaul_transfers_files_and_trees_with_globus_gridftp_server() {
     let mut cells = MatrixRow::new("longhaul cp, sshftp");
     let clear = ["--ssh", &sshd.ssh, "--data-protection", "clear"];
     let parallel = [&clear[..], &["-p", "4"]].concat();
-    rows::get_and_put(&mut cells, &target, &clear, &test_files::SIZES);
-    rows::get_and_put(&mut cells, &target, &parallel, &test_files::SMALL);
+    rows::get_and_put(&mut cells, &target, &clear, &test_files::FEW_SIZES);
+    rows::get_and_put(&mut cells, &target, &parallel, &[65_536]);
     rows::parts(&mut cells, &target, &clear);
     rows::resume_after_kill(&mut cells, &target, &parallel);
-    let tree = TestTree::generate(100, interop::tree::ASCII);
+    let tree = TestTree::generate(60, interop::tree::ASCII);
     rows::trees(&mut cells, &target, &tree, &clear);
     cells.check("third party", || {
         let from = sshd
@@ -146,14 +146,19 @@ fn sshftp_globus_url_copy_transfers_files_with_longhaul() {
     };
     let mut cells = MatrixRow::new("globus-url-copy, longhaul serve --sshftp");
     for options in [&[][..], &["-p", "4"], &["-fast", "-p", "2"]] {
-        matrix::get(&mut cells, &store, &test_files::SIZES, |served, to| {
+        matrix::get(&mut cells, &store, &test_files::FEW_SIZES, |served, to| {
             client.copy(options, &url(served), &file_url(to)).map(drop)
         });
-        matrix::put(&mut cells, &store, &test_files::SIZES, |from, served| {
-            client
-                .copy(options, &file_url(from), &url(served))
-                .map(drop)
-        });
+        matrix::put(
+            &mut cells,
+            &store,
+            &test_files::FEW_SIZES,
+            |from, served| {
+                client
+                    .copy(options, &file_url(from), &url(served))
+                    .map(drop)
+            },
+        );
         cells.check(format!("third party {}", options.join(" ")), || {
             let from = url(&format!("src/{}", test_files::name(test_files::LARGE)));
             client.copy(options, &from, &url("third"))?;
