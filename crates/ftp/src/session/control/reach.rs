@@ -126,7 +126,8 @@ pub async fn clean_far_end(
 /// Starts a program at the far end of a server that ssh leads to.
 ///
 /// # Errors
-/// As [`SshEnd::open`].
+/// `Local`: there is no ssh; `Usage`: it refuses its configuration, or the name; `SessionLimit`: the shared login has no place left. That
+/// the login fails is seen by the end of the channel: see [`SshChannel::failure`].
 pub async fn open_ssh_channel(
     server: &Server,
     run: SshRun,
