@@ -69,9 +69,14 @@ impl<'a> FileCopy<'a> {
     fn warn_of_relayed_servers(&self, sessions: &StorageSessions) {
         let is_ftp = |at: &Location| at.server().is_some_and(|server| server.scheme.is_ftp());
         if is_ftp(&self.item.source) && is_ftp(&self.item.destination) {
+            let ends = [&sessions.from, &sessions.to];
+            let reason = match ends.iter().find(|end| end.capabilities().is_carried) {
+                Some(closed) => format!("no port of {} can be reached", closed.name()),
+                None => "the servers cannot protect a connection between them in the same way (two gsiftp: servers can)"
+                    .to_owned(),
+            };
             self.ctx.warn(format!(
-                "the data from {} to {} passes through this machine, because the servers cannot protect a \
-                 connection between them in the same way (two gsiftp: servers can)",
+                "the data from {} to {} passes through this machine, because {reason}",
                 sessions.from.name(),
                 sessions.to.name()
             ));

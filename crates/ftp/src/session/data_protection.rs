@@ -183,6 +183,10 @@ impl ClientSession {
     /// By which protocol the session's server transfers files to another server, if it can. Both
     /// must have the same one.
     pub fn third_party_protocol(&self) -> Option<ThirdPartyProtocol> {
+        if self.is_carried() {
+            // Nothing shows that the other server reaches ports that this machine cannot reach.
+            return None;
+        }
         // The other server needs the address of this one, and only the proxy may know it.
         let proxy = self.control.route().and_then(|route| route.proxy());
         if proxy.is_some_and(|proxy| proxy.protocol == TunnelProtocol::Socks5)

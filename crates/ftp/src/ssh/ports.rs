@@ -18,6 +18,8 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(5);
 /// Interval of attempts: a SYN that is lost is sent again after 1 s only (RFC 6298 §2.1).
 const INTERVAL: Duration = Duration::from_millis(300);
+/// Attempts.
+const ATTEMPTS: usize = 3;
 /// How much later than this end's connection the far end's may come: both began a round trip before.
 const LATER: Duration = Duration::from_millis(30);
 
@@ -112,16 +114,16 @@ impl NearPort {
     }
 }
 
-/// Whether a connection succeeds. Without an answer, this takes for ever.
+/// Whether a connection succeeds. Without an answer, this takes as long as the system tries (tcp(7), tcp_syn_retries).
 async fn connect(to: SocketAddr) -> bool {
     let mut attempts = JoinSet::new();
-    loop {
+    for _ in 0..ATTEMPTS {
         attempts.spawn(TcpStream::connect(to));
-        tokio::select! {
-            Some(Ok(connected)) = attempts.join_next() => return connected.is_ok(),
-            () = sleep(INTERVAL) => {}
+        if let Ok(Some(Ok(connected))) = timeout(INTERVAL, attempts.join_next()).await {
+            return connected.is_ok();
         }
     }
+    matches!(attempts.join_next().await, Some(Ok(Ok(_))))
 }
 
 /// Waits for a connection from a host.

@@ -266,6 +266,26 @@ fn between_two_accounts_the_data_goes_directly() {
 }
 
 #[test]
+fn between_accounts_without_open_ports_the_data_is_relayed_and_that_is_said() {
+    require!(sshd::find());
+    let store = TestStore::new().unwrap();
+    let sshd = start_closed(&store, "");
+    let name = test_files::name(test_files::SIZES[2]);
+    let source = sshd.server.url(&format!("src/{name}"));
+    let destination = sshd.server.url("copy");
+    let finished =
+        copy::run(&["--ssh", &sshd.ssh, "--retries", "0", &source, &destination]).unwrap();
+    let finished = finished.expect_success().unwrap();
+    let warnings = copy::warnings(&finished).join("\n");
+    assert!(
+        warnings.contains("passes through this machine"),
+        "{warnings}"
+    );
+    let original = test_files::shared(test_files::SIZES[2]).unwrap();
+    test_files::ensure_same(&original, &store.path("copy")).unwrap();
+}
+
+#[test]
 fn sessions_of_two_hosts_stay_apart() {
     require!(sshd::find());
     let [from, to] = [(); 2].map(|()| TestStore::new().unwrap());
