@@ -37,7 +37,7 @@ pub fn run<E: From<DataError>>(
     settings: &TransferSettings,
     control: &Arc<TransferControl>,
     dialer: &Dialer,
-    send: impl FnOnce(&mut dyn Read) -> Result<(), E>,
+    send: impl FnOnce(&mut RequestBody<'_>) -> Result<(), E>,
 ) -> Result<TransferReport, E> {
     let transfer = ActiveTransfer::new(Role::Sender, settings, control)?;
     let checksum = TransferChecksum::one_stream(settings.checksum);
@@ -90,7 +90,7 @@ pub fn run<E: From<DataError>>(
 }
 
 /// Reads the bytes of the body in order.
-struct RequestBody<'b> {
+pub struct RequestBody<'b> {
     source: &'b dyn Source,
     extent: BodyRange,
     done: u64,
@@ -102,13 +102,18 @@ struct RequestBody<'b> {
 }
 
 impl RequestBody<'_> {
+    /// Passes over bytes that the receiver has. They are not read, and do not count as moved.
+    pub fn skip(&mut self, bytes: u64) {
+        self.done = self.done.saturating_add(bytes);
+    }
+
     fn next(&mut self, buf: &mut [u8]) -> Result<usize, DataError> {
         self.transfer.check()?;
         // Without a length the source decides where the body ends.
         let left = self
             .extent
             .length
-            .map_or(u64::MAX, |length| length - self.done);
+            .map_or(u64::MAX, |length| length.saturating_sub(self.done));
         let room = usize::try_from(left).unwrap_or(usize::MAX);
         let room = room.min(buf.len()).min(self.transfer.step());
         if room == 0 {
@@ -159,7 +164,7 @@ mod tests {
 
     fn sent(
         extent: BodyRange,
-        send: impl FnOnce(&mut dyn Read) -> Result<(), DataError>,
+        send: impl FnOnce(&mut RequestBody<'_>) -> Result<(), DataError>,
     ) -> Result<TransferReport, DataError> {
         let settings = TransferSettings {
             checksum: Some(ChecksumAlgorithm::Md5),
@@ -195,6 +200,22 @@ mod tests {
         );
         let md5_of_world = "7d793037a0760186574b0282f2f435e7";
         assert_eq!(report.checksum.as_deref(), Some(md5_of_world));
+    }
+
+    #[test]
+    fn skipped_bytes_do_not_count() {
+        let mut received = Vec::new();
+        let report = sent(BodyRange::default(), |body| {
+            body.skip(7);
+            received = read_all(body);
+            Ok(())
+        });
+        let report = report.unwrap();
+        assert_eq!(
+            (received.as_slice(), report.evidence.bytes),
+            (&b"world"[..], 5)
+        );
+        assert_eq!(report.checksum, None);
     }
 
     #[test]

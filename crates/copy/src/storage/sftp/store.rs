@@ -4,14 +4,14 @@
 //! meanwhile. A server that cannot be asked for that keeps them as long as it lives: then replies to WRITE count, until the
 //! connection is lost.
 
-use std::io::{self, Read};
+use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use data::dialer::Dialer;
 use data::error::DataError;
 use data::job::{TransferControl, TransferReport, TransferSettings};
-use data::send::body::{self, BodyRange};
+use data::send::body::{self, BodyRange, RequestBody};
 use data::store::Source;
 use ftp::failure::Operation;
 use ftp::transfer::TransferSpec;
@@ -144,7 +144,7 @@ struct BlockSender<'s> {
 }
 
 impl BlockSender<'_> {
-    fn run(&mut self, bytes: &mut dyn Read) -> Result<(), SendFailed> {
+    fn run(&mut self, bytes: &mut RequestBody<'_>) -> Result<(), SendFailed> {
         let mut is_read = self.size == Some(self.position);
         while !is_read || self.lanes.is_waiting() {
             while !is_read && let Some(lane) = self.lanes.free_lane() {
@@ -157,16 +157,11 @@ impl BlockSender<'_> {
     }
 
     /// Sends the next block that is missing; `false`: there is none.
-    fn send_next(&mut self, lane: usize, bytes: &mut dyn Read) -> Result<bool, SendFailed> {
+    fn send_next(&mut self, lane: usize, bytes: &mut RequestBody<'_>) -> Result<bool, SendFailed> {
         let Some(range) = self.next_range() else {
             return Ok(false);
         };
-        // Stored bytes in between are read and dropped.
-        let stored = range.start - self.position;
-        if stored > 0 {
-            let dropped = io::copy(&mut (&mut *bytes).take(stored), &mut io::sink());
-            dropped.map_err(|_| own_error())?;
-        }
+        bytes.skip(range.start - self.position);
         let most = u64::from(self.lanes.block_length(lane)).min(range.len());
         let offset = self
             .spec

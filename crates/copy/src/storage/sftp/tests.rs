@@ -183,6 +183,7 @@ async fn further_connections_join_a_transfer() {
     assert!(std::fs::read(dir.path().join("file")).unwrap() == wanted);
     let missing = many.completed_ranges.gaps(0, length as u64);
     assert_eq!(*many.stored_ranges.lock(), missing);
+    assert_eq!(stored.report.evidence.bytes, missing.byte_count());
     let unknown = TransferSpec {
         completed_ranges: RangeSet::new(),
         size: None,
