@@ -22,6 +22,8 @@ struct ProxyRules {
     cuts_left: AtomicU64,
     /// Number of cuts done.
     cuts_made: AtomicU64,
+    /// The server is told an address to connect to where nobody listens.
+    hides_others: bool,
     /// A cut takes the control connection, too.
     cuts_sessions: bool,
     /// Set when the proxy is dropped; the relays then end.
@@ -64,6 +66,17 @@ impl FtpProxy {
                 cut_after: after,
                 cuts_left: AtomicU64::new(times),
                 cuts_sessions: true,
+                ..ProxyRules::default()
+            },
+        )
+    }
+
+    /// Starts a proxy for `server` that lets it connect to nobody.
+    pub fn apart(server: SocketAddr) -> Result<Self> {
+        Self::start(
+            server,
+            ProxyRules {
+                hides_others: true,
                 ..ProxyRules::default()
             },
         )
@@ -144,6 +157,9 @@ fn lines(from: TcpStream, mut to: TcpStream, session: &Arc<ProxySession>) {
 fn redirect(line: &str, session: &Arc<ProxySession>) -> Option<String> {
     let line = line.trim_end();
     let verb = line.get(..4)?;
+    if session.rules.hides_others && ["PORT", "EPRT", "SPOR"].contains(&verb) {
+        return Some("PORT 127,0,0,1,4,1\r\n".to_owned());
+    }
     if ["227 ", "127 "].contains(&verb) || verb.eq_ignore_ascii_case("PORT") {
         let digits = line.get(4..)?;
         let start = 4 + digits.find(|c: char| c.is_ascii_digit())?;

@@ -30,6 +30,7 @@ pub(crate) mod pool;
 mod renames;
 pub(crate) mod retry;
 mod retrying;
+mod servers_apart;
 pub(crate) mod totals;
 pub(crate) mod trace;
 pub(crate) mod why;
@@ -38,6 +39,7 @@ use meter::BatchMeter;
 use path_advice::AdviceQuestions;
 use pool::StorageSessionPool;
 use renames::KnownRenames;
+use servers_apart::ServersApart;
 use totals::BatchTotals;
 use trace::TraceFile;
 
@@ -54,6 +56,7 @@ pub(crate) struct BatchContext {
     pub(crate) trees: Arc<LocalTrees>,
     pub(crate) meter: Arc<BatchMeter>,
     pub(crate) renames: KnownRenames,
+    pub(crate) apart: ServersApart,
     pub(crate) trace: Option<TraceFile>,
     /// Seed for the jitter of retry delays.
     pub(crate) seed: u64,
@@ -93,6 +96,7 @@ impl BatchContext {
             trees,
             meter: Arc::default(),
             renames: KnownRenames::default(),
+            apart: ServersApart::default(),
             trace,
             // Jitter differs between processes, so that copies that lost the same server do not
             // reconnect in step.

@@ -23,9 +23,9 @@ use crate::plan::PlannedFile;
 use crate::storage::capabilities::AvailableChecksums;
 use crate::storage::contract::Storage;
 use crate::storage::open_source::OpenSource;
-use ftp::Failure;
 use ftp::answers::{SourceFacts, SourceVersion};
 use ftp::location::StorageId;
+use ftp::{Failure, FailureKind};
 
 use repair::Repairs;
 use verification::Verdict;
@@ -231,7 +231,16 @@ impl<'a> FileCopy<'a> {
             Some(state) => state,
             None => self.start().await?,
         };
-        let result = self.attempt_with_state(&mut state).await;
+        let mut result = self.attempt_with_state(&mut state).await;
+        if let Err(failure) = &result
+            && failure.kind() == FailureKind::Apart
+        {
+            tracing::debug!(%failure, "the servers are apart");
+            self.ctx.apart.add(&self.from, &self.to);
+            // That was for bytes that do not pass through this machine.
+            self.stream_plan = None;
+            result = self.attempt_with_state(&mut state).await;
+        }
         self.state = Some(state);
         result
     }
@@ -430,8 +439,8 @@ impl<'a> FileCopy<'a> {
     /// Whether both storages move the file between themselves, so that no bytes pass through this
     /// machine.
     fn is_third_party(&self, sessions: &StorageSessions) -> bool {
-        let from = sessions.from.capabilities().third_party;
-        from.is_some() && from == sessions.to.capabilities().third_party
+        let ends = ((&self.from, &*sessions.from), (&self.to, &*sessions.to));
+        self.ctx.apart.may_connect(ends.0, ends.1)
     }
 
     /// Checks with `--resume` whether the destination is already complete. Returns the name of the

@@ -71,6 +71,9 @@ impl<'a> FileCopy<'a> {
         if is_ftp(&self.item.source) && is_ftp(&self.item.destination) {
             let ends = [&sessions.from, &sessions.to];
             let reason = match ends.iter().find(|end| end.capabilities().is_carried) {
+                _ if self.ctx.apart.contains(&self.from, &self.to) => {
+                    "the servers cannot connect to each other".to_owned()
+                }
                 Some(closed) => format!("no port of {} can be reached", closed.name()),
                 None => "the servers cannot protect a connection between them in the same way (two gsiftp: servers can)"
                     .to_owned(),

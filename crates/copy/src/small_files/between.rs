@@ -18,7 +18,9 @@ use ftp::transfer::{TransferAttempt, TransferSpec};
 /// not send gets no name at the destination. Returns the files that were not moved.
 ///
 /// # Errors
-/// As [`Storage::pass_bundle_to`]; `Protocol` if the servers cannot connect to each other.
+/// As [`Bundles::pass_bundle_to`].
+///
+/// [`Bundles::pass_bundle_to`]: crate::storage::optional::Bundles::pass_bundle_to
 pub(crate) async fn pass(
     ctx: &BatchContext,
     files: &[PlannedFile],
@@ -28,14 +30,6 @@ pub(crate) async fn pass(
     [from, to]: &[Vec<BundleEntry>; 2],
     spec: &TransferSpec,
 ) -> Result<((TransferAttempt, Duration), Vec<BundleFailure>), Failure> {
-    let protocol = source.capabilities().third_party;
-    if protocol.is_none() || protocol != destination.capabilities().third_party {
-        return Err(Failure::protocol(format!(
-            "{} and {} move no bundles between them",
-            source.name(),
-            destination.name()
-        )));
-    }
     let started = Instant::now();
     let control = Arc::new(TransferControl::new());
     meter.begin_attempt(control, SafeByteCount::default());

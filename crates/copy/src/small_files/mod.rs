@@ -26,7 +26,7 @@ use crate::options::Parallelism;
 use crate::storage::contract::Storage;
 use ftp::location::StorageId;
 use ftp::transfer::{TransferAttempt, TransferSpec};
-use ftp::{Failure, ModeChoice};
+use ftp::{Failure, FailureKind, ModeChoice};
 
 mod arrange;
 mod between;
@@ -120,6 +120,12 @@ async fn between_servers(
     let [mut source, mut destination] = ctx.pool.acquire_both(from, to).await?;
     let total = files.iter().filter_map(|file| file.facts.size).sum();
     let ends: (&dyn Storage, &dyn Storage) = (&*source, &*destination);
+    if !ctx.apart.may_connect((from, ends.0), (to, ends.1)) {
+        let failure = no_bundles(ends);
+        ctx.pool.release(from, source);
+        ctx.pool.release(to, destination);
+        return Err(failure);
+    }
     // Nothing is known here of the path between the servers.
     let path = PathKnowledge::default();
     let spec = specification(ctx, ends, total, &path, Role::Receiver);
@@ -145,10 +151,25 @@ async fn between_servers(
         ctx.pool.release(from, source);
         ctx.pool.release(to, destination);
     }
-    let ((attempt, elapsed), failures) = passed?;
+    let ((attempt, elapsed), failures) = passed.map_err(|failure| match failure.kind() {
+        FailureKind::Apart => {
+            ctx.apart.add(from, to);
+            failure.of_kind(FailureKind::Protocol)
+        }
+        _ => failure,
+    })?;
     Ok((
         positions(files, failures),
         TransferMeasurement::of_third_party(attempt, elapsed),
+    ))
+}
+
+/// The files are moved one by one then.
+fn no_bundles((from, to): (&dyn Storage, &dyn Storage)) -> Failure {
+    Failure::protocol(format!(
+        "{} and {} move no bundles between them",
+        from.name(),
+        to.name()
     ))
 }
 

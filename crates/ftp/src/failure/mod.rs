@@ -27,6 +27,8 @@ pub enum FailureKind {
     Unreachable,
     /// No connection with the peer could be made. One that was reached before may be restarting.
     Away,
+    /// Two servers cannot connect to each other.
+    Apart,
     /// The server lets no further session in: it has as many as it serves at a time.
     SessionLimit,
     /// Checksum or size mismatch, or a file that changed.
@@ -59,7 +61,7 @@ impl FailureKind {
             Self::Usage => Exit::Usage,
             Self::Refused | Self::LoginLimit | Self::NoProgram => Exit::Refused,
             Self::NotFound => Exit::NotFound,
-            Self::Unreachable | Self::Away | Self::SessionLimit => Exit::Unreachable,
+            Self::Unreachable | Self::Away | Self::Apart | Self::SessionLimit => Exit::Unreachable,
             Self::Integrity => Exit::Integrity,
             Self::Local | Self::LocalDiskFull | Self::ServerDiskFull | Self::DestinationBusy => {
                 Exit::Local

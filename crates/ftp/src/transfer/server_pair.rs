@@ -11,11 +11,11 @@ use tokio::time::{Instant, sleep_until};
 
 use super::control_messages::add_stored_ranges;
 use super::{HostRemark, TransferConfirmation};
-use crate::Failure;
 use crate::failure::{Operation, Sentence};
 use crate::session::ClientSession;
 use crate::session::control::MarkerRateLimit;
 use crate::session::replies::{RefusalCause, refusal_cause, refusal_failure};
+use crate::{Failure, FailureKind};
 
 /// How long the second server may take to notice that the first one failed.
 const SECOND_FAILURE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -166,7 +166,14 @@ impl ServerPair<'_> {
                 SourceOrDestination::Destination => destination_reply = Some(reply),
             }
         }
-        self.conclude(first_failure, source_reply, destination_reply)
+        let has_moved = progress.bytes().is_some_and(|bytes| bytes > 0);
+        let replies = [&source_reply, &destination_reply];
+        let is_apart = !has_moved && has_no_connection(replies);
+        let concluded = self.conclude(first_failure, source_reply, destination_reply);
+        concluded.map_err(|failure| match is_apart {
+            true => failure.of_kind(FailureKind::Apart),
+            false => failure,
+        })
     }
 
     fn session(&mut self, server: SourceOrDestination) -> &mut ClientSession {
@@ -289,6 +296,13 @@ fn is_disputed(
     let refusals = || replies().filter(|reply| !reply.is_success());
     let refused = refusals().any(|reply| refusal_cause(reply) != RefusalCause::Lost);
     refused || (refusals().count() > 0 && replies().any(Reply::is_success))
+}
+
+/// Whether a server says that there is no data connection (425, RFC 959 §4.2.1), and neither that it has moved the bytes.
+fn has_no_connection(replies: [&Option<FinalReplyResult>; 2]) -> bool {
+    let known = || replies.into_iter().flatten().flatten();
+    known().any(|reply| reply.code == 425)
+        && known().all(|reply| refusal_cause(reply) == RefusalCause::Lost)
 }
 
 async fn sleep_until_deadline(deadline: Option<Instant>) {

@@ -9,9 +9,10 @@ use interop::longhaul::serve::{ServeCommand, add_user};
 use interop::matrix::{self, TestStore};
 use interop::peer::globus_gridftp_server as globus;
 use interop::peer::globus_url_copy::GlobusUrlCopy;
+use interop::proxy::FtpProxy;
 use interop::require;
 use interop::test_files;
-use interop::tree::TestTree;
+use interop::tree::{ASCII, TestTree};
 
 /// Options for MODE S, and for MODE E with four streams.
 const LONGHAUL_ROWS: [&[&str]; 4] = [
@@ -227,4 +228,33 @@ fn anonymous_sessions_may_not_use_other_data_hosts() {
         &servers.from.path("src/f65536"),
     )
     .unwrap();
+}
+
+/// Data between servers that cannot connect to each other passes through the client, which says so.
+#[test]
+fn servers_that_are_apart_have_their_data_relayed() {
+    let (from, to) = (TestStore::new().unwrap(), TestStore::new().unwrap());
+    let tree = TestTree::generate(100, ASCII);
+    from.add_tree("tree", &tree).unwrap();
+    let source = ServeCommand::anonymous(from.root()).start().unwrap();
+    let destination = ServeCommand::anonymous(to.root()).start().unwrap();
+    let apart = FtpProxy::apart(source.address()).unwrap();
+    let file = format!("src/{}", test_files::name(test_files::LARGE));
+    for (options, served) in [(vec!["-p", "2"], file.as_str()), (vec!["-r"], "src/tree")] {
+        let ends = [apart.url(served), destination.url("copy")];
+        let [url, copied] = ends.each_ref().map(String::as_str);
+        let finished = copy::run(&[&options[..], &["--retries", "0", url, copied]].concat());
+        let finished = finished.unwrap().expect_success().unwrap();
+        let warnings = copy::warnings(&finished);
+        let said = warnings
+            .iter()
+            .filter(|warning| warning.contains("cannot connect to each other"));
+        assert_eq!(said.count(), 1, "{warnings:?}");
+        if served == file {
+            let shared = test_files::shared(test_files::LARGE).unwrap();
+            matrix::check_and_remove(&shared, &to.path("copy")).unwrap();
+        } else {
+            tree.ensure_same_as(&to.path("copy")).unwrap();
+        }
+    }
 }

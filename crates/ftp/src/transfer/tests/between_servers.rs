@@ -95,6 +95,34 @@ async fn the_server_that_failed_first_is_named() {
 }
 
 #[tokio::test]
+async fn servers_without_a_data_connection_are_apart() {
+    for (source_reply, destination_reply, is_apart) in [
+        ("425 cannot connect", "426 nobody came", true),
+        ("426 broken pipe", "425 nobody came", true),
+        ("426 broken pipe", "426 cut", false),
+        ("425 cannot connect", "226 stored", false),
+        ("425 cannot connect", "452 No space left on device", false),
+    ] {
+        let (mut source_session, _source_peer) =
+            open_session(source_script(vec![SendLine(source_reply)])).await;
+        let (mut destination_session, _destination_peer) =
+            open_session(destination_script(vec![SendLine(destination_reply)])).await;
+        let (outcome, _) = copy(
+            &mut source_session,
+            &mut destination_session,
+            &five_byte_spec(),
+        )
+        .await;
+        let kind = outcome.unwrap_err().kind();
+        assert_eq!(
+            kind == FailureKind::Apart,
+            is_apart,
+            "{source_reply}, {destination_reply}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_reason_is_reported_before_a_broken_connection() {
     let (mut source_session, _source_peer) =
         open_session(source_script(vec![SendLine("426 broken pipe")])).await;
