@@ -29,6 +29,6 @@ pub use server::protection::{
 pub use server::remotes::{PasswordSource, RemoteLogin, RemoteServer, Remotes};
 pub use server::{credentials, location, private_file, protection, remotes};
 pub use session::{clean_far_end, connect_to_server};
-pub use ssh::{FarEndCleanup, FarEndOptions, FarProgram, InstallChoice};
+pub use ssh::{FarEndCleanup, FarEndOptions, FarProgram, InstallChoice, PortMemory};
 pub use transfer::ModeChoice;
 pub use units::Exit;

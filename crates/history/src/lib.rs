@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod closed_ports;
 mod location;
 mod path_history;
 mod path_key;

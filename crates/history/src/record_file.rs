@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
+use crate::closed_ports::ClosedPorts;
 use crate::recorded_evidence::RecordedEvidence;
 use crate::session_limit::SessionLimit;
 
@@ -23,16 +24,18 @@ const MAX_BYTES: u64 = 256 << 10;
 const LOCK_ATTEMPTS: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// Most limits of servers. The oldest go first.
-const MAX_LIMITS: usize = 128;
+/// Most limits of servers, and most hosts without open ports. The oldest go first.
+const MAX_SERVERS: usize = 128;
 
-/// The whole file. `L`, `S`: `RecordedEvidence` and `SessionLimit`, or any value when they are read one by one.
+/// The whole file. `L`, `S`, `C`: `RecordedEvidence`, `SessionLimit` and `ClosedPorts`, or any value when they are read one by one.
 #[derive(Debug, Serialize, Deserialize)]
-struct FileContent<L, S> {
+struct FileContent<L, S, C> {
     format: String,
     paths: Vec<L>,
     #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
     servers: Vec<S>,
+    #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
+    closed: Vec<C>,
 }
 
 /// Content of the file, newest first.
@@ -40,6 +43,7 @@ struct FileContent<L, S> {
 pub(crate) struct KnownPaths {
     pub(crate) records: Vec<RecordedEvidence>,
     pub(crate) limits: Vec<SessionLimit>,
+    pub(crate) closed: Vec<ClosedPorts>,
 }
 
 /// By what a replaced file is recognised.
@@ -100,12 +104,14 @@ fn read_bytes(file: &Path) -> io::Result<(FileStamp, Vec<u8>)> {
 }
 
 fn parse(bytes: &[u8]) -> KnownPaths {
-    type AnyContent = FileContent<serde_json::Value, serde_json::Value>;
+    use serde_json::Value;
+    type AnyContent = FileContent<Value, Value, Value>;
     let content = serde_json::from_slice::<AnyContent>(bytes).ok();
     let Some(content) = content.filter(|content| content.format == FORMAT) else {
         return KnownPaths::default();
     };
     let (records, limits) = (content.paths.into_iter(), content.servers.into_iter());
+    let closed = content.closed.into_iter();
     KnownPaths {
         records: records
             .filter_map(|record| serde_json::from_value(record).ok())
@@ -115,7 +121,12 @@ fn parse(bytes: &[u8]) -> KnownPaths {
         limits: limits
             .filter_map(|limit| serde_json::from_value(limit).ok())
             .filter(SessionLimit::is_sound)
-            .take(MAX_LIMITS)
+            .take(MAX_SERVERS)
+            .collect(),
+        closed: closed
+            .filter_map(|host| serde_json::from_value(host).ok())
+            .filter(ClosedPorts::is_sound)
+            .take(MAX_SERVERS)
             .collect(),
     }
 }
@@ -133,11 +144,13 @@ pub(crate) fn update(file: &Path, change: impl FnOnce(&mut KnownPaths)) -> io::R
     let (_, mut known) = read(file);
     change(&mut known);
     known.records.truncate(MAX_RECORDS);
-    known.limits.truncate(MAX_LIMITS);
+    known.limits.truncate(MAX_SERVERS);
+    known.closed.truncate(MAX_SERVERS);
     let content = FileContent {
         format: FORMAT.to_owned(),
         paths: known.records,
         servers: known.limits,
+        closed: known.closed,
     };
     let mut text = serde_json::to_vec_pretty(&content)?;
     text.push(b'\n');

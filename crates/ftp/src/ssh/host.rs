@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::SshTarget;
 use super::carrier::{HostChannels, MAX_LOGINS};
-use super::ports::PortSearch;
+use super::ports::{OpenPorts, PortSearch};
 use crate::Failure;
 
 /// For how long the login outlives its last session, seconds: between two sessions of a run, and after a run that was killed.
@@ -149,6 +149,20 @@ impl SshHost {
             return false;
         };
         UnixStream::connect(control).is_ok()
+    }
+
+    /// Ends the search for open ports with this result, unless it has ended. Returns the result that counts.
+    pub(super) fn end_search(&self, found: OpenPorts) -> OpenPorts {
+        let mut counts = found;
+        self.ports.send_if_modified(|search| {
+            if let PortSearch::Done(known) = search {
+                counts = *known;
+                return false;
+            }
+            *search = PortSearch::Done(found);
+            true
+        });
+        counts
     }
 
     /// Whether no port there can be reached: ssh carries the data connections.
@@ -305,5 +319,28 @@ mod tests {
         let behind = "hostname 10.0.0.1\nproxyjump gate\ncontrolmaster auto\ncontrolpath /c/%C\nserveraliveinterval 9\n";
         let behind = HostSettings::parse(behind);
         assert!(!behind.is_direct && behind.shares_logins && behind.notices_death);
+    }
+
+    #[test]
+    fn the_first_result_of_a_search_counts() {
+        let target = SshTarget {
+            host: "h".to_owned(),
+            port: None,
+            user: None,
+        };
+        let program = vec!["true".to_owned()];
+        let host = SshHost::find(program, &target, PathBuf::from("/nonexistent")).unwrap();
+        let closed = OpenPorts {
+            far: false,
+            near: false,
+        };
+        let open = OpenPorts {
+            far: true,
+            ..closed
+        };
+        assert!(!host.carries_data());
+        assert_eq!(host.end_search(closed), closed);
+        assert_eq!(host.end_search(open), closed);
+        assert!(host.carries_data());
     }
 }

@@ -5,13 +5,14 @@ use std::fs::Permissions;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
 use super::SshTarget;
 use super::host::SshHost;
+use super::ports::PortMemory;
 use crate::Failure;
 
 /// Length from which a directory's name leaves a socket's no room (107 bytes, unix(7)).
@@ -31,9 +32,21 @@ struct Sockets {
 pub(crate) struct SshLogins {
     sockets: Mutex<Sockets>,
     hosts: Mutex<HashMap<SshTarget, Arc<SshHost>>>,
+    /// Which hosts have no open ports.
+    port_memory: OnceLock<Arc<dyn PortMemory>>,
 }
 
 impl SshLogins {
+    /// Uses a memory of ports, unless there is one.
+    pub(crate) fn remember_ports(&self, memory: Arc<dyn PortMemory>) {
+        let _ = self.port_memory.set(memory);
+    }
+
+    /// The memory of ports.
+    pub(crate) fn port_memory(&self) -> Option<Arc<dyn PortMemory>> {
+        self.port_memory.get().cloned()
+    }
+
     /// The host of a target, reached by `program`.
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::io::Read;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
@@ -41,6 +41,7 @@ pub(crate) use carrier::SshCarrier;
 pub(crate) use install::clean;
 pub(crate) use logins::SshLogins;
 pub(crate) use ports::OpenPorts;
+pub use ports::PortMemory;
 pub(crate) use sshftp::begin_sshftp;
 
 use far_end::FarPlatform;
@@ -118,24 +119,35 @@ impl CarriedSession {
         begun
     }
 
-    /// Begins the search for open ports, unless it has begun. `ip` is the far end's address for this machine.
-    pub(crate) fn search_ports(&mut self, ip: IpAddr) {
+    /// Begins the search for open ports, unless it has begun. `local` and `far` are the addresses of both ends, with the port of ssh.
+    pub(crate) fn search_ports(
+        &mut self,
+        local: IpAddr,
+        far: SocketAddr,
+        memory: Option<Arc<dyn PortMemory>>,
+    ) {
         let Some(near_port) = self.near_port.take() else {
             return;
         };
         let host = Arc::clone(&self.login.host);
+        let known = memory.as_ref();
+        let were_closed = known.is_some_and(|memory| memory.were_closed(local, far));
         let begin = |search: &mut PortSearch| {
             let is_first = *search == PortSearch::Pending;
             if is_first {
-                *search = PortSearch::Begun;
+                *search = PortSearch::Begun { were_closed };
             }
             is_first
         };
         if host.ports.send_if_modified(begin) {
             let (port, after) = (self.ends.probe, self.after);
             tokio::spawn(async move {
-                let found = near_port.search(ip, port, after).await;
-                host.ports.send_replace(PortSearch::Done(found));
+                let found = near_port.search(far.ip(), port, after).await;
+                // Where nobody waited, it is for the next run.
+                host.end_search(found);
+                if let Some(memory) = memory {
+                    tokio::task::spawn_blocking(move || memory.note(local, far, !found.far));
+                }
             });
         }
     }
@@ -150,14 +162,24 @@ impl CarriedLogin {
     /// Waits for the result of the search for open ports.
     pub(crate) async fn open_ports(&self) -> OpenPorts {
         let mut searches = self.host.ports.subscribe();
+        let were_closed = matches!(&*searches.borrow(), PortSearch::Begun { were_closed: true });
         let is_done = |search: &PortSearch| matches!(search, PortSearch::Done(_));
-        match searches.wait_for(is_done).await.as_deref() {
-            Ok(PortSearch::Done(found)) => *found,
+        let result = searches.wait_for(is_done);
+        let result = match were_closed {
+            // An open one would have answered in the round trip of the login.
+            true => timeout(ports::LATER, result)
+                .await
+                .ok()
+                .and_then(Result::ok),
+            false => result.await.ok(),
+        };
+        match result.as_deref() {
+            Some(PortSearch::Done(found)) => *found,
             // Nothing shows that a port is open.
-            _ => OpenPorts {
+            _ => self.host.end_search(OpenPorts {
                 far: false,
                 near: false,
-            },
+            }),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Which end of a host's sessions can reach ports of the other.
 
+use std::fmt::Debug;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -21,7 +22,16 @@ const INTERVAL: Duration = Duration::from_millis(300);
 /// Attempts.
 const ATTEMPTS: usize = 3;
 /// How much later than this end's connection the far end's may come: both began a round trip before.
-const LATER: Duration = Duration::from_millis(30);
+pub(super) const LATER: Duration = Duration::from_millis(30);
+
+/// Knows from earlier runs which hosts have no open ports. A host is named by the addresses of both ends and the port of ssh.
+pub trait PortMemory: Send + Sync + Debug {
+    /// Whether no port of the host could be reached when a run searched last.
+    fn were_closed(&self, local: IpAddr, host: SocketAddr) -> bool;
+
+    /// Takes the result of a search. May block for a moment.
+    fn note(&self, local: IpAddr, host: SocketAddr, are_closed: bool);
+}
 
 /// The ports that can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +47,8 @@ pub(crate) struct OpenPorts {
 pub(super) enum PortSearch {
     /// No session has begun it.
     Pending,
-    /// A session has begun it.
-    Begun,
+    /// A session has begun it. Nothing is known, or an earlier run found no open port.
+    Begun { were_closed: bool },
     /// Its result.
     Done(OpenPorts),
 }

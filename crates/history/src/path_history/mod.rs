@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tune::path::prior_check::is_other_round_trip;
 use tune::{Evidence, Prior};
 
+use crate::closed_ports::ClosedPorts;
 use crate::path_key::PathKey;
 use crate::record_file::{self, FileStamp, KnownPaths};
 use crate::recorded_evidence::RecordedEvidence;
@@ -68,6 +69,44 @@ impl PathHistory {
     /// Records that a server allows no more than `sessions` sessions.
     pub fn record_session_limit(&self, key: PathKey, port: u16, sessions: usize) {
         self.record_session_limit_at((key, port), sessions, now());
+    }
+
+    /// Whether no port of the host at this end of a path could be reached beside that of ssh, not long ago.
+    pub fn were_ports_closed(&self, key: &PathKey, port: u16) -> bool {
+        self.were_ports_closed_at(key, port, now())
+    }
+
+    /// Records whether a port of a host could be reached beside that of ssh.
+    pub fn record_ports(&self, key: PathKey, port: u16, are_closed: bool) {
+        self.record_ports_at((key, port), are_closed, now());
+    }
+
+    fn were_ports_closed_at(&self, key: &PathKey, port: u16, now: u64) -> bool {
+        let known = self.known();
+        let mut closed = known.closed.iter();
+        closed.any(|host| host.is_of(key, port) && host.counts_at(now))
+    }
+
+    fn record_ports_at(&self, (key, port): (PathKey, u16), are_closed: bool, now: u64) {
+        // Most hosts have open ports, and nothing to forget.
+        if !are_closed && !self.were_ports_closed_at(&key, port, now) {
+            return;
+        }
+        let recorded = record_file::update(&self.file, |known| {
+            let others = |host: &ClosedPorts| !host.is_of(&key, port) && host.counts_at(now);
+            known.closed.retain(others);
+            if are_closed {
+                let host = ClosedPorts {
+                    key,
+                    port,
+                    time: now,
+                };
+                known.closed.insert(0, host);
+            }
+        });
+        if let Err(error) = recorded {
+            tracing::debug!(file = %self.file.display(), %error, "the ports of a host are not kept");
+        }
     }
 
     fn session_limit_at(&self, key: &PathKey, port: u16, now: u64) -> Option<usize> {

@@ -298,3 +298,24 @@ fn the_limit_of_a_server_is_kept_beside_records_until_it_expires() {
     history.record_session_limit_at((key, 21), 0, 1005);
     assert_eq!(history.session_limit_at(&key, 21, 1006), Some(5));
 }
+
+#[test]
+fn closed_ports_are_remembered_until_one_is_open_or_a_week_has_passed() {
+    let directory = tempfile::tempdir().unwrap();
+    let history = PathHistory::at(directory.path().join("paths.json"));
+    let key = PathKey::new(
+        "10.1.2.3".parse().unwrap(),
+        "192.0.2.7".parse().unwrap(),
+        Role::Receiver,
+    );
+    history.record_ports_at((key, 22), false, 1000);
+    assert!(!history.file().exists());
+    history.record_ports_at((key, 22), true, 1000);
+    history.record_session_limit_at((key, 22), 3, 1000);
+    let were_closed = |port, now| history.were_ports_closed_at(&key, port, now);
+    assert!(were_closed(22, 1001) && !were_closed(2222, 1001));
+    assert!(!were_closed(22, 1001 + 8 * 86_400) && !were_closed(22, 999));
+    history.record_ports_at((key, 22), false, 1002);
+    assert!(!were_closed(22, 1003));
+    assert_eq!(history.session_limit_at(&key, 22, 1003), Some(3));
+}

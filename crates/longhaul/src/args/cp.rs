@@ -12,7 +12,6 @@ use copy::{
 use data::options::{CongestionChoice, IoMethod, TransferOptions};
 use enable::client::EnableClient;
 use ftp::protection::WarningSink;
-use history::{HistoryLocation, PathHistory};
 use proto::command::Secret;
 use proto::sizing::BufferSizing;
 use proto::sizing::SocketBuffers;
@@ -26,6 +25,7 @@ use command_line::flags::advisor::TOKEN_FILE;
 
 use super::data_values::{parse_block_size, parse_io_method};
 use super::keep::KeepArgs;
+use super::known_ports::user_history;
 use super::place::place;
 use super::rate_setting::{self, RateSetting};
 use super::reliability::ReliabilityArgs;
@@ -206,8 +206,10 @@ impl CopyFlags {
         let rate = limit
             .map(|limit| limit.begin(Arc::clone(&warn)))
             .transpose()?;
+        let history = user_history().filter(|_| !self.no_history);
+        let security = &self.security;
         Ok(CopyOptions {
-            security: self.security.connection_security(self.data_ports, warn)?,
+            security: security.connection_security(self.data_ports, history.as_ref(), warn)?,
             tree: TreeOptions {
                 recursive: true,
                 symlinks: self.links,
@@ -256,10 +258,7 @@ impl CopyFlags {
             journal: BatchJournalLocation::Off,
             failed_list: None,
             interrupt: CopyInterrupt::default(),
-            history: match self.no_history {
-                true => None,
-                false => HistoryLocation::of_user().file().map(PathHistory::at),
-            },
+            history,
         })
     }
 }

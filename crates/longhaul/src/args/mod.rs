@@ -6,6 +6,7 @@ mod cp;
 mod data_values;
 mod doctor;
 mod keep;
+mod known_ports;
 mod network_proxy;
 mod parsing;
 mod place;

@@ -8,6 +8,7 @@ use clap::Args;
 use copy::{Failure, RemoteOptions};
 use proto::checksum::ChecksumAlgorithm;
 
+use super::known_ports::user_history;
 use super::place::place;
 use super::security::SecurityArgs;
 use super::values;
@@ -31,9 +32,11 @@ impl RemoteCommonArgs {
     /// used.
     pub(crate) fn options(&self) -> Result<RemoteOptions, Failure> {
         let warn = |text: &str| print_to_stderr(&format!("longhaul: warning: {text}"));
+        let history = user_history();
+        let security = &self.security;
         Ok(RemoteOptions {
             timeout: self.timeout,
-            security: self.security.connection_security(None, Arc::new(warn))?,
+            security: security.connection_security(None, history.as_ref(), Arc::new(warn))?,
         })
     }
 }

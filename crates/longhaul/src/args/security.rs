@@ -9,7 +9,9 @@ use copy::{
 };
 use ftp::protection::WarningSink;
 use ftp::{FarEndOptions, FarProgram, InstallChoice};
+use history::PathHistory;
 
+use super::known_ports::remember_ports;
 use super::network_proxy::NetworkProxyArgs;
 use super::settings::{LoadedSettings, SettingsArgs};
 use super::values;
@@ -130,13 +132,14 @@ impl SecurityArgs {
         &mut self.settings.loaded
     }
 
-    /// The flags, checked, with the files that they name. `data_ports`: the flag of that name.
+    /// The flags, checked, with the files that they name. `data_ports`: the flag of that name. `history`: the memory of paths.
     ///
     /// # Errors
     /// See [`ConnectionSecurity::new`].
     pub(crate) fn connection_security(
         &self,
         data_ports: Option<(u16, u16)>,
+        history: Option<&PathHistory>,
         warn: WarningSink,
     ) -> Result<Arc<ConnectionSecurity>, Failure> {
         let options = SecurityOptions {
@@ -156,7 +159,9 @@ impl SecurityArgs {
             defaults: self.settings.loaded.defaults.clone(),
         };
         let remotes = Arc::clone(&self.settings.loaded.remotes);
-        ConnectionSecurity::with_remotes(options, remotes, warn)
+        let security = ConnectionSecurity::with_remotes(options, remotes, warn)?;
+        remember_ports(&security, history);
+        Ok(security)
     }
 }
 
@@ -225,7 +230,7 @@ mod tests {
         ] {
             let args = parsed(flags).unwrap();
             let failure = args
-                .connection_security(None, Arc::new(|_: &str| ()))
+                .connection_security(None, None, Arc::new(|_: &str| ()))
                 .unwrap_err();
             assert_eq!(failure.exit(), Exit::Usage, "{flags:?}");
         }

@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use interop::cells::MatrixRow;
+use interop::longhaul::binary::longhaul;
 use interop::longhaul::copy;
 use interop::longhaul::rows::{self, ServerUnderTest, path_argument};
 use interop::matrix::TestStore;
 use interop::peer::sshd::{self, Sshd};
 use interop::process::ProcessGuard;
 use interop::require;
-use interop::run::FinishedProgram;
+use interop::run::{self, FinishedProgram};
 use interop::test_files;
 use interop::tree::TestTree;
 
@@ -77,6 +78,24 @@ fn start_closed(store: &TestStore, further: &str) -> Sshd {
     let text = "SSH_CONNECTION='192.0.2.1 4711 127.0.0.5 22'\nexport SSH_CONNECTION\nexec {longhaul} \"$@\"";
     let folder = far_end(store, "closed", text);
     sshd::start_for(store, further, &folder).unwrap()
+}
+
+/// A host without open ports is remembered, so that the next run does not wait for one.
+#[test]
+fn closed_ports_are_remembered() {
+    require!(sshd::find());
+    let store = TestStore::new().unwrap();
+    let sshd = start_closed(&store, "");
+    let history = store.root().join("paths.json");
+    for _ in 0..2 {
+        let mut list = longhaul().unwrap();
+        list.env("LONGHAUL_HISTORY", &history);
+        list.args(["ls", "--ssh", &sshd.ssh, &sshd.server.url("src")]);
+        run::run(&mut list).unwrap().expect_success().unwrap();
+        let known = std::fs::read_to_string(&history).unwrap();
+        assert_eq!(known.matches("\"port\"").count(), 1, "{known}");
+        assert!(known.contains("\"closed\""), "{known}");
+    }
 }
 
 #[test]
@@ -388,10 +407,7 @@ fn a_far_end_that_stays_silent_is_given_up() {
         &sshd.ssh,
     ]);
     command.args([&from, &path_argument(&store.local())]);
-    let finished = interop::run::run(&mut command)
-        .unwrap()
-        .expect_code(5)
-        .unwrap();
+    let finished = run::run(&mut command).unwrap().expect_code(5).unwrap();
     let message = copy::failure_message(&finished).unwrap();
     assert!(
         message.contains("has not logged in within 2 s"),

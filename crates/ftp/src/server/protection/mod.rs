@@ -14,7 +14,7 @@ use security::x509::{CertifiedKey, TrustStore};
 
 use crate::location::{Scheme, Server};
 use crate::server::{protection_failures, user_credential};
-use crate::ssh::{InstallChoice, SshLogins};
+use crate::ssh::{InstallChoice, PortMemory, SshLogins};
 use crate::{Credential, Failure, Remotes};
 
 pub use crate::server::channel_places::ChannelPlace;
@@ -115,6 +115,11 @@ impl ConnectionSecurity {
     }
 
     /// The logins of ssh.
+    /// Uses a memory of the ports of hosts that are reached by ssh, unless there is one.
+    pub fn remember_ports(&self, memory: Arc<dyn PortMemory>) {
+        self.ssh_logins.remember_ports(memory);
+    }
+
     pub(crate) fn ssh_logins(&self) -> &SshLogins {
         &self.ssh_logins
     }

@@ -186,11 +186,13 @@ async fn reach_by_ssh(server: &Server, reply_timeout: Duration) -> Result<Reache
     };
     // Where nobody knows it, no port can be reached.
     let ip = ip.unwrap_or(Ipv6Addr::UNSPECIFIED.into());
-    session.search_ports(ip);
+    let (local, peer) = (local_address_to(ip), SocketAddr::new(ip, server.port));
+    let memory = server.security.ssh_logins().port_memory();
+    session.search_ports(local, peer, memory);
     Ok(ReachedServer {
         transport: session.transport,
-        peer: SocketAddr::new(ip, server.port),
-        local: Some(SocketAddr::new(local_address_to(ip), 0)),
+        peer,
+        local: Some(SocketAddr::new(local, 0)),
         route: None,
         // Another server's data is beside ssh, or nowhere.
         carried_by: (server.scheme == Scheme::Ssh).then_some(session.login),
