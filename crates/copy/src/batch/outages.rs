@@ -15,6 +15,8 @@ pub(crate) struct KnownOutages(Mutex<HashMap<StorageId, Reachability>>);
 #[derive(Debug, Default)]
 struct Reachability {
     was_reached: bool,
+    /// Why it cannot be reached at all. It was never reached.
+    not_there: Option<Failure>,
     outage: Option<Outage>,
     /// The storage asks to be left alone until then.
     asked_until: Option<Instant>,
@@ -40,6 +42,7 @@ impl KnownOutages {
         let mut storages = self.0.lock();
         let known = storages.entry(id.clone()).or_default();
         known.was_reached = true;
+        known.not_there = None;
         known.outage = None;
     }
 
@@ -52,6 +55,15 @@ impl KnownOutages {
                 reason: reason.clone(),
                 is_given_up: false,
             });
+        }
+    }
+
+    /// A storage that was never reached cannot be: nobody waits for it.
+    pub(crate) fn not_there(&self, id: &StorageId, reason: &Failure) {
+        let mut storages = self.0.lock();
+        let known = storages.entry(id.clone()).or_default();
+        if !known.was_reached {
+            known.not_there.get_or_insert_with(|| reason.clone());
         }
     }
 
@@ -81,10 +93,10 @@ impl KnownOutages {
     /// Why a storage cannot be reached, if nobody waits for it any more.
     pub(crate) fn given_up(&self, id: &StorageId) -> Option<Failure> {
         let known = self.0.lock();
-        let outage = known.get(id)?.outage.as_ref()?;
-        outage
-            .is_given_up
-            .then(|| outage.reason.clone().retried(false))
+        let known = known.get(id)?;
+        let outage = known.outage.as_ref().filter(|outage| outage.is_given_up);
+        let outage = outage.map(|outage| outage.reason.clone().retried(false));
+        outage.or_else(|| known.not_there.clone())
     }
 
     /// A storage asks to be left alone for `wait`.

@@ -242,7 +242,12 @@ impl StorageSessionPool {
                 self.outages.missed(id, &failure);
                 Err(failure)
             }
-            Err(failure) => Err(failure),
+            Err(failure) => {
+                if failure.kind().is_unreachable() && !failure.may_retry() {
+                    self.outages.not_there(id, &failure);
+                }
+                Err(failure)
+            }
         }
     }
 
@@ -335,11 +340,13 @@ impl Drop for PendingSession<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
     use std::time::Duration;
 
     use data::store::durability::SyncPolicy;
 
     use super::*;
+    use ftp::location::Location;
     use ftp::session::ListingUse;
     use ftp::session::scripted_server::{
         LONGHAUL_GREETING, ScriptedAction, ScriptedFtpServer, login_script, pipelined_login_script,
@@ -451,5 +458,21 @@ mod tests {
         let failure = acquired.unwrap_err();
         assert_eq!(failure.kind(), FailureKind::Away, "{failure}");
         assert!(pool.outages.longest_of(&[id]).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_not_there_is_tried_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let pool = pool(Duration::from_secs(5));
+        let id = Location::parse(&format!("ftp://{address}/"));
+        let id = id.unwrap().storage_id();
+        let first = pool.acquire(&id).await.unwrap_err();
+        let listener = TcpListener::bind(address).unwrap();
+        let second = pool.acquire(&id).await.unwrap_err();
+        assert_eq!(first, second);
+        listener.set_nonblocking(true).unwrap();
+        assert!(listener.accept().is_err());
     }
 }

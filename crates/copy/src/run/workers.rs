@@ -90,7 +90,9 @@ where
             let admitted = shared.admitted.load(Ordering::Relaxed).max(1);
             let is_first = !std::mem::replace(&mut limited, true);
             ramp.on_limit(admitted);
-            if is_first {
+            // Each file fails for a server that is not there, and nothing goes on.
+            let is_there = failure.may_retry() || !failure.kind().is_unreachable();
+            if is_first && is_there {
                 ctx.warn(format!("{failure} (going on with {admitted} sessions)"));
             }
             if failure.kind().is_session_limit() {

@@ -34,6 +34,8 @@ const WORDS: &[(&str, FailureKind)] = &[
     ("host key verification failed", FailureKind::Refused),
     // A name that cannot be resolved is final: trying again rarely helps.
     ("could not resolve hostname", FailureKind::Unreachable),
+    // One that was never reached does not run.
+    ("connection refused", FailureKind::Unreachable),
     ("too many authentication failures", FailureKind::Refused),
     ("no matching host key type", FailureKind::Refused),
 ];
