@@ -12,7 +12,7 @@ use super::{FileError, ListenRequest, SessionAction};
 use crate::address::{AddressFamily, format_eprt, format_port};
 use crate::command::EpsvArgument;
 use crate::reply::Reply;
-use crate::security::ProtectionLevel;
+use crate::security::{DataChannelAuth, ProtectionLevel};
 use crate::stripes::StripeAddresses;
 
 /// Lowest port that the server connects to (RFC 2577 §3).
@@ -98,11 +98,13 @@ impl LoggedInSession {
     }
 
     /// Whether data connections may be with any host. What ssh carries gives the right to any host that shows its certificate,
-    /// so clear connections have it only if the far end was told so.
+    /// so those without one have it only if the far end was told so.
     fn may_use_any_host(&self) -> bool {
-        let is_clear = self.protection.channel.level == ProtectionLevel::Clear
-            && !self.protection.is_clear_from_start();
-        self.any_host && !(self.is_carried() && is_clear)
+        let channel = &self.protection.channel;
+        let shows_none = channel.authentication == DataChannelAuth::None
+            && channel.level == ProtectionLevel::Clear;
+        let is_open = shows_none && !self.protection.is_clear_from_start();
+        self.any_host && !(self.is_carried() && is_open)
     }
 
     /// Listener with the hosts that this session may accept connections from.

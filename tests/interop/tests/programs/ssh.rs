@@ -110,6 +110,8 @@ fn everything_passes_through_ssh_where_no_port_can_be_reached() {
     let mut cells = MatrixRow::new("longhaul cp, all through ssh");
     let options = ["--ssh", &sshd.ssh];
     rows::get_and_put(&mut cells, &target, &options, &test_files::FEW_SIZES);
+    let shown = ["--ssh", &sshd.ssh, "--data-protection", "authenticated"];
+    rows::get_and_put(&mut cells, &target, &shown, &[65_535]);
     rows::parts(&mut cells, &target, &options);
     let tree = TestTree::generate(60, interop::tree::ASCII);
     rows::trees(&mut cells, &target, &tree, &options);

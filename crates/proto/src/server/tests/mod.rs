@@ -293,9 +293,14 @@ fn the_home_of_an_ssh_url_is_that_of_the_login() {
 }
 
 #[test]
-fn only_protected_data_of_an_ssh_session_may_be_with_any_host() {
-    for (protection, any_host) in [("PROT P", true), ("PROT C", false)] {
+fn only_data_with_a_certificate_of_an_ssh_session_may_be_with_any_host() {
+    for (dcau, protection, any_host) in [
+        ("DCAU A", "PROT P", true),
+        ("DCAU A", "PROT C", true),
+        ("DCAU N", "PROT C", false),
+    ] {
         let mut session = carried();
+        session.on_line(&line(dcau));
         session.on_line(&line(protection));
         let actions = session.on_line(&line("PASV"));
         let request = actions.iter().find_map(|action| match action {
