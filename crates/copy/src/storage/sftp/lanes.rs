@@ -9,13 +9,16 @@ use proto::sftp::{OpenFlags, SftpReply, SftpRequest};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
+use super::changes::explained;
 use super::connection::{LONG_WAIT, SftpConnection, wait_for};
 use super::errors::{self, SftpFailed};
 use super::flow::{FlowTuner, first_connections};
 use super::opening::{OpenedFile, SftpOpener};
 
 /// Longest wait without a look at whether the transfer was cancelled.
-const TICK: Duration = Duration::from_millis(100);
+pub(super) const TICK: Duration = Duration::from_millis(100);
+/// Longest wait for replies that are not needed.
+pub(super) const LAST_REPLIES: Duration = Duration::from_secs(5);
 
 /// Most logins that are begun at a time: sshd(8) refuses some of more than ten (MaxStartups).
 const MAX_OPENING: u64 = 7;
@@ -106,6 +109,10 @@ impl Lanes {
         let handle = match first.open(&SftpRequest::Open(&plan.path, plan.flags)) {
             Ok(handle) => handle,
             Err(failed) => {
+                let failed = match plan.flags {
+                    OpenFlags::Read => failed,
+                    _ => explained(&mut first, failed, &plan.path),
+                };
                 return Err((failed, std::iter::once(first).chain(spares).collect()));
             }
         };
@@ -267,6 +274,19 @@ impl Lanes {
         Ok(answers)
     }
 
+    /// Why the server has refused to store something. Takes the replies that are still to come.
+    pub(super) fn explained(&mut self, failed: SftpFailed) -> SftpFailed {
+        while failed.is_plain_refusal() && self.is_waiting() && self.silence() < LAST_REPLIES {
+            if self.exchange(true).is_err() {
+                return failed;
+            }
+        }
+        match self.lanes.first_mut() {
+            Some(first) => explained(&mut first.connection, failed, &self.plan.path),
+            None => failed,
+        }
+    }
+
     /// For how long nothing has come although something was asked for.
     pub(super) fn silence(&self) -> Duration {
         self.heard.elapsed()
@@ -377,6 +397,9 @@ impl Lanes {
                     false => LONG_WAIT,
                 };
                 let done = lane.close(is_first && syncs && !has_failed, patience);
+                // What a server has taken may lack room when it is forced to disk.
+                let done =
+                    done.map_err(|failed| explained(&mut lane.connection, failed, &self.plan.path));
                 closed = closed.and(done);
             }
             self.spares.insert(0, lane.connection);

@@ -14,9 +14,9 @@ use data::job::{TransferControl, TransferReport, TransferSettings};
 use data::send::body::{self, BodyRange, RequestBody};
 use data::store::Source;
 use ftp::failure::Operation;
-use ftp::transfer::TransferSpec;
 use ftp::transfer::control_messages::add_stored_ranges;
 use ftp::transfer::outcome::pull_failure;
+use ftp::transfer::{TransferConfirmation, TransferSpec};
 use ftp::{Failure, FailureKind};
 use proto::ranges::{ByteRange, RangeSet};
 
@@ -25,9 +25,24 @@ use super::errors::{self, SftpFailed};
 use super::lanes::Lanes;
 
 /// A failure of this machine's store, or of the server.
-enum SendFailed {
+pub(super) enum SendFailed {
     Data(DataError),
     Server(SftpFailed),
+}
+
+impl SendFailed {
+    /// The failure for people.
+    pub(super) fn failure(
+        self,
+        server: &str,
+        operation: &Operation,
+        confirmation: &TransferConfirmation,
+    ) -> Failure {
+        match self {
+            Self::Data(error) => pull_failure(server, operation, &error, confirmation),
+            Self::Server(failed) => failed.failure(server, operation),
+        }
+    }
 }
 
 impl From<DataError> for SendFailed {
@@ -71,10 +86,7 @@ impl StoreJob<'_> {
             settings,
             size,
         } = *self;
-        let failure = |error: SendFailed| match error {
-            SendFailed::Data(error) => pull_failure(server, operation, &error, &spec.confirmation),
-            SendFailed::Server(failed) => failed.failure(server, operation),
-        };
+        let failure = |error: SendFailed| error.failure(server, operation, &spec.confirmation);
         let before = spec.stored_ranges.lock().clone();
         // From here on the server may have bytes.
         spec.started.store(true, Ordering::Relaxed);
@@ -111,7 +123,12 @@ impl StoreJob<'_> {
             // Later, checksums may prove them.
             *spec.stored_ranges.lock() = before;
         }
-        sent.map_err(failure)
+        sent.map_err(|error| match error {
+            SendFailed::Server(failed) if !control.is_cancelled() => {
+                failure(SendFailed::Server(lanes.explained(failed)))
+            }
+            error => failure(error),
+        })
     }
 }
 
@@ -228,7 +245,7 @@ impl BlockSender<'_> {
 }
 
 /// Stands for the error of the source, which the caller knows.
-fn own_error() -> SendFailed {
+pub(super) fn own_error() -> SendFailed {
     let reason = Failure::new(FailureKind::Local, "the source cannot be read");
     SftpFailed::Other(reason).into()
 }

@@ -28,13 +28,17 @@ fn program() -> Option<PathBuf> {
 
 /// The server that the program is, with these options. A login beside the shared one is refused, and counted in a file.
 fn server(dir: &Path, options: &str) -> Option<Server> {
+    server_by(dir, &format!("exec {} {options}", program()?.display()))
+}
+
+/// The server that this line of a script starts.
+fn server_by(dir: &Path, line: &str) -> Option<Server> {
     let script = dir.join("ssh");
     let text = format!(
         "#!/bin/sh\nfor argument in \"$@\"; do\ncase $argument in -G) echo hostname h; exit;; -O) exit 1;;\n\
          -oControlPath=none) echo >>{0}/refused; echo 'h: Permission denied (publickey).' >&2; exit 255;; esac\ndone\n\
-         exec {1} {options}\n",
+         {line}\n",
         dir.display(),
-        program()?.display()
     );
     std::fs::write(&script, text).unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -53,11 +57,11 @@ async fn open(server: &Server) -> Result<SftpStorage, Failure> {
 }
 
 /// A session with the program, which gets these options; `None`: the system has none.
-async fn session(dir: &Path, options: &str) -> Option<SftpStorage> {
+pub(super) async fn session(dir: &Path, options: &str) -> Option<SftpStorage> {
     Some(open(&server(dir, options)?).await.unwrap())
 }
 
-fn bytes_of(path: &Path) -> Vec<u8> {
+pub(super) fn bytes_of(path: &Path) -> Vec<u8> {
     use std::os::unix::ffi::OsStrExt;
     path.as_os_str().as_bytes().to_vec()
 }
@@ -200,7 +204,7 @@ async fn further_connections_join_a_transfer() {
 }
 
 /// A connection with a server that answers each request so; without an answer it ends.
-fn made_up(
+pub(super) fn made_up(
     mut answer: impl FnMut(u8, u32) -> Option<Vec<u8>> + Send + 'static,
 ) -> (SftpConnection, JoinHandle<()>) {
     let (near, mut far) = UnixStream::pair().unwrap();
@@ -247,16 +251,16 @@ fn bytes_that_were_sent_are_not_kept() {
     assert!(connection.held() < 20 * BLOCK, "{}", connection.held());
 }
 
-fn packet(kind: u8, id: u32, rest: &[u8]) -> Vec<u8> {
+pub(super) fn packet(kind: u8, id: u32, rest: &[u8]) -> Vec<u8> {
     let length = u32::try_from(rest.len() + 5).unwrap();
     [&length.to_be_bytes()[..], &[kind], &id.to_be_bytes(), rest].concat()
 }
 
-fn status(id: u32, code: u32) -> Vec<u8> {
+pub(super) fn status(id: u32, code: u32) -> Vec<u8> {
     packet(101, id, &code.to_be_bytes())
 }
 
-fn opener() -> SftpOpener {
+pub(super) fn opener() -> SftpOpener {
     let location = Location::parse("sftp://h/").unwrap();
     SftpOpener {
         server: location.server().unwrap().clone(),
@@ -300,6 +304,122 @@ async fn an_algorithm_that_is_refused_is_not_asked_for_again() {
     }
     let left = storage.available_checksums(b"/f").await.unwrap().ranges;
     assert!(left.is_empty());
+}
+
+#[tokio::test]
+async fn a_refusal_for_lack_of_space_has_a_kind_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut mounted = std::process::Command::new("unshare");
+    let mounts = mounted.args(["-Urm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]);
+    let (Some(program), true) = (program(), mounts.status().is_ok_and(|done| done.success()))
+    else {
+        return;
+    };
+    let disk = dir.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let line = format!(
+        "exec unshare -Urm sh -c 'mount -t tmpfs -o size=1m,nr_inodes=4 tmpfs {} && exec {}'",
+        disk.display(),
+        program.display()
+    );
+    let mut storage = open(&server_by(dir.path(), &line).unwrap()).await.unwrap();
+    let at = |name: &str| bytes_of(&disk.join(name));
+    let mut sizes = Vec::new();
+    for (name, size) in [
+        ("large", 3_000_000),
+        ("small", 10),
+        ("b", 10),
+        ("c", 10),
+        ("d", 10),
+    ] {
+        let source: Arc<dyn Source> = Arc::new(MemorySource::new(vec![1; size], "source"));
+        let control = Arc::new(TransferControl::new());
+        let stored = storage
+            .store(source, &at(name), &spec(Some(size)), &control)
+            .await;
+        sizes.push(stored.map(|_| ()).map_err(|failure| failure.kind()));
+        assert!(storage.connection.is_some());
+        if name == "large" {
+            storage
+                .remove_entry(&at(name), RemovedKind::File)
+                .await
+                .unwrap();
+        }
+    }
+    let full = Err(FailureKind::ServerDiskFull);
+    // There is room for one directory and three files.
+    assert_eq!(sizes, [full, Ok(()), Ok(()), Ok(()), full]);
+    let made = storage.make_dir(&at("directory")).await.unwrap_err();
+    assert_eq!(made.kind(), FailureKind::ServerDiskFull, "{made}");
+    // Another refusal on a disk with room.
+    storage
+        .remove_entry(&at("b"), RemovedKind::File)
+        .await
+        .unwrap();
+    let made = storage.make_dir(&at("c")).await.unwrap_err();
+    assert_eq!(made.kind(), FailureKind::Protocol, "{made}");
+}
+
+#[tokio::test]
+async fn a_tree_is_listed_at_once_with_directories_before_their_content() {
+    let dir = tempfile::tempdir().unwrap();
+    let top = dir.path().join("top");
+    let mut wanted = Vec::new();
+    let mut make = |relative: &str, is_dir: bool| {
+        let at = top.join(relative);
+        match is_dir {
+            true => std::fs::create_dir_all(at).unwrap(),
+            false => std::fs::write(at, relative).unwrap(),
+        }
+        wanted.push(relative.as_bytes().to_vec());
+    };
+    std::fs::create_dir(&top).unwrap();
+    for number in 0..70 {
+        make(&format!("d{number}"), true);
+        make(&format!("d{number}/file"), false);
+    }
+    // More than in one reply.
+    for number in 0..350 {
+        make(&format!("d0/{number}"), false);
+    }
+    make("d1/e", true);
+    make("d1/e/f", true);
+    make("d1/e/link", false);
+    std::fs::remove_file(top.join("d1/e/link")).unwrap();
+    std::os::unix::fs::symlink("f", top.join("d1/e/link")).unwrap();
+    for options in ["", "-P limits"] {
+        let Some(mut storage) = session(dir.path(), options).await else {
+            return;
+        };
+        let mut entries = Vec::new();
+        let mut visit = |entry| {
+            entries.push(entry);
+            ControlFlow::Continue(())
+        };
+        assert!(
+            storage
+                .list_tree(&bytes_of(&top), &mut visit)
+                .await
+                .unwrap()
+        );
+        let place = |name: &[u8]| entries.iter().position(|entry| entry.name == name);
+        for entry in &entries {
+            let above = directory_of(&entry.name);
+            assert!(above.is_empty() || place(above) < place(&entry.name));
+        }
+        let link = entries.iter().find(|entry| entry.name == b"d1/e/link");
+        assert_eq!(link.unwrap().link_target.as_deref(), Some(&b"f"[..]));
+        let mut names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
+        names.sort_unstable();
+        wanted.sort_unstable();
+        assert!(names == wanted);
+        // Replies that nobody needs are no obstacle.
+        storage
+            .facts(&bytes_of(&top), FactsUse::Decision)
+            .await
+            .unwrap();
+        assert!(storage.connection.is_some());
+    }
 }
 
 /// One connection with a file open.
