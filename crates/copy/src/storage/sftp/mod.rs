@@ -10,6 +10,9 @@ mod flow;
 mod lanes;
 mod opening;
 mod series;
+mod series_fetch;
+mod series_requests;
+mod series_store;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -73,13 +73,16 @@ pub(super) fn list_tree(
     Ok(())
 }
 
+/// A directory, and its handle.
+type OpenedDirectory = (WaitingDirectory, Vec<u8>);
+
 /// Opens directories, and shows them. Returns those that are open.
 fn open_some(
     connection: &mut SftpConnection,
     top: &[u8],
     directories: Vec<WaitingDirectory>,
     visit: &mut impl FnMut(Vec<ListedEntry>) -> ControlFlow<()>,
-) -> Result<(Vec<(WaitingDirectory, Vec<u8>)>, ControlFlow<()>), SftpFailed> {
+) -> Result<(Vec<OpenedDirectory>, ControlFlow<()>), SftpFailed> {
     let paths: Vec<_> = directories
         .iter()
         .map(|at| absolute(top, &at.path))

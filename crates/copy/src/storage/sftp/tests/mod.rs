@@ -1,5 +1,7 @@
 //! Sessions with OpenSSH's sftp-server, which a script starts in the place of ssh, and with servers that are made up.
 
+mod series;
+
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -9,6 +11,7 @@ use data::options::TransferOptions;
 use data::store::memory::{MemorySink, MemorySource};
 use ftp::location::Location;
 use ftp::{ConnectionSecurity, SecurityOptions};
+use parking_lot::Mutex;
 use proto::listing::EntryKind;
 use proto::ranges::RangeSet;
 use proto::sftp::SftpExtensions;
@@ -57,11 +60,11 @@ async fn open(server: &Server) -> Result<SftpStorage, Failure> {
 }
 
 /// A session with the program, which gets these options; `None`: the system has none.
-pub(super) async fn session(dir: &Path, options: &str) -> Option<SftpStorage> {
+async fn session(dir: &Path, options: &str) -> Option<SftpStorage> {
     Some(open(&server(dir, options)?).await.unwrap())
 }
 
-pub(super) fn bytes_of(path: &Path) -> Vec<u8> {
+fn bytes_of(path: &Path) -> Vec<u8> {
     use std::os::unix::ffi::OsStrExt;
     path.as_os_str().as_bytes().to_vec()
 }
@@ -204,8 +207,15 @@ async fn further_connections_join_a_transfer() {
 }
 
 /// A connection with a server that answers each request so; without an answer it ends.
-pub(super) fn made_up(
+fn made_up(
     mut answer: impl FnMut(u8, u32) -> Option<Vec<u8>> + Send + 'static,
+) -> (SftpConnection, JoinHandle<()>) {
+    made_up_of(move |kind, id, _| answer(kind, id))
+}
+
+/// The same; the answer depends on the whole request.
+fn made_up_of(
+    mut answer: impl FnMut(u8, u32, &[u8]) -> Option<Vec<u8>> + Send + 'static,
 ) -> (SftpConnection, JoinHandle<()>) {
     let (near, mut far) = UnixStream::pair().unwrap();
     near.set_nonblocking(true).unwrap();
@@ -218,7 +228,7 @@ pub(super) fn made_up(
             let mut rest = vec![0; length as usize - 5];
             far.read_exact(&mut rest).unwrap();
             let id = u32::from_be_bytes(*head.last_chunk().unwrap());
-            match answer(head[4], id) {
+            match answer(head[4], id, &rest) {
                 Some(packet) => far.write_all(&packet).unwrap(),
                 None => return,
             }
@@ -251,16 +261,16 @@ fn bytes_that_were_sent_are_not_kept() {
     assert!(connection.held() < 20 * BLOCK, "{}", connection.held());
 }
 
-pub(super) fn packet(kind: u8, id: u32, rest: &[u8]) -> Vec<u8> {
+fn packet(kind: u8, id: u32, rest: &[u8]) -> Vec<u8> {
     let length = u32::try_from(rest.len() + 5).unwrap();
     [&length.to_be_bytes()[..], &[kind], &id.to_be_bytes(), rest].concat()
 }
 
-pub(super) fn status(id: u32, code: u32) -> Vec<u8> {
+fn status(id: u32, code: u32) -> Vec<u8> {
     packet(101, id, &code.to_be_bytes())
 }
 
-pub(super) fn opener() -> SftpOpener {
+fn opener() -> SftpOpener {
     let location = Location::parse("sftp://h/").unwrap();
     SftpOpener {
         server: location.server().unwrap().clone(),
@@ -482,6 +492,126 @@ async fn bytes_count_when_a_crash_of_the_server_cannot_lose_them() {
     assert_eq!(counted(true, false, 9, None).await, 9 * BLOCK);
 }
 
+/// Two connections with a file open, of which the second one ends after some blocks; the offsets of the blocks that each has
+/// answered.
+fn two_lanes(
+    flags: OpenFlags,
+    is_durable: bool,
+    answered_by_second: usize,
+) -> (Lanes, [Arc<Mutex<Vec<u64>>>; 2]) {
+    let answered = [(); 2].map(|()| Arc::new(Mutex::new(Vec::new())));
+    let limits = [usize::MAX, answered_by_second];
+    let mut connections = Vec::new();
+    // The first one answers no block before the second one has ended.
+    let (lives, has_ended) = std::sync::mpsc::channel::<()>();
+    let mut ends = [(None, Some(has_ended)), (Some(lives), None)].into_iter();
+    for (answered, limit) in answered.iter().zip(limits) {
+        let (lives, has_ended) = ends.next().unwrap();
+        let answered = Arc::clone(answered);
+        let (mut connection, _server) = made_up_of(move |kind, id, rest| match kind {
+            3 => Some(packet(102, id, &[0, 0, 0, 1, b'h'])),
+            5 | 6 => {
+                let offset = u64::from_be_bytes(*rest[5..].first_chunk().unwrap());
+                let _held = &lives;
+                if let Some(has_ended) = &has_ended {
+                    let _ = has_ended.recv();
+                }
+                let mut answered = answered.lock();
+                answered.push(offset);
+                (answered.len() <= limit).then(|| match kind {
+                    6 => status(id, 0),
+                    _ => {
+                        let length = u32::from_be_bytes(*rest[13..].first_chunk().unwrap());
+                        let bytes = content(offset, length as usize);
+                        packet(103, id, &[&length.to_be_bytes(), bytes.as_slice()].concat())
+                    }
+                })
+            }
+            _ => Some(status(id, 0)),
+        });
+        connection.extensions.fsync = true;
+        connections.push(connection);
+    }
+    let spare = connections.pop().unwrap();
+    let plan = LanePlan {
+        path: b"/f".to_vec(),
+        flags,
+        most: 2,
+        wants_all: true,
+        is_durable,
+        rtt: Duration::ZERO,
+    };
+    let (first, opener) = (connections.pop().unwrap(), opener());
+    let lanes = Lanes::open(first, vec![spare], &opener, &Handle::current(), plan);
+    (lanes.map_err(|(failed, _)| failed).unwrap(), answered)
+}
+
+#[tokio::test]
+async fn the_blocks_of_a_connection_that_is_lost_are_stored_over_another_one() {
+    const BLOCK: usize = 32 << 10;
+    let size = 16 << 20;
+    let all: Vec<u64> = (0..size).step_by(BLOCK).map(|at| at as u64).collect();
+    for is_durable in [true, false] {
+        let (mut lanes, answered) = two_lanes(OpenFlags::Replace, is_durable, 20);
+        let spec = spec(Some(size));
+        let stored = Arc::clone(&spec.stored_ranges);
+        let done = tokio::task::spawn_blocking(move || {
+            let job = store::StoreJob {
+                server: "h",
+                operation: &Operation::from("test"),
+                source: &MemorySource::new(vec![1; size], "source"),
+                settings: &settings_of(&spec, Duration::from_secs(1)),
+                spec: &spec,
+                size: Some(size as u64),
+            };
+            let report = job.run(&mut lanes, &Arc::new(TransferControl::new()));
+            (report, lanes.count())
+        });
+        let (report, left) = done.await.unwrap();
+        assert_eq!(report.unwrap().evidence.bytes, size as u64);
+        assert_eq!(left, 1);
+        let [first, second] = answered.map(|answered| answered.lock().clone());
+        assert!(second.len() > 20, "{}", second.len());
+        // Bytes that are not on disk may be lost with the machine that has them.
+        let mut kept = first;
+        if !is_durable {
+            kept.extend(&second[..20]);
+            assert_eq!(stored.lock().prefix_len(), size as u64);
+        }
+        kept.sort_unstable();
+        kept.dedup();
+        assert!(kept == all, "{} of {}", kept.len(), all.len());
+    }
+}
+
+#[tokio::test]
+async fn the_blocks_of_a_connection_that_is_lost_are_fetched_over_another_one() {
+    const BLOCK: usize = 32 << 10;
+    let size = 16 << 20;
+    let (lanes, answered) = two_lanes(OpenFlags::Read, true, 20);
+    let sink = MemorySink::new(size, "sink");
+    let shared: Arc<dyn Sink> = Arc::new(sink.clone());
+    let done = tokio::task::spawn_blocking(move || {
+        let spec = spec(Some(size));
+        let job = fetch::FetchJob {
+            server: "h",
+            operation: Operation::from("test"),
+            sink: &shared,
+            settings: &settings_of(&spec, Duration::from_secs(1)),
+            spec: &spec,
+            size: Some(size as u64),
+        };
+        let (report, lanes) = job.run(lanes, &Arc::new(TransferControl::new()));
+        (report, lanes.unwrap().count())
+    });
+    let (report, left) = done.await.unwrap();
+    report.unwrap();
+    assert_eq!(left, 1);
+    assert!(answered[1].lock().len() > 20);
+    let wanted = (0..size).step_by(BLOCK).map(|at| content(at as u64, BLOCK));
+    assert!(sink.take() == wanted.collect::<Vec<_>>().concat());
+}
+
 #[test]
 fn codes_of_a_status_decide_about_the_exit_code() {
     for (code, kind) in [
@@ -610,7 +740,7 @@ async fn a_reply_without_bytes_is_not_the_end_of_a_file() {
 fn a_rename_that_replaces_nothing_never_loses_the_old_file() {
     // 18 is RENAME: the second one moves the old file aside, the third one takes its name and fails, the fourth one moves it back.
     for (third, fourth, is_renamed) in [(0, 0, true), (4, 0, false), (4, 4, false)] {
-        let kinds = Arc::new(parking_lot::Mutex::new(Vec::new()));
+        let kinds = Arc::new(Mutex::new(Vec::new()));
         let (asked, mut renames) = (Arc::clone(&kinds), 0);
         let (mut connection, _server) = made_up(move |kind, id| {
             asked.lock().push(kind);

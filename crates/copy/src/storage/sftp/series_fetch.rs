@@ -15,23 +15,23 @@ use parking_lot::Mutex;
 use proto::ranges::RangeSet;
 use proto::sftp::{OpenFlags, SftpReply, SftpRequest};
 
-use super::SeriesJob;
-use super::dialogue::{
-    SentRequest, SeriesDialogue, SeriesStep, checksum, handle, mismatch, reason,
+use super::errors::{self, SftpFailed};
+use super::series::SeriesJob;
+use super::series_requests::{
+    SentRequest, SeriesRequests, SeriesStep, checksum, handle, mismatch, reason,
 };
-use crate::storage::sftp::errors::{self, SftpFailed};
 
 /// Most bytes that are asked for or kept: several times what a channel of OpenSSH has in flight, so that one file that is late does
 /// not hold up the others at once.
 const WINDOW: u64 = 8 << 20;
 
-/// Moves the files into the sink. Returns the dialogue, unless it is lost.
+/// Moves the files into the sink. Returns the requests, unless it is lost.
 pub(super) fn run(
     job: &SeriesJob,
     sink: &Arc<dyn Sink>,
-    dialogue: SeriesDialogue,
+    requests: SeriesRequests,
     control: &Arc<TransferControl>,
-) -> (Option<SeriesDialogue>, Result<TransferReport, Failure>) {
+) -> (Option<SeriesRequests>, Result<TransferReport, Failure>) {
     let mut missing = RangeSet::new();
     for file in &job.files {
         missing.insert(file.start, file.start.saturating_add(file.size));
@@ -44,7 +44,7 @@ pub(super) fn run(
     };
     let origin = SeriesOrigin {
         job,
-        fetch: Mutex::new(Some(SeriesFetch::new(job, dialogue))),
+        fetch: Mutex::new(Some(SeriesFetch::new(job, requests))),
     };
     let pulled = pull::run(&origin, sink, &plan, &job.settings, control);
     let operation = job.operation();
@@ -69,7 +69,7 @@ pub(super) fn run(
             Err(failed) => Err(failed.failure(&job.server, &operation)),
         },
     };
-    let mut dialogue = fetch.dialogue;
+    let mut requests = fetch.requests;
     if result.is_err() {
         // The last bytes may not have come to the sink.
         let stored = control.stored();
@@ -77,9 +77,9 @@ pub(super) fn run(
             let file = job.files.iter().find(|file| file.index == *index);
             file.is_some_and(|file| stored.contains(file.start, file.start + file.size))
         };
-        dialogue.outcome.moved.retain(is_stored);
+        requests.outcome.moved.retain(is_stored);
     }
-    (Some(dialogue), result)
+    (Some(requests), result)
 }
 
 /// The files as one row of bytes.
@@ -179,7 +179,7 @@ struct FetchedFile {
 /// A series that is fetched.
 struct SeriesFetch<'j> {
     job: &'j SeriesJob,
-    dialogue: SeriesDialogue,
+    requests: SeriesRequests,
     files: Vec<FetchedFile>,
     /// The first files that are not opened, not asked for, and not passed on.
     opening: usize,
@@ -190,7 +190,7 @@ struct SeriesFetch<'j> {
 }
 
 impl<'j> SeriesFetch<'j> {
-    fn new(job: &'j SeriesJob, dialogue: SeriesDialogue) -> Self {
+    fn new(job: &'j SeriesJob, requests: SeriesRequests) -> Self {
         let file = |_: &SeriesFile| FetchedFile {
             hasher: job.spec.checksum.map(ChecksumHasher::new),
             ..FetchedFile::default()
@@ -198,7 +198,7 @@ impl<'j> SeriesFetch<'j> {
         Self {
             files: job.files.iter().map(file).collect(),
             job,
-            dialogue,
+            requests,
             opening: 0,
             asking: 0,
             passing: 0,
@@ -255,7 +255,7 @@ impl<'j> SeriesFetch<'j> {
     /// Sends what may be sent, and takes what has come. Returns whether something has.
     fn advance(&mut self, waits: bool) -> Result<bool, SftpFailed> {
         self.ask();
-        let replies = self.dialogue.replies(waits)?;
+        let replies = self.requests.replies(waits)?;
         let has_come = !replies.is_empty();
         for (sent, reply) in replies {
             self.accept(sent, reply)?;
@@ -267,7 +267,7 @@ impl<'j> SeriesFetch<'j> {
 
     /// Takes all replies that are still to come.
     fn finish(&mut self, control: &TransferControl) -> Result<(), SftpFailed> {
-        while self.asking < self.files.len() || self.dialogue.is_waiting() {
+        while self.asking < self.files.len() || self.requests.is_waiting() {
             if control.is_cancelled() {
                 return Err(SftpFailed::Other(Failure::new(
                     ftp::FailureKind::Interrupted,
@@ -280,10 +280,10 @@ impl<'j> SeriesFetch<'j> {
     }
 
     fn ask(&mut self) {
-        while self.opening < self.files.len() && self.dialogue.may_open() {
+        while self.opening < self.files.len() && self.requests.may_open() {
             let file = &self.job.files[self.opening];
-            self.dialogue.outcome.begun.push(file.index);
-            self.dialogue.open += 1;
+            self.requests.outcome.begun.push(file.index);
+            self.requests.open += 1;
             let request = SftpRequest::Open(&file.path, OpenFlags::Read);
             self.send(self.opening, SeriesStep::Open, &request);
             self.opening += 1;
@@ -304,7 +304,7 @@ impl<'j> SeriesFetch<'j> {
         while !self.files[position].has_failed && self.files[position].asked < planned.size {
             let offset = self.files[position].asked;
             let left = u32::try_from(planned.size - offset).unwrap_or(u32::MAX);
-            let length = self.dialogue.connection.limits.read.min(left);
+            let length = self.requests.connection.limits.read.min(left);
             if self.kept > 0 && self.kept + u64::from(length) > WINDOW {
                 self.files[position].handle = handle;
                 return false;
@@ -348,7 +348,7 @@ impl<'j> SeriesFetch<'j> {
 
     fn send(&mut self, position: usize, step: SeriesStep, request: &SftpRequest<'_>) {
         self.files[position].waiting += 1;
-        self.dialogue.send(position, step, request);
+        self.requests.send(position, step, request);
     }
 
     fn accept(&mut self, sent: SentRequest, reply: SftpReply) -> Result<(), SftpFailed> {
@@ -379,7 +379,7 @@ impl<'j> SeriesFetch<'j> {
                 let opened = handle(reply);
                 file.is_open = opened.is_ok();
                 if !file.is_open {
-                    self.dialogue.open -= 1;
+                    self.requests.open -= 1;
                 }
                 file.handle = opened?;
             }
@@ -392,7 +392,7 @@ impl<'j> SeriesFetch<'j> {
                     file.checksum = checksum(reply, algorithm)?;
                 }
             }
-            // What was read stays read.
+            // Bytes that were read stay read.
             _ => {}
         }
         Ok(None)
@@ -436,7 +436,7 @@ impl<'j> SeriesFetch<'j> {
                 self.kept -= u64::from(block.length);
             }
         }
-        self.dialogue.fail(&self.job.files[position], why);
+        self.requests.fail(&self.job.files[position], why);
     }
 
     /// Notes a file of which everything has come and was passed on.
@@ -452,7 +452,7 @@ impl<'j> SeriesFetch<'j> {
             || own.is_none()
             || own.is_some_and(|own| file.checksum.as_ref() == Some(&own));
         match is_proved {
-            true => self.dialogue.outcome.moved.push(planned.index),
+            true => self.requests.outcome.moved.push(planned.index),
             false => self.fail(position, "its checksum is another one".to_owned()),
         }
     }

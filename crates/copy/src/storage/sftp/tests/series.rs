@@ -3,19 +3,21 @@
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use data::job::TransferControl;
 use data::store::Sink;
 use data::store::bundle::{BundleMember, BundleSource};
 use data::store::memory::MemorySink;
-use ftp::transfer::series::files::{FileSeries, SeriesReport};
+use ftp::transfer::series::files::{FileSeries, SeriesEnd, SeriesFile, SeriesReport};
 use proto::client::CommandLead;
 use proto::timestamp::Timestamp;
 
-use super::*;
+use super::{bytes_of, made_up, packet, session, status};
 use crate::storage::conformance::{content, spec};
-use crate::storage::sftp::tests::{bytes_of, made_up, packet, session, status};
+use crate::storage::sftp::series::{EndedSeries, SeriesJob};
 use crate::storage::sftp::{SftpStorage, settings_of};
 
 const TIME: Timestamp = Timestamp(1_000_000_000);

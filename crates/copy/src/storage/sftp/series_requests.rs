@@ -8,10 +8,10 @@ use ftp::transfer::series::files::SeriesFile;
 use proto::bundle::BundleFailure;
 use proto::sftp::{FileChecksum, SftpReply, SftpRequest};
 
-use super::SeriesOutcome;
-use crate::storage::sftp::connection::{LONG_WAIT, SftpConnection, wait_for};
-use crate::storage::sftp::errors::{self, SftpFailed};
-use crate::storage::sftp::lanes::TICK;
+use super::connection::{LONG_WAIT, SftpConnection, wait_for};
+use super::errors::{self, SftpFailed};
+use super::lanes::TICK;
+use super::series::SeriesOutcome;
 
 /// Most files that are open, whatever the server allows: so many fill a path, and what fails together is copied again together.
 const MAX_OPEN: u32 = 512;
@@ -51,7 +51,7 @@ pub(super) struct SentRequest {
 }
 
 /// The connection of a series.
-pub(super) struct SeriesDialogue {
+pub(super) struct SeriesRequests {
     pub(super) connection: SftpConnection,
     pub(super) outcome: SeriesOutcome,
     /// Files that are open, or will be.
@@ -62,7 +62,7 @@ pub(super) struct SeriesDialogue {
     stall: Duration,
 }
 
-impl SeriesDialogue {
+impl SeriesRequests {
     pub(super) fn new(connection: SftpConnection, stall: Duration) -> Self {
         Self {
             connection,

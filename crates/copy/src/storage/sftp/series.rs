@@ -5,12 +5,6 @@
 //!
 //! A file that fails in any way fails alone, and is copied by itself later. A lost connection ends the series.
 
-mod dialogue;
-mod fetched;
-mod stored;
-#[cfg(test)]
-mod tests;
-
 use std::sync::Arc;
 
 use data::job::{TransferControl, TransferReport, TransferSettings};
@@ -21,7 +15,8 @@ use ftp::transfer::series::files::{SeriesEnd, SeriesFile};
 use proto::bundle::BundleFailure;
 
 use super::connection::SftpConnection;
-use dialogue::SeriesDialogue;
+use super::series_requests::SeriesRequests;
+use super::{series_fetch, series_store};
 
 /// Files to move, with the paths that the server has.
 pub(super) struct SeriesJob {
@@ -36,7 +31,7 @@ pub(super) struct SeriesJob {
     pub(super) settings: TransferSettings,
 }
 
-/// What became of the files, by their positions in the bundle.
+/// The files so far, by their positions in the bundle.
 #[derive(Debug, Default)]
 pub(super) struct SeriesOutcome {
     pub(super) moved: Vec<usize>,
@@ -59,19 +54,19 @@ impl SeriesJob {
         connection: SftpConnection,
         control: &Arc<TransferControl>,
     ) -> EndedSeries {
-        let dialogue = SeriesDialogue::new(connection, self.settings.options.stall);
-        let (dialogue, result) = match &self.end {
-            SeriesEnd::Receive(sink) => fetched::run(&self, sink, dialogue, control),
-            SeriesEnd::Send(source) => stored::run(&self, source, dialogue, control),
+        let requests = SeriesRequests::new(connection, self.settings.options.stall);
+        let (requests, result) = match &self.end {
+            SeriesEnd::Receive(sink) => series_fetch::run(&self, sink, requests, control),
+            SeriesEnd::Send(source) => series_store::run(&self, source, requests, control),
         };
-        let Some(dialogue) = dialogue else {
+        let Some(requests) = requests else {
             return EndedSeries {
                 connection: None,
                 outcome: SeriesOutcome::default(),
                 result,
             };
         };
-        let (connection, outcome) = dialogue.end();
+        let (connection, outcome) = requests.end();
         EndedSeries {
             // After an error nobody knows which replies are still to come.
             connection: Some(connection).filter(|_| result.is_ok()),
@@ -80,7 +75,7 @@ impl SeriesJob {
         }
     }
 
-    fn operation(&self) -> Operation {
+    pub(super) fn operation(&self) -> Operation {
         let verb = match self.end {
             SeriesEnd::Receive(_) => "read",
             SeriesEnd::Send(_) => "write",

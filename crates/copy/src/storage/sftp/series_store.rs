@@ -13,30 +13,34 @@ use data::store::bundle::BundleSource;
 use ftp::Failure;
 use proto::sftp::{OpenFlags, SftpReply, SftpRequest};
 
-use super::SeriesJob;
-use super::dialogue::{
-    SentRequest, SeriesDialogue, SeriesStep, checksum, handle, mismatch, reason,
+use super::changes;
+use super::errors::{self, SftpFailed};
+use super::series::SeriesJob;
+use super::series_requests::{
+    SentRequest, SeriesRequests, SeriesStep, checksum, handle, mismatch, reason,
 };
-use crate::storage::sftp::changes;
-use crate::storage::sftp::errors::{self, SftpFailed};
-use crate::storage::sftp::store::{SendFailed, own_error};
+use super::store::{SendFailed, own_error};
 
 /// Most bytes without a reply: twice what a channel of OpenSSH has in flight, so that it never waits for them.
 const WINDOW: u64 = 4 << 20;
 
-/// Moves the files from their source. Returns the dialogue.
+/// Moves the files from their source. Returns the requests.
 pub(super) fn run(
     job: &SeriesJob,
     source: &Arc<BundleSource>,
-    dialogue: SeriesDialogue,
+    requests: SeriesRequests,
     control: &Arc<TransferControl>,
-) -> (Option<SeriesDialogue>, Result<TransferReport, Failure>) {
+) -> (Option<SeriesRequests>, Result<TransferReport, Failure>) {
     let mut store = SeriesStore {
-        files: job.files.iter().map(|_| StoredFile::default()).collect(),
+        files: job
+            .files
+            .iter()
+            .map(|_| SftpStoredFile::default())
+            .collect(),
         job,
         source,
         control,
-        dialogue,
+        requests,
         opening: 0,
         sending: 0,
         in_flight: 0,
@@ -58,7 +62,7 @@ pub(super) fn run(
         });
     let failure =
         |failed: SendFailed| failed.failure(&job.server, &job.operation(), &job.spec.confirmation);
-    (Some(store.dialogue), sent.map_err(failure))
+    (Some(store.requests), sent.map_err(failure))
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -75,7 +79,7 @@ enum StoredStage {
 }
 
 #[derive(Default)]
-struct StoredFile {
+struct SftpStoredFile {
     stage: StoredStage,
     handle: Option<Vec<u8>>,
     sent: u64,
@@ -92,8 +96,8 @@ struct SeriesStore<'j> {
     job: &'j SeriesJob,
     source: &'j BundleSource,
     control: &'j TransferControl,
-    dialogue: SeriesDialogue,
-    files: Vec<StoredFile>,
+    requests: SeriesRequests,
+    files: Vec<SftpStoredFile>,
     /// The first files that are not opened, and not sent.
     opening: usize,
     sending: usize,
@@ -107,7 +111,7 @@ struct SeriesStore<'j> {
 
 impl SeriesStore<'_> {
     fn run(&mut self, bytes: &mut RequestBody<'_>) -> Result<(), SendFailed> {
-        while self.sending < self.files.len() || self.dialogue.is_waiting() {
+        while self.sending < self.files.len() || self.requests.is_waiting() {
             self.open();
             while self.sending < self.opening && self.send_bytes(self.sending, bytes)? {
                 self.sending += 1;
@@ -120,10 +124,10 @@ impl SeriesStore<'_> {
     }
 
     fn open(&mut self) {
-        while self.opening < self.files.len() && self.dialogue.may_open() {
+        while self.opening < self.files.len() && self.requests.may_open() {
             let file = &self.job.files[self.opening];
-            self.dialogue.outcome.begun.push(file.index);
-            self.dialogue.open += 1;
+            self.requests.outcome.begun.push(file.index);
+            self.requests.open += 1;
             self.files[self.opening].hasher = self.job.spec.checksum.map(ChecksumHasher::new);
             let request = SftpRequest::Open(&file.partial, OpenFlags::Replace);
             self.send(self.opening, SeriesStep::Open, &request);
@@ -164,7 +168,7 @@ impl SeriesStore<'_> {
         let file = &mut self.files[position];
         let at = planned.start + file.sent;
         bytes.skip(at - self.position);
-        let connection = &mut self.dialogue.connection;
+        let connection = &mut self.requests.connection;
         let most = u64::from(connection.limits.write).min(planned.size - file.sent);
         let hasher = &mut file.hasher;
         let fill = |out: &mut Vec<u8>| {
@@ -186,7 +190,7 @@ impl SeriesStore<'_> {
         file.waiting += 1;
         self.position = at + u64::from(length);
         self.in_flight += u64::from(length);
-        self.dialogue.note(id, position, SeriesStep::Write(length));
+        self.requests.note(id, position, SeriesStep::Write(length));
         Ok(())
     }
 
@@ -195,7 +199,7 @@ impl SeriesStore<'_> {
         let job = self.job;
         let planned = &job.files[position];
         let has_failed = self.files[position].has_failed;
-        if job.syncs && self.dialogue.connection.extensions.fsync && !has_failed {
+        if job.syncs && self.requests.connection.extensions.fsync && !has_failed {
             self.send(position, SeriesStep::Sync, &SftpRequest::Fsync(handle));
         }
         self.send(position, SeriesStep::Close, &SftpRequest::Close(handle));
@@ -221,7 +225,7 @@ impl SeriesStore<'_> {
 
     fn send(&mut self, position: usize, step: SeriesStep, request: &SftpRequest<'_>) {
         self.files[position].waiting += 1;
-        self.dialogue.send(position, step, request);
+        self.requests.send(position, step, request);
     }
 
     /// Takes the replies that have come.
@@ -229,7 +233,7 @@ impl SeriesStore<'_> {
         if self.control.is_cancelled() {
             return Err(DataError::Aborted.into());
         }
-        for (sent, reply) in self.dialogue.replies(waits)? {
+        for (sent, reply) in self.requests.replies(waits)? {
             let SentRequest { position, step } = sent;
             self.files[position].waiting -= 1;
             let accepted = self.take(position, step, reply);
@@ -258,7 +262,7 @@ impl SeriesStore<'_> {
                     file.is_made = true;
                 }
                 Err(failed) => {
-                    self.dialogue.open -= 1;
+                    self.requests.open -= 1;
                     file.stage = StoredStage::Done;
                     return Err(failed);
                 }
@@ -281,7 +285,7 @@ impl SeriesStore<'_> {
             SeriesStep::Rename => match errors::done(reply) {
                 Err(refused)
                     if refused.is_plain_refusal()
-                        && !self.dialogue.connection.extensions.posix_rename =>
+                        && !self.requests.connection.extensions.posix_rename =>
                 {
                     self.not_renamed.push(position);
                     file.stage = StoredStage::Done;
@@ -315,7 +319,7 @@ impl SeriesStore<'_> {
             },
             StoredStage::Name => {
                 file.stage = StoredStage::Done;
-                self.dialogue.outcome.moved.push(planned.index);
+                self.requests.outcome.moved.push(planned.index);
             }
         }
     }
@@ -329,7 +333,7 @@ impl SeriesStore<'_> {
             let request = SftpRequest::SetTime(from, time);
             self.send(position, SeriesStep::SetTime, &request);
         }
-        let request = match self.dialogue.connection.extensions.posix_rename {
+        let request = match self.requests.connection.extensions.posix_rename {
             true => SftpRequest::PosixRename(from, to),
             false => SftpRequest::Rename(from, to),
         };
@@ -338,7 +342,7 @@ impl SeriesStore<'_> {
 
     fn fail(&mut self, position: usize, why: String) {
         if !std::mem::replace(&mut self.files[position].has_failed, true) {
-            self.dialogue.fail(&self.job.files[position], why);
+            self.requests.fail(&self.job.files[position], why);
         }
     }
 
@@ -357,16 +361,16 @@ impl SeriesStore<'_> {
             let job = self.job;
             let planned = &job.files[position];
             let (from, to) = (&planned.partial, &planned.path);
-            let connection = &mut self.dialogue.connection;
+            let connection = &mut self.requests.connection;
             match changes::rename(connection, &job.server, from, to, None) {
-                Ok(()) => self.dialogue.outcome.moved.push(planned.index),
+                Ok(()) => self.requests.outcome.moved.push(planned.index),
                 Err(refused) if !connection.is_usable() => {
                     return Err(SftpFailed::Other(refused.failure).into());
                 }
                 Err(refused) => {
                     self.fail(position, refused.failure.to_string());
                     self.remove(position);
-                    while self.dialogue.is_waiting() {
+                    while self.requests.is_waiting() {
                         self.receive(true)?;
                     }
                 }
@@ -379,9 +383,9 @@ impl SeriesStore<'_> {
     fn remove_stale(&mut self) -> Result<(), SftpFailed> {
         let stale = self.job.stale.iter();
         let requests: Vec<_> = stale.map(|path| SftpRequest::Remove(path)).collect();
-        let connection = &mut self.dialogue.connection;
+        let connection = &mut self.requests.connection;
         let patience = connection.timeout();
-        // What is gone need not be removed.
+        // One that is gone need not be removed.
         connection.call_all(&requests, patience).map(|_| ())
     }
 }
