@@ -195,7 +195,7 @@ fn wanted(facts: &BatchFacts) -> usize {
         FileMovement::Whole => return FEW,
         FileMovement::Bundles if facts.rtt >= LONG_RTT && is_enough_for_one(facts) => 1,
         FileMovement::Bundles => return FEW,
-        // The disk of the server forces the files of a session to it one by one.
+        // A server forces the files of one session to disk one after the other.
         FileMovement::OneConnection => FEW,
         FileMovement::SharedConnections if facts.mean_size >= FILLING_SIZE => {
             let by_bytes = usize::try_from(total_bytes(facts) / STREAM_BYTES);

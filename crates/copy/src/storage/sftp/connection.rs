@@ -75,6 +75,11 @@ impl SftpConnection {
         !self.is_lost && self.unanswered == 0
     }
 
+    /// Makes no further requests: a reply was not asked for.
+    pub(super) fn give_up(&mut self) {
+        self.is_lost = true;
+    }
+
     /// A handle that ends the connection.
     pub(super) fn handle(&self) -> io::Result<UnixStream> {
         self.socket.try_clone()

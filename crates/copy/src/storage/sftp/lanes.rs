@@ -324,7 +324,10 @@ impl Lanes {
                     self.heard = Instant::now();
                     continue;
                 }
-                let block = lane.pending.remove(&id).ok_or(SftpFailed::Unasked)?;
+                let Some(block) = lane.pending.remove(&id) else {
+                    lane.connection.give_up();
+                    return Err(SftpFailed::Unasked);
+                };
                 lane.in_flight = lane.in_flight.saturating_sub(block.length.into());
                 self.heard = Instant::now();
                 answers.push(BlockReply {
