@@ -47,6 +47,8 @@ pub enum FileMovement {
     Whole,
     /// Many as one transfer, which has the streams that its path needs.
     Bundles,
+    /// Beside each other within the connection of the session, with requests ahead of replies.
+    OneConnection,
     /// One after the other on kept data connections, with commands ahead of replies.
     SharedConnections,
     /// One after the other, each with a data connection of its own.
@@ -193,6 +195,8 @@ fn wanted(facts: &BatchFacts) -> usize {
         FileMovement::Whole => return FEW,
         FileMovement::Bundles if facts.rtt >= LONG_RTT && is_enough_for_one(facts) => 1,
         FileMovement::Bundles => return FEW,
+        // A server forces the files of one session to disk one after the other.
+        FileMovement::OneConnection => FEW,
         FileMovement::SharedConnections if facts.mean_size >= FILLING_SIZE => {
             let by_bytes = usize::try_from(total_bytes(facts) / STREAM_BYTES);
             by_bytes.unwrap_or(usize::MAX).clamp(FEW, MAX_STREAMS)
@@ -261,6 +265,7 @@ mod tests {
         let shared = |rtt| most(&facts(FileMovement::SharedConnections, rtt), none);
         assert_eq!((shared(0), shared(20), shared(100)), (4, 4, 16));
         assert_eq!(most(&facts(FileMovement::Whole, 262), none), 4);
+        assert_eq!(most(&facts(FileMovement::OneConnection, 262), none), 4);
         // All of them from the start.
         let ramp = SessionRamp::new(&facts(FileMovement::SharedConnections, 100), none);
         assert_eq!(ramp.sessions(), 16);

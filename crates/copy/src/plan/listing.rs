@@ -310,7 +310,7 @@ async fn open_copying_session(filler: &PlanFiller, id: &StorageId) {
     };
     let capabilities = session.capabilities();
     ctx.pool.release(id, session);
-    if capabilities.bundles && capabilities.rtt >= LONG_RTT {
+    if (capabilities.bundles || capabilities.series.is_some()) && capabilities.rtt >= LONG_RTT {
         let (ctx, id) = (Arc::clone(ctx), id.clone());
         tokio::spawn(async move { ctx.pool.open_ahead(&id).await });
     }

@@ -53,11 +53,7 @@ pub(crate) async fn plan_sessions(
         };
         let capabilities = session.capabilities();
         facts.rtt = facts.rtt.max(capabilities.rtt);
-        facts.movement = match (server.bundles, capabilities.parallel) {
-            (true, _) => FileMovement::Bundles,
-            (false, true) => FileMovement::SharedConnections,
-            (false, false) => FileMovement::OwnConnections,
-        };
+        facts.movement = server.movement;
         if let (Some(history), Some((local, peer)), StorageId::Server(at)) =
             (&ctx.options.history, session.path_ends(), &server.id)
         {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
-use tune::sessions::{LONG_RTT, SessionRamp};
+use tune::sessions::{FileMovement, LONG_RTT, SessionRamp};
 
 use super::session_plan::{KnownSessionLimits, plan_sessions};
 use crate::batch::BatchContext;
@@ -134,7 +134,7 @@ impl WorkQueue {
         };
         let files = (window.files.as_slice(), expected);
         let sessions = plan_sessions(&self.ctx, files.0, files.1, &supply.servers).await;
-        supply.workers = match supply.servers.iter().all(|server| server.bundles) {
+        supply.workers = match supply.servers.iter().all(SmallFileServer::takes_bundles) {
             // More come while bundles move, and find those of later windows.
             true => sessions.0.sessions(),
             false => sessions.0.most(),
@@ -283,12 +283,13 @@ impl WorkQueue {
                 supply.asked.push(id.clone());
                 let capabilities = session.capabilities();
                 self.ctx.pool.release(&id, session);
-                if capabilities.bundles || capabilities.series {
-                    let bundles = capabilities.bundles;
-                    if bundles {
+                let bundles = capabilities.bundles.then_some(FileMovement::Bundles);
+                if let Some(movement) = bundles.or(capabilities.series) {
+                    let server = SmallFileServer { id, movement };
+                    if server.takes_bundles() {
                         supply.rtt = supply.rtt.max(capabilities.rtt);
                     }
-                    supply.servers.push(SmallFileServer { id, bundles });
+                    supply.servers.push(server);
                 }
             }
         }

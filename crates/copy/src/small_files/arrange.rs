@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use proto::bundle::{CHECKSUM, MAX_FILES, MAX_PATH_BYTES};
+use tune::sessions::FileMovement;
 
 use super::super::plan::PlannedFile;
 use crate::options::{FileOptions, Parallelism, PreservedTimes, SparseFiles, VerifyMode};
@@ -43,8 +44,14 @@ pub(crate) enum BatchWork {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SmallFileServer {
     pub(crate) id: StorageId,
-    /// As one transfer; otherwise as a series of transfers.
-    pub(crate) bundles: bool,
+    /// As [`FileMovement::Bundles`]; otherwise as a series of transfers.
+    pub(crate) movement: FileMovement,
+}
+
+impl SmallFileServer {
+    pub(crate) fn takes_bundles(&self) -> bool {
+        self.movement == FileMovement::Bundles
+    }
 }
 
 /// Arranges files for `workers` that run at the same time; large files come first, because they take longest.
@@ -56,7 +63,9 @@ pub(crate) fn arrange(
 ) -> VecDeque<BatchWork> {
     let is_bundled = |file: &PlannedFile| {
         let takes = |id: &StorageId, bundles: bool| {
-            let mut taking = servers.iter().filter(|server| server.bundles || !bundles);
+            let mut taking = servers
+                .iter()
+                .filter(|server| server.takes_bundles() || !bundles);
             taking.any(|server| server.id == *id)
         };
         let offered = match servers_of(file).as_slice() {
@@ -69,7 +78,7 @@ pub(crate) fn arrange(
     };
     let (small, large): (Vec<_>, Vec<_>) = files.into_iter().partition(is_bundled);
     let mut work: VecDeque<BatchWork> = large.into_iter().map(alone).collect();
-    let takes_bundles = servers.iter().all(|server| server.bundles);
+    let takes_bundles = servers.iter().all(SmallFileServer::takes_bundles);
     let mut all = BundleUse::default();
     small.iter().for_each(|file| all.add(file));
     let limits = |left: u64| match takes_bundles {
@@ -182,7 +191,7 @@ fn push_bundle(
     // All of them have the same servers.
     let ids = files.first().map(servers_of).unwrap_or_default();
     let takes_bundles = |id: &StorageId| {
-        let mut takers = servers.iter().filter(|server| server.bundles);
+        let mut takers = servers.iter().filter(|server| server.takes_bundles());
         takers.any(|server| server.id == *id)
     };
     work.push_back(match ids.iter().all(takes_bundles) {

@@ -179,7 +179,7 @@ impl<'a> SeriesCopy<'a> {
         );
         let mut report = SeriesReport::default();
         let result = session
-            .bundle_mover()?
+            .series_mover()?
             .move_series(&series, &spec, &control, &mut report)
             .await;
         let begun = std::mem::take(&mut report.begun);

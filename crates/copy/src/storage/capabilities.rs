@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ftp::session::ThirdPartyProtocol;
 use proto::checksum::ChecksumAlgorithm;
+use tune::sessions::FileMovement;
 
 /// Capabilities of a storage. They choose how a file is copied, and never affect whether the copy
 /// is correct.
@@ -44,8 +45,9 @@ pub(crate) struct Capabilities {
     pub(crate) third_party: Option<ThirdPartyProtocol>,
     /// Moves many small files as one transfer (`Bundles::fetch_bundle`, `Bundles::store_bundle`).
     pub(crate) bundles: bool,
-    /// Moves many small files one after the other without a round trip for each command (`Bundles::move_series`).
-    pub(crate) series: bool,
+    /// How it moves many small files one after the other without a round trip for each command
+    /// (`SeriesTransfers::move_series`). `None`: it does not.
+    pub(crate) series: Option<FileMovement>,
     /// Checksum queries that one session accepts at a time, pipelined.
     pub(crate) max_queries: usize,
     /// The storage is on this machine, where no segments are lost and windows do not limit.

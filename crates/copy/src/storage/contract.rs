@@ -25,7 +25,9 @@ use proto::timestamp::Timestamp;
 
 use super::capabilities::{AvailableChecksums, Capabilities};
 use super::open_source::OpenSource;
-use super::optional::{Bundles, FollowUpQuery, OptionalContracts, ServerConnection};
+use super::optional::{
+    Bundles, FollowUpQuery, OptionalContracts, SeriesTransfers, ServerConnection,
+};
 use crate::local::partial::WriteTarget;
 
 /// Whether a session can be used, as its last request left it.
@@ -466,5 +468,14 @@ impl dyn Storage + '_ {
     pub(crate) fn bundle_mover(&mut self) -> Result<&mut dyn Bundles, Failure> {
         let refused = Failure::protocol(format!("{} moves no bundles of files", self.name()));
         self.bundles().ok_or(refused)
+    }
+
+    /// [`OptionalContracts::series`]
+    ///
+    /// # Errors
+    /// `Protocol`: it moves none.
+    pub(crate) fn series_mover(&mut self) -> Result<&mut dyn SeriesTransfers, Failure> {
+        let refused = Failure::protocol(format!("{} moves no series of files", self.name()));
+        self.series().ok_or(refused)
     }
 }

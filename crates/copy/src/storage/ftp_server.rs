@@ -13,12 +13,13 @@ use proto::checksum::ChecksumAlgorithm;
 use proto::command::Command;
 use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
+use tune::sessions::FileMovement;
 
 use super::capabilities::{AvailableChecksums, Capabilities};
 use super::contract::{FactsUse, FilePart, RemovedKind, SessionCondition, Storage};
 use super::optional::{
     Bundles, DirectTransfers, FollowUpQuery, FollowUps, ManyPaths, NameRules, OptionalContracts,
-    ServerConnection, SymbolicLinks, TreeListing,
+    SeriesTransfers, ServerConnection, SymbolicLinks, TreeListing,
 };
 use crate::storage::remove::remove_tree;
 use ftp::Failure;
@@ -62,8 +63,12 @@ impl Storage for ClientSession {
             third_party: self.third_party_protocol(),
             bundles: features.bundles,
             // A stored file is compared by size or checksum.
-            series: (features.size || !features.checksum_algorithms.is_empty())
-                && !self.habits().names_only,
+            series: ((features.size || !features.checksum_algorithms.is_empty())
+                && !self.habits().names_only)
+                .then_some(match features.parallel {
+                    true => FileMovement::SharedConnections,
+                    false => FileMovement::OwnConnections,
+                }),
             max_queries: match self.supports_pipelining() {
                 true => MAX_PIPELINED_CHECKSUMS,
                 false => MAX_SEQUENTIAL_CHECKSUMS,
@@ -210,6 +215,10 @@ impl OptionalContracts for ClientSession {
     }
 
     fn bundles(&mut self) -> Option<&mut dyn Bundles> {
+        Some(self)
+    }
+
+    fn series(&mut self) -> Option<&mut dyn SeriesTransfers> {
         Some(self)
     }
 }
@@ -380,7 +389,10 @@ impl Bundles for ClientSession {
     ) -> Result<BundleOutcome, Failure> {
         bundle::end_bundle(self, proof, count).await
     }
+}
 
+#[async_trait]
+impl SeriesTransfers for ClientSession {
     async fn move_series(
         &mut self,
         series: &FileSeries,

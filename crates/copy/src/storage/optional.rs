@@ -71,6 +71,11 @@ pub(crate) trait OptionalContracts {
     fn bundles(&mut self) -> Option<&mut dyn Bundles> {
         None
     }
+
+    /// Many small files move one directly after the other.
+    fn series(&mut self) -> Option<&mut dyn SeriesTransfers> {
+        None
+    }
 }
 
 /// Files that this process reads and writes itself.
@@ -281,7 +286,7 @@ pub(crate) trait DirectTransfers: Send {
     ) -> Result<TransferAttempt, Failure>;
 }
 
-/// Many small files as one transfer, or one directly after the other.
+/// Many small files as one transfer.
 #[async_trait]
 pub(crate) trait Bundles: Send {
     /// Moves the files `entries` into `sink`, one directly after the other. The outcome names those whose bytes are not
@@ -337,11 +342,15 @@ pub(crate) trait Bundles: Send {
         proof: BundleProof,
         count: usize,
     ) -> Result<BundleOutcome, Failure>;
+}
 
+/// Many small files, one directly after the other.
+#[async_trait]
+pub(crate) trait SeriesTransfers: Send {
     /// Moves the files of `series`, each by itself, with commands ahead of replies. `report` counts also after an error.
     ///
     /// # Errors
-    /// As [`Storage::fetch`], for the session; `Protocol` if the storage moves no series.
+    /// As [`Storage::fetch`], for the session.
     async fn move_series(
         &mut self,
         series: &FileSeries,

@@ -7,8 +7,8 @@ mod reply;
 mod request;
 
 pub use reply::{
-    FileChecksum, SftpAttributes, SftpError, SftpExtensions, SftpLimits, SftpName, SftpReply,
-    SftpStatus, SftpStatusCode, SftpVersion, packet_len,
+    FileChecksum, FileSystemSpace, SftpAttributes, SftpError, SftpExtensions, SftpLimits, SftpName,
+    SftpReply, SftpStatus, SftpStatusCode, SftpVersion, packet_len,
 };
 pub use request::{OpenFlags, SftpRequest, put_init, put_write};
 
@@ -16,6 +16,8 @@ pub use request::{OpenFlags, SftpRequest, put_init, put_write};
 pub const MAX_PACKET: usize = 256 << 10;
 /// Bytes of one READ or WRITE that every server takes (section 3).
 pub const PLAIN_BLOCK: u32 = 32 << 10;
+/// Open files that every server is taken to allow.
+pub const PLAIN_HANDLES: u32 = 64;
 /// Bytes of a packet with data beside the data and the handle.
 pub const DATA_HEADER: u32 = 1024;
 
@@ -30,6 +32,7 @@ mod kind {
     pub(super) const READ: u8 = 5;
     pub(super) const WRITE: u8 = 6;
     pub(super) const LSTAT: u8 = 7;
+    pub(super) const FSTAT: u8 = 8;
     pub(super) const SETSTAT: u8 = 9;
     pub(super) const OPENDIR: u8 = 11;
     pub(super) const READDIR: u8 = 12;

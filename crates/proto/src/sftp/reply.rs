@@ -1,6 +1,6 @@
 //! Replies of a server, which may be anything.
 
-use super::{DATA_HEADER, MAX_PACKET, PLAIN_BLOCK, VERSION, attribute, kind};
+use super::{DATA_HEADER, MAX_PACKET, PLAIN_BLOCK, PLAIN_HANDLES, VERSION, attribute, kind};
 use crate::checksum::ChecksumAlgorithm;
 use crate::timestamp::Timestamp;
 
@@ -129,6 +129,8 @@ pub struct SftpExtensions {
     pub fsync: bool,
     /// `limits@openssh.com`
     pub limits: bool,
+    /// `statvfs@openssh.com`
+    pub statvfs: bool,
     /// `check-file`
     pub check_file: bool,
 }
@@ -140,13 +142,26 @@ pub struct SftpVersion {
     pub extensions: SftpExtensions,
 }
 
-/// Most bytes of a READ and of a WRITE.
+/// Most bytes of a READ and of a WRITE, and most open files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SftpLimits {
     /// Of a READ.
     pub read: u32,
     /// Of a WRITE.
     pub write: u32,
+    /// Open files and directories.
+    pub handles: u32,
+}
+
+/// Answer to [`super::SftpRequest::FileSystem`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileSystemSpace {
+    /// Bytes that are free for this login.
+    pub free: u64,
+    /// Files that can still be made.
+    pub free_files: u64,
+    /// Files that there can be. Some file systems count none.
+    pub files: u64,
 }
 
 impl Default for SftpLimits {
@@ -154,6 +169,7 @@ impl Default for SftpLimits {
         Self {
             read: PLAIN_BLOCK,
             write: PLAIN_BLOCK,
+            handles: PLAIN_HANDLES,
         }
     }
 }
@@ -204,6 +220,7 @@ impl SftpVersion {
                 b"posix-rename@openssh.com" => &mut extensions.posix_rename,
                 b"fsync@openssh.com" => &mut extensions.fsync,
                 b"limits@openssh.com" => &mut extensions.limits,
+                b"statvfs@openssh.com" => &mut extensions.statvfs,
                 b"check-file" | b"check-file-name" => &mut extensions.check_file,
                 _ => continue,
             };
@@ -258,18 +275,46 @@ impl SftpLimits {
             0 => most_of_all,
             packet => packet.saturating_sub(u64::from(DATA_HEADER)),
         };
-        let mut limit = || -> Result<u32, SftpError> {
-            let told = match rest.u64()? {
+        let block = |told: u64| {
+            let told = match told {
                 0 => most_of_all,
                 told => told,
             };
             let limit = told.min(packet).min(most_of_all);
-            Ok(u32::try_from(limit).unwrap_or(PLAIN_BLOCK).max(1024))
+            u32::try_from(limit).unwrap_or(PLAIN_BLOCK).max(1024)
         };
         Ok(Self {
-            read: limit()?,
-            write: limit()?,
+            read: block(rest.u64()?),
+            write: block(rest.u64()?),
+            handles: match rest.u64()? {
+                0 => u32::MAX,
+                told => u32::try_from(told).unwrap_or(u32::MAX),
+            },
         })
+    }
+}
+
+impl FileSystemSpace {
+    /// Parses the answer to [`super::SftpRequest::FileSystem`].
+    ///
+    /// # Errors
+    /// It is no such answer.
+    pub fn parse(answer: &[u8]) -> Result<Self, SftpError> {
+        let mut rest = Fields(answer);
+        let (_size, fragment) = (rest.u64()?, rest.u64()?);
+        let (_fragments, _free) = (rest.u64()?, rest.u64()?);
+        let free = rest.u64()?.saturating_mul(fragment);
+        let (files, _free) = (rest.u64()?, rest.u64()?);
+        Ok(Self {
+            free,
+            files,
+            free_files: rest.u64()?,
+        })
+    }
+
+    /// Whether a file of so many bytes can be stored there.
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.free >= bytes && (self.files == 0 || self.free_files > 0)
     }
 }
 

@@ -48,6 +48,8 @@ pub enum SftpRequest<'a> {
     },
     /// Attributes, with links followed.
     Stat(&'a [u8]),
+    /// Attributes of an open file.
+    HandleStat(&'a [u8]),
     /// Attributes of the name itself.
     LinkStat(&'a [u8]),
     /// Sets the times of access and modification, both to this one.
@@ -83,6 +85,8 @@ pub enum SftpRequest<'a> {
     Fsync(&'a [u8]),
     /// Asks for limits of requests (OpenSSH).
     Limits,
+    /// Space of the file system of a path (OpenSSH).
+    FileSystem(&'a [u8]),
     /// Checksum of a part of a file.
     CheckFile {
         /// Of the file.
@@ -117,6 +121,7 @@ impl SftpRequest<'_> {
                 put_u32(out, length);
             }
             Self::Stat(path) => put_head(out, kind::STAT, id, path),
+            Self::HandleStat(handle) => put_head(out, kind::FSTAT, id, handle),
             Self::LinkStat(path) => put_head(out, kind::LSTAT, id, path),
             Self::SetTime(path, time) => {
                 put_head(out, kind::SETSTAT, id, path);
@@ -158,6 +163,10 @@ impl SftpRequest<'_> {
                 put_string(out, handle);
             }
             Self::Limits => put_head(out, kind::EXTENDED, id, b"limits@openssh.com"),
+            Self::FileSystem(path) => {
+                put_head(out, kind::EXTENDED, id, b"statvfs@openssh.com");
+                put_string(out, path);
+            }
             Self::CheckFile {
                 path,
                 algorithm,

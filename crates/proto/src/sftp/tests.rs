@@ -84,10 +84,16 @@ fn extensions_and_limits_are_read() {
     );
     assert_eq!(SftpVersion::parse(b"Welcome"), Err(SftpError::Kind(b'W')));
     let limits = |values: [u64; 4]| SftpLimits::parse(&values.map(u64::to_be_bytes).concat());
-    let (read, write) = (261_120, 261_120);
-    let of_openssh = limits([262_144, 261_120, 261_120, 1000]);
-    assert_eq!(of_openssh, Ok(SftpLimits { read, write }));
-    assert_eq!(limits([0, 0, u64::MAX, 0]), of_openssh);
+    let of_openssh = |handles| {
+        let (read, write) = (261_120, 261_120);
+        Ok(SftpLimits {
+            read,
+            write,
+            handles,
+        })
+    };
+    assert_eq!(limits([262_144, 261_120, 261_120, 1000]), of_openssh(1000));
+    assert_eq!(limits([0, 0, u64::MAX, 0]), of_openssh(u32::MAX));
     let small = limits([0, 1, 40_000, 0]).unwrap();
     assert_eq!((small.read, small.write), (1024, 40_000));
     assert_eq!(SftpLimits::parse(b"short"), Err(SftpError::Cut));
@@ -146,6 +152,21 @@ fn a_status_has_a_code_and_perhaps_a_text() {
     assert_eq!(status(4, &string(b"No space")).text, b"No space");
     assert_eq!(status(4, &string(&[b'x'; 9000])).text.len(), 256);
     assert_eq!(status(77, b"").code, SftpStatusCode::Other(77));
+}
+
+#[test]
+fn a_file_system_without_blocks_or_files_for_a_request_is_full() {
+    // The size of a block, of a fragment, blocks, free ones, free for this login, files, free ones, free for this login.
+    let space = |free: u64, files: u64, free_files: u64| {
+        let values = [9, 512, 100, 50, free, files, 9, free_files, 0, 0, 255];
+        FileSystemSpace::parse(&values.map(u64::to_be_bytes).concat()).unwrap()
+    };
+    assert!(space(1, 10, 1).has_room(512));
+    assert!(!space(1, 10, 1).has_room(513));
+    assert!(!space(u64::MAX, 10, 0).has_room(1));
+    // Some have no number of files.
+    assert!(space(u64::MAX, 0, 0).has_room(u64::MAX));
+    assert_eq!(FileSystemSpace::parse(b"short"), Err(SftpError::Cut));
 }
 
 #[test]

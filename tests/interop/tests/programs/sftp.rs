@@ -213,3 +213,52 @@ fn a_copy_by_sftp_goes_on_after_its_server_is_lost() {
     test_files::ensure_same(&test_files::shared(test_files::LARGE).unwrap(), &to).unwrap();
     assert!(sshd.logins() >= 2);
 }
+
+/// The attempt is the only one, so it goes on over what is left.
+#[test]
+fn a_copy_by_sftp_goes_on_over_the_connections_that_are_left() {
+    require!(sshd::find());
+    let store = TestStore::new().unwrap();
+    let sshd = sshd::start(&store, "").unwrap().by_sftp();
+    let large = test_files::shared(test_files::LARGE).unwrap();
+    let name = test_files::name(test_files::LARGE);
+    let upload = store.upload();
+    let (here, there) = (store.local(), store.path(&upload));
+    let puts = sshd.server.url(&upload);
+    let gets = sshd.server.url(&format!("src/{name}"));
+    for (from, to, at) in [
+        (gets, path_argument(&here), &here),
+        (path_argument(&large), puts, &there),
+    ] {
+        let before = sshd.logins();
+        let slowly = [
+            "--ssh",
+            &sshd.ssh,
+            "--limit-rate",
+            "80M",
+            "-p",
+            "3",
+            "--retries",
+            "0",
+            &from,
+            &to,
+        ];
+        let mut command = copy::command(&slowly).unwrap();
+        let client = interop::process::ProcessGuard::spawn(command.stdout(Stdio::null()));
+        let mut client = client.unwrap();
+        super::ssh::wait_until("connections", || sshd.logins() >= before + 3);
+        let partial = at.with_file_name(format!(
+            "{}.longhaul-partial",
+            at.file_name().unwrap().display()
+        ));
+        super::ssh::wait_until("bytes", || {
+            partial.metadata().is_ok_and(|file| file.len() > 1_000_000)
+        });
+        let last = sshd.sessions().into_iter().max();
+        let last = rustix::process::Pid::from_raw(last.unwrap()).unwrap();
+        rustix::process::kill_process(last, rustix::process::Signal::KILL).unwrap();
+        let status = client.wait(std::time::Duration::from_secs(120)).unwrap();
+        assert_eq!(status.and_then(|status| status.code()), Some(0), "{from}");
+        test_files::ensure_same(&large, at).unwrap();
+    }
+}

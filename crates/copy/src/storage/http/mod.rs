@@ -109,7 +109,7 @@ impl Storage for HttpStorage {
             sets_time: false,
             third_party: None,
             bundles: false,
-            series: false,
+            series: None,
             max_queries: 1,
             is_local: false,
             length_shows_content: true,

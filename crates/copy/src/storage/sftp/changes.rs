@@ -7,7 +7,7 @@ use ftp::failure::{Operation, Sentence};
 use ftp::incomplete_listing::IncompleteListing;
 use ftp::{Failure, FailureKind};
 use proto::listing::{EntryKind, ListedEntry};
-use proto::sftp::{SftpAttributes, SftpReply, SftpRequest, SftpStatusCode};
+use proto::sftp::{FileSystemSpace, SftpAttributes, SftpReply, SftpRequest, SftpStatusCode};
 use proto::timestamp::Timestamp;
 
 use super::MAX_PATH;
@@ -15,10 +15,12 @@ use super::connection::{MAX_AHEAD, SftpConnection};
 use super::errors::{self, SftpFailed};
 use crate::local::replacement::random_token;
 use crate::storage::contract::RemovedKind;
-use crate::storage::entry_names::{MAX_DEPTH, check_name, join_path};
+use crate::storage::entry_names::{MAX_DEPTH, check_name, directory_of, join_path};
 
 /// Most entries of a directory. No real directory exceeds them.
 const MAX_ENTRIES: usize = 100_000_000;
+/// Most requests for entries that go ahead: their replies are kept.
+const MAX_DIRECTORY_READS: usize = 16;
 /// Most entries of a tree that is removed: their names are kept.
 const MAX_REMOVED: usize = 10_000_000;
 
@@ -74,48 +76,126 @@ pub(super) fn list(
     mut visit: impl FnMut(&mut SftpConnection, Vec<ListedEntry>) -> Result<ControlFlow<()>, SftpFailed>,
 ) -> Result<(), SftpFailed> {
     let handle = connection.open(&SftpRequest::OpenDir(path))?;
-    let mut count = 0;
-    let mut shows_itself = false;
-    let listed = loop {
-        let names = match connection.names(&SftpRequest::ReadDir(&handle)) {
-            Ok(Some(names)) => names,
-            Ok(None) if shows_itself => break Ok(()),
-            Ok(None) => break may_search(connection, path),
-            Err(failed) => break Err(failed),
-        };
-        count += names.len();
-        if count > MAX_ENTRIES || names.is_empty() {
-            // Without entries the end would never come.
-            break Err(SftpFailed::Unasked);
-        }
-        shows_itself |= names.iter().any(|found| found.name == b".");
-        let entries = names
-            .iter()
-            .filter(|found| !matches!(found.name.as_slice(), b"." | b".."))
-            .map(|found| entry(&found.name, &found.attributes))
-            .collect();
-        match visit(connection, entries) {
-            Ok(ControlFlow::Continue(())) => {}
-            Ok(ControlFlow::Break(())) => break Ok(()),
-            Err(failed) => break Err(failed),
-        }
-    };
-    if connection.is_usable() {
-        connection.done(&SftpRequest::Close(&handle))?;
-    }
+    let handles = [handle];
+    let listed = read_dirs(connection, &handles, |connection, _, entries| {
+        visit(connection, entries)
+    });
+    let listed = listed.and_then(|read| may_search(connection, &read, &[path]));
+    close_dirs(connection, &handles)?;
     listed
 }
 
-/// Whether a directory shows the attributes of its entries, by those of itself: servers other than OpenSSH may list none of
-/// `.` and `..`.
-fn may_search(connection: &mut SftpConnection, path: &[u8]) -> Result<(), SftpFailed> {
-    match attributes(connection, &SftpRequest::LinkStat(&join_path(path, b"."))) {
-        Err(refused) if refused.code().is_some() => Err(SftpFailed::Incomplete(
-            IncompleteListing::HiddenFromLogin,
-            path.to_vec(),
-        )),
-        found => found.map(|_| ()),
+/// Closes directories, if the connection can still be used.
+pub(super) fn close_dirs(
+    connection: &mut SftpConnection,
+    handles: &[Vec<u8>],
+) -> Result<(), SftpFailed> {
+    match connection.is_usable() {
+        true => handles
+            .iter()
+            .try_for_each(|handle| connection.send_unheeded(&SftpRequest::Close(handle))),
+        false => Ok(()),
     }
+}
+
+/// A directory that is read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ReadDirectory {
+    has_ended: bool,
+    shows_itself: bool,
+}
+
+/// Reads open directories: `visit` receives the entries of each as they come. A server has few entries in a reply: the longer
+/// directories are, the more requests go ahead.
+pub(super) fn read_dirs(
+    connection: &mut SftpConnection,
+    handles: &[Vec<u8>],
+    mut visit: impl FnMut(
+        &mut SftpConnection,
+        usize,
+        Vec<ListedEntry>,
+    ) -> Result<ControlFlow<()>, SftpFailed>,
+) -> Result<Vec<ReadDirectory>, SftpFailed> {
+    let mut directories = vec![ReadDirectory::default(); handles.len()];
+    let mut count = 0;
+    // The second one shows the end of a short directory.
+    let mut ahead = 2;
+    loop {
+        let left: Vec<usize> = (0..handles.len())
+            .filter(|at| !directories[*at].has_ended)
+            .collect();
+        if left.is_empty() {
+            return Ok(directories);
+        }
+        let of_each = ahead.min(MAX_AHEAD / left.len()).max(1);
+        ahead = (ahead * 2).min(MAX_DIRECTORY_READS);
+        let asked: Vec<usize> = left
+            .iter()
+            .flat_map(|at| std::iter::repeat_n(*at, of_each))
+            .collect();
+        let requests: Vec<_> = asked
+            .iter()
+            .map(|at| SftpRequest::ReadDir(&handles[*at]))
+            .collect();
+        let timeout = connection.timeout();
+        for (at, reply) in asked.iter().zip(connection.call_all(&requests, timeout)?) {
+            let directory = &mut directories[*at];
+            let names = match reply {
+                SftpReply::Names(names) => names,
+                SftpReply::Status(status) if status.code == SftpStatusCode::Eof => {
+                    directory.has_ended = true;
+                    continue;
+                }
+                other => return Err(errors::unexpected(other)),
+            };
+            count += names.len();
+            if count > MAX_ENTRIES || names.is_empty() {
+                // Without entries the end would never come.
+                return Err(SftpFailed::Unasked);
+            }
+            directory.shows_itself |= names.iter().any(|found| found.name == b".");
+            let entries = names
+                .iter()
+                .filter(|found| !matches!(found.name.as_slice(), b"." | b".."))
+                .map(|found| entry(&found.name, &found.attributes))
+                .collect();
+            if visit(connection, *at, entries)?.is_break() {
+                return Ok(Vec::new());
+            }
+        }
+    }
+}
+
+/// Whether directories that were read show the attributes of their entries, by those of themselves: servers other than OpenSSH
+/// may list none of `.` and `..`.
+pub(super) fn may_search(
+    connection: &mut SftpConnection,
+    read: &[ReadDirectory],
+    paths: &[&[u8]],
+) -> Result<(), SftpFailed> {
+    let hidden = read
+        .iter()
+        .zip(paths)
+        .filter(|(read, _)| !read.shows_itself);
+    let (paths, themselves): (Vec<_>, Vec<_>) = hidden
+        .map(|(_, path)| (*path, join_path(path, b".")))
+        .unzip();
+    let requests: Vec<_> = themselves
+        .iter()
+        .map(|path| SftpRequest::LinkStat(path))
+        .collect();
+    let timeout = connection.timeout();
+    for (path, reply) in paths.iter().zip(connection.call_all(&requests, timeout)?) {
+        match reply {
+            SftpReply::Attributes(_) => {}
+            SftpReply::Status(_) => {
+                let hidden = IncompleteListing::HiddenFromLogin;
+                return Err(SftpFailed::Incomplete(hidden, path.to_vec()));
+            }
+            other => return Err(errors::unexpected(other)),
+        }
+    }
+    Ok(())
 }
 
 /// Gives links their targets. A link that is gone keeps an empty one: it stays a link.
@@ -163,6 +243,32 @@ pub(super) fn checked(entries: Vec<ListedEntry>) -> impl Iterator<Item = Symlink
     entries.into_iter().map(SymlinkCheckedEntry::certain)
 }
 
+/// Why something could not be made or written at `path`: a refusal without a reason may be one for lack of space. A server tells
+/// that by a code in later versions of the protocol only.
+pub(super) fn explained(
+    connection: &mut SftpConnection,
+    failed: SftpFailed,
+    path: &[u8],
+) -> SftpFailed {
+    let can_ask = connection.is_usable() && connection.extensions.statvfs;
+    let SftpFailed::Refused(status) = failed else {
+        return failed;
+    };
+    let failed = SftpFailed::Refused(status.clone());
+    if !failed.is_plain_refusal() || !can_ask {
+        return failed;
+    }
+    let request = SftpRequest::FileSystem(directory_of(path));
+    let Ok(SftpReply::Extended(answer)) = connection.call(&request) else {
+        return failed;
+    };
+    let needed = u64::from(connection.limits.write);
+    match FileSystemSpace::parse(&answer) {
+        Ok(space) if !space.has_room(needed) => SftpFailed::Full(status),
+        _ => failed,
+    }
+}
+
 pub(super) fn make_dir(connection: &mut SftpConnection, path: &[u8]) -> Result<bool, SftpFailed> {
     let refused = match connection.done(&SftpRequest::MakeDir(path)) {
         Ok(()) => return Ok(true),
@@ -172,7 +278,7 @@ pub(super) fn make_dir(connection: &mut SftpConnection, path: &[u8]) -> Result<b
     match attributes(connection, &SftpRequest::Stat(path)) {
         Ok(found) if found.is_directory() => Ok(false),
         Err(failed) if failed.code().is_none() => Err(failed),
-        _ => Err(refused),
+        _ => Err(explained(connection, refused, path)),
     }
 }
 
@@ -260,7 +366,7 @@ fn remove_tree(connection: &mut SftpConnection, top: &[u8]) -> Result<(), SftpFa
 }
 
 /// Seconds of a time as the protocol has it; `None`: it cannot be expressed.
-fn seconds(time: Timestamp) -> Option<u32> {
+pub(super) fn seconds(time: Timestamp) -> Option<u32> {
     u32::try_from(time.0).ok()
 }
 

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use ftp::protection::ChannelPlace;
 use proto::sftp::{
-    SftpError, SftpExtensions, SftpLimits, SftpReply, SftpRequest, SftpStatusCode, packet_len,
-    put_write,
+    SftpError, SftpExtensions, SftpLimits, SftpReply, SftpRequest, packet_len, put_write,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -38,6 +37,8 @@ pub(super) struct SftpConnection {
     next_id: u32,
     /// Requests without a reply.
     unanswered: u64,
+    /// Further ones, whose replies nobody needs.
+    unheeded: Vec<u32>,
     /// The protocol was broken, or the connection has ended.
     is_lost: bool,
     /// Longest wait for a reply.
@@ -60,6 +61,7 @@ impl SftpConnection {
             // A reply to another connection's request, which a server may mix in, is not one to ours.
             next_id: u32::try_from(random_token() >> 32).unwrap_or_default(),
             unanswered: 0,
+            unheeded: Vec::new(),
             is_lost: false,
             timeout,
             extensions,
@@ -71,6 +73,11 @@ impl SftpConnection {
     /// Whether further requests can be made.
     pub(super) fn is_usable(&self) -> bool {
         !self.is_lost && self.unanswered == 0
+    }
+
+    /// Makes no further requests: a reply was not asked for.
+    pub(super) fn give_up(&mut self) {
+        self.is_lost = true;
     }
 
     /// A handle that ends the connection.
@@ -88,6 +95,20 @@ impl SftpConnection {
         let id = self.new_id();
         request.put(id, &mut self.outgoing);
         id
+    }
+
+    /// Sends a request whose reply nobody needs.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub(super) fn send_unheeded(&mut self, request: &SftpRequest<'_>) -> Result<(), SftpFailed> {
+        if self.unheeded.len() >= MAX_AHEAD {
+            return self.call(request).map(|_| ());
+        }
+        let id = self.send(request);
+        self.unanswered -= 1;
+        self.unheeded.push(id);
+        self.exchange()
     }
 
     /// Queues a WRITE of what `fill` appends. Returns its number and its bytes: without any, nothing is sent.
@@ -185,9 +206,21 @@ impl SftpConnection {
     /// # Errors
     /// The server breaks the protocol.
     pub(super) fn take(&mut self) -> Result<Option<(u32, SftpReply)>, SftpFailed> {
-        let taken = self.parse_next();
-        self.is_lost |= taken.is_err();
-        taken.map_err(SftpFailed::Broken)
+        loop {
+            let taken = self.parse_next();
+            self.is_lost |= taken.is_err();
+            let taken = taken.map_err(SftpFailed::Broken)?;
+            let Some((id, _)) = &taken else {
+                return Ok(None);
+            };
+            match self.unheeded.iter().position(|unheeded| unheeded == id) {
+                Some(at) => self.unheeded.swap_remove(at),
+                None => {
+                    self.unanswered = self.unanswered.saturating_sub(1);
+                    return Ok(taken);
+                }
+            };
+        }
     }
 
     fn parse_next(&mut self) -> Result<Option<(u32, SftpReply)>, SftpError> {
@@ -197,7 +230,6 @@ impl SftpConnection {
         };
         let reply = SftpReply::parse(&bytes[4..length])?;
         self.taken += length;
-        self.unanswered = self.unanswered.saturating_sub(1);
         Ok(Some(reply))
     }
 
@@ -274,21 +306,6 @@ impl SftpConnection {
     pub(super) fn open(&mut self, request: &SftpRequest<'_>) -> Result<Vec<u8>, SftpFailed> {
         match self.call(request)? {
             SftpReply::Handle(handle) => Ok(handle),
-            other => Err(errors::unexpected(other)),
-        }
-    }
-
-    /// Entries of an open directory; `None` at its end.
-    ///
-    /// # Errors
-    /// As [`SftpConnection::done`].
-    pub(super) fn names(
-        &mut self,
-        request: &SftpRequest<'_>,
-    ) -> Result<Option<Vec<proto::sftp::SftpName>>, SftpFailed> {
-        match self.call(request)? {
-            SftpReply::Names(names) => Ok(Some(names)),
-            SftpReply::Status(status) if status.code == SftpStatusCode::Eof => Ok(None),
             other => Err(errors::unexpected(other)),
         }
     }

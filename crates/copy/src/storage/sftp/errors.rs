@@ -14,6 +14,8 @@ use proto::sftp::{SftpError, SftpReply, SftpStatus, SftpStatusCode};
 pub(super) enum SftpFailed {
     /// The server refuses it.
     Refused(SftpStatus),
+    /// The server refuses it, and its file system has no room for it.
+    Full(SftpStatus),
     /// The connection has ended.
     Lost(io::Error),
     /// Nothing came for so long.
@@ -42,7 +44,7 @@ impl SftpFailed {
         match self {
             Self::Refused(status) => status.code == SftpStatusCode::Lost,
             Self::Lost(_) | Self::Silent(_) | Self::Broken(_) | Self::Unasked => true,
-            Self::Incomplete(..) | Self::Other(_) => false,
+            Self::Full(_) | Self::Incomplete(..) | Self::Other(_) => false,
         }
     }
 
@@ -64,6 +66,12 @@ impl SftpFailed {
         };
         match self {
             Self::Refused(status) => refusal(server, operation, &status),
+            Self::Full(status) => operation
+                .failed(
+                    FailureKind::ServerDiskFull,
+                    format_args!("the file system at {server} is full ({})", said(&status)),
+                )
+                .advise("make room there"),
             Self::Lost(error) => lost(format!("the connection was lost: {error}")),
             Self::Silent(time) => lost(format!("no answer in {} s", time.as_secs())),
             Self::Broken(error) => operation.failed(
@@ -93,14 +101,18 @@ fn refusal(server: &str, operation: &Operation, status: &SftpStatus) -> Failure 
             "the server tells no other reason: check the space there, and what has the name",
         ),
     };
-    let said = match printable(&status.text).to_string() {
-        empty if empty.is_empty() => format!("status {:?}", status.code),
-        text => text,
-    };
     operation
-        .failed(kind, format_args!("{server} says: {said}"))
+        .failed(kind, format_args!("{server} says: {}", said(status)))
         .retried(kind == FailureKind::Unreachable)
         .advise(advice)
+}
+
+/// The words of a status.
+fn said(status: &SftpStatus) -> String {
+    match printable(&status.text).to_string() {
+        empty if empty.is_empty() => format!("status {:?}", status.code),
+        text => text,
+    }
 }
 
 /// The result of a request that has none but a status.

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use data::job::{TransferControl, TransferReport, TransferSettings};
 use data::pull::{self, PullPlan, RangeOrigin, RangeReader};
@@ -16,12 +15,10 @@ use parking_lot::Mutex;
 use proto::sftp::{SftpReply, SftpStatusCode};
 
 use super::errors::{self, SftpFailed};
-use super::lanes::{Block, BlockReply, Lanes};
+use super::lanes::{Block, BlockReply, LAST_REPLIES, Lanes};
 
 /// Bytes that are asked for or kept, in bytes in flight: a slow connection must not stop the others at once.
 const KEPT_WINDOWS: u64 = 2;
-/// Longest wait for replies that are not needed.
-const LAST_REPLIES: Duration = Duration::from_secs(5);
 
 /// The file.
 pub(super) struct SftpFile {

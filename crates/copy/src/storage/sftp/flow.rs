@@ -94,6 +94,12 @@ impl FlowTuner {
         }
     }
 
+    /// One connection is lost, and no other one takes its place.
+    pub(super) fn connection_lost(&mut self) {
+        self.connections = self.connections.saturating_sub(1).max(1);
+        self.connection_refused();
+    }
+
     /// No further connection can be opened.
     pub(super) fn connection_refused(&mut self) {
         self.max_connections = self.connections;

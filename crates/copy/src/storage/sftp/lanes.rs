@@ -1,4 +1,7 @@
 //! The connections over which the bytes of one file move.
+//!
+//! One that is lost leaves its blocks to the others. What was stored over it and not forced to disk since is stored again: it may
+//! have led to another machine than the others.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -9,13 +12,16 @@ use proto::sftp::{OpenFlags, SftpReply, SftpRequest};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
+use super::changes::explained;
 use super::connection::{LONG_WAIT, SftpConnection, wait_for};
 use super::errors::{self, SftpFailed};
 use super::flow::{FlowTuner, first_connections};
 use super::opening::{OpenedFile, SftpOpener};
 
 /// Longest wait without a look at whether the transfer was cancelled.
-const TICK: Duration = Duration::from_millis(100);
+pub(super) const TICK: Duration = Duration::from_millis(100);
+/// Longest wait for replies that are not needed.
+pub(super) const LAST_REPLIES: Duration = Duration::from_secs(5);
 
 /// Most logins that are begun at a time: sshd(8) refuses some of more than ten (MaxStartups).
 const MAX_OPENING: u64 = 7;
@@ -29,6 +35,13 @@ pub(super) struct Block {
     /// Of the first byte.
     pub(super) offset: u64,
     pub(super) length: u32,
+}
+
+impl Block {
+    /// Offset of the byte after it.
+    pub(super) fn end(self) -> u64 {
+        self.offset.saturating_add(self.length.into())
+    }
 }
 
 /// A reply about a block.
@@ -48,6 +61,9 @@ struct Lane {
     in_flight: u64,
     /// The request to force the file to disk that is not answered.
     syncing: Option<u32>,
+    /// Parts that the server has taken over it, and that are not known to be on disk.
+    unsynced: RangeSet,
+    is_lost: bool,
 }
 
 /// The file to open.
@@ -89,6 +105,8 @@ pub(super) struct Lanes {
     synced: Instant,
     /// Parts that are newly stored.
     stored: RangeSet,
+    /// Parts to be stored again.
+    returned: RangeSet,
 }
 
 impl Lanes {
@@ -106,6 +124,10 @@ impl Lanes {
         let handle = match first.open(&SftpRequest::Open(&plan.path, plan.flags)) {
             Ok(handle) => handle,
             Err(failed) => {
+                let failed = match plan.flags {
+                    OpenFlags::Read => failed,
+                    _ => explained(&mut first, failed, &plan.path),
+                };
                 return Err((failed, std::iter::once(first).chain(spares).collect()));
             }
         };
@@ -125,27 +147,32 @@ impl Lanes {
             syncing: RangeSet::new(),
             synced: Instant::now(),
             stored: RangeSet::new(),
+            returned: RangeSet::new(),
         })
     }
 
     /// Number of connections.
     pub(super) fn count(&self) -> usize {
-        self.lanes.len()
+        self.live().count()
+    }
+
+    fn live(&self) -> impl Iterator<Item = &Lane> {
+        self.lanes.iter().filter(|lane| !lane.is_lost)
     }
 
     /// Whether requests wait for replies.
     pub(super) fn is_waiting(&self) -> bool {
-        self.is_syncing() || self.lanes.iter().any(|lane| !lane.pending.is_empty())
+        self.is_syncing() || self.live().any(|lane| !lane.pending.is_empty())
     }
 
     /// Whether a server forces bytes to disk, which may take long.
     pub(super) fn is_syncing(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.syncing.is_some())
+        self.live().any(|lane| lane.syncing.is_some())
     }
 
     /// Whether bytes count only when the server says that they are on disk.
     fn proves_storage(&self) -> bool {
-        let first = self.lanes.first();
+        let first = self.live().next();
         self.plan.is_durable && first.is_some_and(|lane| lane.connection.extensions.fsync)
     }
 
@@ -154,22 +181,47 @@ impl Lanes {
         self.plan.is_durable && !self.proves_storage()
     }
 
-    /// Notes that the server has taken a part. Now and then it is asked to force them to disk; other requests go on.
-    pub(super) fn note_taken(&mut self, lane: usize, start: u64, end: u64) {
+    /// Notes that the server has taken a block. Now and then it is asked to force them to disk; other requests go on.
+    pub(super) fn note_taken(&mut self, lane: usize, block: Block) {
+        let (start, end) = (block.offset, block.end());
         if !self.proves_storage() {
             self.stored.insert(start, end);
             return;
         }
-        if self.lanes[lane].connection.extensions.fsync {
+        let lane = &mut self.lanes[lane];
+        if lane.is_lost {
+            self.returned.insert(start, end);
+            return;
+        }
+        lane.unsynced.insert(start, end);
+        if lane.connection.extensions.fsync {
             self.taken.insert(start, end);
         }
         let is_due =
             self.synced.elapsed() >= SYNC_INTERVAL || self.taken.byte_count() >= SYNC_BYTES;
         if is_due && !self.is_syncing() {
-            self.lanes.iter_mut().for_each(Lane::sync);
+            let live = self.lanes.iter_mut().filter(|lane| !lane.is_lost);
+            live.for_each(Lane::sync);
             self.syncing = std::mem::take(&mut self.taken);
             self.synced = Instant::now();
         }
+    }
+
+    /// The first part that must be stored again, and at most as many bytes.
+    pub(super) fn take_returned(&mut self, most: u32) -> Option<Block> {
+        let range = self.returned.iter().next()?;
+        let length = u32::try_from(range.len()).unwrap_or(u32::MAX).min(most);
+        let block = Block {
+            offset: range.start,
+            length,
+        };
+        self.returned.remove(block.offset, block.end());
+        Some(block)
+    }
+
+    /// Whether parts must be stored again.
+    pub(super) fn has_returned(&self) -> bool {
+        !self.returned.is_empty()
     }
 
     /// The parts that are stored since the last call.
@@ -188,18 +240,28 @@ impl Lanes {
 
     /// Most bytes in flight.
     pub(super) fn window(&self) -> u64 {
-        self.tuner.window().saturating_mul(self.lanes.len() as u64)
+        self.tuner.window().saturating_mul(self.count() as u64)
     }
 
     /// The connection that takes a further request: that with the least in flight.
     pub(super) fn free_lane(&self) -> Option<usize> {
-        let lanes = self.lanes.iter().enumerate();
-        let (lane, least) = lanes.min_by_key(|(_, lane)| lane.in_flight)?;
-        (least.in_flight < self.tuner.window()).then_some(lane)
+        let lane = self.least_used()?;
+        (self.lanes[lane].in_flight < self.tuner.window()).then_some(lane)
     }
 
-    /// Asks for a block.
+    fn least_used(&self) -> Option<usize> {
+        let lanes = self.lanes.iter().enumerate();
+        let live = lanes.filter(|(_, lane)| !lane.is_lost);
+        live.min_by_key(|(_, lane)| lane.in_flight)
+            .map(|(lane, _)| lane)
+    }
+
+    /// Asks for a block, over this connection if it is not lost.
     pub(super) fn read(&mut self, lane: usize, block: Block) {
+        let lane = match self.lanes[lane].is_lost {
+            true => self.least_used().unwrap_or(lane),
+            false => lane,
+        };
         let lane = &mut self.lanes[lane];
         let request = SftpRequest::Read {
             handle: &lane.handle,
@@ -229,12 +291,12 @@ impl Lanes {
     /// Sends and receives what can be. With `waits` it waits for something, for a moment. Returns the replies.
     ///
     /// # Errors
-    /// A connection is lost, or the server breaks the protocol.
+    /// The last connection is lost, or one whose bytes nobody can prove; the server breaks the protocol.
     pub(super) fn exchange(&mut self, waits: bool) -> Result<Vec<BlockReply>, SftpFailed> {
         let mut answers = self.answers()?;
         if answers.is_empty() && waits {
             let connections: Vec<&SftpConnection> =
-                self.lanes.iter().map(|lane| &lane.connection).collect();
+                self.live().map(|lane| &lane.connection).collect();
             wait_for(&connections, Instant::now() + TICK)?;
             answers = self.answers()?;
         }
@@ -243,15 +305,29 @@ impl Lanes {
 
     fn answers(&mut self) -> Result<Vec<BlockReply>, SftpFailed> {
         let mut answers = Vec::new();
-        for (number, lane) in self.lanes.iter_mut().enumerate() {
-            lane.connection.exchange()?;
+        for number in 0..self.lanes.len() {
+            if self.lanes[number].is_lost {
+                continue;
+            }
+            match self.lanes[number].connection.exchange() {
+                Ok(()) => {}
+                Err(failed) if self.can_spare(&failed) => {
+                    self.lose(number, &failed);
+                    continue;
+                }
+                Err(failed) => return Err(failed),
+            }
+            let lane = &mut self.lanes[number];
             while let Some((id, reply)) = lane.connection.take()? {
                 if lane.syncing.take_if(|sync| *sync == id).is_some() {
                     errors::done(reply)?;
                     self.heard = Instant::now();
                     continue;
                 }
-                let block = lane.pending.remove(&id).ok_or(SftpFailed::Unasked)?;
+                let Some(block) = lane.pending.remove(&id) else {
+                    lane.connection.give_up();
+                    return Err(SftpFailed::Unasked);
+                };
                 lane.in_flight = lane.in_flight.saturating_sub(block.length.into());
                 self.heard = Instant::now();
                 answers.push(BlockReply {
@@ -261,10 +337,61 @@ impl Lanes {
                 });
             }
         }
-        if !self.is_syncing() {
-            self.stored.extend(&std::mem::take(&mut self.syncing));
+        if !self.is_syncing() && !self.syncing.is_empty() {
+            let synced = std::mem::take(&mut self.syncing);
+            for range in synced.iter() {
+                let lanes = self.lanes.iter_mut();
+                lanes.for_each(|lane| lane.unsynced.remove(range.start, range.end));
+            }
+            self.stored.extend(&synced);
         }
         Ok(answers)
+    }
+
+    /// Whether the transfer goes on without a connection. A server that cannot be asked to force bytes to disk may have crashed: then
+    /// nothing that it has taken counts.
+    fn can_spare(&self, failed: &SftpFailed) -> bool {
+        let can_move_again = self.plan.flags == OpenFlags::Read || !self.doubts_after_loss();
+        matches!(failed, SftpFailed::Lost(_)) && self.count() > 1 && can_move_again
+    }
+
+    /// Gives the blocks of a connection that is lost to the others. No other one takes its place.
+    fn lose(&mut self, number: usize, failed: &SftpFailed) {
+        tracing::debug!(?failed, "one connection fewer");
+        let lane = &mut self.lanes[number];
+        lane.is_lost = true;
+        lane.in_flight = 0;
+        lane.syncing = None;
+        let pending: Vec<Block> = lane.pending.drain().map(|(_, block)| block).collect();
+        let unsynced = std::mem::take(&mut lane.unsynced);
+        for range in unsynced.iter() {
+            self.taken.remove(range.start, range.end);
+            self.syncing.remove(range.start, range.end);
+        }
+        self.plan.most = self.count() as u64;
+        self.tuner.connection_lost();
+        match self.plan.flags {
+            OpenFlags::Read => pending.iter().for_each(|block| self.read(number, *block)),
+            _ => {
+                self.returned.extend(&unsynced);
+                for block in pending {
+                    self.returned.insert(block.offset, block.end());
+                }
+            }
+        }
+    }
+
+    /// Why the server has refused to store something. Takes the replies that are still to come.
+    pub(super) fn explained(&mut self, failed: SftpFailed) -> SftpFailed {
+        while failed.is_plain_refusal() && self.is_waiting() && self.silence() < LAST_REPLIES {
+            if self.exchange(true).is_err() {
+                return failed;
+            }
+        }
+        match self.lanes.iter_mut().find(|lane| !lane.is_lost) {
+            Some(first) => explained(&mut first.connection, failed, &self.plan.path),
+            None => failed,
+        }
     }
 
     /// For how long nothing has come although something was asked for.
@@ -297,7 +424,7 @@ impl Lanes {
         if !self.plan.wants_all {
             self.tuner.note(self.begun.elapsed(), self.moved, left);
         }
-        let count = self.lanes.len() as u64;
+        let count = self.count() as u64;
         let wanted = match self.tuner.wants_connection() && !self.plan.wants_all {
             true => first.max(count + 1),
             false => first,
@@ -311,20 +438,20 @@ impl Lanes {
 
     /// Whether another connection makes them at most so many.
     fn may_open(&self, wanted: u64) -> bool {
-        let (open, opening) = (self.lanes.len() as u64, self.opening.len() as u64);
+        let (open, opening) = (self.count() as u64, self.opening.len() as u64);
         opening < MAX_OPENING && open + opening < wanted.min(self.plan.most)
     }
 
     fn join(&mut self, connection: SftpConnection, handle: Vec<u8>) {
         self.lanes.push(Lane::new(connection, handle));
         self.tuner.connection_opened();
-        tracing::debug!(connections = self.lanes.len(), "one more connection");
+        tracing::debug!(connections = self.count(), "one more connection");
     }
 
     /// Asks for no further ones. Those on their way may still come.
     fn stay(&mut self, reason: &str) {
         tracing::debug!(reason, "no further connection");
-        self.plan.most = self.lanes.len() as u64;
+        self.plan.most = self.count() as u64;
         self.tuner.connection_refused();
     }
 
@@ -368,6 +495,7 @@ impl Lanes {
                 self.spares.push(late.connection);
             }
         }
+        self.lanes.retain(|lane| !lane.is_lost);
         // The first is the last: a file system of a network may write when others close.
         while let Some(mut lane) = self.lanes.pop() {
             if lane.connection.is_usable() {
@@ -377,6 +505,9 @@ impl Lanes {
                     false => LONG_WAIT,
                 };
                 let done = lane.close(is_first && syncs && !has_failed, patience);
+                // Bytes that a server has taken may lack room when it is forced to disk.
+                let done =
+                    done.map_err(|failed| explained(&mut lane.connection, failed, &self.plan.path));
                 closed = closed.and(done);
             }
             self.spares.insert(0, lane.connection);
@@ -394,6 +525,8 @@ impl Lane {
             pending: HashMap::new(),
             in_flight: 0,
             syncing: None,
+            unsynced: RangeSet::new(),
+            is_lost: false,
         }
     }
 

@@ -9,9 +9,14 @@ mod fetch;
 mod flow;
 mod lanes;
 mod opening;
+mod series;
+mod series_fetch;
+mod series_requests;
+mod series_store;
 mod store;
 #[cfg(test)]
 mod tests;
+mod tree;
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -34,22 +39,30 @@ use proto::sftp::{
 use proto::timestamp::Timestamp;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use tune::sessions::FileMovement;
 
 use super::capabilities::{AvailableChecksums, Capabilities};
 use super::contract::{FactsUse, FilePart, RemovedKind, SessionCondition, Storage};
 use super::entry_names::directory_of;
-use super::optional::{ManyPaths, NameRules, OptionalContracts, ServerConnection, SymbolicLinks};
+use super::optional::{
+    ManyPaths, NameRules, OptionalContracts, SeriesTransfers, ServerConnection, SymbolicLinks,
+    TreeListing,
+};
 use connection::{LONG_WAIT, SftpConnection};
 use errors::SftpFailed;
-use ftp::answers::{ListingVisitor, MetadataChange, RenameFailure, SymlinkCheckScope};
+use ftp::answers::{
+    EntryVisitor, ListingVisitor, MetadataChange, RenameFailure, SymlinkCheckScope,
+};
 use ftp::failure::Operation;
 use ftp::incomplete_listing::IncompleteListing;
 use ftp::location::Server;
 use ftp::transfer::control_messages::add_stored_ranges;
+use ftp::transfer::series::files::{FileSeries, SeriesFile, SeriesReport};
 use ftp::transfer::{TransferAttempt, TransferSpec};
 use ftp::{Failure, FailureKind};
 use lanes::{LanePlan, Lanes};
 use opening::{SftpOpener, blocking};
+use series::SeriesJob;
 
 /// Most connections for one file whose number is found by their gain. sshd(8) has ten sessions for one login, and ten
 /// logins that have not succeeded yet (MaxSessions, MaxStartups).
@@ -355,6 +368,26 @@ fn settings_of(spec: &TransferSpec, timeout: Duration) -> TransferSettings {
     }
 }
 
+/// Passes entries on to the visitor; `Break`: it has stopped.
+fn pass_on(sender: &mpsc::Sender<Vec<ListedEntry>>, entries: Vec<ListedEntry>) -> ControlFlow<()> {
+    match sender.blocking_send(entries) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(_) => ControlFlow::Break(()),
+    }
+}
+
+async fn visit_batches(
+    mut batches: mpsc::Receiver<Vec<ListedEntry>>,
+    mut visit: impl FnMut(Vec<ListedEntry>) -> ControlFlow<()>,
+) {
+    while let Some(entries) = batches.recv().await {
+        if visit(entries).is_break() {
+            batches.close();
+            return;
+        }
+    }
+}
+
 /// Stands for a name in memory: there may be many.
 fn name_hash(name: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -392,7 +425,7 @@ impl Storage for SftpStorage {
             sets_time: true,
             third_party: None,
             bundles: false,
-            series: false,
+            series: Some(FileMovement::OneConnection),
             max_queries: 32,
             is_local: false,
             length_shows_content: false,
@@ -425,7 +458,7 @@ impl Storage for SftpStorage {
         let at = self.path(path);
         let operation = Operation::on_path("list", path);
         // A bounded queue: a slow visitor slows the reading down.
-        let (sender, mut batches) = mpsc::channel::<Vec<ListedEntry>>(QUEUED_BATCHES);
+        let (sender, batches) = mpsc::channel(QUEUED_BATCHES);
         let reading = self.requests(operation, move |connection| {
             let mut names = HashSet::new();
             changes::list(connection, &at, |connection, mut entries| {
@@ -436,24 +469,12 @@ impl Storage for SftpStorage {
                     }
                 }
                 changes::read_links(connection, &at, &mut entries)?;
-                Ok(match sender.blocking_send(entries) {
-                    Ok(()) => ControlFlow::Continue(()),
-                    // The visitor has stopped.
-                    Err(_) => ControlFlow::Break(()),
-                })
+                Ok(pass_on(&sender, entries))
             })
         });
-        let visiting = async {
-            while let Some(entries) = batches.recv().await {
-                if changes::checked(entries)
-                    .try_for_each(&mut *visit)
-                    .is_break()
-                {
-                    batches.close();
-                    return;
-                }
-            }
-        };
+        let visiting = visit_batches(batches, |entries| {
+            changes::checked(entries).try_for_each(&mut *visit)
+        });
         let (read, ()) = tokio::join!(reading, visiting);
         read
     }
@@ -613,12 +634,75 @@ impl OptionalContracts for SftpStorage {
         Some(self)
     }
 
+    fn tree_listing(&mut self) -> Option<&mut dyn TreeListing> {
+        Some(self)
+    }
+
     fn name_rules(&mut self) -> Option<&mut dyn NameRules> {
         Some(self)
     }
 
     fn many_paths(&mut self) -> Option<&mut dyn ManyPaths> {
         Some(self)
+    }
+
+    fn series(&mut self) -> Option<&mut dyn SeriesTransfers> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl SeriesTransfers for SftpStorage {
+    async fn move_series(
+        &mut self,
+        series: &FileSeries,
+        spec: &TransferSpec,
+        control: &Arc<TransferControl>,
+        report: &mut SeriesReport,
+    ) -> Result<(), Failure> {
+        let with_paths = |file: &SeriesFile| SeriesFile {
+            path: self.path(&file.path),
+            partial: self.path(&file.partial),
+            ..file.clone()
+        };
+        let job = SeriesJob {
+            server: self.opener.name.clone(),
+            files: series.files.iter().map(with_paths).collect(),
+            end: series.end.clone(),
+            stale: series.stale.iter().map(|path| self.path(path)).collect(),
+            syncs: self.sync_policy == SyncPolicy::File,
+            // Each file has one of its own.
+            settings: TransferSettings {
+                checksum: None,
+                ..settings_of(spec, self.opener.timeout)
+            },
+            spec: spec.clone(),
+        };
+        let (connection, mut guard) = self.take_connection()?;
+        let mut canceller = TransferGuard(Some(Arc::clone(control)));
+        let task_control = Arc::clone(control);
+        tracing::debug!(files = job.files.len(), "a series begins");
+        let ended = blocking(move || Ok(job.run(connection, &task_control))).await;
+        guard.0.clear();
+        canceller.0 = None;
+        let ended = ended?;
+        self.connection = ended.connection.filter(SftpConnection::is_usable);
+        tracing::debug!(
+            moved = ended.outcome.moved.len(),
+            failed = ended.outcome.failed.len(),
+            "a series has ended"
+        );
+        // Replies belong to their requests by numbers: nothing is to be learned about how far those may go ahead.
+        report.lead = series.lead;
+        report.moved = ended.outcome.moved;
+        report.begun = ended.outcome.begun;
+        report.failed = ended.outcome.failed;
+        report.attempt = TransferAttempt {
+            streams: 1,
+            report: ended.result?,
+            ..TransferAttempt::default()
+        };
+        Ok(())
     }
 }
 
@@ -660,6 +744,27 @@ impl SymbolicLinks for SftpStorage {
             changes::make_link(connection, &target, &at)
         })
         .await
+    }
+}
+
+#[async_trait]
+impl TreeListing for SftpStorage {
+    async fn list_tree(
+        &mut self,
+        path: &[u8],
+        visit: &mut EntryVisitor<'_>,
+    ) -> Result<bool, Failure> {
+        let at = self.path(path);
+        let operation = Operation::on_path("list", path);
+        let (sender, batches) = mpsc::channel(QUEUED_BATCHES);
+        let reading = self.requests(operation, move |connection| {
+            tree::list_tree(connection, &at, |entries| pass_on(&sender, entries))
+        });
+        let visiting = visit_batches(batches, |entries| {
+            entries.into_iter().try_for_each(&mut *visit)
+        });
+        let (read, ()) = tokio::join!(reading, visiting);
+        read.map(|()| true)
     }
 }
 

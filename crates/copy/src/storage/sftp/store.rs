@@ -4,7 +4,7 @@
 //! meanwhile. A server that cannot be asked for that keeps them as long as it lives: then replies to WRITE count, until the
 //! connection is lost.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,9 +14,9 @@ use data::job::{TransferControl, TransferReport, TransferSettings};
 use data::send::body::{self, BodyRange, RequestBody};
 use data::store::Source;
 use ftp::failure::Operation;
-use ftp::transfer::TransferSpec;
 use ftp::transfer::control_messages::add_stored_ranges;
 use ftp::transfer::outcome::pull_failure;
+use ftp::transfer::{TransferConfirmation, TransferSpec};
 use ftp::{Failure, FailureKind};
 use proto::ranges::{ByteRange, RangeSet};
 
@@ -25,9 +25,24 @@ use super::errors::{self, SftpFailed};
 use super::lanes::Lanes;
 
 /// A failure of this machine's store, or of the server.
-enum SendFailed {
+pub(super) enum SendFailed {
     Data(DataError),
     Server(SftpFailed),
+}
+
+impl SendFailed {
+    /// The failure for people.
+    pub(super) fn failure(
+        self,
+        server: &str,
+        operation: &Operation,
+        confirmation: &TransferConfirmation,
+    ) -> Failure {
+        match self {
+            Self::Data(error) => pull_failure(server, operation, &error, confirmation),
+            Self::Server(failed) => failed.failure(server, operation),
+        }
+    }
 }
 
 impl From<DataError> for SendFailed {
@@ -71,10 +86,7 @@ impl StoreJob<'_> {
             settings,
             size,
         } = *self;
-        let failure = |error: SendFailed| match error {
-            SendFailed::Data(error) => pull_failure(server, operation, &error, &spec.confirmation),
-            SendFailed::Server(failed) => failed.failure(server, operation),
-        };
+        let failure = |error: SendFailed| error.failure(server, operation, &spec.confirmation);
         let before = spec.stored_ranges.lock().clone();
         // From here on the server may have bytes.
         spec.started.store(true, Ordering::Relaxed);
@@ -94,6 +106,7 @@ impl StoreJob<'_> {
         let sent = body::run(source, range, settings, control, &dialer, |bytes| {
             let mut sender = BlockSender {
                 lanes: &mut *lanes,
+                source,
                 spec,
                 control,
                 settings,
@@ -111,7 +124,12 @@ impl StoreJob<'_> {
             // Later, checksums may prove them.
             *spec.stored_ranges.lock() = before;
         }
-        sent.map_err(failure)
+        sent.map_err(|error| match error {
+            SendFailed::Server(failed) if !control.is_cancelled() => {
+                failure(SendFailed::Server(lanes.explained(failed)))
+            }
+            error => failure(error),
+        })
     }
 }
 
@@ -133,6 +151,7 @@ pub(super) fn destination_size(
 
 struct BlockSender<'s> {
     lanes: &'s mut Lanes,
+    source: &'s dyn Source,
     spec: &'s TransferSpec,
     control: &'s TransferControl,
     settings: &'s TransferSettings,
@@ -146,7 +165,13 @@ struct BlockSender<'s> {
 impl BlockSender<'_> {
     fn run(&mut self, bytes: &mut RequestBody<'_>) -> Result<(), SendFailed> {
         let mut is_read = self.size == Some(self.position);
-        while !is_read || self.lanes.is_waiting() {
+        while !is_read || self.lanes.is_waiting() || self.lanes.has_returned() {
+            while self.lanes.has_returned()
+                && let Some(lane) = self.lanes.free_lane()
+            {
+                self.send_again(lane)?;
+                self.receive(false)?;
+            }
             while !is_read && let Some(lane) = self.lanes.free_lane() {
                 is_read = !self.send_next(lane, bytes)?;
                 self.receive(false)?;
@@ -163,11 +188,7 @@ impl BlockSender<'_> {
         };
         bytes.skip(range.start - self.position);
         let most = u64::from(self.lanes.block_length(lane)).min(range.len());
-        let offset = self
-            .spec
-            .destination_offset
-            .unwrap_or(0)
-            .saturating_add(range.start);
+        let offset = self.destination().saturating_add(range.start);
         let read = |out: &mut Vec<u8>| match (&mut *bytes).take(most).read_to_end(out) {
             Ok(_) => Ok(()),
             Err(_) => Err(own_error()),
@@ -178,6 +199,37 @@ impl BlockSender<'_> {
         let sent = self.lanes.write(lane, offset, read)?;
         self.position = range.start + u64::from(sent);
         Ok(sent > 0)
+    }
+
+    /// Sends a part once more that another connection has lost.
+    fn send_again(&mut self, lane: usize) -> Result<(), SendFailed> {
+        let Some(block) = self.lanes.take_returned(self.lanes.block_length(lane)) else {
+            return Ok(());
+        };
+        let at = block.offset.saturating_sub(self.destination());
+        let at = at.saturating_add(self.spec.part.map_or(0, |(offset, _)| offset));
+        let source = self.source;
+        let read = |out: &mut Vec<u8>| {
+            let begin = out.len();
+            out.resize(begin + block.length as usize, 0);
+            let mut filled = begin;
+            while filled < out.len() {
+                let offset = at.saturating_add((filled - begin) as u64);
+                match source.read_at(offset, &mut out[filled..]) {
+                    Ok(count @ 1..) => filled += count,
+                    // A pipe has its bytes once.
+                    Ok(0) | Err(_) => return Err(SftpFailed::Lost(ErrorKind::NotConnected.into())),
+                }
+            }
+            Ok(())
+        };
+        self.lanes.write(lane, block.offset, read)?;
+        Ok(())
+    }
+
+    /// Offset of the part's first byte in the destination.
+    fn destination(&self) -> u64 {
+        self.spec.destination_offset.unwrap_or(0)
     }
 
     fn next_range(&self) -> Option<ByteRange> {
@@ -204,13 +256,18 @@ impl BlockSender<'_> {
         let mut moved = 0;
         for answer in self.lanes.exchange(waits && self.lanes.is_waiting())? {
             errors::done(answer.reply)?;
-            let part = self.spec.destination_offset.unwrap_or(0);
-            let start = answer.block.offset.saturating_sub(part);
-            let length = u64::from(answer.block.length);
-            self.lanes.note_taken(answer.lane, start, start + length);
-            moved += length;
+            self.lanes.note_taken(answer.lane, answer.block);
+            moved += u64::from(answer.block.length);
         }
-        let stored = self.lanes.take_stored();
+        let part = self.destination();
+        let mut stored = RangeSet::new();
+        for range in self.lanes.take_stored().iter() {
+            let (start, end) = (
+                range.start.saturating_sub(part),
+                range.end.saturating_sub(part),
+            );
+            stored.insert(start, end);
+        }
         if !stored.is_empty() {
             add_stored_ranges(&self.spec.stored_ranges, &stored);
         }
@@ -228,7 +285,7 @@ impl BlockSender<'_> {
 }
 
 /// Stands for the error of the source, which the caller knows.
-fn own_error() -> SendFailed {
+pub(super) fn own_error() -> SendFailed {
     let reason = Failure::new(FailureKind::Local, "the source cannot be read");
     SftpFailed::Other(reason).into()
 }

@@ -1,5 +1,7 @@
 //! Sessions with OpenSSH's sftp-server, which a script starts in the place of ssh, and with servers that are made up.
 
+mod series;
+
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -9,6 +11,7 @@ use data::options::TransferOptions;
 use data::store::memory::{MemorySink, MemorySource};
 use ftp::location::Location;
 use ftp::{ConnectionSecurity, SecurityOptions};
+use parking_lot::Mutex;
 use proto::listing::EntryKind;
 use proto::ranges::RangeSet;
 use proto::sftp::SftpExtensions;
@@ -28,13 +31,17 @@ fn program() -> Option<PathBuf> {
 
 /// The server that the program is, with these options. A login beside the shared one is refused, and counted in a file.
 fn server(dir: &Path, options: &str) -> Option<Server> {
+    server_by(dir, &format!("exec {} {options}", program()?.display()))
+}
+
+/// The server that this line of a script starts.
+fn server_by(dir: &Path, line: &str) -> Option<Server> {
     let script = dir.join("ssh");
     let text = format!(
         "#!/bin/sh\nfor argument in \"$@\"; do\ncase $argument in -G) echo hostname h; exit;; -O) exit 1;;\n\
          -oControlPath=none) echo >>{0}/refused; echo 'h: Permission denied (publickey).' >&2; exit 255;; esac\ndone\n\
-         exec {1} {options}\n",
+         {line}\n",
         dir.display(),
-        program()?.display()
     );
     std::fs::write(&script, text).unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -203,6 +210,13 @@ async fn further_connections_join_a_transfer() {
 fn made_up(
     mut answer: impl FnMut(u8, u32) -> Option<Vec<u8>> + Send + 'static,
 ) -> (SftpConnection, JoinHandle<()>) {
+    made_up_of(move |kind, id, _| answer(kind, id))
+}
+
+/// The same; the answer depends on the whole request.
+fn made_up_of(
+    mut answer: impl FnMut(u8, u32, &[u8]) -> Option<Vec<u8>> + Send + 'static,
+) -> (SftpConnection, JoinHandle<()>) {
     let (near, mut far) = UnixStream::pair().unwrap();
     near.set_nonblocking(true).unwrap();
     let timeout = Duration::from_millis(300);
@@ -214,7 +228,7 @@ fn made_up(
             let mut rest = vec![0; length as usize - 5];
             far.read_exact(&mut rest).unwrap();
             let id = u32::from_be_bytes(*head.last_chunk().unwrap());
-            match answer(head[4], id) {
+            match answer(head[4], id, &rest) {
                 Some(packet) => far.write_all(&packet).unwrap(),
                 None => return,
             }
@@ -302,6 +316,122 @@ async fn an_algorithm_that_is_refused_is_not_asked_for_again() {
     assert!(left.is_empty());
 }
 
+#[tokio::test]
+async fn a_refusal_for_lack_of_space_has_a_kind_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut mounted = std::process::Command::new("unshare");
+    let mounts = mounted.args(["-Urm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]);
+    let (Some(program), true) = (program(), mounts.status().is_ok_and(|done| done.success()))
+    else {
+        return;
+    };
+    let disk = dir.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let line = format!(
+        "exec unshare -Urm sh -c 'mount -t tmpfs -o size=1m,nr_inodes=4 tmpfs {} && exec {}'",
+        disk.display(),
+        program.display()
+    );
+    let mut storage = open(&server_by(dir.path(), &line).unwrap()).await.unwrap();
+    let at = |name: &str| bytes_of(&disk.join(name));
+    let mut sizes = Vec::new();
+    for (name, size) in [
+        ("large", 3_000_000),
+        ("small", 10),
+        ("b", 10),
+        ("c", 10),
+        ("d", 10),
+    ] {
+        let source: Arc<dyn Source> = Arc::new(MemorySource::new(vec![1; size], "source"));
+        let control = Arc::new(TransferControl::new());
+        let stored = storage
+            .store(source, &at(name), &spec(Some(size)), &control)
+            .await;
+        sizes.push(stored.map(|_| ()).map_err(|failure| failure.kind()));
+        assert!(storage.connection.is_some());
+        if name == "large" {
+            storage
+                .remove_entry(&at(name), RemovedKind::File)
+                .await
+                .unwrap();
+        }
+    }
+    let full = Err(FailureKind::ServerDiskFull);
+    // There is room for one directory and three files.
+    assert_eq!(sizes, [full, Ok(()), Ok(()), Ok(()), full]);
+    let made = storage.make_dir(&at("directory")).await.unwrap_err();
+    assert_eq!(made.kind(), FailureKind::ServerDiskFull, "{made}");
+    // Another refusal on a disk with room.
+    storage
+        .remove_entry(&at("b"), RemovedKind::File)
+        .await
+        .unwrap();
+    let made = storage.make_dir(&at("c")).await.unwrap_err();
+    assert_eq!(made.kind(), FailureKind::Protocol, "{made}");
+}
+
+#[tokio::test]
+async fn a_tree_is_listed_at_once_with_directories_before_their_content() {
+    let dir = tempfile::tempdir().unwrap();
+    let top = dir.path().join("top");
+    let mut wanted = Vec::new();
+    let mut make = |relative: &str, is_dir: bool| {
+        let at = top.join(relative);
+        match is_dir {
+            true => std::fs::create_dir_all(at).unwrap(),
+            false => std::fs::write(at, relative).unwrap(),
+        }
+        wanted.push(relative.as_bytes().to_vec());
+    };
+    std::fs::create_dir(&top).unwrap();
+    for number in 0..70 {
+        make(&format!("d{number}"), true);
+        make(&format!("d{number}/file"), false);
+    }
+    // More than in one reply.
+    for number in 0..350 {
+        make(&format!("d0/{number}"), false);
+    }
+    make("d1/e", true);
+    make("d1/e/f", true);
+    make("d1/e/link", false);
+    std::fs::remove_file(top.join("d1/e/link")).unwrap();
+    std::os::unix::fs::symlink("f", top.join("d1/e/link")).unwrap();
+    for options in ["", "-P limits"] {
+        let Some(mut storage) = session(dir.path(), options).await else {
+            return;
+        };
+        let mut entries = Vec::new();
+        let mut visit = |entry| {
+            entries.push(entry);
+            ControlFlow::Continue(())
+        };
+        assert!(
+            storage
+                .list_tree(&bytes_of(&top), &mut visit)
+                .await
+                .unwrap()
+        );
+        let place = |name: &[u8]| entries.iter().position(|entry| entry.name == name);
+        for entry in &entries {
+            let above = directory_of(&entry.name);
+            assert!(above.is_empty() || place(above) < place(&entry.name));
+        }
+        let link = entries.iter().find(|entry| entry.name == b"d1/e/link");
+        assert_eq!(link.unwrap().link_target.as_deref(), Some(&b"f"[..]));
+        let mut names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
+        names.sort_unstable();
+        wanted.sort_unstable();
+        assert!(names == wanted);
+        // Replies that nobody needs are no obstacle.
+        storage
+            .facts(&bytes_of(&top), FactsUse::Decision)
+            .await
+            .unwrap();
+        assert!(storage.connection.is_some());
+    }
+}
+
 /// One connection with a file open.
 fn lanes(connection: SftpConnection, flags: OpenFlags, is_durable: bool) -> Lanes {
     let opener = opener();
@@ -360,6 +490,126 @@ async fn bytes_count_when_a_crash_of_the_server_cannot_lose_them() {
     assert_eq!(counted(false, true, 9, Some(4)).await, 9 * BLOCK);
     // Nobody has asked for it.
     assert_eq!(counted(true, false, 9, None).await, 9 * BLOCK);
+}
+
+/// Two connections with a file open, of which the second one ends after some blocks; the offsets of the blocks that each has
+/// answered.
+fn two_lanes(
+    flags: OpenFlags,
+    is_durable: bool,
+    answered_by_second: usize,
+) -> (Lanes, [Arc<Mutex<Vec<u64>>>; 2]) {
+    let answered = [(); 2].map(|()| Arc::new(Mutex::new(Vec::new())));
+    let limits = [usize::MAX, answered_by_second];
+    let mut connections = Vec::new();
+    // The first one answers no block before the second one has ended.
+    let (lives, has_ended) = std::sync::mpsc::channel::<()>();
+    let mut ends = [(None, Some(has_ended)), (Some(lives), None)].into_iter();
+    for (answered, limit) in answered.iter().zip(limits) {
+        let (lives, has_ended) = ends.next().unwrap();
+        let answered = Arc::clone(answered);
+        let (mut connection, _server) = made_up_of(move |kind, id, rest| match kind {
+            3 => Some(packet(102, id, &[0, 0, 0, 1, b'h'])),
+            5 | 6 => {
+                let offset = u64::from_be_bytes(*rest[5..].first_chunk().unwrap());
+                let _held = &lives;
+                if let Some(has_ended) = &has_ended {
+                    let _ = has_ended.recv();
+                }
+                let mut answered = answered.lock();
+                answered.push(offset);
+                (answered.len() <= limit).then(|| match kind {
+                    6 => status(id, 0),
+                    _ => {
+                        let length = u32::from_be_bytes(*rest[13..].first_chunk().unwrap());
+                        let bytes = content(offset, length as usize);
+                        packet(103, id, &[&length.to_be_bytes(), bytes.as_slice()].concat())
+                    }
+                })
+            }
+            _ => Some(status(id, 0)),
+        });
+        connection.extensions.fsync = true;
+        connections.push(connection);
+    }
+    let spare = connections.pop().unwrap();
+    let plan = LanePlan {
+        path: b"/f".to_vec(),
+        flags,
+        most: 2,
+        wants_all: true,
+        is_durable,
+        rtt: Duration::ZERO,
+    };
+    let (first, opener) = (connections.pop().unwrap(), opener());
+    let lanes = Lanes::open(first, vec![spare], &opener, &Handle::current(), plan);
+    (lanes.map_err(|(failed, _)| failed).unwrap(), answered)
+}
+
+#[tokio::test]
+async fn the_blocks_of_a_connection_that_is_lost_are_stored_over_another_one() {
+    const BLOCK: usize = 32 << 10;
+    let size = 16 << 20;
+    let all: Vec<u64> = (0..size).step_by(BLOCK).map(|at| at as u64).collect();
+    for is_durable in [true, false] {
+        let (mut lanes, answered) = two_lanes(OpenFlags::Replace, is_durable, 20);
+        let spec = spec(Some(size));
+        let stored = Arc::clone(&spec.stored_ranges);
+        let done = tokio::task::spawn_blocking(move || {
+            let job = store::StoreJob {
+                server: "h",
+                operation: &Operation::from("test"),
+                source: &MemorySource::new(vec![1; size], "source"),
+                settings: &settings_of(&spec, Duration::from_secs(1)),
+                spec: &spec,
+                size: Some(size as u64),
+            };
+            let report = job.run(&mut lanes, &Arc::new(TransferControl::new()));
+            (report, lanes.count())
+        });
+        let (report, left) = done.await.unwrap();
+        assert_eq!(report.unwrap().evidence.bytes, size as u64);
+        assert_eq!(left, 1);
+        let [first, second] = answered.map(|answered| answered.lock().clone());
+        assert!(second.len() > 20, "{}", second.len());
+        // Bytes that are not on disk may be lost with the machine that has them.
+        let mut kept = first;
+        if !is_durable {
+            kept.extend(&second[..20]);
+            assert_eq!(stored.lock().prefix_len(), size as u64);
+        }
+        kept.sort_unstable();
+        kept.dedup();
+        assert!(kept == all, "{} of {}", kept.len(), all.len());
+    }
+}
+
+#[tokio::test]
+async fn the_blocks_of_a_connection_that_is_lost_are_fetched_over_another_one() {
+    const BLOCK: usize = 32 << 10;
+    let size = 16 << 20;
+    let (lanes, answered) = two_lanes(OpenFlags::Read, true, 20);
+    let sink = MemorySink::new(size, "sink");
+    let shared: Arc<dyn Sink> = Arc::new(sink.clone());
+    let done = tokio::task::spawn_blocking(move || {
+        let spec = spec(Some(size));
+        let job = fetch::FetchJob {
+            server: "h",
+            operation: Operation::from("test"),
+            sink: &shared,
+            settings: &settings_of(&spec, Duration::from_secs(1)),
+            spec: &spec,
+            size: Some(size as u64),
+        };
+        let (report, lanes) = job.run(lanes, &Arc::new(TransferControl::new()));
+        (report, lanes.unwrap().count())
+    });
+    let (report, left) = done.await.unwrap();
+    report.unwrap();
+    assert_eq!(left, 1);
+    assert!(answered[1].lock().len() > 20);
+    let wanted = (0..size).step_by(BLOCK).map(|at| content(at as u64, BLOCK));
+    assert!(sink.take() == wanted.collect::<Vec<_>>().concat());
 }
 
 #[test]
@@ -490,7 +740,7 @@ async fn a_reply_without_bytes_is_not_the_end_of_a_file() {
 fn a_rename_that_replaces_nothing_never_loses_the_old_file() {
     // 18 is RENAME: the second one moves the old file aside, the third one takes its name and fails, the fourth one moves it back.
     for (third, fourth, is_renamed) in [(0, 0, true), (4, 0, false), (4, 4, false)] {
-        let kinds = Arc::new(parking_lot::Mutex::new(Vec::new()));
+        let kinds = Arc::new(Mutex::new(Vec::new()));
         let (asked, mut renames) = (Arc::clone(&kinds), 0);
         let (mut connection, _server) = made_up(move |kind, id| {
             asked.lock().push(kind);

@@ -1,0 +1,126 @@
+//! Whole trees: many directories are read at a time.
+
+use std::ops::ControlFlow;
+
+use proto::listing::{EntryKind, ListedEntry};
+use proto::sftp::{SftpReply, SftpRequest};
+
+use super::changes::{close_dirs, may_search, read_dirs, read_links};
+use super::connection::SftpConnection;
+use super::errors::{self, SftpFailed};
+use crate::storage::entry_names::{MAX_DEPTH, check_name, join_path};
+
+/// Directories that are read at a time: less than every server is taken to allow.
+const MAX_TOGETHER: usize = 32;
+
+/// A directory that is not read.
+struct WaitingDirectory {
+    /// Relative to the top.
+    path: Vec<u8>,
+    depth: usize,
+    entry: ListedEntry,
+}
+
+/// Lists everything below a directory: `visit` receives the entries with their paths relative to it, a directory before its
+/// content. One that cannot be read is marked so.
+pub(super) fn list_tree(
+    connection: &mut SftpConnection,
+    top: &[u8],
+    mut visit: impl FnMut(Vec<ListedEntry>) -> ControlFlow<()>,
+) -> Result<(), SftpFailed> {
+    let mut waiting = vec![WaitingDirectory {
+        path: Vec::new(),
+        depth: 0,
+        entry: ListedEntry::new(b".", EntryKind::CurrentDir),
+    }];
+    while !waiting.is_empty() {
+        let some = waiting.split_off(waiting.len().saturating_sub(MAX_TOGETHER));
+        let (open, flow) = open_some(connection, top, some, &mut visit)?;
+        let paths: Vec<_> = open.iter().map(|(at, _)| absolute(top, &at.path)).collect();
+        let handles: Vec<_> = open.iter().map(|(_, handle)| handle.clone()).collect();
+        let read = read_dirs(connection, &handles, |connection, at, mut entries| {
+            read_links(connection, &paths[at], &mut entries)?;
+            let (directory, _) = &open[at];
+            let mut others = Vec::with_capacity(entries.len());
+            for mut entry in entries {
+                let path = match directory.path.as_slice() {
+                    b"" => entry.name.clone(),
+                    above => join_path(above, &entry.name),
+                };
+                // A name that leads elsewhere is refused by whoever visits it.
+                let may_enter = check_name(&entry.name).is_ok() && directory.depth < MAX_DEPTH;
+                entry.name.clone_from(&path);
+                match entry.kind {
+                    EntryKind::Dir if may_enter => waiting.push(WaitingDirectory {
+                        path,
+                        depth: directory.depth + 1,
+                        entry,
+                    }),
+                    EntryKind::Dir => others.push(unread(entry)),
+                    _ => others.push(entry),
+                }
+            }
+            Ok(visit(others))
+        });
+        let paths: Vec<&[u8]> = paths.iter().map(Vec::as_slice).collect();
+        let searched = read.and_then(|read| may_search(connection, &read, &paths));
+        close_dirs(connection, &handles)?;
+        searched?;
+        if flow.is_break() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// A directory, and its handle.
+type OpenedDirectory = (WaitingDirectory, Vec<u8>);
+
+/// Opens directories, and shows them. Returns those that are open.
+fn open_some(
+    connection: &mut SftpConnection,
+    top: &[u8],
+    directories: Vec<WaitingDirectory>,
+    visit: &mut impl FnMut(Vec<ListedEntry>) -> ControlFlow<()>,
+) -> Result<(Vec<OpenedDirectory>, ControlFlow<()>), SftpFailed> {
+    let paths: Vec<_> = directories
+        .iter()
+        .map(|at| absolute(top, &at.path))
+        .collect();
+    let requests: Vec<_> = paths
+        .iter()
+        .map(|path| SftpRequest::OpenDir(path))
+        .collect();
+    let timeout = connection.timeout();
+    let replies = connection.call_all(&requests, timeout)?;
+    let mut open = Vec::new();
+    let mut shown = Vec::new();
+    for (directory, reply) in directories.into_iter().zip(replies) {
+        match reply {
+            SftpReply::Handle(handle) => {
+                shown.push(directory.entry.clone());
+                open.push((directory, handle));
+            }
+            SftpReply::Status(_) if directory.depth > 0 => shown.push(unread(directory.entry)),
+            refused => return Err(errors::unexpected(refused)),
+        }
+    }
+    shown.retain(|entry| entry.kind != EntryKind::CurrentDir);
+    let flow = visit(shown);
+    Ok((open, flow))
+}
+
+/// The entry of a directory that a listing of its own shows, or why there is none.
+fn unread(entry: ListedEntry) -> ListedEntry {
+    ListedEntry {
+        may_list: Some(false),
+        ..entry
+    }
+}
+
+fn absolute(top: &[u8], path: &[u8]) -> Vec<u8> {
+    match path {
+        b"" => top.to_vec(),
+        path => join_path(top, path),
+    }
+}
