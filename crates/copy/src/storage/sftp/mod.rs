@@ -39,6 +39,7 @@ use super::capabilities::{AvailableChecksums, Capabilities};
 use super::contract::{FactsUse, FilePart, RemovedKind, SessionCondition, Storage};
 use super::entry_names::directory_of;
 use super::optional::{ManyPaths, NameRules, OptionalContracts, ServerConnection, SymbolicLinks};
+use crate::local::partial::is_unfinished;
 use connection::{LONG_WAIT, SftpConnection};
 use errors::SftpFailed;
 use ftp::answers::{ListingVisitor, MetadataChange, RenameFailure, SymlinkCheckScope};
@@ -521,7 +522,9 @@ impl Storage for SftpStorage {
         let operation = Operation::on_path("write", path);
         let size = store::destination_size(&*source, spec)?;
         // Without safe ranges nothing of the old content may remain.
-        let flags = match spec.destination_offset.is_none() && spec.completed_ranges.is_empty() {
+        let begins = spec.destination_offset.is_none() && spec.completed_ranges.is_empty();
+        let flags = match begins {
+            true if is_unfinished(path) => OpenFlags::New,
             true => OpenFlags::Replace,
             false => OpenFlags::Write,
         };
