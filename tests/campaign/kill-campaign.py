@@ -24,10 +24,25 @@ Then the copy is run with `--resume` until it exits with 0. The test fails ("los
 After `client`, `server`, `both` and `link`, a limited number of bytes may be sent again: of one file the share
 --again of all bytes, and for each stream one block and what the kernel buffers.
 
+With `--ways ssh carried sftp` the copies use one login by ssh to a server of the test's own: data beside ssh; everything
+through ssh, because no port of the far end can be reached; and SFTP. One process dies with SIGKILL, at a random share of
+the bytes, or (one moment of six) at a random time after the start, during the login:
+
+    client       longhaul cp
+    far end      one of its `longhaul serve --stdio` (ssh, carried), one of its sftp-server (sftp)
+    login        the ssh that keeps the login which the sessions share (ControlMaster)
+    data ssh     one ssh of a data connection (carried), or of a further connection (sftp)
+    session      one process of sshd for a login
+
+Such a test fails as well if processes of the copy stay: programs at the far end for more than FAR_END_BOUND after the
+copy has ended, logins at either end for more than LOGIN_BOUND; or if a journal stays. Moments in which the copy ended before
+anything was killed are shown, and not counted as kills.
+
     cargo build --release
     tests/campaign/kill-campaign.py                          # 200 moments, about 25 minutes
     tests/campaign/kill-campaign.py --moments 16 --seed 7    # a short run
     tests/campaign/kill-campaign.py --seed 7 --only 12       # repeats one moment and keeps its files
+    tests/campaign/kill-campaign.py --ways ssh carried sftp  # the same by ssh, about 30 minutes
     tests/campaign/kill-campaign.py --sabotage content       # breaks copies (content, early, leftover): must fail
 
 The program prints a table; --json FILE writes every moment. Exit code 1: data was lost, or too much was sent
@@ -36,6 +51,7 @@ again. LONGHAUL_BIN is the path of another binary.
 
 import argparse
 import collections
+import datetime
 import ftplib
 import hashlib
 import json
@@ -50,6 +66,7 @@ import threading
 import time
 from pathlib import Path
 
+import ssh_host
 from ftp_proxy import Proxy
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -65,6 +82,23 @@ IN_FLIGHT = 1 << 20
 STREAMS = 2
 CONCURRENCY = 2
 TIMEOUT = 120
+
+SSH_SHAPES = ["big get", "big put", "big get", "big put", "tree get", "tree put"]
+SSH_FAULTS = {
+    "ssh": ["client", "far end", "login", "session"],
+    "carried": ["client", "far end", "login", "data ssh", "session"],
+    "sftp": ["client", "far end", "login", "data ssh", "session"],
+}
+SSH_CASES = [(way, fault) for way, faults in SSH_FAULTS.items() for fault in faults]
+# A program at the far end ends with its input (docs/ssh.md); the rest is for a busy machine.
+FAR_END_BOUND = 5
+# A login ends 30 s after a kill (docs/ssh.md).
+LOGIN_BOUND = 30 + FAR_END_BOUND
+# Upper bound of the bytes of a stream on their way through ssh: the window of its channel (2 MiB), and pipes and sockets.
+THROUGH_SSH = 4 << 20
+# By SFTP no checksums show which bytes arrived after the last line of the journal, or after the server has last forced them
+# to disk (puts): those that were not reported as safe this long before the kill may be sent again.
+JOURNAL_SECONDS = 0.4
 
 
 class Server:
@@ -182,8 +216,7 @@ class Moment:
         self.size = sum((self.source / name).stat().st_size for name in self.names)
         self.sums = {name: {sum_of(self.source / name)} for name in self.names}
         self.log = open(self.place / "log", "w")
-        self.server = Server(self.served, self.log)
-        self.proxy = Proxy()
+        self.open_ends()
         try:
             (self.target_side / "copy").mkdir()
             if self.is_sync():
@@ -191,16 +224,26 @@ class Moment:
                 (self.extra() / "old.dat").write_bytes(b"old")
             if self.fault == "disk":
                 self.small_disk()
-            self.server.start()
-            self.proxy.server = self.server.port
+            self.start_server()
             self.watched()
         finally:
-            self.proxy.close()
-            if self.server.process:
-                self.server.kill()
+            self.close_ends()
             self.log.close()
             if self.mounted:
                 subprocess.run(["umount", "-l", self.mounted], check=False)
+
+    def open_ends(self):
+        self.server = Server(self.served, self.log)
+        self.proxy = Proxy()
+
+    def start_server(self):
+        self.server.start()
+        self.proxy.server = self.server.port
+
+    def close_ends(self):
+        self.proxy.close()
+        if self.server.process:
+            self.server.kill()
 
     def watched(self):
         watcher = Watcher(self.target, self.sums)
@@ -238,11 +281,17 @@ class Moment:
         return argv + self.ends(proxy, source)
 
     def start(self, proxy, source, *more):
-        environment = dict(os.environ, XDG_STATE_HOME=str(self.place / "state"))
         argv = self.command(proxy, source, *more)
         self.log.write(f"+ {' '.join(argv)}\n")
         self.log.flush()
-        return subprocess.Popen(argv, stdout=self.log, stderr=self.log, env=environment)
+        return subprocess.Popen(argv, stdout=self.events(), stderr=self.log, env=self.environment())
+
+    def environment(self):
+        return dict(os.environ, XDG_STATE_HOME=str(self.place / "state"))
+
+    def events(self):
+        """Where the next copy writes its events."""
+        return self.log
 
     def finished(self, process):
         try:
@@ -256,13 +305,16 @@ class Moment:
     def copy_with_fault(self):
         rate = ["--limit-rate", self.options.rate]
         copy = self.start(self.proxy, self.source, *rate)
+        self.wait_for_share(copy)
+        self.sabotage_early()
+        getattr(self, f"do_{self.fault}".replace(" ", "_"))(copy)
+        self.exits.append(self.finished(copy))
+
+    def wait_for_share(self, copy):
         goal = self.share * self.size
         until = time.monotonic() + TIMEOUT
         while copy.poll() is None and self.proxy.carried < goal and time.monotonic() < until:
             time.sleep(0.002)
-        self.sabotage_early()
-        getattr(self, f"do_{self.fault}")(copy)
-        self.exits.append(self.finished(copy))
 
     def resume(self):
         for _ in range(8):
@@ -401,13 +453,34 @@ class Moment:
             # Unfinished files of bundles stay, as docs/resume.md says.
             if path.is_file() and ".longhaul" in path.name and not path.name.startswith("bundle-"):
                 self.lost.append(f"{path.relative_to(self.target_side)} is left over")
-        if self.fault in COUNTED:
-            self.again = max(0, self.proxy.carried - self.size)
+        if self.is_counted():
+            self.again = max(0, self.moved() - self.size)
             streams = STREAMS * (CONCURRENCY if self.shape.startswith("tree") else 1)
-            self.allowed_again = int(self.options.again * self.size) + streams * (BLOCK + IN_FLIGHT)
+            self.allowed_again = int(self.options.again * self.size) + streams * (BLOCK + self.in_flight())
             if self.shape.startswith("tree"):
                 # The files of a bundle are sent again together.
                 self.allowed_again += self.size
+
+    def is_counted(self):
+        return self.fault in COUNTED
+
+    def moved(self):
+        """Bytes that data connections carried, of all runs."""
+        return self.proxy.carried
+
+    def in_flight(self):
+        return IN_FLIGHT
+
+    def row(self):
+        """Its row in the table."""
+        return self.fault
+
+    def at(self):
+        return f"at {self.share:4.0%}"
+
+    def is_over(self):
+        """Nothing is left to check."""
+        return True
 
     def too_much(self):
         return self.again > self.allowed_again
@@ -417,6 +490,172 @@ class Moment:
                 "share": round(self.share, 4), "exits": self.exits, "attempts": self.attempts,
                 "bytes": self.size, "sent_again": self.again, "allowed_again": self.allowed_again,
                 "too_much_again": self.too_much(), "lost": self.lost}
+
+
+class SshMoment(Moment):
+    """One copy by one login, of whose processes one dies."""
+
+    def __init__(self, options, number, place):
+        super().__init__(options, number, place)
+        cases = [case for case in SSH_CASES if case[0] in options.ways]
+        self.way, self.fault = cases[number % len(cases)]
+        self.shape = SSH_SHAPES[number // len(cases) % len(SSH_SHAPES)]
+        self.delay = self.dice.random() * 0.6 if self.dice.random() < 1 / 6 else None
+        self.killed, self.killed_at, self.runs, self.ended, self.host = None, None, [], None, None
+
+    def open_ends(self):
+        self.proxy = None
+        self.host = ssh_host.SshHost(self.place, LONGHAUL, self.way == "carried")
+
+    def start_server(self):
+        pass
+
+    def close_ends(self):
+        # The host is left alone until nothing may be left there.
+        self.ended = time.monotonic()
+
+    def ends(self, _, source):
+        name = "" if self.shape.startswith("tree") else "/" + self.names[0]
+        scheme = "sftp" if self.way == "sftp" else "ssh"
+        url = f"{scheme}://127.0.0.1:{self.host.port}{self.served}"
+        if self.shape.endswith("get"):
+            return [f"{url}/{source.relative_to(self.served)}{name}", f"{self.here}/copy{name or '/'}"]
+        return [f"{source}{name}", f"{url}/copy{name or '/'}"]
+
+    def command(self, proxy, source, *more):
+        return super().command(proxy, source, *self.host.options(), *more)
+
+    def environment(self):
+        return dict(super().environment(), XDG_RUNTIME_DIR=str(self.host.sockets), LONGHAUL_HISTORY="off",
+                    LONGHAUL_CONFIG="off")
+
+    def events(self):
+        self.runs.append(self.place / f"events {len(self.runs)}")
+        return open(self.runs[-1], "w")
+
+    def arrived(self):
+        """Bytes of the destination that are in files, complete or not."""
+        size = 0
+        for path in (self.target_side / "copy").rglob("*"):
+            try:
+                size += path.stat().st_blocks * 512
+            except OSError:
+                pass
+        return size
+
+    def wait_for_share(self, copy):
+        if self.delay is not None:
+            return time.sleep(self.delay)
+        goal = self.share * self.size
+        until = time.monotonic() + TIMEOUT
+        while copy.poll() is None and self.arrived() < goal and time.monotonic() < until:
+            time.sleep(0.002)
+
+    def kill_one(self, copy, victims):
+        """Kills one of the processes, as soon as there is one, unless the copy ends first."""
+        until = time.monotonic() + TIMEOUT
+        while time.monotonic() < until:
+            found = victims()
+            if found:
+                one = self.dice.choice(found)
+                if copy.poll() is None and one.kill():
+                    self.killed, self.killed_at = one.line, time.time()
+                    self.log.write(f"+ killed {one.pid}: {one.line}\n")
+                    self.log.flush()
+                    return
+            if copy.poll() is not None:
+                return
+            time.sleep(0.002)
+
+    def do_client(self, copy):
+        if copy.poll() is None:
+            copy.kill()
+            self.killed, self.killed_at = "longhaul cp", time.time()
+
+    def do_far_end(self, copy):
+        end = "sftp-server" if self.way == "sftp" else "serve --stdio"
+        self.kill_one(copy, lambda: [one for one in self.host.programs() if one.line.endswith(end)])
+
+    def do_login(self, copy):
+        self.kill_one(copy, lambda: self.host.masters()[:1])
+
+    def do_data_ssh(self, copy):
+        self.kill_one(copy, lambda: self.host.channels(copy.pid)[1:] + self.host.masters()[1:])
+
+    def do_session(self, copy):
+        self.kill_one(copy, self.host.sessions)
+
+    def moved(self):
+        return sum(bytes_moved(run) for run in self.runs)
+
+    def is_counted(self):
+        return True
+
+    def in_flight(self):
+        size = THROUGH_SSH if self.way != "ssh" else IN_FLIGHT
+        if self.way == "sftp" and self.killed:
+            size += not_safe(self.runs[0], self.killed_at - JOURNAL_SECONDS) // STREAMS
+            size += int(JOURNAL_SECONDS * bits(self.options.rate) / 8) // STREAMS
+        return size
+
+    def row(self):
+        return f"{self.way}, {self.fault}"
+
+    def at(self):
+        when = f"at {self.share:4.0%}" if self.delay is None else f"at {self.delay:.2f} s"
+        return when if self.killed else f"{when} (nothing killed)"
+
+    def is_over(self):
+        """Looks for what is left: programs soon after the end, logins later."""
+        if self.host is None:
+            return True
+        age = time.monotonic() - self.ended
+        programs, left = self.host.programs(), self.host.left()
+        if left and age < FAR_END_BOUND or left and not programs and age < LOGIN_BOUND:
+            return False
+        if left:
+            self.lost.append(f"{age:.0f} s after the end there are still {left}")
+        for path in [*self.place.glob("state/**/*"), *self.place.glob("far/**/*"), *self.target_side.rglob("*")]:
+            # Unfinished files of bundles stay, as docs/resume.md says.
+            if path.is_file() and "longhaul" in path.name and not path.name.startswith("bundle-"):
+                self.lost.append(f"{path.relative_to(self.place)} is left over")
+        self.host.close()
+        self.host = None
+        return True
+
+    def told(self):
+        return dict(super().told(), way=self.way, killed=self.killed, delay=self.delay)
+
+
+def progress(events):
+    """What a run of a copy has said about its progress."""
+    for line in events.read_text(errors="replace").splitlines():
+        try:
+            event = json.loads(line)
+        except ValueError:  # The last line of a killed copy.
+            continue
+        if event.get("event") in ("progress", "summary"):
+            yield event
+
+
+def bytes_moved(events):
+    return max((event["bytes"] for event in progress(events)), default=0)
+
+
+def not_safe(events, until):
+    """Bytes that a run had moved, but not reported as safe, at a time."""
+    moved = safe = 0
+    for event in progress(events):
+        at = datetime.datetime.fromisoformat(event["time"].replace("Z", "+00:00")).timestamp()
+        moved = event["bytes"]
+        if at > until:
+            break
+        safe = event["safe"] or 0
+    return moved - safe
+
+
+def bits(rate):
+    return float(rate.rstrip("kMG")) * {"k": 1e3, "M": 1e6, "G": 1e9}.get(rate[-1], 1)
 
 
 def same(one, other):
@@ -434,23 +673,24 @@ def can_mount():
 def table(moments):
     rows = collections.defaultdict(list)
     for one in moments:
-        rows[one.fault].append(one)
-    print(f"\n{'fault':<10}{'moments':>9}{'lost':>6}{'again MB':>10}{'of all':>8}{'worst':>8}{'too much':>10}")
-    for fault in FAULTS:
-        if not (group := rows.get(fault)):
+        rows[one.row()].append(one)
+    wide = max([10, *(len(row) + 2 for row in rows)])
+    print(f"\n{'fault':<{wide}}{'moments':>9}{'lost':>6}{'again MB':>10}{'of all':>8}{'worst':>8}{'too much':>10}")
+    for row in FAULTS + [f"{way}, {fault}" for way, fault in SSH_CASES]:
+        if not (group := rows.get(row)):
             continue
         again, size = sum(m.again for m in group), sum(m.size for m in group)
-        counted = fault in COUNTED
+        counted = group[0].is_counted()
         figures = (f"{again / 1e6:10.1f}{again / size:8.1%}{max(m.again / m.size for m in group):8.1%}"
                    f"{sum(m.too_much() for m in group):10}") if counted else f"{'-':>10}{'-':>8}{'-':>8}{'-':>10}"
-        print(f"{fault:<10}{len(group):9}{sum(bool(m.lost) for m in group):6}{figures}")
+        print(f"{row:<{wide}}{len(group):9}{sum(bool(m.lost) for m in group):6}{figures}")
 
 
 def campaign(options, place):
-    moments = []
+    moments, open_ones = [], []
     numbers = options.only if options.only else range(options.moments)
     for number in numbers:
-        moment = Moment(options, number, place / str(number))
+        moment = (Moment if options.ways == ["ftp"] else SshMoment)(options, number, place / str(number))
         if moment.fault == "disk" and not can_mount():
             print(f"{number:4} {moment.shape:<13} disk      skipped: only root can mount a small disk")
             continue
@@ -459,13 +699,33 @@ def campaign(options, place):
             moment.run()
         except Exception as error:  # An error of the campaign itself counts as a failure.
             moment.lost.append(f"the campaign failed: {type(error).__name__}: {error}")
-        verdict = "; ".join(moment.lost) or ("too much sent again" if moment.too_much() else "ok")
-        print(f"{number:4} {moment.shape:<13} {moment.fault:<8} at {moment.share:4.0%}  exits {moment.exits}  "
-              f"again {moment.again / 1e6:.1f} MB  {time.monotonic() - began:.1f} s  {verdict}", flush=True)
+        print(f"{number:4} {moment.shape:<13} {moment.row():<8} {moment.at()}  exits {moment.exits}  "
+              f"again {moment.again / 1e6:.1f} MB  {time.monotonic() - began:.1f} s  {verdict(moment)}", flush=True)
         moments.append(moment)
-        if not moment.lost and not options.only:
-            shutil.rmtree(place / str(number), ignore_errors=True)
+        open_ones = over(open_ones + [moment], options)
+    while open_ones:
+        time.sleep(0.5)
+        open_ones = over(open_ones, options)
     return moments
+
+
+def verdict(moment):
+    return "; ".join(moment.lost) or ("too much sent again" if moment.too_much() else "ok")
+
+
+def over(moments, options):
+    """Those of which something may still be there. The files of the others are removed, if nothing was lost."""
+    still = []
+    for moment in moments:
+        lost = len(moment.lost)
+        if not moment.is_over():
+            still.append(moment)
+            continue
+        if len(moment.lost) > lost:
+            print(f"{moment.number:4} {verdict(moment)}", flush=True)
+        if not moment.lost and not options.only:
+            shutil.rmtree(moment.place, ignore_errors=True)
+    return still
 
 
 def main():
@@ -476,9 +736,14 @@ def main():
     parser.add_argument("--size", type=int, default=32_000_000, help="bytes of the file or tree")
     parser.add_argument("--rate", default="100M", help="of the copy that is disturbed, bit/s")
     parser.add_argument("--again", type=float, default=0.01, help="share of the bytes that may be sent again")
+    parser.add_argument("--ways", nargs="+", choices=["ftp", *SSH_FAULTS], default=["ftp"])
     parser.add_argument("--sabotage", choices=["content", "early", "leftover"])
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
+    if "ftp" in options.ways and options.ways != ["ftp"]:
+        parser.error("ftp has other faults: run it alone")
+    if options.ways != ["ftp"] and ssh_host.missing():
+        sys.exit(f"{ssh_host.missing()} is not installed")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
     place = Path(tempfile.mkdtemp(prefix="kill-campaign-"))
     moments = campaign(options, place)
@@ -486,10 +751,11 @@ def main():
     lost = [m for m in moments if m.lost]
     too_much = [m for m in moments if m.too_much()]
     result = {"seed": options.seed, "moments": len(moments), "lost": len(lost), "too_much_again": len(too_much),
-              "size": options.size, "rate": options.rate, "each": [m.told() for m in moments]}
+              "ways": options.ways, "size": options.size, "rate": options.rate, "each": [m.told() for m in moments]}
     if options.json:
         Path(options.json).write_text(json.dumps(result, indent=1) + "\n")
-    print(f"\nseed {options.seed}: {len(moments)} moments, {len(lost)} lost, {len(too_much)} sent too much again")
+    kills = "" if options.ways == ["ftp"] else f", {sum(m.killed is not None for m in moments)} kills"
+    print(f"\nseed {options.seed}: {len(moments)} moments{kills}, {len(lost)} lost, {len(too_much)} sent too much again")
     if lost or options.only:
         print(f"files of {[m.number for m in lost or moments]} are in {place}")
     else:

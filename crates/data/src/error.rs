@@ -72,6 +72,16 @@ pub enum DataError {
         /// The reason.
         source: TunnelFailure,
     },
+    /// A program carries no data connection.
+    #[error("{program} carries no connection to {to}: {source}")]
+    Carrier {
+        /// The program and its host.
+        program: String,
+        /// The peer, as the program was asked for it.
+        to: String,
+        /// The reason.
+        source: TunnelFailure,
+    },
     /// No data connection arrived in time.
     #[error("no data connection arrived within {seconds} s")]
     NoPeer {

@@ -28,8 +28,9 @@ pub(crate) struct OpeningConnection {
 #[derive(Debug)]
 struct OpeningTunnel {
     dialogue: TunnelDialogue,
-    /// The proxy's name.
-    proxy: String,
+    /// The name of the proxy, or of the program that carries the connection.
+    by: String,
+    is_carried: bool,
     /// The server's name.
     server: String,
     /// connect(2) is done.
@@ -60,7 +61,8 @@ impl OpeningConnection {
         let Tunnel { proxy, target } = through;
         let tunnel = OpeningTunnel {
             dialogue: proxy.dialogue(target),
-            proxy: proxy.name.clone(),
+            by: proxy.name.clone(),
+            is_carried: false,
             server: target.to_string(),
             is_connected: false,
         };
@@ -85,7 +87,8 @@ impl OpeningConnection {
     ) -> Result<Self, DataError> {
         let tunnel = OpeningTunnel {
             dialogue: TunnelDialogue::carried(to.port()),
-            proxy: carrier.name(),
+            by: carrier.name(),
+            is_carried: true,
             server: to.to_string(),
             is_connected: false,
         };
@@ -232,10 +235,18 @@ impl OpeningTunnel {
     }
 
     fn failure(&self, source: TunnelFailure) -> DataError {
-        DataError::Tunnel {
-            proxy: self.proxy.clone(),
-            to: self.server.clone(),
-            source,
+        let (by, to) = (self.by.clone(), self.server.clone());
+        match self.is_carried {
+            true => DataError::Carrier {
+                program: by,
+                to,
+                source,
+            },
+            false => DataError::Tunnel {
+                proxy: by,
+                to,
+                source,
+            },
         }
     }
 }

@@ -28,6 +28,17 @@ pub enum DataTlsRole {
     Server,
 }
 
+/// How streams end inside TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProtectedEnd {
+    /// By FIN alone, as with GSI: peers neither send close_notify nor expect it.
+    Fin,
+    /// This end sends close_notify, and takes FIN alone.
+    Announced,
+    /// This end sends close_notify. A stream that ends without one is an error, because it may have been cut (RFC 8446 §6.1).
+    Proved,
+}
+
 /// Protection of data connections. The DRS channel of a transfer has the same.
 #[derive(Debug, Clone)]
 pub struct DataSecurity {
@@ -43,9 +54,8 @@ pub struct DataSecurity {
     pub resume: Option<TlsSession>,
     /// TLS server: a connection that does not resume the control connection's session is refused.
     pub require_resumption: bool,
-    /// A stream that ends without close_notify is an error, because it may have been cut (RFC 8446
-    /// §6.1). FTPS: yes; peers with GSI never send it.
-    pub require_close_notify: bool,
+    /// How streams end inside TLS.
+    pub stream_end: ProtectedEnd,
 }
 
 impl DataSecurity {
@@ -74,7 +84,7 @@ impl DataSecurity {
             server: None,
             resume: None,
             require_resumption: false,
-            require_close_notify: true,
+            stream_end: ProtectedEnd::Proved,
         }
     }
 
@@ -94,9 +104,14 @@ impl DataSecurity {
             server: Some(TlsConfig::new(options(TlsRole::Server))?),
             resume: None,
             require_resumption: false,
-            // Peers with GSI close data connections by FIN alone.
-            require_close_notify: false,
+            stream_end: ProtectedEnd::Fin,
         })
+    }
+
+    /// The same with streams that end so.
+    #[must_use]
+    pub fn ending(self, stream_end: ProtectedEnd) -> Self {
+        Self { stream_end, ..self }
     }
 
     /// TLS client: every connection resumes this session; `None`: each has a full handshake.

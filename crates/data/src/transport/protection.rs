@@ -13,7 +13,7 @@ use security::tls::{Handshake, ReadResult, TlsEngine, TlsError};
 use socket2::Socket;
 
 use crate::os::tls_session::permit_resumption;
-use crate::security::{ConnectionOpener, DataSecurity, ProtectionError};
+use crate::security::{ConnectionOpener, DataSecurity, ProtectedEnd, ProtectionError};
 
 /// Most plain bytes that one call encrypts before it sends. Large enough that a system call costs
 /// little per byte, small enough that the encrypted bytes are still in a processor cache when the
@@ -94,8 +94,8 @@ impl DataProtection {
         Ok(Self {
             state: Mutex::new(ConnectionProtection::Handshaking(Box::new(handshake))),
             is_raw: AtomicBool::new(false),
-            sends_close_notify: security.require_close_notify,
-            requires_close_notify: security.require_close_notify && ends_file,
+            sends_close_notify: security.stream_end != ProtectedEnd::Fin,
+            requires_close_notify: security.stream_end == ProtectedEnd::Proved && ends_file,
         })
     }
 

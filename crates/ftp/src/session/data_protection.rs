@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use data::security::{DataSecurity, DataTlsRole};
+use data::security::{DataSecurity, DataTlsRole, ProtectedEnd};
 use proto::command::{Command, Secret};
 use proto::reply::Reply;
 use proto::security::{DataChannelAuth, DataChannelProtection, DataCredential, ProtectionLevel};
@@ -317,7 +317,13 @@ impl ClientSession {
             DataProtectionPlan::Delegated(level) => self.plan_delegated(level),
             DataProtectionPlan::Shared(level) => {
                 let credential = self.server.security.data_credential().await?;
-                self.plan_shared(level, &credential)
+                let mut agreed = self.plan_shared(level, &credential)?;
+                if matches!(self.security, ClientSessionSecurity::Carried) {
+                    // The far end is longhaul, which sends close_notify there.
+                    let end = agreed.local_end.take();
+                    agreed.local_end = end.map(|end| end.ending(ProtectedEnd::Proved));
+                }
+                Ok(agreed)
             }
             DataProtectionPlan::Impossible => Err(self.no_protection_failure()),
         }

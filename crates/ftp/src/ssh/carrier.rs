@@ -123,7 +123,7 @@ impl SshCarrier {
             }
             None => self
                 .host
-                .command(&self.target, true, self.connect_time, run),
+                .command_of_data(&self.target, self.connect_time, run),
         };
         let process = SshProcess::start(command, far)
             .map_err(|failure| io::Error::other(failure.to_string()))?;

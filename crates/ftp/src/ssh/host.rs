@@ -193,6 +193,22 @@ impl SshHost {
         command
     }
 
+    /// The command of a data connection over the shared login. Where that takes no more channels (MaxSessions in sshd_config(5)), ssh logs
+    /// in once more, for this connection alone, if nobody is asked for anything.
+    pub(super) fn command_of_data(
+        &self,
+        target: &SshTarget,
+        connect_time: Duration,
+        run: SshRun,
+    ) -> Command {
+        let mut command = self.ssh_with(&["-oControlMaster=no", "-oBatchMode=yes"]);
+        if let Some(control) = &self.control {
+            share_login(&mut command, control);
+        }
+        self.complete(&mut command, target, connect_time, run);
+        command
+    }
+
     /// The command of a channel over a login of its own, at which nobody is asked for anything. One with a number stays for a
     /// while, for the next channel of that number.
     pub(super) fn command_with_login(

@@ -115,7 +115,10 @@ pub(super) fn failure(
         Some(kind) => Failure::new(kind, format!("ssh cannot reach {target}: {last}")),
         // It tells why it cannot log in, and not why a shared login refuses a channel.
         None if last.is_empty() => match run {
-            SshRun::Subsystem(_) => no_program(target, run, "the login ended without a word"),
+            // So it does if the subsystem's program was killed.
+            SshRun::Subsystem(_) => {
+                no_program(target, run, "the login ended without a word").retried(true)
+            }
             // proftpd ends the login with any command.
             SshRun::Command(_) => Failure::transient(
                 FailureKind::NoCommands,
@@ -195,6 +198,23 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
 
     use super::*;
+
+    #[test]
+    fn a_subsystem_that_ends_without_a_word_may_have_been_killed() {
+        let target = SshTarget {
+            host: "h".to_owned(),
+            port: None,
+            user: None,
+        };
+        let ended = |said: &str| {
+            let status = Some(ExitStatus::from_raw(255 << 8));
+            failure(&target, &SshRun::Subsystem("sftp"), status, said.as_bytes())
+        };
+        assert!(ended("").may_retry());
+        let absent = ended("subsystem request failed on channel 0\n");
+        assert_eq!(absent.kind(), FailureKind::NoProgram);
+        assert!(!absent.may_retry());
+    }
 
     #[test]
     fn the_reason_decides_about_the_exit_code() {

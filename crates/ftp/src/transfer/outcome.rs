@@ -255,6 +255,7 @@ fn data_failure(server: &str, operation: &Operation, error: &DataError) -> Failu
         DataError::Security { .. }
         | DataError::Block { .. }
         | DataError::Connect { .. }
+        | DataError::Carrier { .. }
         | DataError::Wire { .. }
         | DataError::Stalled { .. } => (FailureKind::Unreachable, "try again"),
     };

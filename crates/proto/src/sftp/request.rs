@@ -11,8 +11,10 @@ pub enum OpenFlags {
     Write,
     /// To write into a file that is there.
     WriteExisting,
-    /// To write from nothing.
+    /// To write from nothing, into the file of the name.
     Replace,
+    /// To write from nothing; nothing has the name.
+    New,
 }
 
 impl OpenFlags {
@@ -21,11 +23,13 @@ impl OpenFlags {
         const WRITE: u32 = 2;
         const CREATE: u32 = 8;
         const TRUNCATE: u32 = 16;
+        const EXCLUSIVE: u32 = 32;
         match self {
             Self::Read => READ,
             Self::Write => WRITE | CREATE,
             Self::WriteExisting => WRITE,
             Self::Replace => WRITE | CREATE | TRUNCATE,
+            Self::New => WRITE | CREATE | EXCLUSIVE,
         }
     }
 }

@@ -23,7 +23,11 @@ fn a_request_is_a_packet_with_its_length_and_its_number() {
         &[0; 4],
     ]);
     assert_eq!(out, wanted);
-    for (flags, bits) in [(OpenFlags::Write, 10u32), (OpenFlags::WriteExisting, 2)] {
+    for (flags, bits) in [
+        (OpenFlags::Write, 10u32),
+        (OpenFlags::WriteExisting, 2),
+        (OpenFlags::New, 42),
+    ] {
         out.clear();
         SftpRequest::Open(b"/a", flags).put(7, &mut out);
         assert_eq!(out[15..19], bits.to_be_bytes());

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use data::security::DataSecurity;
+use data::security::{DataSecurity, ProtectedEnd};
 use proto::security::{DataChannelAuth, DataChannelProtection, ProtectionLevel};
 use security::gsi::DataHandshakeMode;
 use security::tls::{ExpectedPeer, TlsError, TlsOptions};
@@ -60,7 +60,10 @@ impl SessionSecurity {
             Self::Carried(carried) => {
                 let shared = carried.data_credential.as_ref();
                 let shared = shared.ok_or(DataProtectionError::NoCredential)?;
-                shared_by_both(asked, shared).map(Some)
+                let security = shared_by_both(asked, shared)?;
+                // A program that carries the connection, too, may die when it has taken the last byte. Another server, with which
+                // the client lets this one exchange files, may know FIN alone.
+                Ok(Some(security.ending(ProtectedEnd::Announced)))
             }
         }
     }

@@ -10,7 +10,10 @@ use proto::server::{FileError, FileErrorKind, TransferError};
 pub(super) fn transfer_error(error: &DataError) -> TransferError {
     match error {
         DataError::Aborted => TransferError::Aborted,
-        DataError::Connect { .. } | DataError::Tunnel { .. } | DataError::NoPeer { .. } => {
+        DataError::Connect { .. }
+        | DataError::Tunnel { .. }
+        | DataError::Carrier { .. }
+        | DataError::NoPeer { .. } => {
             TransferError::NoConnection(error.to_string())
         }
         // The reply names the remedy for the client first, then the one for the administrator.

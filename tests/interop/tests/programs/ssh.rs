@@ -36,7 +36,7 @@ fn script(store: &TestStore, name: &str, text: &str) -> std::path::PathBuf {
 }
 
 /// The folder of a program `longhaul` for logins to find.
-fn far_end(store: &TestStore, folder: &str, text: &str) -> std::path::PathBuf {
+pub(crate) fn far_end(store: &TestStore, folder: &str, text: &str) -> std::path::PathBuf {
     let folder_path = store.scratch().folder(folder).unwrap();
     script(store, &format!("{folder}/longhaul"), text);
     folder_path
@@ -74,7 +74,7 @@ fn data_beside_ssh_is_private() {
 
 /// A server whose ports cannot be reached: its sessions take the connection for one from elsewhere, to an address that only the
 /// far end itself has.
-fn start_closed(store: &TestStore, further: &str) -> Sshd {
+pub(crate) fn start_closed(store: &TestStore, further: &str) -> Sshd {
     let text = "SSH_CONNECTION='192.0.2.1 4711 127.0.0.5 22'\nexport SSH_CONNECTION\nexec {longhaul} \"$@\"";
     let folder = far_end(store, "closed", text);
     sshd::start_for(store, further, &folder).unwrap()
@@ -419,13 +419,20 @@ fn a_far_end_that_stays_silent_is_given_up() {
 
 /// A process whose command line begins so.
 fn process_named(beginning: &str) -> Option<rustix::process::Pid> {
+    let (_, pid) = processes_named(beginning).pop()?;
+    rustix::process::Pid::from_raw(pid)
+}
+
+/// Processes whose command lines begin so, with these.
+pub(crate) fn processes_named(beginning: &str) -> Vec<(String, i32)> {
     let processes = std::fs::read_dir("/proc").unwrap();
-    processes.flatten().find_map(|process| {
+    let named = processes.flatten().filter_map(|process| {
         let line = std::fs::read(process.path().join("cmdline")).ok()?;
+        let line = String::from_utf8_lossy(&line).into_owned();
         let pid = process.file_name().to_str()?.parse().ok()?;
-        line.starts_with(beginning.as_bytes())
-            .then(|| rustix::process::Pid::from_raw(pid))?
-    })
+        line.starts_with(beginning).then_some((line, pid))
+    });
+    named.collect()
 }
 
 pub(crate) fn wait_until(condition: &str, holds: impl Fn() -> bool) {

@@ -109,6 +109,23 @@ pub(super) struct Lanes {
     returned: RangeSet,
 }
 
+/// Opens the file, where nothing else may have the name in the place of it.
+fn open_first(connection: &mut SftpConnection, plan: &LanePlan) -> Result<Vec<u8>, SftpFailed> {
+    let request = SftpRequest::Open(&plan.path, plan.flags);
+    match connection.open(&request) {
+        Err(refused) if plan.flags == OpenFlags::New && refused.is_plain_refusal() => {
+            // The file of an earlier copy. One that still writes it, from elsewhere, must not write into the new file: no server of
+            // this protocol keeps the two apart.
+            match connection.done(&SftpRequest::Remove(&plan.path)) {
+                Err(other) if other.code().is_some() => return Err(refused),
+                done => done?,
+            }
+            connection.open(&request)
+        }
+        opened => opened,
+    }
+}
+
 impl Lanes {
     /// Opens the file over the first connection. Runs on a thread for blocking calls.
     ///
@@ -121,7 +138,7 @@ impl Lanes {
         runtime: &Handle,
         plan: LanePlan,
     ) -> Result<Self, (SftpFailed, Vec<SftpConnection>)> {
-        let handle = match first.open(&SftpRequest::Open(&plan.path, plan.flags)) {
+        let handle = match open_first(&mut first, &plan) {
             Ok(handle) => handle,
             Err(failed) => {
                 let failed = match plan.flags {
@@ -234,7 +251,9 @@ impl Lanes {
         let limits = self.lanes[lane].connection.limits;
         match self.plan.flags {
             OpenFlags::Read => limits.read,
-            OpenFlags::Write | OpenFlags::WriteExisting | OpenFlags::Replace => limits.write,
+            OpenFlags::Write | OpenFlags::WriteExisting | OpenFlags::Replace | OpenFlags::New => {
+                limits.write
+            }
         }
     }
 
@@ -459,7 +478,7 @@ impl Lanes {
         // The file is there, and one that is renamed meanwhile is not made again.
         let flags = match self.plan.flags {
             OpenFlags::Read => OpenFlags::Read,
-            OpenFlags::Write | OpenFlags::WriteExisting | OpenFlags::Replace => {
+            OpenFlags::Write | OpenFlags::WriteExisting | OpenFlags::Replace | OpenFlags::New => {
                 OpenFlags::WriteExisting
             }
         };

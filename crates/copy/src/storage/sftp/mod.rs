@@ -48,6 +48,7 @@ use super::optional::{
     ManyPaths, NameRules, OptionalContracts, SeriesTransfers, ServerConnection, SymbolicLinks,
     TreeListing,
 };
+use crate::local::partial::is_unfinished;
 use connection::{LONG_WAIT, SftpConnection};
 use errors::SftpFailed;
 use ftp::answers::{
@@ -542,7 +543,9 @@ impl Storage for SftpStorage {
         let operation = Operation::on_path("write", path);
         let size = store::destination_size(&*source, spec)?;
         // Without safe ranges nothing of the old content may remain.
-        let flags = match spec.destination_offset.is_none() && spec.completed_ranges.is_empty() {
+        let begins = spec.destination_offset.is_none() && spec.completed_ranges.is_empty();
+        let flags = match begins {
+            true if is_unfinished(path) => OpenFlags::New,
             true => OpenFlags::Replace,
             false => OpenFlags::Write,
         };

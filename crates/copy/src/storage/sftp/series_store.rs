@@ -86,6 +86,8 @@ struct SftpStoredFile {
     /// Requests without a reply.
     waiting: u32,
     has_failed: bool,
+    /// Its partial file may have been another copy's, which was removed.
+    is_cleared: bool,
     /// There may be a partial file.
     is_made: bool,
     hasher: Option<ChecksumHasher>,
@@ -129,10 +131,16 @@ impl SeriesStore<'_> {
             self.requests.outcome.begun.push(file.index);
             self.requests.open += 1;
             self.files[self.opening].hasher = self.job.spec.checksum.map(ChecksumHasher::new);
-            let request = SftpRequest::Open(&file.partial, OpenFlags::Replace);
-            self.send(self.opening, SeriesStep::Open, &request);
+            self.begin(self.opening);
             self.opening += 1;
         }
+    }
+
+    /// Opens a partial file that nobody else writes.
+    fn begin(&mut self, position: usize) {
+        let job = self.job;
+        let request = SftpRequest::Open(&job.files[position].partial, OpenFlags::New);
+        self.send(position, SeriesStep::Open, &request);
     }
 
     /// Sends the bytes of a file, and what proves them; `false`: not all of it can be sent now.
@@ -260,6 +268,14 @@ impl SeriesStore<'_> {
                 Ok(handle) => {
                     file.handle = Some(handle);
                     file.is_made = true;
+                }
+                // That of an earlier copy, or one that still writes it from elsewhere.
+                Err(refused) if refused.is_plain_refusal() && !file.is_cleared => {
+                    file.is_cleared = true;
+                    let job = self.job;
+                    let request = SftpRequest::Remove(&job.files[position].partial);
+                    self.send(position, SeriesStep::Remove, &request);
+                    self.begin(position);
                 }
                 Err(failed) => {
                     self.requests.open -= 1;

@@ -7,7 +7,7 @@ use data::channel::AllowedPeers;
 use data::error::DataError;
 use data::job::TransferControl;
 use data::recv::ReceivePlan;
-use data::security::DataSecurity;
+use data::security::{DataSecurity, ProtectedEnd};
 use proto::command::TransferMode;
 use security::tls::TlsSession;
 
@@ -98,15 +98,14 @@ fn in_mode_s_close_notify_is_the_end_of_the_file() {
 #[test]
 fn peers_that_never_send_close_notify_end_with_a_fin_where_that_is_permitted() {
     let ends = FtpsEnds::new();
-    let lenient = DataSecurity {
-        require_close_notify: false,
-        ..ends.server.clone()
-    };
-    let (stored, outcome) = received(&lenient, &ends, TransferMode::Stream, |peer| {
-        peer.send(b"the file");
-    });
-    outcome.unwrap();
-    assert_eq!(stored, b"the file");
+    for lenient in [ProtectedEnd::Fin, ProtectedEnd::Announced] {
+        let lenient = ends.server.clone().ending(lenient);
+        let (stored, outcome) = received(&lenient, &ends, TransferMode::Stream, |peer| {
+            peer.send(b"the file");
+        });
+        outcome.unwrap();
+        assert_eq!(stored, b"the file");
+    }
 }
 
 #[test]

@@ -95,6 +95,9 @@ async fn files_of_a_series_get_their_bytes_names_and_times_and_each_fails_alone(
         let (files, bytes) = files(dir.path(), &sizes);
         let at = |name: &str| dir.path().join(name);
         std::fs::write(at("f1"), "old").unwrap();
+        // Of an earlier copy, which may be that of another machine.
+        std::fs::write(at("partial0"), "left").unwrap();
+        let left = File::open(at("partial0")).unwrap();
         std::fs::create_dir(at("f3")).unwrap();
         let from = source(&at("here"), &files, &bytes);
         // It has changed since it was listed.
@@ -102,6 +105,7 @@ async fn files_of_a_series_get_their_bytes_names_and_times_and_each_fails_alone(
         let report = moved(&mut storage, files.clone(), from).await;
         assert_eq!(failed(&report), [3, 4], "{report:?}");
         assert_eq!(report.moved.len(), 598);
+        assert_eq!(left.metadata().unwrap().len(), 4);
         for file in &files {
             let (from, name) = (
                 usize::try_from(file.start).unwrap(),
