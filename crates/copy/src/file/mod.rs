@@ -234,9 +234,9 @@ impl<'a> FileCopy<'a> {
         let mut result = self.attempt_with_state(&mut state).await;
         if let Err(failure) = &result
             && failure.kind() == FailureKind::Apart
+            && self.ctx.apart.add(&self.from, &self.to)
         {
             tracing::debug!(%failure, "the servers are apart");
-            self.ctx.apart.add(&self.from, &self.to);
             // That was for bytes that do not pass through this machine.
             self.stream_plan = None;
             result = self.attempt_with_state(&mut state).await;

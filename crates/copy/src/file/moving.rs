@@ -141,6 +141,7 @@ impl<'a> FileCopy<'a> {
             record_result(result, state, &spec, &control, check)?;
         if method == MoveMethod::ThirdParty {
             self.meter.report_bytes(attempt.report.evidence.bytes);
+            self.ctx.apart.note_connected(&self.from, &self.to);
         }
         // A storage confirms a transfer in its final reply. A local file is safe when its bytes are
         // written.

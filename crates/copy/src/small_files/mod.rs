@@ -152,12 +152,12 @@ async fn between_servers(
         ctx.pool.release(to, destination);
     }
     let ((attempt, elapsed), failures) = passed.map_err(|failure| match failure.kind() {
-        FailureKind::Apart => {
-            ctx.apart.add(from, to);
-            failure.of_kind(FailureKind::Protocol)
+        FailureKind::Apart if ctx.apart.add(from, to) => {
+            failure.of_kind(FailureKind::Protocol).retried(false)
         }
         _ => failure,
     })?;
+    ctx.apart.note_connected(from, to);
     Ok((
         positions(files, failures),
         TransferMeasurement::of_third_party(attempt, elapsed),

@@ -24,7 +24,8 @@ const ATTEMPTS: usize = 3;
 /// How much later than this end's connection the far end's may come: both began a round trip before.
 pub(super) const LATER: Duration = Duration::from_millis(30);
 
-/// Knows from earlier runs which hosts have no open ports. A host is named by the addresses of both ends and the port of ssh.
+/// Knows from earlier runs which hosts have no open ports. A host is named by the addresses of both ends, of which the memory may keep
+/// prefixes alone, and the port of ssh.
 pub trait PortMemory: Send + Sync + Debug {
     /// Whether no port of the host could be reached when a run searched last.
     fn were_closed(&self, local: IpAddr, host: SocketAddr) -> bool;

@@ -298,11 +298,13 @@ fn is_disputed(
     refused || (refusals().count() > 0 && replies().any(Reply::is_success))
 }
 
-/// Whether a server says that there is no data connection (425, RFC 959 §4.2.1), and neither that it has moved the bytes.
+/// Whether a server says that there is no data connection (425, RFC 959 §4.2.1), neither that it has moved the bytes, and neither is
+/// lost.
 fn has_no_connection(replies: [&Option<FinalReplyResult>; 2]) -> bool {
-    let known = || replies.into_iter().flatten().flatten();
-    known().any(|reply| reply.code == 425)
-        && known().all(|reply| refusal_cause(reply) == RefusalCause::Lost)
+    let known = || replies.into_iter().flatten();
+    let is_refusal = |reply: &Reply| refusal_cause(reply) == RefusalCause::Lost;
+    known().flatten().any(|reply| reply.code == 425)
+        && known().all(|reply| reply.as_ref().is_ok_and(is_refusal))
 }
 
 async fn sleep_until_deadline(deadline: Option<Instant>) {

@@ -80,7 +80,7 @@ pub(super) fn list(
     let listed = read_dirs(connection, &handles, |connection, _, entries| {
         visit(connection, entries)
     });
-    let listed = listed.and_then(|read| may_search(connection, &read, &[path]));
+    let listed = listed.and_then(|(read, _)| check_read(connection, read, &[path]));
     close_dirs(connection, &handles)?;
     listed
 }
@@ -99,14 +99,16 @@ pub(super) fn close_dirs(
 }
 
 /// A directory that is read.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Default)]
 pub(super) struct ReadDirectory {
     has_ended: bool,
+    /// Why it was not read to its end.
+    failed: Option<SftpFailed>,
     shows_itself: bool,
 }
 
 /// Reads open directories: `visit` receives the entries of each as they come. A server has few entries in a reply: the longer
-/// directories are, the more requests go ahead.
+/// directories are, the more requests go ahead. Each fails by itself.
 pub(super) fn read_dirs(
     connection: &mut SftpConnection,
     handles: &[Vec<u8>],
@@ -115,8 +117,8 @@ pub(super) fn read_dirs(
         usize,
         Vec<ListedEntry>,
     ) -> Result<ControlFlow<()>, SftpFailed>,
-) -> Result<Vec<ReadDirectory>, SftpFailed> {
-    let mut directories = vec![ReadDirectory::default(); handles.len()];
+) -> Result<(Vec<ReadDirectory>, ControlFlow<()>), SftpFailed> {
+    let mut directories: Vec<_> = handles.iter().map(|_| ReadDirectory::default()).collect();
     let mut count = 0;
     // The second one shows the end of a short directory.
     let mut ahead = 2;
@@ -125,7 +127,7 @@ pub(super) fn read_dirs(
             .filter(|at| !directories[*at].has_ended)
             .collect();
         if left.is_empty() {
-            return Ok(directories);
+            return Ok((directories, ControlFlow::Continue(())));
         }
         let of_each = ahead.min(MAX_AHEAD / left.len()).max(1);
         ahead = (ahead * 2).min(MAX_DIRECTORY_READS);
@@ -140,10 +142,19 @@ pub(super) fn read_dirs(
         let timeout = connection.timeout();
         for (at, reply) in asked.iter().zip(connection.call_all(&requests, timeout)?) {
             let directory = &mut directories[*at];
+            if directory.has_ended {
+                // Servers may answer what was asked for behind the end as they like.
+                continue;
+            }
             let names = match reply {
                 SftpReply::Names(names) => names,
                 SftpReply::Status(status) if status.code == SftpStatusCode::Eof => {
                     directory.has_ended = true;
+                    continue;
+                }
+                SftpReply::Status(status) => {
+                    directory.has_ended = true;
+                    directory.failed = Some(errors::unexpected(SftpReply::Status(status)));
                     continue;
                 }
                 other => return Err(errors::unexpected(other)),
@@ -160,19 +171,22 @@ pub(super) fn read_dirs(
                 .map(|found| entry(&found.name, &found.attributes))
                 .collect();
             if visit(connection, *at, entries)?.is_break() {
-                return Ok(Vec::new());
+                return Ok((directories, ControlFlow::Break(())));
             }
         }
     }
 }
 
-/// Whether directories that were read show the attributes of their entries, by those of themselves: servers other than OpenSSH
-/// may list none of `.` and `..`.
-pub(super) fn may_search(
+/// Whether directories were read to their ends, and show the attributes of their entries, by those of themselves: servers other
+/// than OpenSSH may list none of `.` and `..`.
+pub(super) fn check_read(
     connection: &mut SftpConnection,
-    read: &[ReadDirectory],
+    mut read: Vec<ReadDirectory>,
     paths: &[&[u8]],
 ) -> Result<(), SftpFailed> {
+    if let Some(failed) = read.iter_mut().find_map(|read| read.failed.take()) {
+        return Err(failed);
+    }
     let hidden = read
         .iter()
         .zip(paths)

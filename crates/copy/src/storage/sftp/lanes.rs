@@ -523,7 +523,9 @@ impl Lanes {
                     true => lane.connection.timeout(),
                     false => LONG_WAIT,
                 };
-                let done = lane.close(is_first && syncs && !has_failed, patience);
+                // Each may lead to another machine.
+                let is_due = is_first || !lane.unsynced.is_empty();
+                let done = lane.close(is_due && syncs && !has_failed, patience);
                 // Bytes that a server has taken may lack room when it is forced to disk.
                 let done =
                     done.map_err(|failed| explained(&mut lane.connection, failed, &self.plan.path));

@@ -114,11 +114,17 @@ impl SeriesRequests {
             wait_for(&[&self.connection], Instant::now() + TICK)?;
             replies = self.come()?;
         }
-        let limit = match self.pending.values().any(|sent| sent.step.is_slow()) {
+        let silence = self.heard.elapsed();
+        if !self.is_waiting() || silence <= self.stall {
+            return Ok(replies);
+        }
+        // Servers carry out one request after the other.
+        let oldest = self.pending.iter().min_by_key(|(id, _)| **id);
+        let limit = match oldest.is_some_and(|(_, sent)| sent.step.is_slow()) {
             true => LONG_WAIT,
             false => self.stall,
         };
-        match self.is_waiting() && self.heard.elapsed() > limit {
+        match silence > limit {
             true => Err(SftpFailed::Silent(limit)),
             false => Ok(replies),
         }

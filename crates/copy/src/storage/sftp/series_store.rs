@@ -14,6 +14,7 @@ use ftp::Failure;
 use proto::sftp::{OpenFlags, SftpReply, SftpRequest};
 
 use super::changes;
+use super::connection::MAX_AHEAD;
 use super::errors::{self, SftpFailed};
 use super::series::SeriesJob;
 use super::series_requests::{
@@ -402,6 +403,9 @@ impl SeriesStore<'_> {
         let connection = &mut self.requests.connection;
         let patience = connection.timeout();
         // One that is gone need not be removed.
-        connection.call_all(&requests, patience).map(|_| ())
+        requests.chunks(MAX_AHEAD).try_for_each(|some| {
+            let replies = connection.call_all(some, patience);
+            replies.map(drop)
+        })
     }
 }

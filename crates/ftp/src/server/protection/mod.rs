@@ -114,12 +114,12 @@ impl ConnectionSecurity {
         }))
     }
 
-    /// The logins of ssh.
     /// Uses a memory of the ports of hosts that are reached by ssh, unless there is one.
     pub fn remember_ports(&self, memory: Arc<dyn PortMemory>) {
         self.ssh_logins.remember_ports(memory);
     }
 
+    /// The logins of ssh.
     pub(crate) fn ssh_logins(&self) -> &SshLogins {
         &self.ssh_logins
     }

@@ -766,3 +766,52 @@ fn a_rename_that_replaces_nothing_never_loses_the_old_file() {
         assert_eq!(*kinds.lock(), [18, 7, 18, 18, last]);
     }
 }
+
+/// An entry of a listing: a name, and a mode.
+fn named(name: &[u8], mode: u32) -> Vec<u8> {
+    let length = u32::try_from(name.len()).unwrap().to_be_bytes();
+    [
+        &length,
+        name,
+        &[0; 4],
+        &4u32.to_be_bytes(),
+        &mode.to_be_bytes(),
+    ]
+    .concat()
+}
+
+#[test]
+fn a_directory_that_fails_hides_no_other_one_and_paths_are_bounded() {
+    const DIRECTORY: u32 = 0o40755;
+    let mut read = HashSet::new();
+    let (mut connection, _server) = made_up_of(move |kind, id, rest| {
+        let of = &rest[4..];
+        let names = |names: &[Vec<u8>]| {
+            let count = u32::try_from(names.len() + 1).unwrap().to_be_bytes();
+            let all = [&[count.to_vec(), named(b".", DIRECTORY)], names].concat();
+            packet(104, id, &all.concat())
+        };
+        Some(match (kind, of) {
+            (11, _) => packet(102, id, rest),
+            (12, b"/t/bad") => status(id, 4),
+            (12, _) if !read.insert(of.to_vec()) => status(id, 1),
+            (12, b"/t") => names(&[named(b"bad", DIRECTORY), named(b"good", DIRECTORY)]),
+            (12, _) => {
+                let long = vec![b'd'; MAX_PATH];
+                names(&[named(b"file", 0o100_644), named(&long, DIRECTORY)])
+            }
+            _ => status(id, 0),
+        })
+    });
+    let mut shown = Vec::new();
+    let listed = tree::list_tree(&mut connection, b"/t", |entries| {
+        shown.extend(entries);
+        ControlFlow::Continue(())
+    });
+    assert!(matches!(listed, Err(SftpFailed::Refused(_))), "{listed:?}");
+    assert!(connection.is_usable());
+    let found = |name: &[u8]| shown.iter().find(|entry| entry.name == name);
+    assert!(found(b"bad").is_some() && found(b"good/file").is_some());
+    let long = [b"good/", vec![b'd'; MAX_PATH].as_slice()].concat();
+    assert_eq!(found(&long).unwrap().may_list, Some(false));
+}
