@@ -274,7 +274,9 @@ fn clear_data_of_sshftp_needs_no_word_and_goes_to_hosts_that_the_client_names() 
         &actions[..],
         [.., SessionAction::Listen(request)] if request.any_host
     ));
-    let refused = carried().on_line(&line("PORT 192,0,2,77,16,1"));
+    let mut without = carried();
+    without.on_line(&line("DCAU N"));
+    let refused = without.on_line(&line("PORT 192,0,2,77,16,1"));
     assert!(!matches!(&refused[..], [SessionAction::ConnectTo(_), _]));
 }
 
