@@ -35,6 +35,8 @@ pub enum ProtectionFault {
     OtherIdentity,
     /// The connection ended without close_notify.
     NoCloseNotify,
+    /// The peer ended, or was silent, before the handshake was done: it may be lost, or refuse without a word.
+    NoAnswer,
     /// Any other.
     Other,
 }
@@ -51,6 +53,7 @@ impl ProtectionError {
         match self {
             Self::Tls(TlsError::Peer(TrustError::Name(_))) => ProtectionFault::OtherIdentity,
             Self::NoCloseNotify => ProtectionFault::NoCloseNotify,
+            Self::ClosedInHandshake | Self::Timeout { .. } => ProtectionFault::NoAnswer,
             _ => ProtectionFault::Other,
         }
     }

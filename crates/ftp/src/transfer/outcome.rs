@@ -246,6 +246,13 @@ fn data_failure(server: &str, operation: &Operation, error: &DataError) -> Failu
             FailureKind::Protocol,
             "the server's extended blocks are faulty: use --mode s",
         ),
+        DataError::Security {
+            fault: ProtectionFault::NoAnswer,
+            ..
+        } => (
+            FailureKind::Unreachable,
+            "try again; if it happens each time, check the certificates of both ends and --data-protection",
+        ),
         DataError::Security { fault, .. } if *fault != ProtectionFault::NoCloseNotify => (
             FailureKind::Refused,
             "check the certificates of both ends and --data-protection",

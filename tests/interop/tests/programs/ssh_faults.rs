@@ -1,9 +1,11 @@
-//! `ssh:` and `sftp:` URLs when something on the way dies, is full, or is used twice.
+//! `ssh:` and `sftp:` URLs when something on the way dies, stops, is full, or is used twice.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use interop::longhaul::copy;
 use interop::longhaul::rows::path_argument;
@@ -157,4 +159,52 @@ fn two_copies_to_one_file_through_ssh_are_never_mixed() {
         }
         assert!(!partial(&arrives).exists());
     }
+}
+
+/// Stops processes of a copy, which has to end within the time for silence, with exit code 5. Then they go on, and
+/// nothing stays at the far end.
+fn is_given_up(way: SshWay, stopped: impl Fn(&Sshd) -> Vec<i32>) {
+    let store = TestStore::new().unwrap();
+    let sshd = way.start(&store);
+    let from = format!("src/{}", test_files::name(test_files::LARGE));
+    let (from, to) = (sshd.server.url(&from), store.local());
+    let slowly = [
+        "--timeout",
+        "3",
+        "--limit-rate",
+        "40M",
+        &from,
+        &path_argument(&to),
+    ];
+    let words = [&["--ssh", &sshd.ssh, "--retries", "0"], &slowly[..]].concat();
+    let mut command = copy::command(&words).unwrap();
+    let mut client = ProcessGuard::spawn(command.stdout(Stdio::null())).unwrap();
+    wait_until("bytes", || arrived(&to) > 0);
+    // A list that is read while others begin or end may lack some.
+    let pids: BTreeSet<i32> = (0..10).flat_map(|_| stopped(&sshd)).collect();
+    assert!(!pids.is_empty());
+    pids.iter().for_each(|pid| signal(*pid, Signal::STOP));
+    let status = client.wait(Duration::from_secs(30)).unwrap();
+    pids.iter().for_each(|pid| signal(*pid, Signal::CONT));
+    assert_eq!(status.and_then(|status| status.code()), Some(5));
+    assert!(!to.exists());
+    wait_until("no login", || sshd.sessions().is_empty());
+}
+
+#[test]
+fn a_stopped_longhaul_at_the_far_end_is_given_up() {
+    require!(sshd::find());
+    std::thread::scope(|scope| {
+        scope.spawn(|| is_given_up(SshWay::Beside, Sshd::far_ends));
+        is_given_up(SshWay::Through, Sshd::far_ends);
+    });
+}
+
+#[test]
+fn a_stopped_ssh_server_is_given_up() {
+    require!(sshd::find());
+    std::thread::scope(|scope| {
+        scope.spawn(|| is_given_up(SshWay::Through, Sshd::sessions));
+        is_given_up(SshWay::Sftp, Sshd::sessions);
+    });
 }
