@@ -34,6 +34,7 @@ mod kind {
     pub(super) const LSTAT: u8 = 7;
     pub(super) const FSTAT: u8 = 8;
     pub(super) const SETSTAT: u8 = 9;
+    pub(super) const FSETSTAT: u8 = 10;
     pub(super) const OPENDIR: u8 = 11;
     pub(super) const READDIR: u8 = 12;
     pub(super) const REMOVE: u8 = 13;

@@ -68,6 +68,8 @@ pub struct SftpAttributes {
     pub size: Option<u64>,
     /// Type and permission bits (stat(2)).
     pub mode: Option<u32>,
+    /// Time of access, seconds since 1970.
+    pub accessed: Option<u32>,
     /// Modification time.
     pub modified: Option<Timestamp>,
 }
@@ -397,7 +399,8 @@ impl<'a> Fields<'a> {
             found.mode = Some(self.u32()?);
         }
         if has(attribute::TIMES) {
-            let (_accessed, modified) = (self.u32()?, self.u32()?);
+            let (accessed, modified) = (self.u32()?, self.u32()?);
+            found.accessed = Some(accessed);
             found.modified = Some(Timestamp(modified.into()));
         }
         if has(attribute::EXTENDED) {

@@ -58,6 +58,15 @@ pub enum SftpRequest<'a> {
     LinkStat(&'a [u8]),
     /// Sets the times of access and modification, both to this one.
     SetTime(&'a [u8], u32),
+    /// Sets the times of an open file.
+    HandleSetTimes {
+        /// Of the file.
+        handle: &'a [u8],
+        /// Of access.
+        accessed: u32,
+        /// Of modification.
+        modified: u32,
+    },
     /// Sets permissions.
     SetMode(&'a [u8], u32),
     /// Opens a directory: a handle.
@@ -132,6 +141,16 @@ impl SftpRequest<'_> {
                 put_u32(out, attribute::TIMES);
                 put_u32(out, time);
                 put_u32(out, time);
+            }
+            Self::HandleSetTimes {
+                handle,
+                accessed,
+                modified,
+            } => {
+                put_head(out, kind::FSETSTAT, id, handle);
+                put_u32(out, attribute::TIMES);
+                put_u32(out, accessed);
+                put_u32(out, modified);
             }
             Self::SetMode(path, mode) => {
                 put_head(out, kind::SETSTAT, id, path);

@@ -4,7 +4,8 @@
 //! have led to another machine than the others.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::hash::{BuildHasher, RandomState};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ftp::Failure;
 use proto::ranges::RangeSet;
@@ -16,7 +17,7 @@ use super::changes::explained;
 use super::connection::{LONG_WAIT, SftpConnection, wait_for};
 use super::errors::{self, SftpFailed};
 use super::flow::{FlowTuner, first_connections};
-use super::opening::{OpenedFile, SftpOpener};
+use super::opening::{OpenedFile, SftpOpener, open_again};
 
 /// Longest wait without a look at whether the transfer was cancelled.
 pub(super) const TICK: Duration = Duration::from_millis(100);
@@ -75,6 +76,8 @@ pub(super) struct LanePlan {
     pub(super) most: u64,
     /// All of them are wanted, whether they gain or not.
     pub(super) wants_all: bool,
+    /// The file gets a mark, by which further connections know it.
+    pub(super) is_marked: bool,
     /// Bytes that the server has taken do not count while a crash of it may lose them.
     pub(super) is_durable: bool,
     pub(super) rtt: Duration,
@@ -92,6 +95,8 @@ pub(super) struct Lanes {
     /// Connections with which the transfer begins. `None`: it has not begun.
     wanted_at_first: Option<u64>,
     plan: LanePlan,
+    /// The time of access that marks the file.
+    mark: Option<u32>,
     tuner: FlowTuner,
     begun: Instant,
     moved: u64,
@@ -126,6 +131,31 @@ fn open_first(connection: &mut SftpConnection, plan: &LanePlan) -> Result<Vec<u8
     }
 }
 
+/// Gives a file that is open a time of access that no other one has: further connections open it by its name, which another copy
+/// may have taken. Returns what the server tells of it then.
+pub(super) fn mark(
+    connection: &mut SftpConnection,
+    handle: &[u8],
+) -> Result<Option<u32>, SftpFailed> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let modified = now.map_or(0, |now| u32::try_from(now.as_secs()).unwrap_or(u32::MAX));
+    let requests = [
+        SftpRequest::HandleSetTimes {
+            handle,
+            // A time before 2038: servers may take it for a signed number.
+            accessed: u32::try_from(RandomState::new().hash_one(modified) >> 33).unwrap_or(0),
+            modified,
+        },
+        SftpRequest::HandleStat(handle),
+    ];
+    let timeout = connection.timeout();
+    // A server that refuses is left without a mark.
+    match connection.call_all(&requests, timeout)?.pop() {
+        Some(SftpReply::Attributes(found)) => Ok(found.accessed),
+        _ => Ok(None),
+    }
+}
+
 impl Lanes {
     /// Opens the file over the first connection. Runs on a thread for blocking calls.
     ///
@@ -138,8 +168,15 @@ impl Lanes {
         runtime: &Handle,
         plan: LanePlan,
     ) -> Result<Self, (SftpFailed, Vec<SftpConnection>)> {
-        let handle = match open_first(&mut first, &plan) {
-            Ok(handle) => handle,
+        let opened = open_first(&mut first, &plan).and_then(|handle| {
+            let mark = match plan.is_marked {
+                true => mark(&mut first, &handle)?,
+                false => None,
+            };
+            Ok((handle, mark))
+        });
+        let (handle, mark) = match opened {
+            Ok(opened) => opened,
             Err(failed) => {
                 let failed = match plan.flags {
                     OpenFlags::Read => failed,
@@ -157,6 +194,7 @@ impl Lanes {
             wanted_at_first: None,
             tuner: FlowTuner::new(plan.most, plan.rtt),
             plan,
+            mark,
             begun: Instant::now(),
             moved: 0,
             heard: Instant::now(),
@@ -483,14 +521,14 @@ impl Lanes {
             }
         };
         if let Some(mut spare) = self.spares.pop() {
-            match spare.open(&SftpRequest::Open(&self.plan.path, flags)) {
+            match open_again(&mut spare, &self.plan.path, flags, self.mark) {
                 Ok(handle) => self.join(spare, handle),
                 Err(_) => self.stay("the file cannot be opened again"),
             }
             return;
         }
-        let (opener, path) = (self.opener.clone(), self.plan.path.clone());
-        let opening = async move { opener.open_file(&path, flags).await };
+        let (opener, path, mark) = (self.opener.clone(), self.plan.path.clone(), self.mark);
+        let opening = async move { opener.open_file(&path, flags, mark).await };
         self.opening.spawn_on(opening, &self.runtime);
     }
 

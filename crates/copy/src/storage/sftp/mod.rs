@@ -68,6 +68,8 @@ use series::SeriesJob;
 /// Most connections for one file whose number is found by their gain. sshd(8) has ten sessions for one login, and ten
 /// logins that have not succeeded yet (MaxSessions, MaxStartups).
 const MAX_CONNECTIONS: u64 = 8;
+/// Size from which a stored file is marked, bytes: no smaller one is worth a further connection.
+const MIN_MARKED: u64 = 4 << 20;
 /// Longest path that is sent: with it, no request is longer than a server takes.
 const MAX_PATH: usize = 16 << 10;
 /// Batches of entries queued between a directory and the visitor.
@@ -254,6 +256,7 @@ impl SftpStorage {
                 false => first.max(1),
             },
             wants_all: most <= first,
+            is_marked: false,
             is_durable: self.sync_policy == SyncPolicy::File,
             rtt: self.rtt,
         }
@@ -549,7 +552,8 @@ impl Storage for SftpStorage {
             true => OpenFlags::Replace,
             false => OpenFlags::Write,
         };
-        let plan = self.lane_plan(path, flags, spec);
+        let mut plan = self.lane_plan(path, flags, spec);
+        plan.is_marked = plan.most > 1 && size.is_none_or(|size| size > MIN_MARKED);
         let settings = settings_of(spec, self.opener.timeout);
         let (task_spec, task_control) = (spec.clone(), Arc::clone(control));
         let about = operation.clone();

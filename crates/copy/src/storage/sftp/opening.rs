@@ -16,6 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
+use super::changes;
 use super::connection::SftpConnection;
 use super::errors::{self, SftpFailed};
 
@@ -162,17 +163,36 @@ impl SftpOpener {
         &self,
         path: &[u8],
         flags: OpenFlags,
+        mark: Option<u32>,
     ) -> Result<OpenedFile, Failure> {
         let mut connection = self.open_apart().await?.connection;
         let (path, name) = (path.to_vec(), self.name.clone());
         blocking(move || {
-            let handle = connection.open(&SftpRequest::Open(&path, flags));
+            let handle = open_again(&mut connection, &path, flags, mark);
             let operation = Operation::on_path("open", &path);
             let handle = handle.map_err(|failed| failed.failure(&name, &operation))?;
             Ok(OpenedFile { connection, handle })
         })
         .await
     }
+}
+
+/// Opens a file that another connection has open, if it has the mark.
+pub(super) fn open_again(
+    connection: &mut SftpConnection,
+    path: &[u8],
+    flags: OpenFlags,
+    mark: Option<u32>,
+) -> Result<Vec<u8>, SftpFailed> {
+    let handle = connection.open(&SftpRequest::Open(path, flags))?;
+    if mark.is_some() {
+        let found = changes::attributes(connection, &SftpRequest::HandleStat(&handle))?;
+        if found.accessed != mark {
+            let busy = Failure::new(FailureKind::DestinationBusy, "another copy has its name");
+            return Err(SftpFailed::Other(busy));
+        }
+    }
+    Ok(handle)
 }
 
 /// Runs work on a thread for blocking calls.

@@ -440,6 +440,7 @@ fn lanes(connection: SftpConnection, flags: OpenFlags, is_durable: bool) -> Lane
         flags,
         most: 1,
         wants_all: true,
+        is_marked: false,
         is_durable,
         rtt: Duration::ZERO,
     };
@@ -538,6 +539,7 @@ fn two_lanes(
         flags,
         most: 2,
         wants_all: true,
+        is_marked: false,
         is_durable,
         rtt: Duration::ZERO,
     };
@@ -814,4 +816,30 @@ fn a_directory_that_fails_hides_no_other_one_and_paths_are_bounded() {
     assert!(found(b"bad").is_some() && found(b"good/file").is_some());
     let long = [b"good/", vec![b'd'; MAX_PATH].as_slice()].concat();
     assert_eq!(found(&long).unwrap().may_list, Some(false));
+}
+
+#[tokio::test]
+async fn a_further_connection_finds_the_file_and_no_other_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(mut storage) = session(dir.path(), "").await else {
+        return;
+    };
+    let file = dir.path().join("file");
+    let path = bytes_of(&file);
+    let mut connection = storage.connection.take().unwrap();
+    tokio::task::spawn_blocking(move || {
+        let opened = connection.open(&SftpRequest::Open(&path, OpenFlags::New));
+        let handle = opened.unwrap();
+        let mark = lanes::mark(&mut connection, &handle).unwrap();
+        assert!(mark.is_some());
+        let mut again =
+            || opening::open_again(&mut connection, &path, OpenFlags::WriteExisting, mark);
+        std::fs::write(&file, "bytes").unwrap();
+        again().unwrap();
+        std::fs::remove_file(&file).unwrap();
+        std::fs::write(&file, "those of another copy").unwrap();
+        assert!(matches!(again(), Err(SftpFailed::Other(_))));
+    })
+    .await
+    .unwrap();
 }
