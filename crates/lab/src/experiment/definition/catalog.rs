@@ -70,7 +70,7 @@ pub(crate) const PROGRAMS: &[ShippedFile] = shipped!["programs":
     "longhaul-handshakes", "openssl-handshakes",
     "globus-server", "globus-copy", "vsftpd-writable", "lftp-mirror", "lftp-longhaul-mirror", "lftp-pget",
     "rclone-copy",
-    "sshd", "rsync-ssh", "scp", "rclone-sftp", "syq",
+    "sshd", "rsync-ssh", "scp", "rclone-sftp", "syq", "globus-sshftp",
     "longhaul-ssh", "longhaul-ssh-closed", "longhaul-sftp",
     "globus", "globus-either", "vsftpd", "curl", "lftp", "ncftpget", "aria2", "block-reader",
     "advisor", "path-tests",
