@@ -10,7 +10,7 @@
 
 #![forbid(unsafe_code)]
 
-mod closed_ports;
+mod known_server;
 mod location;
 mod path_history;
 mod path_key;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-use crate::closed_ports::ClosedPorts;
+use crate::known_server::KnownServer;
 use crate::recorded_evidence::RecordedEvidence;
 use crate::session_limit::SessionLimit;
 
@@ -27,7 +27,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(10);
 /// Most limits of servers, and most hosts without open ports. The oldest go first.
 const MAX_SERVERS: usize = 128;
 
-/// The whole file. `L`, `S`, `C`: `RecordedEvidence`, `SessionLimit` and `ClosedPorts`, or any value when they are read one by one.
+/// The whole file. `L`, `S`, `C`: `RecordedEvidence`, `SessionLimit` and `KnownServer`, or any value when they are read one by one.
 #[derive(Debug, Serialize, Deserialize)]
 struct FileContent<L, S, C> {
     format: String,
@@ -43,7 +43,8 @@ struct FileContent<L, S, C> {
 pub(crate) struct KnownPaths {
     pub(crate) records: Vec<RecordedEvidence>,
     pub(crate) limits: Vec<SessionLimit>,
-    pub(crate) closed: Vec<ClosedPorts>,
+    /// Hosts of which no port could be reached beside that of ssh.
+    pub(crate) closed: Vec<KnownServer>,
 }
 
 /// By what a replaced file is recognised.
@@ -125,7 +126,7 @@ fn parse(bytes: &[u8]) -> KnownPaths {
             .collect(),
         closed: closed
             .filter_map(|host| serde_json::from_value(host).ok())
-            .filter(ClosedPorts::is_sound)
+            .filter(KnownServer::is_sound)
             .take(MAX_SERVERS)
             .collect(),
     }

@@ -8,11 +8,14 @@ use parking_lot::Mutex;
 use tune::path::prior_check::is_other_round_trip;
 use tune::{Evidence, Prior};
 
-use crate::closed_ports::ClosedPorts;
+use crate::known_server::KnownServer;
 use crate::path_key::PathKey;
 use crate::record_file::{self, FileStamp, KnownPaths};
 use crate::recorded_evidence::RecordedEvidence;
 use crate::session_limit::SessionLimit;
+
+/// A firewall changes rarely, and each run searches again, with less patience alone: how long closed ports count, seconds.
+const CLOSED_PORTS_EXPIRE_AFTER: u64 = 7 * 86_400;
 
 /// The memory in one file. Clones share what they have read of it.
 ///
@@ -84,7 +87,7 @@ impl PathHistory {
     fn were_ports_closed_at(&self, key: &PathKey, port: u16, now: u64) -> bool {
         let known = self.known();
         let mut closed = known.closed.iter();
-        closed.any(|host| host.is_of(key, port) && host.counts_at(now))
+        closed.any(|host| host.is_of(key, port) && host.is_of_last(CLOSED_PORTS_EXPIRE_AFTER, now))
     }
 
     fn record_ports_at(&self, (key, port): (PathKey, u16), are_closed: bool, now: u64) {
@@ -93,15 +96,19 @@ impl PathHistory {
             return;
         }
         let recorded = record_file::update(&self.file, |known| {
-            let others = |host: &ClosedPorts| !host.is_of(&key, port) && host.counts_at(now);
+            let others = |host: &KnownServer| {
+                !host.is_of(&key, port) && host.is_of_last(CLOSED_PORTS_EXPIRE_AFTER, now)
+            };
             known.closed.retain(others);
             if are_closed {
-                let host = ClosedPorts {
-                    key,
-                    port,
-                    time: now,
-                };
-                known.closed.insert(0, host);
+                known.closed.insert(
+                    0,
+                    KnownServer {
+                        key,
+                        port,
+                        time: now,
+                    },
+                );
             }
         });
         if let Err(error) = recorded {
@@ -111,23 +118,29 @@ impl PathHistory {
 
     fn session_limit_at(&self, key: &PathKey, port: u16, now: u64) -> Option<usize> {
         let known = self.known();
-        let limit = known.limits.iter().find(|limit| limit.is_of(key, port));
+        let limit = known
+            .limits
+            .iter()
+            .find(|limit| limit.server.is_of(key, port));
         let limit = limit.filter(|limit| limit.counts_at(now))?;
         usize::try_from(limit.sessions).ok()
     }
 
     fn record_session_limit_at(&self, (key, port): (PathKey, u16), sessions: usize, now: u64) {
         let limit = SessionLimit {
-            key,
-            port,
+            server: KnownServer {
+                key,
+                port,
+                time: now,
+            },
             sessions: sessions as u64,
-            time: now,
         };
         if !limit.is_sound() {
             return;
         }
         let recorded = record_file::update(&self.file, |known| {
-            let others = |limit: &SessionLimit| !limit.is_of(&key, port) && limit.counts_at(now);
+            let others =
+                |limit: &SessionLimit| !limit.server.is_of(&key, port) && limit.counts_at(now);
             known.limits.retain(others);
             known.limits.insert(0, limit);
         });

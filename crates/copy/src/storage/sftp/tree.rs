@@ -51,7 +51,8 @@ pub(super) fn list_tree(
     let mut waiting_bytes = 0;
     let mut first_failure = None;
     while !waiting.is_empty() {
-        let some = waiting.split_off(waiting.len().saturating_sub(MAX_TOGETHER));
+        let most = MAX_TOGETHER.min(connection.limits.handles.max(1) as usize);
+        let some = waiting.split_off(waiting.len().saturating_sub(most));
         waiting_bytes -= some.iter().map(|at| at.path().len()).sum::<usize>();
         let (open, flow) = open_some(connection, top, some, &mut visit)?;
         let paths: Vec<_> = open
