@@ -54,17 +54,20 @@ fn a_get_goes_on_after_the_login_of_its_data_dies_though_all_was_sent() {
     command.stdout(Stdio::null());
     command.stderr(File::create(&dialogue).unwrap());
     let mut client = ProcessGuard::spawn(&mut command).unwrap();
+    // It has a login of its own; the first one has the sessions.
+    let own_login = || {
+        let logins = processes_named(&format!("ssh: {}/", sockets.path().display()));
+        let mut logins = logins.into_iter();
+        logins.find(|(line, _)| line.contains("/1.0 "))
+    };
+    wait_until("a login for data", || own_login().is_some());
     // The second part is smaller than what is on its way through ssh: the far end has sent all, and says so.
     wait_until("the end of a part", || {
         let said = std::fs::read_to_string(&dialogue).unwrap_or_default();
         said.contains(" < 226 ")
     });
-    // It has a login of its own; the first one has the sessions.
-    let logins = processes_named(&format!("ssh: {}/", sockets.path().display()));
-    let data = logins.iter().find(|(line, _)| line.contains("/1.0 "));
-    if let Some((_, data)) = data {
-        signal(*data, Signal::KILL);
-    }
+    let (_, data) = own_login().expect("a login for data");
+    signal(data, Signal::KILL);
     // It goes on without the limit.
     client.signal(Signal::USR2).unwrap();
     let status = client.wait(run::LIMIT).unwrap();
