@@ -132,9 +132,13 @@ impl SftpConnection {
     /// Sends and receives as much as is possible now.
     ///
     /// # Errors
-    /// The connection is lost.
+    /// The connection is lost, and every reply of before was taken.
     pub(super) fn exchange(&mut self) -> Result<(), SftpFailed> {
-        let exchanged = self.flush().and_then(|()| self.fill());
+        // A server that has ended may have answered before: what it did counts although nothing can be sent.
+        let exchanged = self.flush().and(self.fill());
+        if self.has_packet() {
+            return Ok(());
+        }
         self.is_lost |= exchanged.is_err();
         exchanged.map_err(SftpFailed::Lost)
     }

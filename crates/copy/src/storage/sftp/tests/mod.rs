@@ -432,6 +432,28 @@ async fn a_tree_is_listed_at_once_with_directories_before_their_content() {
     }
 }
 
+#[test]
+fn replies_of_before_the_end_count_although_nothing_can_be_sent() {
+    let mut answered = 0;
+    let (mut connection, server) = made_up(move |_, id| {
+        answered += 1;
+        (answered <= 3).then(|| status(id, 0))
+    });
+    for _ in 0..4 {
+        connection.send(&SftpRequest::Close(b"h"));
+    }
+    connection.exchange().unwrap();
+    server.join().unwrap();
+    connection.send(&SftpRequest::Close(b"h"));
+    let mut taken = 0;
+    while connection.exchange().is_ok() {
+        while connection.take().unwrap().is_some() {
+            taken += 1;
+        }
+    }
+    assert_eq!(taken, 3);
+}
+
 /// One connection with a file open.
 fn lanes(connection: SftpConnection, flags: OpenFlags, is_durable: bool) -> Lanes {
     let opener = opener();
