@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod chunked;
+pub mod fluid;
 pub mod tcp;
 pub mod transfer;
 pub mod world;
