@@ -290,7 +290,7 @@ impl FluidFlow {
         let (cwnd, buffer) = (self.congestion.cwnd, self.buffer_window());
         let window = self.usable_window();
         let mut room = (window - self.in_flight).max(0.0);
-        if context.now < self.recovery_until {
+        if context.now < self.recovery_until && self.congestion.pacing.is_infinite() {
             // Proportional rate reduction sends at most twice what is acknowledged.
             room = room.min(2.0 * acked + 1.0);
         }

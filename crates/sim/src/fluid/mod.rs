@@ -1,6 +1,6 @@
 //! A fluid simulator of transfers: fast enough for hundreds of paths and files of 100 GB.
 //!
-//! A flow is not packets but amounts: time advances in steps of a quarter of a round trip (0.25 to 8 ms), and in each
+//! A flow is not packets but amounts: time advances in steps of an eighth of a round trip (0.25 to 8 ms), and in each
 //! step a flow gets acknowledgements, sends what its window, pacing and buffers allow, and the bottleneck
 //! serves and drops. Only losses are whole segments. [`crate::world`] simulates every packet, at a
 //! thousandth of the speed.

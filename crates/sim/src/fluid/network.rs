@@ -11,7 +11,7 @@ use super::{PACKET, SEGMENT};
 /// Bounds of a step, seconds.
 const STEP: (f64, f64) = (0.000_25, 0.008);
 /// Steps per round trip, within these bounds.
-const STEPS_PER_ROUND: f64 = 4.0;
+const STEPS_PER_ROUND: f64 = 8.0;
 /// Queue that the smallest router has, packets.
 const LEAST_QUEUE: f64 = 10.0;
 /// Target and interval of CoDel, seconds (RFC 8289).

@@ -294,9 +294,12 @@ impl Bbr {
         }
     }
 
-    /// Recovery begins: packet conservation for one round.
+    /// Recovery begins: packet conservation for one round. Not if it follows another at once.
     pub(super) fn on_recovery(&mut self, step: &AckedStep, cwnd: &mut f64) {
-        if !self.was_in_recovery && self.mode != BbrMode::ProbeRtt {
+        if self.was_in_recovery {
+            return;
+        }
+        if self.mode != BbrMode::ProbeRtt {
             self.prior_cwnd = self.prior_cwnd.max(*cwnd);
         }
         self.conserves = true;
