@@ -11,12 +11,14 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use command_line::flags::lab::{LabArgs, LabVerb, NetArgs, ReportArgs, RunArgs, TraceArgs};
+use command_line::flags::lab_league::LeagueArgs;
 use command_line::flags::lab_sim::{SimArgs, SimOutputFormat};
 use command_line::output::{print_line, print_to_stderr};
 use command_line::programs::prepare_process;
 use emulator::{NetReport, NetRequest};
 use lab::LabError;
 use lab::experiment::RunRequest;
+use lab::league::LeagueRequest;
 use lab::simulate::SimRequest;
 use units::Exit;
 
@@ -56,6 +58,7 @@ fn run(verb: LabVerb) -> u8 {
         LabVerb::Init { arguments } => emulator::init(&arguments),
         LabVerb::Cell { job } => lab::experiment::cell(&job),
         LabVerb::Sim(args) => simulate(&args),
+        LabVerb::League(args) => league(&args),
         LabVerb::List(args) => list(args.json),
         LabVerb::Run(args) => experiment(&args),
         LabVerb::Report(args) => report(&args),
@@ -207,6 +210,27 @@ fn simulate(args: &SimArgs) -> Result<u8, LabError> {
         SimOutputFormat::Json => report.to_json(),
     };
     check_printed(print_line(text.trim_end()))?;
+    Ok(0)
+}
+
+/// Runs a league, or one path of it, and prints its report; returns the exit code.
+fn league(args: &LeagueArgs) -> Result<u8, LabError> {
+    if let Some(path_seed) = args.only {
+        let text = lab::league::trace(path_seed, args.history);
+        check_printed(print_line(text.trim_end()))?;
+        return Ok(0);
+    }
+    let file = args.json.as_deref().map(create).transpose()?;
+    let report = lab::league::run(&LeagueRequest {
+        paths: args.paths as usize,
+        seed: args.seed,
+        history: args.history,
+    });
+    if let (Some(mut file), Some(path)) = (file, &args.json) {
+        file.write_all(report.to_json().as_bytes())
+            .map_err(|e| LabError::system(format!("cannot write {}", path.display()), e))?;
+    }
+    check_printed(print_line(report.to_text().trim_end()))?;
     Ok(0)
 }
 

@@ -4,7 +4,7 @@ fn main() {
         let rate_cap = p.rate / 1500.0 * 1448.0;
         let b = (p.rate / 8.0 * 300.0) as u64;
         let t0 = std::time::Instant::now();
-        let o = FluidTransfer { path: p, bytes: b, seed: 1, give_up_after: 1e9 }.run_static(StaticSetting { streams: n, control: c });
+        let o = FluidTransfer { path: p, bytes: b, seed: 1 }.run_static(StaticSetting { streams: n, control: c });
         let rate = b as f64 * 8.0 / o.elapsed;
         println!("{name:30} {:5} x{n:3} {:8.2} Mbit/s {:5.1} % q {:6.2} ms rtx {} W={:.1} {:?}", c.name(), rate / 1e6, rate / rate_cap * 100.0, o.queueing_delay * 1e3, o.retransmits, rate * p.rtt / 8.0 / 1448.0 / n as f64, t0.elapsed());
     };

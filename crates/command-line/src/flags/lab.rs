@@ -22,6 +22,7 @@ pub enum LabVerb {
     Net(Box<NetArgs>),
     Exec(ExecArgs),
     Sim(Box<super::lab_sim::SimArgs>),
+    League(super::lab_league::LeagueArgs),
     List(ListArgs),
     Run(RunArgs),
     Report(ReportArgs),

@@ -8,5 +8,6 @@
 pub mod advisor;
 pub mod headings;
 pub mod lab;
+pub mod lab_league;
 pub mod lab_sim;
 pub mod values;

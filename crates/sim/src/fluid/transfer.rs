@@ -21,8 +21,8 @@ const BLOCK: u64 = 1 << 20;
 const MAX_STREAMS: u32 = 64;
 /// Simulated time after the last event of the path, in round trips, and its bounds in seconds. The mean rate of its
 /// second half then counts for the rest of the file.
-const STEADY_ROUNDS: f64 = 2000.0;
-const STEADY_TIME: (f64, f64) = (30.0, 120.0);
+const STEADY_ROUNDS: f64 = 4000.0;
+const STEADY_TIME: (f64, f64) = (60.0, 180.0);
 /// Smallest time between two points of a timeline, seconds.
 const TIMELINE_STEP: f64 = 0.1;
 
@@ -35,8 +35,6 @@ pub struct FluidTransfer<'p> {
     pub bytes: u64,
     /// Seed of losses and phases.
     pub seed: u64,
-    /// Time after which an unfinished run is given up, seconds.
-    pub give_up_after: f64,
 }
 
 /// Settings that stay for the whole transfer.
@@ -51,7 +49,7 @@ pub struct StaticSetting {
 /// Result of a transfer. Times are in seconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FluidOutcome {
-    /// Time until the last byte has arrived, handshake included; infinite if the run was given up.
+    /// Time until the last byte has arrived, handshake included; infinite if nothing moves any more.
     pub elapsed: f64,
     /// The rest of the file was extrapolated.
     pub is_extrapolated: bool,
@@ -230,7 +228,6 @@ struct RunningFluidTransfer<'p> {
     readable: f64,
     pace: Option<u64>,
     next_step: u64,
-    give_up_after: f64,
     /// Times at which the second half of the steady state begins, and at which the simulation ends.
     steady: (f64, f64),
     delivered_at_half: Option<f64>,
@@ -264,7 +261,6 @@ impl<'p> RunningFluidTransfer<'p> {
             readable: 0.0,
             pace: None,
             next_step: 1,
-            give_up_after: transfer.give_up_after,
             steady: (last_event + steady / 2.0, last_event + steady),
             delivered_at_half: None,
             closed_delivered: 0.0,
@@ -283,7 +279,7 @@ impl<'p> RunningFluidTransfer<'p> {
 
     fn runs(&self) -> bool {
         let now = self.network.now();
-        !self.is_complete && now < self.steady.1 && now < self.give_up_after
+        !self.is_complete && now < self.steady.1
     }
 
     /// Runs one step.
@@ -502,7 +498,7 @@ impl<'p> RunningFluidTransfer<'p> {
             let half = self.delivered_at_half.unwrap_or(delivered);
             let rate = (delivered - half) / (now - self.steady.0);
             elapsed = f64::INFINITY;
-            if now >= self.steady.1 && rate > 0.0 {
+            if rate > 0.0 {
                 is_extrapolated = true;
                 elapsed = now + (self.all - delivered).max(0.0) / rate;
             }
