@@ -20,6 +20,8 @@ const FIRST_SEND_BUFFER: f64 = 87_040.0;
 const PAYLOAD_OF_BUFFER: f64 = 2.0 / 3.0;
 /// Unsent data that the kernel accepts (TCP_NOTSENT_LOWAT), segments.
 const LOWAT: f64 = 1_048_576.0 / SEGMENT;
+/// The same near the end of a file.
+const LOWAT_NEAR_END: f64 = 131_072.0 / SEGMENT;
 /// Smallest retransmission timeout above the round trip, seconds.
 const MIN_TIMEOUT: f64 = 0.2;
 /// Share of the time limited by the send buffer that the kernel reports.
@@ -88,6 +90,8 @@ pub(super) struct FluidFlow {
     holes: VecDeque<(f64, f64)>,
     /// Written and not sent.
     pub(super) unsent: f64,
+    /// The file's parts have become smaller than a block.
+    pub(super) is_near_end: bool,
     /// Received and not read by the program.
     pub(super) backlog: f64,
     /// The program reads at its own pace, so that `backlog` counts.
@@ -136,6 +140,7 @@ impl FluidFlow {
             silent_until: start,
             holes: VecDeque::new(),
             unsent: 0.0,
+            is_near_end: false,
             backlog: 0.0,
             has_slow_reader: false,
             window: FIRST_WINDOW.min(limits.receive_window) / SEGMENT,
@@ -165,7 +170,12 @@ impl FluidFlow {
         let acked = self.acks[(next_step % self.acks.len() as u64) as usize];
         let paced = self.congestion.pacing.min(self.pacing_limit) * step;
         let free = (self.usable_window() - self.in_flight).max(0.0) + 2.0 * acked;
-        let kept = LOWAT.min(self.buffer_window() / 4.0);
+        let lowat = if self.is_near_end {
+            LOWAT_NEAR_END
+        } else {
+            LOWAT
+        };
+        let kept = lowat.min(self.buffer_window() / 4.0);
         (free.min(paced) + kept - self.unsent - self.to_resend).max(0.0)
     }
 

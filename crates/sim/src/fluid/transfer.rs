@@ -17,6 +17,8 @@ use super::path::{EndLimit, FluidPath};
 
 /// Largest block that a stream takes from the file at a time, bytes.
 const BLOCK: u64 = 1 << 20;
+/// Smallest part of the file that a stream takes near the end, bytes.
+const LEAST_PART: u64 = 64 << 10;
 /// Largest number of streams, as of `longhaul cp`.
 const MAX_STREAMS: u32 = 64;
 /// Simulated time after the last event of the path, in round trips, and its bounds in seconds. The mean rate of its
@@ -305,6 +307,7 @@ impl<'p> RunningFluidTransfer<'p> {
     /// The streams' threads take blocks and write them.
     fn fill_buffers(&mut self) {
         let (now, step) = (self.network.now(), self.network.step_length());
+        let count = self.streams.len() as f64;
         let mut share = f64::INFINITY;
         match self.path.end {
             EndLimit::Source(rate) => {
@@ -326,7 +329,15 @@ impl<'p> RunningFluidTransfer<'p> {
                     if stream.leaving || self.left <= 0.0 {
                         break;
                     }
-                    stream.block = self.block.min(self.left);
+                    // As crate `data`: a quarter of each stream's share of what is left.
+                    let part = self.left / (4.0 * count);
+                    let part = if count > 1.0 {
+                        self.block.min(part.max(LEAST_PART as f64 / SEGMENT))
+                    } else {
+                        self.block
+                    };
+                    flow.is_near_end = part < self.block;
+                    stream.block = part.min(self.left);
                     self.left -= stream.block;
                 }
                 let written = wanted.min(stream.block);

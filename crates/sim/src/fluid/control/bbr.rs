@@ -58,8 +58,7 @@ pub(super) struct Bbr {
     bandwidth: f64,
     /// Times and delivered amounts of the last round trip.
     history: VecDeque<(f64, f64)>,
-    round_delivered: f64,
-    has_round: bool,
+    round_ends: f64,
     full_bandwidth: f64,
     full_rounds: u32,
     min_rtt: f64,
@@ -85,8 +84,7 @@ impl Bbr {
             maxima: [0.0; BW_ROUNDS],
             bandwidth: 0.0,
             history: VecDeque::new(),
-            round_delivered: 0.0,
-            has_round: false,
+            round_ends: 0.0,
             full_bandwidth: 0.0,
             full_rounds: 0,
             min_rtt: f64::INFINITY,
@@ -154,10 +152,9 @@ impl Bbr {
 
     /// Updates the bandwidth filter; returns whether a round began.
     fn update_bandwidth(&mut self, step: &AckedStep) -> bool {
-        let round_start = !self.has_round || step.delivered - step.acked >= self.round_delivered;
+        let round_start = step.now >= self.round_ends;
         if round_start {
-            self.round_delivered = step.delivered + step.in_flight;
-            self.has_round = true;
+            self.round_ends = step.now + step.rtt;
             if !step.app_limited {
                 self.maxima.rotate_left(1);
                 self.maxima[BW_ROUNDS - 1] = 0.0;
@@ -175,7 +172,8 @@ impl Bbr {
             _ => step.acked / step.rtt,
         };
         let latest = &mut self.maxima[BW_ROUNDS - 1];
-        *latest = latest.max(sample);
+        // A sample has at least one segment.
+        *latest = latest.max(sample).max(1.0 / step.rtt);
         self.bandwidth = self.maxima.iter().copied().fold(0.0, f64::max);
         round_start
     }
@@ -304,7 +302,7 @@ impl Bbr {
         }
         self.conserves = true;
         self.was_in_recovery = true;
-        self.round_delivered = step.delivered + step.in_flight;
+        self.round_ends = step.now + step.rtt;
         *cwnd = (step.in_flight + step.acked).max(1.0);
     }
 

@@ -41,9 +41,8 @@ impl CubicGrowth {
         });
         let t = step.now - epoch + step.min_rtt - self.k;
         let target = self.origin + C * t * t * t;
-        // Beyond w_max, the friendly window grows as Reno's.
-        let alpha = if self.friendly >= self.w_max { 1.0 } else { ALPHA };
-        self.friendly += alpha * step.acked / *cwnd;
+        // Linux does not raise the factor to 1 beyond w_max, as RFC 9438 §4.3 recommends.
+        self.friendly += ALPHA * step.acked / *cwnd;
         let cubic = if target > *cwnd {
             // At most one segment per two acknowledged ones.
             ((target - *cwnd) / *cwnd).min(0.5) * step.acked
