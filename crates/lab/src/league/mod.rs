@@ -9,9 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde::Serialize;
-use sim::fluid::{
-    AutoFluidOutcome, FluidOutcome, FluidTransfer, SampledPath, StaticSetting,
-};
+use sim::fluid::{AutoFluidOutcome, FluidOutcome, FluidTransfer, SampledPath, StaticSetting};
 use tune::path::prior_from_evidence;
 
 mod report;
@@ -20,8 +18,8 @@ mod trace;
 pub use report::LeagueReport;
 pub use trace::trace;
 
-/// Numbers of streams of the fixed settings.
-const STREAMS: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+/// Numbers of streams of the fixed settings, in the order of the runs: a good setting found early lets bad ones be given up early.
+const RUN_ORDER: [u32; 8] = [16, 64, 32, 128, 8, 4, 2, 1];
 /// A fixed setting within this factor of the best counts as equally good.
 const AS_GOOD: f64 = 1.02;
 /// Distance between the first path seeds of two seeds: more than there are paths.
@@ -90,18 +88,29 @@ impl LeagueEntry {
     }
 }
 
-/// Fixed settings and their outcomes on one path, in order of control and streams.
-fn run_static(sampled: &SampledPath) -> Vec<(StaticSetting, FluidOutcome)> {
-    let transfer = transfer_over(sampled, 1);
-    let settings = sampled.permitted.iter().flat_map(|control| {
-        STREAMS.map(|streams| StaticSetting {
-            streams,
-            control: *control,
-        })
-    });
-    settings
-        .map(|setting| (setting, transfer.run_static(setting)))
-        .collect()
+/// Fixed settings and their outcomes on one path, in order of control and streams. Unless `completely`, a run ends when
+/// it is too slow to be as good as the best.
+fn run_static(sampled: &SampledPath, completely: bool) -> Vec<(StaticSetting, FluidOutcome)> {
+    let mut runs: Vec<(StaticSetting, FluidOutcome)> = Vec::new();
+    let mut best = f64::INFINITY;
+    // The last control is the loss-tolerant one, if there are two.
+    for control in sampled.permitted.iter().rev() {
+        for streams in RUN_ORDER {
+            let setting = StaticSetting {
+                streams,
+                control: *control,
+            };
+            let mut transfer = transfer_over(sampled, 1);
+            if !completely {
+                transfer.give_up_after = best * AS_GOOD;
+            }
+            let outcome = transfer.run_static(setting);
+            best = best.min(outcome.elapsed);
+            runs.push((setting, outcome));
+        }
+    }
+    runs.sort_by_key(|(setting, _)| (setting.control, setting.streams));
+    runs
 }
 
 fn run_auto(sampled: &SampledPath, history: bool) -> AutoFluidOutcome {
@@ -118,6 +127,7 @@ fn transfer_over(sampled: &SampledPath, run: u64) -> FluidTransfer<'_> {
         path: &sampled.path,
         bytes: sampled.bytes,
         seed: sampled.seed.wrapping_mul(31).wrapping_add(run),
+        give_up_after: f64::INFINITY,
     }
 }
 
@@ -138,7 +148,7 @@ fn best_and_leanest(
 /// Compares `auto` with the fixed settings on the path of this seed.
 fn compare(path_seed: u64, history: bool) -> Option<LeagueEntry> {
     let sampled = SampledPath::draw(path_seed);
-    let settings = run_static(&sampled);
+    let settings = run_static(&sampled, false);
     let [best, leanest] = best_and_leanest(&settings)?;
     let auto = run_auto(&sampled, history);
     let outcome = &auto.outcome;
@@ -169,15 +179,18 @@ fn compare(path_seed: u64, history: bool) -> Option<LeagueEntry> {
 /// same entries.
 pub fn run(request: &LeagueRequest) -> LeagueReport {
     let first = request.seed.wrapping_mul(SEEDS_APART);
+    let seeds: Vec<u64> = (0..request.paths as u64).map(|n| first + n).collect();
+    LeagueReport {
+        request: request.clone(),
+        entries: compare_all(&seeds, request.history),
+    }
+}
+
+fn compare_all(seeds: &[u64], history: bool) -> Vec<LeagueEntry> {
     let next = AtomicUsize::new(0);
     let worker = || -> Vec<LeagueEntry> {
-        let seeds = std::iter::from_fn(|| {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            (index < request.paths).then_some(first + index as u64)
-        });
-        seeds
-            .filter_map(|seed| compare(seed, request.history))
-            .collect()
+        let seeds = std::iter::from_fn(|| seeds.get(next.fetch_add(1, Ordering::Relaxed)));
+        seeds.filter_map(|seed| compare(*seed, history)).collect()
     };
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let mut entries = thread::scope(|scope| {
@@ -193,10 +206,7 @@ pub fn run(request: &LeagueRequest) -> LeagueReport {
         entries
     });
     entries.sort_unstable_by_key(|entry| entry.path_seed);
-    LeagueReport {
-        request: request.clone(),
-        entries,
-    }
+    entries
 }
 
 #[cfg(test)]

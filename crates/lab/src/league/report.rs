@@ -106,7 +106,8 @@ impl LeagueReport {
 
     /// Medians of streams, queue and memory.
     fn write_costs(&self, text: &mut String) {
-        let median = |of: fn(&LeagueEntry) -> f64| Quantiles::of(self.entries.iter().map(of)).median;
+        let median =
+            |of: fn(&LeagueEntry) -> f64| Quantiles::of(self.entries.iter().map(of)).median;
         let mean = |of: fn(&LeagueEntry) -> f64| {
             self.entries.iter().map(of).sum::<f64>() / self.entries.len().max(1) as f64
         };
@@ -206,7 +207,9 @@ fn groups() -> [LeagueGroup; 9] {
         ("cubic and bbr, no loss", |e| e.permits_bbr && !e.is_lossy),
         ("cubic and bbr, loss", |e| e.permits_bbr && e.is_lossy),
         ("best takes less than 2 s", |e| e.best_seconds < 2.0),
-        ("best takes 2 to 20 s", |e| (2.0..20.0).contains(&e.best_seconds)),
+        ("best takes 2 to 20 s", |e| {
+            (2.0..20.0).contains(&e.best_seconds)
+        }),
         ("best takes 20 s or more", |e| e.best_seconds >= 20.0),
         ("extrapolated", |e| e.is_extrapolated),
     ]

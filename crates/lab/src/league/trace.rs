@@ -17,7 +17,7 @@ const LINES: usize = 60;
 pub fn trace(path_seed: u64, history: bool) -> String {
     let sampled = SampledPath::draw(path_seed);
     let mut text = format!("path {path_seed}: {}\n\n", sampled.describe());
-    let settings = run_static(&sampled);
+    let settings = run_static(&sampled, true);
     let _ = writeln!(
         text,
         "{:>7} {:6} {:>12} {:>12} {:>9} {:>10} {:>12}",

@@ -202,7 +202,11 @@ impl FluidFlow {
         self.rate += (acked / context.step - self.rate) * share;
         self.peak_in_flight += (self.in_flight - self.peak_in_flight) * share / 2.0;
         self.min_rtt = self.min_rtt.min(self.rtt);
-        while self.holes.front().is_some_and(|(repaired, _)| *repaired <= context.now) {
+        while self
+            .holes
+            .front()
+            .is_some_and(|(repaired, _)| *repaired <= context.now)
+        {
             self.holes.pop_front();
         }
         let lost = self.take_detected(context.index);
@@ -258,7 +262,8 @@ impl FluidFlow {
         if is_lost {
             self.to_resend += lost;
             self.counters.retransmits += lost;
-            self.holes.push_back((now + self.rtt, self.counters.delivered));
+            self.holes
+                .push_back((now + self.rtt, self.counters.delivered));
             if self.in_flight + acked < 0.5 {
                 self.congestion.on_timeout();
                 self.silent_until = now + MIN_TIMEOUT.max(self.rtt);
@@ -416,7 +421,10 @@ impl FluidFlow {
             (0.0, self.send_buffer * 0.9)
         } else {
             let payload = self.in_flight + self.to_resend + self.unsent;
-            (self.unsent, (payload * SEGMENT * 1.35).min(self.send_buffer))
+            (
+                self.unsent,
+                (payload * SEGMENT * 1.35).min(self.send_buffer),
+            )
         };
         let in_order = self.acked_in_order();
         let held = (counters.delivered - in_order).max(0.0);

@@ -32,9 +32,7 @@ pub use path::{
     Competitor, EndLimit, FluidChange, FluidLoss, FluidPath, FluidPolicer, QueueDiscipline,
 };
 pub use sampled_path::SampledPath;
-pub use transfer::{
-    AutoFluidOutcome, FluidOutcome, FluidTransfer, StaticSetting, TimelinePoint,
-};
+pub use transfer::{AutoFluidOutcome, FluidOutcome, FluidTransfer, StaticSetting, TimelinePoint};
 
 /// Payload of a full segment, bytes.
 const SEGMENT: f64 = 1448.0;

@@ -176,7 +176,12 @@ impl FluidNetwork {
         let mut windows = 0.0;
         let rtt = self.base_rtt() + self.queueing_delay();
         let is_fair = self.discipline == QueueDiscipline::FqCodel;
-        for (flow, _) in self.flows.iter_mut().zip(&self.open).filter(|(_, open)| **open) {
+        for (flow, _) in self
+            .flows
+            .iter_mut()
+            .zip(&self.open)
+            .filter(|(_, open)| **open)
+        {
             if !is_fair {
                 flow.rtt = rtt;
             }

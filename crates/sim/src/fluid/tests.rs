@@ -195,6 +195,7 @@ fn windows_and_buffers_limit_each_stream() {
             path,
             bytes,
             seed: 1,
+            give_up_after: f64::INFINITY,
         };
         transfer.run_static(setting(streams)).elapsed
     };
@@ -218,6 +219,7 @@ fn every_byte_arrives_over_every_path() {
                 path: &sampled.path,
                 bytes: sampled.bytes,
                 seed,
+                give_up_after: f64::INFINITY,
             };
             let outcome = transfer.run_static(StaticSetting {
                 streams: 16,

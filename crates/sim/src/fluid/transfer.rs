@@ -37,6 +37,8 @@ pub struct FluidTransfer<'p> {
     pub bytes: u64,
     /// Seed of losses and phases.
     pub seed: u64,
+    /// Simulated time after which an unfinished run is given up, seconds.
+    pub give_up_after: f64,
 }
 
 /// Settings that stay for the whole transfer.
@@ -51,7 +53,7 @@ pub struct StaticSetting {
 /// Result of a transfer. Times are in seconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FluidOutcome {
-    /// Time until the last byte has arrived, handshake included; infinite if nothing moves any more.
+    /// Time until the last byte has arrived, handshake included; infinite if the run was given up or nothing moves any more.
     pub elapsed: f64,
     /// The rest of the file was extrapolated.
     pub is_extrapolated: bool,
@@ -230,6 +232,7 @@ struct RunningFluidTransfer<'p> {
     readable: f64,
     pace: Option<u64>,
     next_step: u64,
+    give_up_after: f64,
     /// Times at which the second half of the steady state begins, and at which the simulation ends.
     steady: (f64, f64),
     delivered_at_half: Option<f64>,
@@ -263,6 +266,7 @@ impl<'p> RunningFluidTransfer<'p> {
             readable: 0.0,
             pace: None,
             next_step: 1,
+            give_up_after: transfer.give_up_after,
             steady: (last_event + steady / 2.0, last_event + steady),
             delivered_at_half: None,
             closed_delivered: 0.0,
@@ -281,7 +285,7 @@ impl<'p> RunningFluidTransfer<'p> {
 
     fn runs(&self) -> bool {
         let now = self.network.now();
-        !self.is_complete && now < self.steady.1
+        !self.is_complete && now < self.steady.1.min(self.give_up_after)
     }
 
     /// Runs one step.
@@ -509,7 +513,7 @@ impl<'p> RunningFluidTransfer<'p> {
             let half = self.delivered_at_half.unwrap_or(delivered);
             let rate = (delivered - half) / (now - self.steady.0);
             elapsed = f64::INFINITY;
-            if rate > 0.0 {
+            if now >= self.steady.1 && rate > 0.0 {
                 is_extrapolated = true;
                 elapsed = now + (self.all - delivered).max(0.0) / rate;
             }
@@ -544,7 +548,11 @@ impl<'p> RunningFluidTransfer<'p> {
             final_streams: self.open_streams().into(),
             stream_time: Duration::from_secs_f64(stream_time),
             retransmits: outcome.retransmits,
-            min_rtt: samples.iter().map(|tcp| tcp.min_rtt).min().unwrap_or_default(),
+            min_rtt: samples
+                .iter()
+                .map(|tcp| tcp.min_rtt)
+                .min()
+                .unwrap_or_default(),
             smoothed_rtt: longest(|tcp| tcp.smoothed_rtt).unwrap_or_default(),
             buffer_bytes: samples.iter().map(|tcp| tcp.send_buffer).max().unwrap_or(0),
             busy_time: longest(|tcp| tcp.busy_time).unwrap_or_default(),

@@ -127,9 +127,7 @@ impl CongestionState {
         self.pacing = f64::INFINITY;
         self.growth = match control {
             FluidControl::Reno => ControlState::Reno,
-            FluidControl::Cubic => {
-                ControlState::Cubic(CubicGrowth::default(), HyStart::default())
-            }
+            FluidControl::Cubic => ControlState::Cubic(CubicGrowth::default(), HyStart::default()),
             FluidControl::Bbr => {
                 self.ssthresh = f64::INFINITY;
                 let bbr = Bbr::new(self.cwnd, rtt, phase);
