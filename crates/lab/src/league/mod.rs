@@ -77,6 +77,8 @@ pub struct LeagueEntry {
     pub is_extrapolated: bool,
     /// The path loses segments without congestion.
     pub is_lossy: bool,
+    /// Other flows share the bottleneck. The more streams, the larger is the share that they leave to a transfer.
+    pub has_competitors: bool,
     /// The system permits BBR.
     pub permits_bbr: bool,
 }
@@ -171,6 +173,7 @@ fn compare(path_seed: u64, history: bool) -> Option<LeagueEntry> {
         lean_memory_bytes: leanest.1.peak_memory,
         is_extrapolated: outcome.is_extrapolated || best.1.is_extrapolated,
         is_lossy: sampled.path.loss.ratio > 0.0,
+        has_competitors: !sampled.path.competitors.is_empty(),
         permits_bbr: sampled.permitted.len() > 1,
     })
 }

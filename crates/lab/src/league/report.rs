@@ -121,8 +121,8 @@ impl LeagueReport {
             "{:32} {:>9} {:>9} {:>9} {:>9}",
             "", "median", "mean", "median", "mean"
         );
-        type Figure = fn(&LeagueEntry) -> f64;
-        let figures: [(&str, Figure, Figure); 4] = [
+        type CostFigure = fn(&LeagueEntry) -> f64;
+        let figures: [(&str, CostFigure, CostFigure); 4] = [
             (
                 "streams",
                 |e| e.auto_mean_streams,
@@ -199,13 +199,15 @@ impl LeagueReport {
 
 type LeagueGroup = (&'static str, fn(&LeagueEntry) -> bool);
 
-fn groups() -> [LeagueGroup; 9] {
+fn groups() -> [LeagueGroup; 11] {
     [
         ("all", |_| true),
         ("cubic alone, no loss", |e| !e.permits_bbr && !e.is_lossy),
         ("cubic alone, loss", |e| !e.permits_bbr && e.is_lossy),
         ("cubic and bbr, no loss", |e| e.permits_bbr && !e.is_lossy),
         ("cubic and bbr, loss", |e| e.permits_bbr && e.is_lossy),
+        ("alone on the path", |e| !e.has_competitors),
+        ("with competitors", |e| e.has_competitors),
         ("best takes less than 2 s", |e| e.best_seconds < 2.0),
         ("best takes 2 to 20 s", |e| {
             (2.0..20.0).contains(&e.best_seconds)

@@ -5,7 +5,7 @@ use rand_pcg::Pcg64Mcg;
 
 use super::control::FluidControl;
 use super::flow::{FlowLimits, FluidFlow, StepContext};
-use super::path::{FluidChange, FluidLoss, FluidPath, QueueDiscipline};
+use super::path::{FluidChange, FluidLoss, QueueDiscipline, SharedPath};
 use super::{PACKET, SEGMENT};
 
 /// Bounds of a step, seconds.
@@ -54,7 +54,7 @@ pub(super) struct FluidNetwork {
 }
 
 impl FluidNetwork {
-    pub(super) fn new(path: &FluidPath, seed: u64) -> Self {
+    pub(super) fn new(path: &SharedPath, seed: u64) -> Self {
         let steps = |rtt: f64, step: f64| ((rtt / step).round() as u64).max(1);
         let rough = (path.rtt / STEPS_PER_ROUND).clamp(STEP.0, STEP.1);
         let delay_steps = steps(path.rtt, rough);
@@ -300,7 +300,7 @@ impl FluidNetwork {
             unserved += u32::from(flow.queued > 0.0);
         }
         let mut share = left / f64::from(unserved.max(1));
-        // What flows with less than their share leave is divided among the others.
+        // Flows with less than their share leave the rest to the others.
         for _ in 0..4 {
             let below = open_flows(&mut self.flows, &self.open)
                 .filter(|flow| flow.queued > 0.0 && flow.queued <= share);
