@@ -5,7 +5,7 @@
 //! serves and drops. Only losses are whole segments. [`crate::world`] simulates every packet, at a
 //! thousandth of the speed.
 //!
-//! - [`SharedPath`] is a path: rate, round trip, queue, policer, losses, buffers, limits of the ends, changes
+//! - [`BottleneckPath`] is a path: rate, round trip, queue, policer, losses, buffers, limits of the ends, changes
 //!   and competing flows. [`SampledPath`] draws one from a seed.
 //! - [`FluidTransfer`] sends a file over it, with fixed settings or with `tune::streams::auto`.
 //!
@@ -29,7 +29,7 @@ mod transfer;
 
 pub use control::{FluidControl, UnknownControl};
 pub use path::{
-    Competitor, EndLimit, FluidChange, FluidLoss, FluidPolicer, QueueDiscipline, SharedPath,
+    BottleneckPath, Competitor, EndLimit, FluidChange, FluidLoss, FluidPolicer, QueueDiscipline,
 };
 pub use sampled_path::SampledPath;
 pub use transfer::{AutoFluidOutcome, FluidOutcome, FluidTransfer, StaticSetting, TimelinePoint};

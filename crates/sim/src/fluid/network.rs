@@ -5,7 +5,7 @@ use rand_pcg::Pcg64Mcg;
 
 use super::control::FluidControl;
 use super::flow::{FlowLimits, FluidFlow, StepContext};
-use super::path::{FluidChange, FluidLoss, QueueDiscipline, SharedPath};
+use super::path::{BottleneckPath, FluidChange, FluidLoss, QueueDiscipline};
 use super::{PACKET, SEGMENT};
 
 /// Bounds of a step, seconds.
@@ -54,7 +54,7 @@ pub(super) struct FluidNetwork {
 }
 
 impl FluidNetwork {
-    pub(super) fn new(path: &SharedPath, seed: u64) -> Self {
+    pub(super) fn new(path: &BottleneckPath, seed: u64) -> Self {
         let steps = |rtt: f64, step: f64| ((rtt / step).round() as u64).max(1);
         let rough = (path.rtt / STEPS_PER_ROUND).clamp(STEP.0, STEP.1);
         let delay_steps = steps(path.rtt, rough);

@@ -2,7 +2,7 @@
 
 /// A path from a sender to a receiver, with the limits of both ends.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SharedPath {
+pub struct BottleneckPath {
     /// Rate of the bottleneck on the wire, bits per second.
     pub rate: f64,
     /// Round trip without queues, seconds.
@@ -91,7 +91,7 @@ pub struct Competitor {
     pub until: f64,
 }
 
-impl SharedPath {
+impl BottleneckPath {
     /// A path with a drop-tail queue of `bdp` bandwidth-delay products, without loss and limits of the
     /// ends. `rate` is in bits per second, `rtt` in seconds.
     pub fn new(rate: f64, rtt: f64, bdp: f64) -> Self {

@@ -21,7 +21,7 @@ use rand_pcg::Pcg64Mcg;
 
 use super::control::FluidControl;
 use super::path::{
-    Competitor, EndLimit, FluidChange, FluidLoss, FluidPolicer, QueueDiscipline, SharedPath,
+    BottleneckPath, Competitor, EndLimit, FluidChange, FluidLoss, FluidPolicer, QueueDiscipline,
 };
 
 /// A path with a file to send over it.
@@ -30,7 +30,7 @@ pub struct SampledPath {
     /// Seed from which it was drawn.
     pub seed: u64,
     /// The path.
-    pub path: SharedPath,
+    pub path: BottleneckPath,
     /// Size of the file, bytes.
     pub bytes: u64,
     /// Congestion controls that the sender's system permits; the first is its default.
@@ -62,7 +62,7 @@ impl SampledPath {
         let rtt = draws.between(0.000_25, 0.3);
         let bytes = draws.between(1e6, 1e11) as u64;
         let queue = draws.between(0.05, 10.0);
-        let mut path = SharedPath::new(rate, rtt, queue);
+        let mut path = BottleneckPath::new(rate, rtt, queue);
         if draws.happens(0.5) {
             path.loss.ratio = draws.between(1e-5, 0.05);
             if draws.happens(1.0 / 3.0) {
@@ -166,7 +166,7 @@ impl SampledPath {
     }
 }
 
-fn draw_queue(draws: &mut PathDraws, path: &mut SharedPath) {
+fn draw_queue(draws: &mut PathDraws, path: &mut BottleneckPath) {
     match draws.0.random::<f64>() {
         p if p < 0.10 => path.discipline = QueueDiscipline::FqCodel,
         p if p < 0.17 => path.discipline = QueueDiscipline::Red,
@@ -182,7 +182,7 @@ fn draw_queue(draws: &mut PathDraws, path: &mut SharedPath) {
     }
 }
 
-fn draw_change(draws: &mut PathDraws, path: &SharedPath) -> FluidChange {
+fn draw_change(draws: &mut PathDraws, path: &BottleneckPath) -> FluidChange {
     let mut change = FluidChange {
         at: draws.between(1.0, 30.0),
         rate: None,

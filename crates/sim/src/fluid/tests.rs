@@ -5,7 +5,7 @@ use super::network::FluidNetwork;
 use super::*;
 
 /// Payload rate of a full path, bytes per second.
-fn full_rate(path: &SharedPath) -> f64 {
+fn full_rate(path: &BottleneckPath) -> f64 {
     path.rate / 8.0 * SEGMENT / PACKET
 }
 
@@ -16,7 +16,7 @@ struct Saturated {
 }
 
 impl Saturated {
-    fn new(path: &SharedPath, seed: u64, controls: &[FluidControl]) -> Self {
+    fn new(path: &BottleneckPath, seed: u64, controls: &[FluidControl]) -> Self {
         let mut network = FluidNetwork::new(path, seed);
         let flows = controls.iter().map(|c| network.open(*c)).collect();
         Self { network, flows }
@@ -54,7 +54,7 @@ fn sum(rates: &[f64]) -> f64 {
 
 /// Mean window, segments, of one flow under random loss, over several seeds.
 fn window_under_loss(control: FluidControl, loss: f64, rtt: f64) -> f64 {
-    let mut path = SharedPath::new(10e9, rtt, 1.0);
+    let mut path = BottleneckPath::new(10e9, rtt, 1.0);
     path.loss.ratio = loss;
     let seeds = 1..=8;
     let count = seeds.clone().count() as f64;
@@ -78,7 +78,7 @@ fn assert_near(measured: f64, expected: f64, tolerance: f64) {
 #[test]
 fn one_cubic_flow_fills_a_path_with_a_queue_of_one_bdp() {
     for (rate, rtt) in [(1e8, 0.05), (1e9, 0.01), (1e10, 0.1)] {
-        let path = SharedPath::new(rate, rtt, 1.0);
+        let path = BottleneckPath::new(rate, rtt, 1.0);
         let mut flow = Saturated::new(&path, 1, &[FluidControl::Cubic]);
         flow.run(60.0);
         let share = sum(&flow.run(60.0)) / full_rate(&path);
@@ -112,7 +112,7 @@ fn cubic_under_loss_has_the_window_of_rfc_9438() {
 
 #[test]
 fn bbr_keeps_its_rate_at_one_per_cent_of_loss() {
-    let mut path = SharedPath::new(2e8, 0.05, 1.0);
+    let mut path = BottleneckPath::new(2e8, 0.05, 1.0);
     path.loss.ratio = 0.01;
     let mut flow = Saturated::new(&path, 1, &[FluidControl::Bbr]);
     flow.run(5.0);
@@ -122,14 +122,14 @@ fn bbr_keeps_its_rate_at_one_per_cent_of_loss() {
 
 #[test]
 fn bbr_keeps_a_deep_queue_short_and_finds_a_policer() {
-    let path = SharedPath::new(1e8, 0.05, 8.0);
+    let path = BottleneckPath::new(1e8, 0.05, 8.0);
     let mut flow = Saturated::new(&path, 1, &[FluidControl::Bbr]);
     flow.run(5.0);
     let share = sum(&flow.run(30.0)) / full_rate(&path);
     assert!(share > 0.93, "{share}");
     assert!(flow.network.queueing_delay() < 0.05);
 
-    let mut policed = SharedPath::new(1e9, 0.05, 1.0);
+    let mut policed = BottleneckPath::new(1e9, 0.05, 1.0);
     policed.policer = Some(FluidPolicer {
         rate: 1e8,
         bucket: 2e6,
@@ -145,14 +145,14 @@ fn bbr_keeps_a_deep_queue_short_and_finds_a_policer() {
 #[test]
 fn hystart_leaves_slow_start_before_the_queue_overflows() {
     for rtt in [0.01, 0.05, 0.2] {
-        let path = SharedPath::new(1e9, rtt, 1.0);
+        let path = BottleneckPath::new(1e9, rtt, 1.0);
         let mut flow = Saturated::new(&path, 1, &[FluidControl::Cubic]);
         while flow.flow(0).congestion.ssthresh.is_infinite() {
             flow.run(rtt);
         }
         assert!(flow.flow(0).counters.retransmits < 1.0, "{rtt}");
     }
-    let path = SharedPath::new(1e9, 0.05, 1.0);
+    let path = BottleneckPath::new(1e9, 0.05, 1.0);
     let mut reno = Saturated::new(&path, 1, &[FluidControl::Reno]);
     reno.run(5.0);
     assert!(reno.flow(0).counters.retransmits > 100.0);
@@ -160,7 +160,7 @@ fn hystart_leaves_slow_start_before_the_queue_overflows() {
 
 #[test]
 fn slow_start_doubles_the_window_in_each_round_trip() {
-    let path = SharedPath::new(1e10, 0.1, 1.0);
+    let path = BottleneckPath::new(1e10, 0.1, 1.0);
     let mut flow = Saturated::new(&path, 1, &[FluidControl::Reno]);
     // The handshake, and six round trips.
     flow.run(0.75);
@@ -171,7 +171,7 @@ fn slow_start_doubles_the_window_in_each_round_trip() {
 #[test]
 fn flows_share_the_path_fairly() {
     for control in [FluidControl::Reno, FluidControl::Cubic] {
-        let path = SharedPath::new(1e8, 0.02, 1.0);
+        let path = BottleneckPath::new(1e8, 0.02, 1.0);
         let mut flows = Saturated::new(&path, 1, &[control; 8]);
         flows.run(30.0);
         let rates = flows.run(120.0);
@@ -183,13 +183,13 @@ fn flows_share_the_path_fairly() {
 
 #[test]
 fn windows_and_buffers_limit_each_stream() {
-    let mut path = SharedPath::new(1e9, 0.05, 1.0);
+    let mut path = BottleneckPath::new(1e9, 0.05, 1.0);
     path.receive_window = 1e6;
     let setting = |streams| StaticSetting {
         streams,
         control: FluidControl::Cubic,
     };
-    let seconds = |path: &SharedPath, streams| {
+    let seconds = |path: &BottleneckPath, streams| {
         let bytes = 2_000_000_000;
         let transfer = FluidTransfer {
             path,

@@ -13,7 +13,7 @@ use tune::{Evidence, Prior};
 use super::SEGMENT;
 use super::control::FluidControl;
 use super::network::FluidNetwork;
-use super::path::{EndLimit, SharedPath};
+use super::path::{BottleneckPath, EndLimit};
 
 /// Largest block that a stream takes from the file at a time, bytes.
 const BLOCK: u64 = 1 << 20;
@@ -32,7 +32,7 @@ const TIMELINE_STEP: f64 = 0.1;
 #[derive(Debug, Clone, Copy)]
 pub struct FluidTransfer<'p> {
     /// The path.
-    pub path: &'p SharedPath,
+    pub path: &'p BottleneckPath,
     /// Size of the file, bytes.
     pub bytes: u64,
     /// Seed of losses and phases.
@@ -221,7 +221,7 @@ struct PooledStream {
 /// A transfer under way. Amounts are segments, times seconds.
 struct RunningFluidTransfer<'p> {
     network: FluidNetwork,
-    path: &'p SharedPath,
+    path: &'p BottleneckPath,
     control: FluidControl,
     streams: Vec<PooledStream>,
     all: f64,
