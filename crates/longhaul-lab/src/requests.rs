@@ -79,6 +79,7 @@ pub(crate) fn simulation_options(args: &SimArgs) -> Vec<(String, String)> {
     let initial_window = args.initial_window.map(|segments| segments.to_string());
     let seed = args.seed.map(|seed| seed.to_string());
     let delayed_ack = args.delayed_ack.then(String::new);
+    let shared_access = args.shared_access.then(String::new);
     let options = [
         ("flows", &args.flows),
         ("rate", &args.rate),
@@ -86,10 +87,12 @@ pub(crate) fn simulation_options(args: &SimArgs) -> Vec<(String, String)> {
         ("rtt", &args.rtt),
         ("access-delay", &args.access_delay),
         ("access-rate", &args.access_rate),
+        ("shared-access", &shared_access),
         ("queue", &args.queue),
         ("loss", &args.loss),
         ("window", &args.window),
         ("cc", &args.cc),
+        ("sender", &args.sender),
         ("initial-window", &initial_window),
         ("delayed-ack", &delayed_ack),
         ("packet", &args.packet),

@@ -25,6 +25,7 @@ fn a_window_limited_flow_gets_a_window_a_round_trip() {
     let access = AccessLink {
         rate: Some(mbit(1000)),
         delay: ms(1),
+        shared: false,
     };
     let mut spec = flow(CongestionAlgorithm::NewReno);
     spec.tcp.receive_buffer = 65_536;

@@ -370,9 +370,7 @@ impl TcpSender {
 
     /// The segment that Reno sends now.
     fn next_reno_segment(&mut self, now: Duration) -> Option<Segment> {
-        let number = self
-            .reno?
-            .allowed(self.board.first(), self.window.cwnd())?;
+        let number = self.reno?.allowed(self.board.first(), self.window.cwnd())?;
         let segment = if number < self.board.next() {
             self.resend(now, number)
         } else if number < self.right_edge {
