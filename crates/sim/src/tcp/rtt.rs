@@ -21,9 +21,11 @@ struct TickEstimate {
 }
 
 impl TickEstimate {
-    fn sample(&mut self, rtt: Duration) {
-        let ticks = (rtt + TICK / 2).as_millis() / TICK.as_millis();
-        let ticks = u32::try_from(ticks).unwrap_or(u32::MAX >> 3);
+    fn sample(&mut self, now: Duration, rtt: Duration) {
+        // The clock itself counts in ticks.
+        let clock = |time: Duration| time.as_millis() / TICK.as_millis();
+        let ticks = clock(now) - clock(now.saturating_sub(rtt));
+        let ticks = u32::try_from(ticks).unwrap_or(u32::MAX >> 3).max(1);
         if self.smoothed == 0 {
             self.smoothed = ticks << 3;
             self.variation = ticks << 1;
@@ -75,9 +77,9 @@ impl RtoEstimator {
     }
 
     /// Takes the sample of a segment that was sent once (RFC 6298 section 2).
-    pub(super) fn sample(&mut self, rtt: Duration) {
+    pub(super) fn sample(&mut self, now: Duration, rtt: Duration) {
         if let Some(ticks) = &mut self.ticks {
-            ticks.sample(rtt);
+            ticks.sample(now, rtt);
         }
         let r = rtt.as_secs_f64();
         match self.smoothed {
@@ -142,10 +144,10 @@ mod tests {
     fn the_timeout_follows_rfc_6298() {
         let mut e = RtoEstimator::new(ms(20));
         assert_eq!(e.timeout(), ms(1000));
-        e.sample(ms(100));
+        e.sample(ms(5000), ms(100));
         // SRTT 100, RTTVAR 50.
         assert_eq!(e.timeout(), ms(300));
-        e.sample(ms(180));
+        e.sample(ms(5000), ms(180));
         // RTTVAR 3/4 50 + 1/4 80 = 57.5, SRTT 110.
         assert_eq!(e.smoothed(), Some(ms(110)));
         assert_eq!(e.timeout(), ms(340));
@@ -155,7 +157,7 @@ mod tests {
     fn the_timeout_is_bounded_below_and_above() {
         let mut e = RtoEstimator::new(ms(200));
         for _ in 0..50 {
-            e.sample(ms(100));
+            e.sample(ms(5000), ms(100));
         }
         assert_eq!(e.timeout(), ms(300));
         for doubled in [600, 1200, 2400] {
@@ -174,16 +176,16 @@ mod tests {
     fn the_timer_of_ns2_counts_ticks() {
         let mut e = RtoEstimator::in_ticks(ms(200));
         assert_eq!(e.timeout(), ms(3000));
-        e.sample(ms(204));
-        // 20 ticks, and a mean deviation of 10.
-        assert_eq!(e.timeout(), ms(600));
+        e.sample(ms(5000), ms(204));
+        // 21 ticks, and a mean deviation of half of them.
+        assert_eq!(e.timeout(), ms(630));
         for _ in 0..50 {
-            e.sample(ms(204));
+            e.sample(ms(5000), ms(204));
         }
         // Three quarters of a tick of deviation remain.
-        assert_eq!(e.timeout(), ms(230));
+        assert_eq!(e.timeout(), ms(240));
         for _ in 0..50 {
-            e.sample(ms(24));
+            e.sample(ms(5000), ms(24));
         }
         assert_eq!(e.timeout(), ms(200));
     }

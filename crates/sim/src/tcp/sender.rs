@@ -247,7 +247,7 @@ impl TcpSender {
         };
         // The timeout must also cover a delayed acknowledgement, so it uses the earliest segment (RFC
         // 7323 section 4). The statistics use the latest segment, which shows the path alone.
-        self.rtt.sample(now - earliest);
+        self.rtt.sample(now, now - earliest);
         let rtt = now - latest;
         let stats = &mut self.stats;
         stats.rtt_min = if stats.rtt_samples == 0 {
