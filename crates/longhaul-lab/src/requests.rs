@@ -79,7 +79,6 @@ pub(crate) fn simulation_options(args: &SimArgs) -> Vec<(String, String)> {
     let initial_window = args.initial_window.map(|segments| segments.to_string());
     let seed = args.seed.map(|seed| seed.to_string());
     let delayed_ack = args.delayed_ack.then(String::new);
-    let shared_access = args.shared_access.then(String::new);
     let options = [
         ("flows", &args.flows),
         ("rate", &args.rate),
@@ -87,7 +86,7 @@ pub(crate) fn simulation_options(args: &SimArgs) -> Vec<(String, String)> {
         ("rtt", &args.rtt),
         ("access-delay", &args.access_delay),
         ("access-rate", &args.access_rate),
-        ("shared-access", &shared_access),
+        ("access", &args.access),
         ("queue", &args.queue),
         ("loss", &args.loss),
         ("window", &args.window),

@@ -37,9 +37,10 @@ pub struct SimArgs {
     /// Rate of the access links [default: 1gbit]
     #[arg(long, value_name = "RATE", help_heading = headings::PATH)]
     pub access_rate: Option<String>,
-    /// All connections share the access links, as between two hosts, instead of each having its own
-    #[arg(long, help_heading = headings::PATH)]
-    pub shared_access: bool,
+    /// Access links: `own` (each connection has its own) or `shared` (all have those of one server and one
+    /// client) [default: own]
+    #[arg(long, value_name = "NAME", help_heading = headings::PATH)]
+    pub access: Option<String>,
     /// Size of the bottleneck queue: `1bdp`, a number of packets, or a SIZE in bytes
     /// [default: 1000 packets]
     #[arg(long, value_name = "QUEUE", help_heading = headings::PATH)]

@@ -23,7 +23,7 @@ const OPTIONS: [&str; 22] = [
     "rtt",
     "access-delay",
     "access-rate",
-    "shared-access",
+    "access",
     "queue",
     "loss",
     "window",
@@ -143,7 +143,14 @@ impl SimRequest {
         };
         request.initial_window = given.parse_number("initial-window")?;
         request.delayed_ack = given.get("delayed-ack").is_some();
-        request.shared_access = given.get("shared-access").is_some();
+        request.shared_access = match given.get("access") {
+            None | Some("own") => false,
+            Some("shared") => true,
+            Some(other) => {
+                let why = format!("'{other}' is neither own nor shared");
+                return Err(refused("access", why));
+            }
+        };
         request.seed = given.parse_number("seed")?.unwrap_or(request.seed);
         request.read_delays(&given)?;
         // A queue in BDPs needs the rate and the delays.
@@ -218,7 +225,7 @@ mod tests {
             ("rtt", "100ms"),
             ("access-delay", "5ms"),
             ("access-rate", "10gbit"),
-            ("shared-access", ""),
+            ("access", "shared"),
             ("queue", "1bdp"),
             ("loss", "0.5%"),
             ("window", "1MiB"),
@@ -286,6 +293,7 @@ mod tests {
             (&[("rate", "0")], "--rate: a bottleneck"),
             (&[("cc", "vegas")], "--cc: 'vegas'"),
             (&[("sender", "tahoe")], "--sender: 'tahoe'"),
+            (&[("access", "none")], "--access: 'none'"),
             (
                 &[("sender", "ns2-reno"), ("cc", "cubic")],
                 "--sender: ns2-reno has",
