@@ -46,7 +46,7 @@ fn report() -> Result<(String, usize), LabError> {
     let text = format!(
         "Goodput (Mbit/s) of a file and of its last full chunk, the number of connections in that chunk, and \
          the\nseconds until the mode had found it: the simulator, and ns-2 2.35. Tolerated: {:.0} % ({:.0} % \
-         at 100 ms, where\nAIMD is not judged) and one step of the mode (any number for MI with an eta of \
+         at 100 ms and\nat 1 Gbit/s) and one step of the mode (any number for MI with an eta of \
          0.9 or more);\n{beyond} points beyond.\n\n{MODE_COLUMNS}\n{lines}",
         MODE_TOLERANCE * 100.0,
         BURST_TOLERANCE * 100.0

@@ -5,7 +5,10 @@
 # MODE is mi, mi+, aimd, or a number of connections, which then stays the same. Keys, with the
 # paper's values (section 4): rate=100 (Mbit/s), delay=10 (ms, one way, of the bottleneck),
 # window=65536 (bytes), eta=0.8, delta=10 (s), gigabytes=10, overhead=120 (microseconds; see
-# static-sweep.tcl), access=1000 (Mbit/s), chunks=0 (1: a line for each chunk instead).
+# static-sweep.tcl), access=1000 (Mbit/s), chunks=0 (1: a line for each chunk instead), tcp=Sack1 (or
+# Reno), tick=0.001 (s; ns-2's default is 0.01), minrto=0.2 (s), whole=0 (1: a chunk ends when the last packet of every
+# connection is acknowledged; otherwise one packet of each may still be on the way, and its acknowledgement restarts the
+# timer of the next chunk's first packets), own=0 (1: own access links for each connection).
 #
 # The network and TCP are those of static-sweep.tcl. What the paper's text leaves open is decided so
 # that its end points come out: connections are kept between chunks and share what is left of a chunk;
@@ -32,6 +35,7 @@ set mode [lindex $argv 0]
 set seed [lindex $argv 1]
 array set option {
     rate 100 delay 10 window 65536 eta 0.8 delta 10 gigabytes 10 overhead 120 access 1000 chunks 0
+    tcp Sack1 tick 0.001 minrto 0.2 whole 0 own 0
 }
 foreach word [lrange $argv 2 end] {
     lassign [split $word =] key value
@@ -53,8 +57,8 @@ Agent/TCP set packetSize_ $payload
 Agent/TCP set useHeaders_ true
 Agent/TCP set tcpip_base_hdr_size_ $header
 Agent/TCP set window_ [expr {int($option(window) / $payload)}]
-Agent/TCP set minrto_ 0.2
-Agent/TCP set tcpTick_ 0.001
+Agent/TCP set minrto_ $option(minrto)
+Agent/TCP set tcpTick_ $option(tick)
 Agent/TCP set overhead_ [expr {$option(overhead) / 1e6}]
 Agent/TCPSink set packetSize_ $header
 Agent/Ping set packetSize_ 64
@@ -103,13 +107,38 @@ set opened {}
 # Packets of the chunk that no connection has been given.
 set pool 0
 
+array set sinks {Sack1 TCPSink/Sack1 Newreno TCPSink Reno TCPSink}
+
+# Pairs of hosts for connections with own access links. ns-2 computes routes before it starts.
+set pairs {}
+if {$option(own)} {
+    for {set i 0} {$i < $most + 1} {incr i} {
+        set from [$ns node]
+        set to [$ns node]
+        $ns duplex-link $from $near [expr {$option(access) * 1e6}] 0.001 DropTail
+        $ns duplex-link $far $to [expr {$option(access) * 1e6}] 0.001 DropTail
+        foreach {a b} [list $from $near $near $from $far $to $to $far] { $ns queue-limit $a $b 1000000 }
+        lappend pairs [list $from $to]
+    }
+}
+
+# The two hosts of the next connection.
+proc hosts {} {
+    global pairs server client
+    if {![llength $pairs]} { return [list $server $client] }
+    set pair [lindex $pairs 0]
+    set pairs [lrange $pairs 1 end]
+    return $pair
+}
+
 proc have {wanted} {
-    global ns opened server client given
+    global ns opened server client given option sinks
     while {[llength $opened] < $wanted} {
-        set tcp [new Agent/TCP/Sack1]
-        set sink [new Agent/TCPSink/Sack1]
-        $ns attach-agent $server $tcp
-        $ns attach-agent $client $sink
+        set tcp [new Agent/TCP/$option(tcp)]
+        set sink [new Agent/$sinks($option(tcp))]
+        lassign [hosts] from to
+        $ns attach-agent $from $tcp
+        $ns attach-agent $to $sink
         $ns connect $tcp $sink
         set given($tcp) 0
         lappend opened $tcp
@@ -134,9 +163,10 @@ proc feed {} {
 }
 
 proc acknowledged {} {
-    global opened given
+    global opened given option
+    # Packet 0 is the SYN.
     foreach tcp $opened {
-        if {[$tcp set ack_] < $given($tcp) - 1} { return 0 }
+        if {[$tcp set ack_] < $given($tcp) - !$option(whole)} { return 0 }
     }
     return 1
 }
@@ -262,10 +292,10 @@ proc share {x} {
 proc report {} {
     global ns mode seed option first whole_streams whole_goodput settled_at
     if {!$option(chunks)} {
-        puts [format "%s,%g,%g,%g,%d,%g,%d,%g,%.3f,%d,%.3f,%.1f,Sack1,%g,%s" $mode $option(rate) \
+        puts [format "%s,%g,%g,%g,%d,%g,%d,%g,%.3f,%d,%.3f,%.1f,%s,%g,%s" $mode $option(rate) \
             $option(access) $option(delay) $option(window) $option(eta) $seed $option(gigabytes) \
             [expr {$option(gigabytes) * 8e3 / ([$ns now] - $first)}] $whole_streams \
-            [expr {$whole_goodput * 8e-6}] $settled_at $option(overhead) [ns-version]]
+            [expr {$whole_goodput * 8e-6}] $settled_at $option(tcp) $option(overhead) [ns-version]]
     }
     exit 0
 }

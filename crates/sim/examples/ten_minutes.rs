@@ -28,6 +28,7 @@ fn main() {
     let access = AccessLink {
         rate: Some(Rate::bits_per_second(1_000_000_000)),
         delay: Duration::from_millis(1),
+        shared: false,
     };
     let flow = FlowSpec {
         tcp: TcpConfig {

@@ -37,6 +37,7 @@ fn transfer(bytes: u64, parameters: &ChunkParameters) -> ChunkedSpec {
     let access = AccessLink {
         rate: Some(Rate::bits_per_second(1_000_000_000)),
         delay: Duration::from_millis(1),
+        shared: false,
     };
     ChunkedSpec {
         bytes,

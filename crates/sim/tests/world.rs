@@ -25,6 +25,7 @@ fn a_window_limited_flow_gets_a_window_a_round_trip() {
     let access = AccessLink {
         rate: Some(mbit(1000)),
         delay: ms(1),
+        shared: false,
     };
     let mut spec = flow(CongestionAlgorithm::NewReno);
     spec.tcp.receive_buffer = 65_536;
@@ -47,6 +48,33 @@ fn a_window_limited_flow_gets_a_window_a_round_trip() {
     assert_eq!(flow.min_rtt(), Some(rtt));
     let waits = flow.sender.limited_times;
     assert_eq!(waits.rwnd_limited, flow.at);
+}
+
+/// Eight windows at once overflow the queue. On own links they arrive interleaved, and each loses its end.
+#[test]
+fn a_shared_access_link_concentrates_the_losses_of_a_burst() {
+    let unharmed = |shared| {
+        let access = AccessLink {
+            rate: Some(mbit(1000)),
+            delay: ms(1),
+            shared,
+        };
+        let mut spec = flow(CongestionAlgorithm::NewReno);
+        spec.tcp.initial_window = 40;
+        spec.tcp.receive_buffer = 40 * MSS;
+        (spec.sender_access, spec.receiver_access) = (access, access);
+        let mut simulation = Simulation::new(&Scenario {
+            forward: link(Some(mbit(100)), ms(10), Queue::Packets(200)),
+            reverse: link(Some(mbit(100)), ms(10), Queue::Packets(1000)),
+            flows: vec![spec; 8],
+            cross_traffic: Vec::new(),
+            seed: 1,
+        });
+        simulation.run_until(ms(20));
+        (0..8).filter(|f| simulation.flow(*f).drops == 0).count()
+    };
+    assert_eq!(unharmed(false), 0);
+    assert!(unharmed(true) >= 4);
 }
 
 #[test]

@@ -37,6 +37,10 @@ pub struct SimArgs {
     /// Rate of the access links [default: 1gbit]
     #[arg(long, value_name = "RATE", help_heading = headings::PATH)]
     pub access_rate: Option<String>,
+    /// Access links: `own` (each connection has its own) or `shared` (all have those of one server and one
+    /// client) [default: own]
+    #[arg(long, value_name = "NAME", help_heading = headings::PATH)]
+    pub access: Option<String>,
     /// Size of the bottleneck queue: `1bdp`, a number of packets, or a SIZE in bytes
     /// [default: 1000 packets]
     #[arg(long, value_name = "QUEUE", help_heading = headings::PATH)]
@@ -50,6 +54,9 @@ pub struct SimArgs {
     /// Congestion control: `newreno` or `cubic` [default: newreno]
     #[arg(long, value_name = "NAME", help_heading = headings::HOSTS)]
     pub cc: Option<String>,
+    /// Loss recovery: `sack`, or `ns2-reno` (Reno of ns-2, without SACK) [default: sack]
+    #[arg(long, value_name = "NAME", help_heading = headings::HOSTS)]
+    pub sender: Option<String>,
     /// Initial congestion window in segments [default: 2, as in ns-2; 10 with --bytes, except for
     /// transfers in chunks]
     #[arg(long, value_name = "N", help_heading = headings::HOSTS)]

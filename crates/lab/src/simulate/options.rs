@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use link::{Loss, Queue};
-use sim::tcp::CongestionAlgorithm;
+use sim::tcp::{CongestionAlgorithm, LossRecovery};
 use tune::streams::chunked::ChunkParameters;
 use units::{Rate, UnitError};
 
@@ -16,17 +16,19 @@ use emulator::topology::{NetworkOptions, Topology};
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(3600);
 
 /// Names of all options.
-const OPTIONS: [&str; 20] = [
+const OPTIONS: [&str; 22] = [
     "flows",
     "rate",
     "delay",
     "rtt",
     "access-delay",
     "access-rate",
+    "access",
     "queue",
     "loss",
     "window",
     "cc",
+    "sender",
     "initial-window",
     "delayed-ack",
     "packet",
@@ -131,8 +133,24 @@ impl SimRequest {
                 return Err(refused("cc", why));
             }
         };
+        request.recovery = match given.get("sender") {
+            None | Some("sack") => LossRecovery::Sack,
+            Some("ns2-reno") => LossRecovery::Ns2Reno,
+            Some(other) => {
+                let why = format!("'{other}' is not simulated; use sack or ns2-reno");
+                return Err(refused("sender", why));
+            }
+        };
         request.initial_window = given.parse_number("initial-window")?;
         request.delayed_ack = given.get("delayed-ack").is_some();
+        request.shared_access = match given.get("access") {
+            None | Some("own") => false,
+            Some("shared") => true,
+            Some(other) => {
+                let why = format!("'{other}' is neither own nor shared");
+                return Err(refused("access", why));
+            }
+        };
         request.seed = given.parse_number("seed")?.unwrap_or(request.seed);
         request.read_delays(&given)?;
         // A queue in BDPs needs the rate and the delays.
@@ -207,10 +225,12 @@ mod tests {
             ("rtt", "100ms"),
             ("access-delay", "5ms"),
             ("access-rate", "10gbit"),
+            ("access", "shared"),
             ("queue", "1bdp"),
             ("loss", "0.5%"),
             ("window", "1MiB"),
             ("cc", "cubic"),
+            ("sender", "sack"),
             ("initial-window", "4"),
             ("delayed-ack", ""),
             ("packet", "9000"),
@@ -227,10 +247,12 @@ mod tests {
             delay: Duration::from_millis(40),
             access_delay: Duration::from_millis(5),
             access_rate: Rate::bits_per_second(10_000_000_000),
+            shared_access: true,
             queue: Queue::Bytes(12_500_000),
             loss: Loss::Independent(0.005),
             window: 1 << 20,
             congestion: CongestionAlgorithm::Cubic,
+            recovery: LossRecovery::Sack,
             initial_window: Some(4),
             delayed_ack: true,
             packet: 9000,
@@ -270,6 +292,12 @@ mod tests {
             (&[("rate", "fast")][..], "--rate: 'fast'"),
             (&[("rate", "0")], "--rate: a bottleneck"),
             (&[("cc", "vegas")], "--cc: 'vegas'"),
+            (&[("sender", "tahoe")], "--sender: 'tahoe'"),
+            (&[("access", "none")], "--access: 'none'"),
+            (
+                &[("sender", "ns2-reno"), ("cc", "cubic")],
+                "--sender: ns2-reno has",
+            ),
             (&[("rtt", "1s"), ("delay", "1s")], "--rtt and --delay"),
             (
                 &[("rtt", "1ms"), ("access-delay", "1ms")],

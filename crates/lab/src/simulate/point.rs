@@ -188,11 +188,13 @@ fn flow_spec(request: &SimRequest) -> FlowSpec {
     let access = AccessLink {
         rate: Some(request.access_rate),
         delay: request.access_delay,
+        shared: request.shared_access,
     };
     FlowSpec {
         tcp: TcpConfig {
             mss: request.packet - HEADERS,
             congestion: request.congestion,
+            recovery: request.recovery,
             initial_window: request.effective_initial_window(),
             receive_buffer: request.window,
             delayed_ack: request.delayed_ack.then_some(DELAYED_ACK),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use link::{Loss, Queue};
-use sim::tcp::CongestionAlgorithm;
+use sim::tcp::{CongestionAlgorithm, LossRecovery};
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode, Optimum, RttCommands};
 use units::Rate;
 
@@ -218,11 +218,13 @@ fn setting(request: &SimRequest) -> serde_json::Value {
         "delay_ms": milliseconds(request.delay),
         "access_delay_ms": milliseconds(request.access_delay),
         "access_rate_bps": request.access_rate.as_bits_per_second(),
+        "shared_access": request.shared_access,
         "base_rtt_ms": milliseconds(request.base_rtt()),
         "queue": queue(request.queue),
         "loss": loss(request.loss),
         "window_bytes": request.window,
         "congestion": congestion(request.congestion),
+        "sender": sender(request.recovery),
         "initial_window": request.effective_initial_window(),
         "delayed_ack": request.delayed_ack,
         "packet_bytes": request.packet,
@@ -253,8 +255,12 @@ fn describe(request: &SimRequest) -> String {
         text += &format!(", cross traffic {} Mbit/s", megabits(rate));
     }
     text += &format!(
-        "\n{}, initial window {}, {} KiB buffers, {}-byte packets, {}",
+        "\n{}{}, initial window {}, {} KiB buffers, {}-byte packets, {}",
         congestion(request.congestion),
+        match request.recovery {
+            LossRecovery::Sack => "",
+            LossRecovery::Ns2Reno => " as ns-2's Reno, without SACK",
+        },
         request.effective_initial_window(),
         request.window as f64 / 1024.0,
         request.packet,
@@ -264,6 +270,9 @@ fn describe(request: &SimRequest) -> String {
             "an ACK per packet"
         },
     );
+    if request.shared_access {
+        text += ", shared access links";
+    }
     if !request.jitter.is_zero() {
         let jitter = request.jitter.as_secs_f64() * 1e6;
         text += &format!(", up to {jitter} us in the sending host");
@@ -321,6 +330,13 @@ const fn congestion(congestion: CongestionAlgorithm) -> &'static str {
     match congestion {
         CongestionAlgorithm::NewReno => "newreno",
         CongestionAlgorithm::Cubic => "cubic",
+    }
+}
+
+const fn sender(recovery: LossRecovery) -> &'static str {
+    match recovery {
+        LossRecovery::Sack => "sack",
+        LossRecovery::Ns2Reno => "ns2-reno",
     }
 }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use link::{Loss, Queue};
-use sim::tcp::{CongestionAlgorithm, HEADERS};
+use sim::tcp::{CongestionAlgorithm, HEADERS, LossRecovery};
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 use units::Rate;
 
@@ -63,6 +63,9 @@ pub struct SimRequest {
     pub access_delay: Duration,
     /// Rate of the access links. Default: 1 Gbit/s.
     pub access_rate: Rate,
+    /// Whether all connections share the access links, as those between two hosts do, instead of each having
+    /// its own. Default: no.
+    pub shared_access: bool,
     /// Drop-tail queue before the bottleneck, in the data's direction. Default: 1000 packets.
     pub queue: Queue,
     /// Random loss of data packets behind the bottleneck. Default: none.
@@ -70,8 +73,10 @@ pub struct SimRequest {
     /// Receive buffer of each connection, bytes of payload: the limit of its data in flight, rounded down
     /// to whole segments. The sender's buffer never limits. Default: 64 KiB.
     pub window: u64,
-    /// Congestion control algorithm. Both recover lost segments by SACK. Default: NewReno.
+    /// Congestion control algorithm. Default: NewReno.
     pub congestion: CongestionAlgorithm,
+    /// How senders recover lost segments; that of ns-2 needs NewReno. Default: SACK.
+    pub recovery: LossRecovery,
     /// Initial congestion window, segments. `None`: see
     /// [`effective_initial_window`](Self::effective_initial_window).
     pub initial_window: Option<u32>,
@@ -108,10 +113,12 @@ impl Default for SimRequest {
             delay: Duration::from_millis(10),
             access_delay: Duration::from_millis(1),
             access_rate: Rate::bits_per_second(1_000_000_000),
+            shared_access: false,
             queue: Queue::Packets(1000),
             loss: Loss::Never,
             window: 64 << 10,
             congestion: CongestionAlgorithm::NewReno,
+            recovery: LossRecovery::Sack,
             initial_window: None,
             delayed_ack: false,
             packet: 1500,
@@ -205,6 +212,10 @@ impl SimRequest {
             "--queue: must hold at least one packet, the one that is being sent"
         } else if self.window < payload {
             "--window: must be at least the payload of one packet"
+        } else if self.recovery == LossRecovery::Ns2Reno
+            && self.congestion != CongestionAlgorithm::NewReno
+        {
+            "--sender: ns2-reno has the congestion control newreno"
         } else if !(1..=MAX_INITIAL_WINDOW).contains(&initial_window) {
             "--initial-window: must be 1 to 1000 segments"
         } else if self.duration.is_zero() || self.duration > MAX_TIME {

@@ -33,6 +33,7 @@ fn transfer(bytes: u64) -> ChunkedSpec {
     let access = AccessLink {
         rate: Some(Rate::bits_per_second(1_000_000_000)),
         delay: ms(1),
+        shared: false,
     };
     ChunkedSpec {
         bytes,

@@ -2,14 +2,15 @@
 //!
 //! Sequence numbers count segments, not bytes, as in ns-2. A window is a whole number of segments, and
 //! every segment is full, except when the application has no more data. The model covers what
-//! determines throughput: slow start, congestion avoidance, SACK-based loss recovery (RFC 6675), the
-//! retransmission timer (RFC 6298), delayed acknowledgements, the buffers of both ends, and pacing at a
+//! determines throughput: slow start, congestion avoidance, SACK-based loss recovery (RFC 6675) or that of
+//! ns-2's Reno ([`LossRecovery`]), the retransmission timer (RFC 6298), delayed acknowledgements, the buffers of both ends, and pacing at a
 //! fixed rate (`SO_MAX_PACING_RATE`). It does not cover: the closing handshake, urgent data, ECN,
 //! pacing by the congestion control, `HyStart`, proportional rate reduction (RFC 6937), undoing a
 //! spurious reduction, and loss detection that adapts to reordering (RACK, RFC 8985).
 
 mod pacing;
 mod receiver;
+mod reno;
 mod rtt;
 mod scoreboard;
 mod segment_set;
@@ -19,6 +20,7 @@ mod window;
 use std::time::Duration;
 
 pub(crate) use receiver::TcpReceiver;
+pub use reno::LossRecovery;
 pub(crate) use segment_set::SegmentRange;
 pub use sender::{LimitedTimes, SenderStats};
 pub(crate) use sender::{Segment, TcpSender};
@@ -39,6 +41,8 @@ pub struct TcpConfig {
     pub headers: u32,
     /// Congestion control.
     pub congestion: CongestionAlgorithm,
+    /// Loss recovery.
+    pub recovery: LossRecovery,
     /// Initial window, segments (RFC 6928: 10; ns-2: 2), at least 1.
     pub initial_window: u32,
     /// Send buffer: unacknowledged and unsent payload, bytes; at least one segment.
@@ -51,7 +55,7 @@ pub struct TcpConfig {
     /// is acknowledged at once. `None`: every segment is acknowledged at once.
     pub delayed_ack: Option<Duration>,
     /// Least margin of the retransmission timeout above the smoothed RTT (Linux: 0.2 s). RFC 6298
-    /// instead has a lower bound of 1 s for the whole timeout.
+    /// instead has a lower bound of 1 s for the whole timeout, and ns-2 one of 0.2 s ([`LossRecovery::Ns2Reno`]).
     pub min_rto: Duration,
     /// Open with a handshake, which takes one round trip before the first data.
     pub handshake: bool,
@@ -65,6 +69,7 @@ impl Default for TcpConfig {
             mss: 1460,
             headers: HEADERS,
             congestion: CongestionAlgorithm::Cubic,
+            recovery: LossRecovery::Sack,
             initial_window: 10,
             send_buffer: 1 << 40,
             not_sent_lowat: 1 << 20,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::pacing::SegmentPacer;
+use super::reno::{LossRecovery, RenoRecovery};
 use super::rtt::RtoEstimator;
 use super::scoreboard::{AckResult, DUP_THRESH, Scoreboard};
 use super::window::CongestionWindow;
@@ -91,6 +92,8 @@ pub(crate) struct TcpSender {
     board: Scoreboard,
     rtt: RtoEstimator,
     phase: RecoveryPhase,
+    /// Reno's recovery instead of `phase`.
+    reno: Option<RenoRecovery>,
     duplicate_acks: u64,
     right_edge: u64,
     buffer: u64,
@@ -110,13 +113,21 @@ pub(crate) struct TcpSender {
 
 impl TcpSender {
     pub(crate) fn new(config: &TcpConfig) -> Self {
+        let (rtt, reno) = match config.recovery {
+            LossRecovery::Sack => (RtoEstimator::new(config.min_rto), None),
+            LossRecovery::Ns2Reno => (
+                RtoEstimator::in_ticks(config.min_rto),
+                Some(RenoRecovery::default()),
+            ),
+        };
         Self {
             mss: config.mss.max(1),
             initial_window: config.initial_window,
             window: CongestionWindow::new(config.congestion, config.initial_window),
             board: Scoreboard::default(),
-            rtt: RtoEstimator::new(config.min_rto),
+            rtt,
             phase: RecoveryPhase::Open,
+            reno,
             duplicate_acks: 0,
             right_edge: config.whole_segments(config.receive_buffer),
             buffer: config.whole_segments(config.send_buffer) * u64::from(config.mss.max(1)),
@@ -175,6 +186,10 @@ impl TcpSender {
     /// Processes an acknowledgement.
     pub(crate) fn on_ack(&mut self, now: Duration, ack: &Ack) {
         self.right_edge = self.right_edge.max(ack.right_edge);
+        if let Some(reno) = self.reno {
+            self.reno = Some(self.on_ack_with_reno(now, ack, reno));
+            return;
+        }
         let delivered = self.board.acknowledge(ack.next, &ack.sacks);
         self.take_rtt_sample(now, &delivered);
         if delivered.acked > 0 {
@@ -190,13 +205,49 @@ impl TcpSender {
         }
     }
 
+    /// Processes an acknowledgement without its SACK blocks; returns the new state of the recovery.
+    fn on_ack_with_reno(
+        &mut self,
+        now: Duration,
+        ack: &Ack,
+        mut reno: RenoRecovery,
+    ) -> RenoRecovery {
+        let repairing = reno.is_repairing(self.board.first());
+        let delivered = self.board.acknowledge(ack.next, &[]);
+        let (first, end) = (self.board.first(), self.board.next());
+        if delivered.acked > 0 {
+            reno.on_progress(first);
+            self.stats.acked_bytes += delivered.acked_bytes;
+            // While a window is repaired, acknowledgements cover segments that arrived long ago.
+            if !repairing && delivered.sent.is_some() {
+                self.take_rtt_sample(now, &delivered);
+                self.rtt.on_progress();
+            }
+            // The timer runs on when nothing is outstanding: then it ends the window of an idle connection.
+            self.deadline = Some(now + self.rtt.timeout());
+            // ns-2 counts acknowledgements, and the window grows even if it is not the limit.
+            let rtt = self.rtt.smoothed().unwrap_or_default();
+            self.window.on_ack(now, rtt, 1, false);
+        } else if ack.next == first && first < end && reno.on_duplicate(first, end) {
+            self.stats.recoveries += 1;
+            self.window.on_loss(self.usable_window());
+            self.deadline = Some(now + self.rtt.timeout());
+        }
+        reno
+    }
+
+    /// The receive window, segments.
+    fn usable_window(&self) -> u64 {
+        self.right_edge.saturating_sub(self.board.first())
+    }
+
     fn take_rtt_sample(&mut self, now: Duration, delivered: &AckResult) {
         let Some((earliest, latest)) = delivered.sent else {
             return;
         };
         // The timeout must also cover a delayed acknowledgement, so it uses the earliest segment (RFC
         // 7323 section 4). The statistics use the latest segment, which shows the path alone.
-        self.rtt.sample(now - earliest);
+        self.rtt.sample(now, now - earliest);
         let rtt = now - latest;
         let stats = &mut self.stats;
         stats.rtt_min = if stats.rtt_samples == 0 {
@@ -259,18 +310,29 @@ impl TcpSender {
     pub(crate) fn on_timer(&mut self, now: Duration) {
         if self.board.outstanding() == 0 {
             self.deadline = None;
+            if self.reno.is_some() {
+                self.window.restart_after_idle(now, 1);
+            }
             return;
         }
         self.stats.timeouts += 1;
-        let again = self.rtt.is_backed_off();
-        self.window.on_timeout(self.board.outstanding(), again);
+        if let Some(reno) = &mut self.reno {
+            reno.on_timeout(self.board.first(), self.board.next());
+            // ns-2 halves the window of each timeout.
+            self.window.on_timeout(self.usable_window(), false);
+        } else {
+            let again = self.rtt.is_backed_off();
+            self.window.on_timeout(self.board.outstanding(), again);
+        }
         // RFC 6298 section 5.5. It comes after `again` was read, because it sets what `again` tests.
         self.rtt.back_off();
         self.board.mark_all_lost();
         self.duplicate_acks = 0;
-        self.phase = RecoveryPhase::Loss {
-            until: self.board.next(),
-        };
+        if self.reno.is_none() {
+            self.phase = RecoveryPhase::Loss {
+                until: self.board.next(),
+            };
+        }
         self.deadline = Some(now + self.rtt.timeout());
     }
 
@@ -278,6 +340,9 @@ impl TcpSender {
     pub(crate) fn next_segment(&mut self, now: Duration) -> Option<Segment> {
         if !self.pace.allows(now) {
             return None;
+        }
+        if self.reno.is_some() {
+            return self.next_reno_segment(now);
         }
         if let RecoveryPhase::Recovery { urgent, .. } = &mut self.phase
             && std::mem::take(urgent)
@@ -301,6 +366,23 @@ impl TcpSender {
         }
         let speculative = self.next_speculative()?;
         Some(self.resend(now, speculative))
+    }
+
+    /// The segment that Reno sends now.
+    fn next_reno_segment(&mut self, now: Duration) -> Option<Segment> {
+        let number = self.reno?.allowed(self.board.first(), self.window.cwnd())?;
+        let segment = if number < self.board.next() {
+            self.resend(now, number)
+        } else if number < self.right_edge {
+            let bytes = self.next_payload()?;
+            self.send(now, bytes)
+        } else {
+            return None;
+        };
+        if let Some(reno) = &mut self.reno {
+            reno.on_sent(number);
+        }
+        Some(segment)
     }
 
     /// A segment according to RFC 6675 `NextSeg` rules 3 and 4: no segment is surely lost, and no new one
@@ -331,7 +413,10 @@ impl TcpSender {
     fn send(&mut self, now: Duration, bytes: u32) -> Segment {
         let idle = self.board.outstanding() == 0;
         // RFC 5681 section 4.1: after an idle time of more than the RTO restart from the initial window.
-        if idle && now.saturating_sub(self.last_sent) > self.rtt.timeout() {
+        // Reno's timer does this after the last acknowledgement instead.
+        if idle && self.reno.is_some() {
+            self.deadline = None;
+        } else if idle && now.saturating_sub(self.last_sent) > self.rtt.timeout() {
             self.window.restart_after_idle(now, self.initial_window);
         }
         self.unsent -= u64::from(bytes);
@@ -362,7 +447,11 @@ impl TcpSender {
         // The time since the last call belongs to the blocker that was in force until now.
         self.stats.limited_times = self.limited_times_at(now);
         self.accounted_until = now;
-        let window_full = self.window.cwnd() - (self.board.pipe() as f64) < 1.0;
+        let cwnd = self.window.cwnd();
+        let window_full = match self.reno {
+            Some(reno) => reno.allowed(self.board.first(), cwnd).is_none(),
+            None => cwnd - (self.board.pipe() as f64) < 1.0,
+        };
         // The urgent retransmission is still pending only if pacing prevented it.
         let urgent = matches!(self.phase, RecoveryPhase::Recovery { urgent: true, .. });
         self.blocker = if window_full && !urgent {
@@ -382,7 +471,9 @@ impl TcpSender {
 
     /// Whether there is a segment to send, new or again, apart from pacing.
     fn has_sendable_data(&self) -> bool {
+        let end = self.board.next();
         self.phase != RecoveryPhase::Open
+            || self.reno.is_some_and(|reno| reno.has_repeats(end))
             || (self.next_payload().is_some() && self.board.next() < self.right_edge)
     }
 

@@ -24,6 +24,14 @@ fn reno() -> TcpConfig {
     }
 }
 
+/// The sender of ns-2 without SACK.
+fn ns2_reno() -> TcpConfig {
+    TcpConfig {
+        recovery: LossRecovery::Ns2Reno,
+        ..reno()
+    }
+}
+
 /// An event of the delay line.
 #[derive(Clone, Copy)]
 enum DelayLineEvent {
@@ -176,6 +184,61 @@ fn one_loss_is_repaired_in_a_round_trip() {
     // Sent in the second round; the loss is detected when later segments are acknowledged.
     assert_eq!(wire.sent_at(5), [ms(100), ms(200)]);
     assert_eq!(stats.acked_bytes, 60_000);
+}
+
+#[test]
+fn ns2_reno_repairs_one_loss_by_a_fast_retransmit() {
+    let mut wire = DelayLine::new(&ns2_reno(), 2000, |n, before| n == 40 && before == 0);
+    let stats = wire.run(ms(60_000));
+    assert_eq!(
+        (stats.retransmits, stats.recoveries, stats.timeouts),
+        (1, 1, 0)
+    );
+    // Sent in the fourth round; repaired when the segments behind it are acknowledged.
+    assert_eq!(wire.sent_at(40), [ms(300), ms(400)]);
+    assert_eq!(stats.acked_bytes, 2_000_000);
+}
+
+#[test]
+fn ns2_reno_waits_for_the_timer_if_a_window_has_two_losses() {
+    let lost = |n, before| before == 0 && (n == 40 || n == 44);
+    let mut wire = DelayLine::new(&ns2_reno(), 2000, lost);
+    let stats = wire.run(ms(60_000));
+    assert_eq!((stats.recoveries, stats.timeouts), (1, 1));
+    // The first new acknowledgement at 500 ms ends the recovery and restarts the timer.
+    assert_eq!(wire.sent_at(40), [ms(300), ms(400)]);
+    let again = wire.sent_at(44)[1];
+    assert!(again >= ms(700), "{again:?}");
+    let mut sack = DelayLine::new(&reno(), 2000, lost);
+    assert_eq!(sack.run(ms(60_000)).timeouts, 0);
+    assert!(sack.now < wire.now);
+}
+
+#[test]
+fn ns2_reno_sends_everything_again_after_a_timeout() {
+    let lost = |n, before| before == 0 && (n == 40 || n == 44);
+    let mut wire = DelayLine::new(&ns2_reno(), 50, lost);
+    let stats = wire.run(ms(60_000));
+    assert_eq!(stats.timeouts, 1);
+    assert_eq!(stats.acked_bytes, 50_000);
+    assert_eq!(
+        wire.sent_at(45).len(),
+        1,
+        "acknowledged with the repair of 44"
+    );
+}
+
+#[test]
+fn ns2_reno_starts_with_one_segment_after_an_idle_timeout() {
+    let mut wire = DelayLine::new(&ns2_reno(), 200, |_, _| false);
+    wire.run(ms(5000));
+    wire.sender.on_timer(wire.sender.deadline().unwrap());
+    wire.now += Duration::from_secs(10);
+    let before = wire.sent.len();
+    wire.sender.write(100 * u64::from(MSS));
+    wire.pump();
+    assert_eq!(wire.sent.len() - before, 1);
+    assert_eq!(wire.sender.stats(wire.now).timeouts, 0);
 }
 
 #[test]
@@ -345,11 +408,13 @@ proptest! {
         segments in 1u64..200,
         lost in proptest::collection::btree_set((0u64..200, 0usize..3), 0..80),
         cubic: bool,
+        sack: bool,
         delayed: bool,
         buffer in 1u64..100,
     ) {
         let config = TcpConfig {
             congestion: if cubic { CongestionAlgorithm::Cubic } else { CongestionAlgorithm::NewReno },
+            recovery: if sack { LossRecovery::Sack } else { LossRecovery::Ns2Reno },
             delayed_ack: delayed.then_some(ms(100)),
             receive_buffer: buffer * u64::from(MSS),
             ..reno()

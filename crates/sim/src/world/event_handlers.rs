@@ -27,6 +27,7 @@ impl Simulation {
 
     fn hop(&mut self, id: PacketId) {
         match self.packets.get(id).stage {
+            NextHop::SharedAccess => self.leave_shared_host(id),
             NextHop::Bottleneck => self.cross_bottleneck(id),
             NextHop::Access => self.cross_access(id),
             NextHop::Host => self.arrive(id),
@@ -86,15 +87,23 @@ impl Simulation {
         let packet = self.packets.get(id);
         packet.stage = NextHop::Host;
         let flow = &mut self.flows[packet.flow as usize];
-        let (lane, access) = if packet.body.is_forward() {
-            (
-                &mut flow.access_queues.to_receiver,
-                &flow.spec.receiver_access,
-            )
+        let forward = packet.body.is_forward();
+        let access = if forward {
+            flow.spec.receiver_access
         } else {
-            (&mut flow.access_queues.to_sender, &flow.spec.sender_access)
+            flow.spec.sender_access
         };
-        let at = lane.carry(access, self.now, packet.bytes);
+        let queues = if access.shared {
+            &mut self.shared_access
+        } else {
+            &mut flow.access_queues
+        };
+        let lane = if forward {
+            &mut queues.to_receiver
+        } else {
+            &mut queues.to_sender
+        };
+        let at = lane.carry(&access, self.now, packet.bytes);
         self.events.push(at, SimEvent::Hop(id));
     }
 
@@ -215,8 +224,23 @@ impl Simulation {
         let state = &mut self.flows[flow];
         let leaves = state.leaves_host(self.now);
         let access = &state.spec.sender_access;
+        if access.shared {
+            // Another connection may be delayed less and use the link before.
+            self.launch(flow, bytes, body, NextHop::SharedAccess, leaves);
+            return;
+        }
         let at = state.access_queues.from_sender.carry(access, leaves, bytes);
-        self.launch(flow, bytes, body, at);
+        self.launch(flow, bytes, body, NextHop::Bottleneck, at);
+    }
+
+    /// Sends a packet of the data's direction over the access link that the senders share.
+    fn leave_shared_host(&mut self, id: PacketId) {
+        let packet = self.packets.get(id);
+        packet.stage = NextHop::Bottleneck;
+        let access = &self.flows[packet.flow as usize].spec.sender_access;
+        let lane = &mut self.shared_access.from_sender;
+        let at = lane.carry(access, self.now, packet.bytes);
+        self.events.push(at, SimEvent::Hop(id));
     }
 
     /// Sends a packet without payload from the receiver's host.
@@ -224,18 +248,21 @@ impl Simulation {
         let state = &mut self.flows[flow];
         let bytes = state.spec.tcp.headers;
         let access = &state.spec.receiver_access;
-        let at = state
-            .access_queues
-            .from_receiver
-            .carry(access, self.now, bytes);
-        self.launch(flow, bytes, body, at);
+        let queues = if access.shared {
+            &mut self.shared_access
+        } else {
+            &mut state.access_queues
+        };
+        let at = queues.from_receiver.carry(access, self.now, bytes);
+        self.launch(flow, bytes, body, NextHop::Bottleneck, at);
     }
 
-    fn launch(&mut self, flow: FlowId, bytes: u32, body: PacketBody, at: Duration) {
+    /// Adds a packet that reaches the hop `stage` at the time `at`.
+    fn launch(&mut self, flow: FlowId, bytes: u32, body: PacketBody, stage: NextHop, at: Duration) {
         let id = self.packets.add(SimPacket {
             flow: flow_index(flow),
             bytes,
-            stage: NextHop::Bottleneck,
+            stage,
             body,
         });
         self.events.push(at, SimEvent::Hop(id));

@@ -1,4 +1,4 @@
-//! A simulated network: hosts on access links, one bottleneck in each direction, and the flows between
+//! A simulated network: hosts on access links (own or shared), one bottleneck in each direction, and the flows between
 //! the hosts.
 //!
 //! ```text

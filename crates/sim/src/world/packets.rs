@@ -12,6 +12,8 @@ pub(super) type PacketId = u32;
 /// The next hop of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NextHop {
+    /// The access link of the sending host, if connections share it.
+    SharedAccess,
     /// The bottleneck.
     Bottleneck,
     /// The access link of the destination host.
@@ -85,12 +87,18 @@ impl PacketPool {
 }
 
 /// An access link, with the same properties in both directions and an unlimited queue.
+///
+/// Connections that share one differ from others when they send bursts at the same time. Own links deliver the
+/// bursts interleaved, and a queue that overflows drops the end of each; a shared link delivers them one after
+/// the other, and the queue drops those of a few connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AccessLink {
     /// Rate; `None`: packets are sent at once.
     pub rate: Option<Rate>,
     /// One-way propagation delay.
     pub delay: Duration,
+    /// Whether all connections with this flag share one link at this end: they belong to one host.
+    pub shared: bool,
 }
 
 /// The sending queue of one direction of an access link.

@@ -9,7 +9,7 @@ use rand_pcg::Pcg64Mcg;
 use super::cross::CrossTrafficSource;
 use super::event_handlers::flow_index;
 use super::events::{EventQueue, SimEvent};
-use super::flow::SimFlow;
+use super::flow::{AccessQueues, SimFlow};
 use super::packets::PacketPool;
 use super::pool::{BytePool, PoolId};
 use super::stats::QueueingDelay;
@@ -27,6 +27,8 @@ pub struct Simulation {
     pub(super) cross_traffic: Vec<CrossTrafficSource>,
     pub(super) forward: Link,
     pub(super) reverse: Link,
+    /// The access links that connections share.
+    pub(super) shared_access: AccessQueues,
     pub(super) queueing: QueueingDelay,
     /// Departure of the latest packet from the forward bottleneck.
     pub(super) last_departure: Duration,
@@ -48,6 +50,7 @@ impl Simulation {
             // The order of these draws is part of the results: changing it changes every run.
             forward: Link::new(scenario.forward.clone(), seeds.next_u64()),
             reverse: Link::new(scenario.reverse.clone(), seeds.next_u64()),
+            shared_access: AccessQueues::default(),
             queueing: QueueingDelay::default(),
             last_departure: Duration::ZERO,
             seeds,
