@@ -131,7 +131,7 @@ impl Forecaster {
 
 impl Forecast {
     /// Nothing is left to do.
-    const NOW: Self = Self {
+    pub const NOW: Self = Self {
         earliest: Duration::ZERO,
         expected: Duration::ZERO,
         latest: Duration::ZERO,
@@ -188,6 +188,37 @@ impl Forecast {
 }
 
 impl ExpectedRate {
+    /// Standard deviation of the goodput of a transfer about that of the one before, per cent, while only one is known.
+    pub const ASSUMED_SPREAD_PERCENT: u32 = 30;
+    /// A smaller spread is chance.
+    const LEAST_SPREAD_PERCENT: u32 = 5;
+
+    /// The rate of the one transfer that is known.
+    pub fn of_one_transfer(bytes_per_second: u64) -> Self {
+        Self {
+            bytes_per_second,
+            spread_percent: Self::ASSUMED_SPREAD_PERCENT,
+        }
+    }
+
+    /// What is expected after a further transfer: its rate, and the spread so far and its distance from the last rate
+    /// (1/3 of the mean square).
+    #[must_use]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "within 5 and 300"
+    )]
+    pub fn after(self, next: Self) -> Self {
+        let error = (next.estimate().per_second / self.estimate().per_second).ln();
+        let square = (2.0 * self.estimate().spread.powi(2) + error.powi(2)) / 3.0;
+        let percent = (square.sqrt() * 100.0).clamp(Self::LEAST_SPREAD_PERCENT.into(), 300.0);
+        Self {
+            bytes_per_second: next.bytes_per_second,
+            spread_percent: percent.round() as u32,
+        }
+    }
+
     #[allow(clippy::cast_precision_loss, reason = "an estimate")]
     fn estimate(self) -> RateEstimate {
         RateEstimate {

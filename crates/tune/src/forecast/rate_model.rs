@@ -123,7 +123,8 @@ struct ModelPrediction {
 impl Correlation {
     fn predict(self, rates: &[f64], horizon: f64) -> Option<ModelPrediction> {
         let n = rates.len();
-        let factor = Cholesky::of(n, |i, j| self.of_blocks(i.abs_diff(j)))?;
+        let by_distance: Vec<f64> = (0..n).map(|distance| self.of_blocks(distance)).collect();
+        let factor = Cholesky::of(&by_distance)?;
         // Everything is multiplied with the inverse of the factor, which makes the observations independent.
         let ones = factor.whitened(vec![1.0; n]);
         let seen = factor.whitened(rates.to_vec());
@@ -141,8 +142,8 @@ impl Correlation {
             .collect();
         let degrees = ASSUMED_WEIGHT + (n - 1) as f64;
         let scale = ASSUMED_WEIGHT * ASSUMED_DEVIATION.powi(2) + dot(&rest, &rest);
-        let own = self.process * mean_variance(horizon / self.time)
-            + self.noise * self.width / horizon;
+        let own =
+            self.process * mean_variance(horizon / self.time) + self.noise * self.width / horizon;
         let unknown_mean = (1.0 - dot(&future, &ones)).powi(2) / precision;
         let variance = (own - dot(&future, &future) + unknown_mean).max(0.0);
         Some(ModelPrediction {
@@ -191,16 +192,16 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 struct Cholesky(Vec<Vec<f64>>);
 
 impl Cholesky {
-    /// `None`: it is no covariance, by rounding.
-    fn of(n: usize, covariance: impl Fn(usize, usize) -> f64) -> Option<Self> {
-        let mut rows: Vec<Vec<f64>> = Vec::with_capacity(n);
-        for i in 0..n {
+    /// Of the covariance of equal blocks, by their distance. `None`: it is no covariance, by rounding.
+    fn of(by_distance: &[f64]) -> Option<Self> {
+        let mut rows: Vec<Vec<f64>> = Vec::with_capacity(by_distance.len());
+        for i in 0..by_distance.len() {
             let mut row: Vec<f64> = Vec::with_capacity(i + 1);
             for (j, other) in rows.iter().enumerate() {
-                let rest = covariance(i, j) - dot(&row, &other[..j]);
+                let rest = by_distance[i - j] - dot(&row, &other[..j]);
                 row.push(rest / other[j]);
             }
-            let rest = covariance(i, i) - dot(&row, &row);
+            let rest = by_distance[0] - dot(&row, &row);
             if rest.is_nan() || rest <= 0.0 {
                 return None;
             }

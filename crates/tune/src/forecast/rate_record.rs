@@ -9,7 +9,7 @@ const MAX_POINTS: usize = 512;
 /// Reports of servers arrive every 5 s. A longer silence is a pause of the transfer, seconds.
 const LONGEST_REPORT_INTERVAL: f64 = 6.0;
 /// Blocks into which the record is divided for a prediction.
-const MAX_BLOCKS: usize = 32;
+const MAX_BLOCKS: usize = 24;
 const MIN_BLOCKS: usize = 6;
 /// Shortest block, seconds.
 const SHORTEST_BLOCK: f64 = 0.5;
