@@ -99,8 +99,8 @@ fn rate_line(progress: &CopyProgress, pace: Pace, columns: usize) -> String {
     let parts = vec![
         (3, graph),
         (0, Some(text::short_amount(progress))),
-        (1, text::rate(progress, pace)),
-        (2, text::remaining(progress, pace)),
+        (2, text::rate(progress, pace)),
+        (1, text::remaining(progress, pace)),
         (4, text::streams(progress)),
         (5, text::limiter(progress)),
         (6, buffer),
@@ -201,7 +201,7 @@ mod tests {
             bar_lines(&progress(), pace(), 39),
             [
                 "12 of 340 files  ...run7/detector-03.h5",
-                "45% of 1.00 GB  94.2 Mbit/s  ends in 3:00-3:35",
+                "45% of 1.00 GB  ends in 3:00-3:35",
             ]
         );
     }

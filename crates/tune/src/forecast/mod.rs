@@ -16,8 +16,10 @@ use rate_record::RateRecord;
 /// Half-width of the interval in standard deviations of the logarithm of the rate: the 90 % quantile of the normal distribution
 /// and a reserve for what the model does not know.
 const HALF_WIDTH: f64 = 1.30;
-/// Smallest half-width: times are shown in whole seconds, and the last reply takes its time.
-const LEAST_HALF_WIDTH: Duration = Duration::from_millis(500);
+/// Smallest distances of the ends of the interval: times are shown in whole seconds, streams end one by one, and the last reply
+/// takes its time.
+const LEAST_EARLIER: Duration = Duration::from_millis(500);
+const LEAST_LATER: Duration = Duration::from_secs(1);
 /// A prediction that differs from the expected rate by more standard deviations drops it.
 const CONTRADICTION: f64 = 2.0;
 /// A lower rate of files per second says nothing about the time that is left for the others.
@@ -147,7 +149,7 @@ impl Forecast {
             latest: moving
                 .latest
                 .saturating_add(setup.saturating_mul(2))
-                .max(moving.expected + setup + LEAST_HALF_WIDTH),
+                .max(moving.expected + setup + LEAST_LATER),
         })
     }
 
@@ -171,9 +173,9 @@ impl Forecast {
         let time = |seconds: f64| Duration::from_secs_f64((seconds - since).clamp(0.0, LONGEST));
         let middle = time(expected);
         Some(Self {
-            earliest: time(expected / factor).min(middle.saturating_sub(LEAST_HALF_WIDTH)),
+            earliest: time(expected / factor).min(middle.saturating_sub(LEAST_EARLIER)),
             expected: middle,
-            latest: time(expected * factor).max(middle + LEAST_HALF_WIDTH),
+            latest: time(expected * factor).max(middle + LEAST_LATER),
         })
     }
 

@@ -19,7 +19,7 @@ const EARLY_SPREAD: f64 = 0.5;
 const STARTING: f64 = 4.0;
 /// Relative deviation by what no rate so far shows: for any copy, and for one that lasts much longer than what was seen.
 const LEAST_SPREAD: f64 = 0.015;
-const UNSEEN_SPREAD: f64 = 0.06;
+const UNSEEN_SPREAD: f64 = 0.09;
 
 /// A predicted mean rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
