@@ -1,19 +1,15 @@
-//! The promise of the forecast on the paths of the lab: simulated transfers that `auto` tunes.
+//! The promise of the forecast on the paths of the lab: simulated transfers that begin with one stream and add
+//! more, as `auto` does.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-#[allow(dead_code, reason = "the parts that another test uses")]
-#[path = "../../sim/tests/auto_transfer/mod.rs"]
-mod auto_transfer;
-
 use std::time::Duration;
 
-use auto_transfer::{AutoTransfer, run, stream_limits};
 use link::{Conditions, Loss, Queue};
 use sim::tcp::{CongestionAlgorithm, TcpConfig};
-use sim::world::{CrossTraffic, FlowSpec, Scenario, Simulation};
+use sim::transfer::{InitialStreams, SimSettings, SimTransfer};
+use sim::world::{CrossTraffic, FlowSpec, Scenario};
 use tune::forecast::{Forecast, Forecaster, ProgressSample};
-use tune::streams::prior_from_rtt;
 use units::Rate;
 
 /// Time between two samples.
@@ -24,7 +20,7 @@ const LAST: Duration = Duration::from_secs(3);
 const RATE: u64 = 10_000_000;
 
 #[derive(Debug, Clone, Copy)]
-struct Path {
+struct ForecastPath {
     rtt_ms: u64,
     loss: f64,
     /// Queue, BDPs.
@@ -45,7 +41,7 @@ fn flow() -> FlowSpec {
 }
 
 /// Time and amount of each sample.
-fn transfer(path: Path, bytes: u64, seed: u64) -> Vec<(Duration, u64)> {
+fn transfer(path: ForecastPath, bytes: u64, seed: u64) -> Vec<(Duration, u64)> {
     let delay = Duration::from_micros(path.rtt_ms * 500);
     let bdp = RATE as f64 / 8.0 / 1500.0 * path.rtt_ms as f64 / 1e3;
     let bursts = CrossTraffic {
@@ -55,7 +51,7 @@ fn transfer(path: Path, bytes: u64, seed: u64) -> Vec<(Duration, u64)> {
         stop: None,
         bursts: Some((Duration::from_secs(3), Duration::from_secs(3))),
     };
-    let mut simulation = Simulation::new(&Scenario {
+    let scenario = Scenario {
         forward: Conditions {
             rate: Some(Rate::bits_per_second(RATE)),
             delay,
@@ -74,34 +70,39 @@ fn transfer(path: Path, bytes: u64, seed: u64) -> Vec<(Duration, u64)> {
             Vec::new()
         },
         seed,
-    });
-    let prior = prior_from_rtt(delay * 2, Some(bytes), 256 << 10, 64);
-    let mut transfers = [AutoTransfer::begin(
-        &mut simulation,
-        stream_limits(64),
-        prior,
+    };
+    let transfer = SimTransfer {
         bytes,
-        flow(),
-    )];
+        block: 64 << 10,
+        streams: InitialStreams::Fixed(1),
+        stream: flow(),
+        tick: TICK,
+        deadline: Duration::from_secs(900),
+    };
     let mut samples = Vec::new();
-    while transfers[0].delivered(&simulation) < bytes && simulation.now() < Duration::from_secs(900)
-    {
-        let until = simulation.now() + TICK;
-        run(&mut simulation, &mut transfers, until);
-        samples.push((until, transfers[0].delivered(&simulation)));
-    }
+    let outcome = transfer.run(&scenario, |sample| {
+        samples.push((sample.at, sample.delivered_bytes));
+        // Twice as many every two seconds.
+        let doublings = (sample.at.as_secs() / 2).min(3);
+        let streams = 1 << doublings;
+        (sample.settings.streams != streams).then_some(SimSettings {
+            streams,
+            ..sample.settings
+        })
+    });
+    assert!(outcome.complete);
     samples
 }
 
 /// Forecasts that held, and all; half-widths relative to the remaining time.
 #[derive(Debug, Default)]
-struct Score {
+struct PathScore {
     held: u32,
     of: u32,
     widths: Vec<f64>,
 }
 
-impl Score {
+impl PathScore {
     fn add(&mut self, forecast: Forecast, left: Duration) {
         let Forecast {
             earliest,
@@ -129,12 +130,12 @@ impl Score {
 }
 
 /// The scores of forecasts before 30 s and after.
-fn forecasts(path: Path, scores: &mut [Score; 2]) {
+fn forecasts(path: ForecastPath, scores: &mut [PathScore; 2]) {
     for (seed, bytes) in [(1, 50_000_000), (2, 100_000_000)] {
         let samples = transfer(path, bytes, seed);
         let end = samples.last().unwrap().0;
         let mut forecaster = Forecaster::default();
-        for (at, moved) in &samples {
+        for (index, (at, moved)) in samples.iter().enumerate() {
             forecaster.add(ProgressSample {
                 at: *at,
                 bytes_moved: *moved,
@@ -142,7 +143,7 @@ fn forecasts(path: Path, scores: &mut [Score; 2]) {
                 ..ProgressSample::default()
             });
             let left = end - *at;
-            let counts = left >= LAST && at.as_millis() % 2000 == 0;
+            let counts = left >= LAST && index % 10 == 0;
             if let Some(forecast) = forecaster.forecast().filter(|_| counts) {
                 scores[usize::from(at.as_secs() >= 30)].add(forecast, left);
             }
@@ -153,14 +154,14 @@ fn forecasts(path: Path, scores: &mut [Score; 2]) {
 #[test]
 fn the_interval_holds_80_percent_of_the_time_on_the_paths_of_the_lab_and_is_narrow_after_30_seconds()
  {
-    let path = |rtt_ms, loss, queue| Path {
+    let path = |rtt_ms, loss, queue| ForecastPath {
         rtt_ms,
         loss,
         queue,
         cross_flows: 0,
         bursts: 0.0,
     };
-    let with_others = |rtt_ms, cross_flows, bursts| Path {
+    let with_others = |rtt_ms, cross_flows, bursts| ForecastPath {
         cross_flows,
         bursts,
         ..path(rtt_ms, 0.0, 1.0)
@@ -181,7 +182,7 @@ fn the_interval_holds_80_percent_of_the_time_on_the_paths_of_the_lab_and_is_narr
         with_others(50, 1, 0.3),
     ];
     let all = [(quiet.as_slice(), 0.15), (shared.as_slice(), 0.4)].map(|(paths, width)| {
-        let mut scores = [Score::default(), Score::default()];
+        let mut scores = [PathScore::default(), PathScore::default()];
         paths.iter().for_each(|path| forecasts(*path, &mut scores));
         (scores, width)
     });

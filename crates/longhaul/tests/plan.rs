@@ -40,10 +40,10 @@ impl Client<'_> {
     fn event(&self, name: &str, arguments: &[&str]) -> Value {
         let output = self.cp(&[&["--json"], arguments].concat());
         let text = String::from_utf8(output.stdout).unwrap();
-        let lines = text
+        let mut lines = text
             .lines()
             .map(|line| serde_json::from_str::<Value>(line).unwrap());
-        lines.filter(|line| line["event"] == name).last().unwrap()
+        lines.rfind(|line| line["event"] == name).unwrap()
     }
 }
 

@@ -132,14 +132,14 @@ fn drift(random: &mut Random, n: usize) -> Vec<f64> {
 
 /// Coverage and widths of the forecasts of a process.
 #[derive(Debug, Default)]
-struct Score {
+struct CoverageScore {
     held: u32,
     of: u32,
     /// Half-widths relative to the remaining time.
     widths: Vec<f64>,
 }
 
-impl Score {
+impl CoverageScore {
     fn coverage(&self) -> f64 {
         f64::from(self.held) / f64::from(self.of.max(1))
     }
@@ -156,8 +156,13 @@ impl Score {
 const EARLY: [f64; 7] = [1.0, 2.0, 3.0, 5.0, 10.0, 15.0, 20.0];
 const LATER: [f64; 7] = [30.0, 45.0, 60.0, 90.0, 150.0, 300.0, 600.0];
 
-fn score(process: Process, from: f64, times: &[f64], expected: Option<ExpectedRate>) -> Score {
-    let mut score = Score::default();
+fn score(
+    process: Process,
+    from: f64,
+    times: &[f64],
+    expected: Option<ExpectedRate>,
+) -> CoverageScore {
+    let mut score = CoverageScore::default();
     for seed in 0..SEEDS {
         for length in LENGTHS {
             let mut random = Random(SplitMix64::new(seed * 1000 + length as u64));

@@ -1,4 +1,4 @@
-//! What a copy would take: the content of [`CopyEvent::Forecast`](crate::events::CopyEvent::Forecast).
+//! Work and time of a copy that has not begun: the content of [`CopyEvent::Forecast`](crate::events::CopyEvent::Forecast).
 
 use tune::forecast::{ExpectedRate, Forecast};
 

@@ -79,7 +79,7 @@ pub enum CopyEvent {
         /// Size if known.
         bytes: Option<u64>,
     },
-    /// What the copy would take ([`CopyOptions::forecast`](crate::CopyOptions::forecast)).
+    /// The work and the time that the copy would take ([`CopyOptions::forecast`](crate::CopyOptions::forecast)).
     Forecast(CopyForecast),
     /// A file or directory that the source does not have was deleted ([`SyncOptions::delete`](crate::SyncOptions::delete)).
     Deleted {

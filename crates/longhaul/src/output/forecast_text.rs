@@ -1,4 +1,4 @@
-//! What a copy would take, for people.
+//! Work and time of a copy that has not begun, for people.
 
 use copy::{CopyForecast, ForecastSource, PathForecast};
 use units::show;

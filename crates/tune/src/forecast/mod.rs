@@ -203,8 +203,8 @@ impl ExpectedRate {
         }
     }
 
-    /// What is expected after a further transfer: its rate, and the spread so far and its distance from the last rate
-    /// (1/3 of the mean square).
+    /// The expectation after a further transfer: its rate, and a spread whose square is two thirds of the one so far and one third of
+    /// that of the distance between the two rates.
     #[must_use]
     #[allow(
         clippy::cast_possible_truncation,

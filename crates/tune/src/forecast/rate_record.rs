@@ -36,7 +36,7 @@ impl RateRecord {
     /// Takes the amount at a time, in seconds.
     pub(super) fn add(&mut self, at: f64, amount: f64) {
         let Some((first_at, first_amount)) = self.origin else {
-            // What moved until now may have filled buffers on the way.
+            // Everything until now may have filled buffers on the way.
             if amount > 0.0 {
                 self.origin = Some((at, amount));
                 (self.points, self.step) = (vec![0.0], FIRST_STEP);
@@ -112,8 +112,9 @@ impl RateRecord {
 
     /// Mean rates of blocks of equal length.
     fn blocks(&self, from: f64, to: f64) -> Vec<f64> {
-        let number = ((to - from) / SHORTEST_BLOCK) as usize;
-        self.parts(from, to, number.clamp(MIN_BLOCKS, MAX_BLOCKS))
+        let fits = |number: &usize| *number as f64 * SHORTEST_BLOCK <= to - from;
+        let number = (MIN_BLOCKS..=MAX_BLOCKS).rev().find(fits);
+        self.parts(from, to, number.unwrap_or(MIN_BLOCKS))
     }
 
     fn parts(&self, from: f64, to: f64, number: usize) -> Vec<f64> {
@@ -125,6 +126,11 @@ impl RateRecord {
     }
 
     fn amount_at(&self, at: f64) -> f64 {
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "an index, bounded"
+        )]
         let index = ((at / self.step) as usize).min(self.points.len() - 1);
         let (from, before) = (index as f64 * self.step, self.points[index]);
         let (to, after) = match self.points.get(index + 1) {
