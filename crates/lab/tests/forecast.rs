@@ -23,11 +23,11 @@ const RATE: u64 = 10_000_000;
 struct ForecastPath {
     rtt_ms: u64,
     loss: f64,
-    /// Queue, BDPs.
-    queue: f64,
+    /// Queue, per cent of the BDP.
+    queue: u64,
     cross_flows: usize,
-    /// Rate of bursts, as a part of the link's.
-    bursts: f64,
+    /// Rate of bursts, per cent of the link's.
+    bursts: u64,
 }
 
 fn flow() -> FlowSpec {
@@ -43,9 +43,10 @@ fn flow() -> FlowSpec {
 /// Time and amount of each sample.
 fn transfer(path: ForecastPath, bytes: u64, seed: u64) -> Vec<(Duration, u64)> {
     let delay = Duration::from_micros(path.rtt_ms * 500);
-    let bdp = RATE as f64 / 8.0 / 1500.0 * path.rtt_ms as f64 / 1e3;
+    let bdp = RATE / 8 / 1500 * path.rtt_ms / 1000;
+    let queue = u32::try_from(bdp * path.queue / 100).unwrap();
     let bursts = CrossTraffic {
-        rate: Rate::bits_per_second((path.bursts * RATE as f64) as u64),
+        rate: Rate::bits_per_second(path.bursts * RATE / 100),
         packet_bytes: 1500,
         start: Duration::ZERO,
         stop: None,
@@ -55,7 +56,7 @@ fn transfer(path: ForecastPath, bytes: u64, seed: u64) -> Vec<(Duration, u64)> {
         forward: Conditions {
             rate: Some(Rate::bits_per_second(RATE)),
             delay,
-            queue: Queue::Packets((bdp * path.queue).max(20.0) as u32),
+            queue: Queue::Packets(queue.max(20)),
             loss: Loss::Independent(path.loss),
             ..Conditions::default()
         },
@@ -64,7 +65,7 @@ fn transfer(path: ForecastPath, bytes: u64, seed: u64) -> Vec<(Duration, u64)> {
             ..Conditions::default()
         },
         flows: vec![flow(); path.cross_flows],
-        cross_traffic: if path.bursts > 0.0 {
+        cross_traffic: if path.bursts > 0 {
             vec![bursts]
         } else {
             Vec::new()
@@ -159,27 +160,27 @@ fn the_interval_holds_80_percent_of_the_time_on_the_paths_of_the_lab_and_is_narr
         loss,
         queue,
         cross_flows: 0,
-        bursts: 0.0,
+        bursts: 0,
     };
     let with_others = |rtt_ms, cross_flows, bursts| ForecastPath {
         cross_flows,
         bursts,
-        ..path(rtt_ms, 0.0, 1.0)
+        ..path(rtt_ms, 0.0, 100)
     };
     let quiet = [
-        path(20, 0.0, 1.0),
-        path(100, 0.0, 1.0),
-        path(100, 0.0, 0.2),
-        path(200, 0.0, 1.0),
-        path(100, 1e-4, 1.0),
-        path(100, 1e-3, 1.0),
-        path(200, 1e-3, 0.5),
+        path(20, 0.0, 100),
+        path(100, 0.0, 100),
+        path(100, 0.0, 20),
+        path(200, 0.0, 100),
+        path(100, 1e-4, 100),
+        path(100, 1e-3, 100),
+        path(200, 1e-3, 50),
     ];
     let shared = [
-        with_others(50, 1, 0.0),
-        with_others(100, 3, 0.0),
-        with_others(100, 0, 0.4),
-        with_others(50, 1, 0.3),
+        with_others(50, 1, 0),
+        with_others(100, 3, 0),
+        with_others(100, 0, 40),
+        with_others(50, 1, 30),
     ];
     let all = [(quiet.as_slice(), 0.15), (shared.as_slice(), 0.4)].map(|(paths, width)| {
         let mut scores = [PathScore::default(), PathScore::default()];
