@@ -1,7 +1,11 @@
 //! The promise of the forecast on the paths of the lab: simulated transfers that begin with one stream and add
 //! more, as `auto` does.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "tests; the measured coverage"
+)]
 
 use std::time::Duration;
 
