@@ -27,7 +27,8 @@ mod tree;
 mod verbs;
 
 pub use events::{
-    AwayPeer, CopyEvent, CopyObserver, CopyProgress, CopySummary, MovingFile, SafeBytes,
+    AwayPeer, CopyEvent, CopyForecast, CopyObserver, CopyProgress, CopySummary, ForecastSource,
+    MovingFile, PathForecast, SafeBytes,
 };
 pub use ftp::{
     ConnectionSecurity, Credential, DataProtectionChoice, DelegationChoice, Exit, Failure,

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tune::diagnosis::dominant_limiter;
+use tune::forecast::ExpectedRate;
 use tune::limiter::{Limiter, LimiterVerdict};
 use tune::path::prior_from_evidence;
 use tune::{Evidence, Prior};
-use units::names;
+use units::{bytes_per_second, names};
 
 use crate::path_key::PathKey;
 
@@ -34,6 +35,9 @@ pub(crate) struct RecordedEvidence {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pacing_rate: Option<u64>,
     limited_by: String,
+    /// How much the goodput of the transfers so far has differed from one to the next, per cent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    spread_percent: Option<u32>,
 }
 
 impl RecordedEvidence {
@@ -63,6 +67,7 @@ impl RecordedEvidence {
                 .filter(|name| names::is_congestion_control(name)),
             pacing_rate: evidence.pacing_rate,
             limited_by: limiter.name().to_owned(),
+            spread_percent: None,
         };
         record
             .prior(Duration::ZERO)
@@ -74,6 +79,28 @@ impl RecordedEvidence {
     /// The start of a transfer `age` after the end of this one.
     pub(crate) fn prior(&self, age: Duration) -> Prior {
         prior_from_evidence(&self.evidence(), age)
+    }
+
+    /// The rate of this transfer, whatever limited it, and how much those before have differed.
+    pub(crate) fn goodput(&self) -> Option<ExpectedRate> {
+        let rate = bytes_per_second(self.bytes, Duration::from_micros(self.elapsed));
+        let known = ExpectedRate::of_one_transfer(rate);
+        (rate > 0).then_some(ExpectedRate {
+            spread_percent: self.spread_percent.unwrap_or(known.spread_percent),
+            ..known
+        })
+    }
+
+    /// The record with what the one before it adds: how much goodputs differ.
+    pub(crate) fn after(self, before: &Self) -> Self {
+        let spread = match (before.goodput(), self.goodput()) {
+            (Some(before), Some(own)) => Some(before.after(own).spread_percent),
+            _ => before.spread_percent,
+        };
+        Self {
+            spread_percent: spread,
+            ..self
+        }
     }
 
     /// Whether the transfer was limited by the path, so that its rate is known.

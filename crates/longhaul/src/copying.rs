@@ -38,7 +38,7 @@ pub(crate) fn cp(args: &CpArgs) -> Result<Exit> {
         None => CopiedPlaces::Copy(sources, destination),
     };
     run(
-        &args.flags,
+        (&args.flags, args.plan || args.flags.dry_run),
         places,
         |warn| args.options(warn),
         |options| options,
@@ -52,7 +52,7 @@ pub(crate) fn cp(args: &CpArgs) -> Result<Exit> {
 /// `longhaul sync`
 pub(crate) fn sync(args: &SyncArgs) -> Result<Exit> {
     run(
-        &args.flags,
+        (&args.flags, args.flags.dry_run),
         CopiedPlaces::Sync(&args.source, &args.destination),
         |warn| args.options(warn),
         |options| &options.copy,
@@ -65,7 +65,7 @@ pub(crate) fn sync(args: &SyncArgs) -> Result<Exit> {
 /// Makes the options, asks for passwords that `places` lack, carries out the verb, and prints its summary, also if it
 /// fails or is interrupted.
 fn run<O, F: Future<Output = CopySummary>>(
-    flags: &CopyFlags,
+    (flags, is_dry_run): (&CopyFlags, bool),
     places: CopiedPlaces<'_>,
     options: impl FnOnce(WarningSink) -> Result<O, Failure>,
     copy_options: impl FnOnce(&O) -> &CopyOptions,
@@ -112,7 +112,7 @@ fn run<O, F: Future<Output = CopySummary>>(
     };
     let reporting = CopyReporting {
         style,
-        is_dry_run: flags.dry_run,
+        is_dry_run,
         is_verbose: report.is_verbose(),
         continues: match places {
             CopiedPlaces::Copy(_, "-") => Continuation::Impossible,

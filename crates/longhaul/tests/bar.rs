@@ -113,7 +113,7 @@ const SLOW: [&str; 4] = ["-r", "--limit-rate", "40M", "--concurrency=1"];
 
 fn is_moving(rows: &[String]) -> bool {
     rows.iter()
-        .any(|row| row.contains("bit/s") && row.contains("left"))
+        .any(|row| row.contains("% of") && row.contains("ends in"))
 }
 
 #[test]

@@ -110,6 +110,7 @@ fn every_event_is_as_the_schema_says() {
     run("cp", &["-r", &tree, &url(&b, "third")], 0);
     run("cp", &[&path("got/x"), &url(&b, "put")], 0);
     run("cp", &["-n", &single, &path("dry")], 0);
+    run("cp", &["--plan", &single, &path("dry")], 0);
     run("cp", &["-r", &path("links"), &path("copied-links")], 0);
     // It differs from its source: a warning.
     run("cp", &["--keep-existing", &single, &path("there/x")], 0);

@@ -81,6 +81,7 @@ pub mod backoff;
 pub mod congestion;
 pub mod diagnosis;
 pub mod evidence;
+pub mod forecast;
 pub mod limiter;
 mod observation;
 pub mod path;

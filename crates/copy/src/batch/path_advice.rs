@@ -14,6 +14,7 @@ use proto::command::Secret;
 use serde_json::json;
 use tokio::sync::watch;
 use tune::diagnosis::dominant_limiter;
+use tune::forecast::ExpectedRate;
 use tune::limiter::Role;
 use tune::{Evidence, Prior};
 
@@ -207,6 +208,12 @@ impl ServiceAdvice {
         }
     }
 
+    /// The goodput to expect, for a forecast.
+    pub(crate) fn goodput(&self, role: Role) -> Option<ExpectedRate> {
+        let rate = self.prior(role).expected_rate;
+        rate.map(ExpectedRate::of_one_transfer)
+    }
+
     /// The service, for the text of `--why`.
     pub(crate) fn service(&self) -> String {
         format!("advice of {}", self.service)
@@ -271,6 +278,8 @@ mod tests {
         };
         let advice = advised(long_path());
         assert_eq!(advice.prior(Role::Receiver), wanted);
+        let goodput = ExpectedRate::of_one_transfer(100_000_000);
+        assert_eq!(advice.goodput(Role::Receiver), Some(goodput));
         let sending = Prior {
             congestion_control: None,
             ..wanted.clone()

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use data::rate::RateLimit;
 use tune::Prior;
+use tune::forecast::ExpectedRate;
 use tune::limiter::Role;
 use tune::streams::initial;
 
@@ -23,6 +25,8 @@ pub(crate) struct PathKnowledge {
     /// Answer of an advice server, where there is no memory.
     advice: Option<ServiceAdvice>,
     known: Prior,
+    /// The rate to expect, whatever limits it.
+    goodput: Option<ExpectedRate>,
 }
 
 /// The path to a server. (A session cannot be shared between threads, so it does not wait for an answer here.)
@@ -56,20 +60,47 @@ impl PathKnowledge {
     pub(crate) async fn recall(&mut self, ctx: &BatchContext, path: RemotePath, size: Option<u64>) {
         let remembered = path.memory.as_ref().map(PathMemory::known);
         self.known = remembered.cloned().unwrap_or_default();
-        self.memory = path.memory;
+        self.goodput = path.memory.as_ref().and_then(PathMemory::goodput);
+        self.memory = path.memory.clone();
         let is_small = size.is_some_and(|size| size < ADVISED_FROM);
-        if is_small || self.known.describe_settings().is_some() {
+        if is_small {
             return;
         }
+        if self.known.describe_settings().is_none() {
+            self.take_advice(ctx, &path, size).await;
+        }
+        if let Some(rate) = self.goodput(ctx) {
+            ctx.meter.expect(rate);
+        }
+    }
+
+    async fn take_advice(&mut self, ctx: &BatchContext, path: &RemotePath, size: Option<u64>) {
         self.advice = ctx.advice.advice(path.service, path.rtt).await;
         if let Some(advice) = &self.advice {
             self.known = advice.prior(path.role);
+            self.goodput = self.goodput.or(advice.goodput(path.role));
             if path.keeps_streams {
                 // Nobody would correct a number that is too small.
                 let usual = initial::fixed_from_rtt(path.rtt, size, 0, u32::MAX).streams;
                 self.known.streams = self.known.streams.filter(|n| Some(*n) > usual);
             }
         }
+    }
+
+    /// The rate to expect of a transfer, within the limit of the batch.
+    pub(crate) fn goodput(&self, ctx: &BatchContext) -> Option<ExpectedRate> {
+        let limit = ctx.options.streams.transfer.rate.as_ref();
+        let limit = limit.map_or(u64::MAX, RateLimit::rate);
+        self.goodput.map(|known| ExpectedRate {
+            bytes_per_second: known.bytes_per_second.min(limit),
+            ..known
+        })
+    }
+
+    /// The advice that is followed, and of whom; `None`: own transfers count, or nothing is known.
+    pub(crate) fn advice(&self) -> Option<String> {
+        let advice = self.advice.as_ref()?;
+        Some(format!("{}: {}", advice.service(), advice.text()))
     }
 
     /// Start values of a transfer.

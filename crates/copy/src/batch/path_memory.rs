@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use data::options::CongestionChoice;
 use history::{PathHistory, PathKey};
+use tune::forecast::ExpectedRate;
 use tune::limiter::Role;
 use tune::{Evidence, Prior};
 
@@ -19,6 +20,7 @@ pub(crate) struct PathMemory {
     history: PathHistory,
     key: PathKey,
     known: Prior,
+    goodput: Option<ExpectedRate>,
     /// Whether the transfer itself may teach something.
     learns: bool,
 }
@@ -44,10 +46,12 @@ impl PathMemory {
     fn at(local: IpAddr, peer: IpAddr, rtt: Duration, role: Role, history: PathHistory) -> Self {
         let key = PathKey::new(local, peer, role);
         let known = history.prior(&key, rtt);
+        let goodput = history.goodput(&key, rtt);
         Self {
             history,
             key,
             known,
+            goodput,
             learns: true,
         }
     }
@@ -55,6 +59,11 @@ impl PathMemory {
     /// The knowledge.
     pub(crate) fn known(&self) -> &Prior {
         &self.known
+    }
+
+    /// The goodput of earlier transfers.
+    pub(crate) fn goodput(&self) -> Option<ExpectedRate> {
+        self.goodput
     }
 
     /// Records what a transfer with these options taught. A transfer whose streams, mode, buffers, congestion control

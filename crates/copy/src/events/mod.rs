@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use ftp::{Exit, Failure};
 
+mod forecast;
 mod progress;
 
+pub use forecast::{CopyForecast, ForecastSource, PathForecast};
 pub use progress::{CopyProgress, MovingFile};
 
 /// Events during a copy, in order. An observer must not block.
@@ -77,6 +79,8 @@ pub enum CopyEvent {
         /// Size if known.
         bytes: Option<u64>,
     },
+    /// The work and the time that the copy would take ([`CopyOptions::forecast`](crate::CopyOptions::forecast)).
+    Forecast(CopyForecast),
     /// A file or directory that the source does not have was deleted ([`SyncOptions::delete`](crate::SyncOptions::delete)).
     Deleted {
         /// Path or URL.

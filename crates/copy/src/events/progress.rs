@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tune::forecast::ExpectedRate;
+
 /// Totals over the whole batch at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CopyProgress {
@@ -38,6 +40,8 @@ pub struct CopyProgress {
     pub buffer_bytes: u64,
     /// Limiter of the file that has the most streams, as seen from this end. `None`: unknown.
     pub limiter: Option<&'static str>,
+    /// The rate to expect of the path, by earlier transfers or advice; `None`: unknown.
+    pub expected: Option<ExpectedRate>,
     /// Time since a server that was reached before is missed; `None`: all can be reached, as far as known.
     pub away: Option<Duration>,
 }

@@ -178,6 +178,9 @@ pub struct CopyOptions {
     pub write_sums: Option<WriteSums>,
     /// `--dry-run`: only tell what would be done ([`CopyEvent::WouldCopy`](crate::CopyEvent::WouldCopy), [`CopyEvent::WouldDelete`](crate::CopyEvent::WouldDelete))
     pub dry_run: bool,
+    /// `--plan`: a dry run that tells in one event what the whole copy would take
+    /// ([`CopyEvent::Forecast`](crate::CopyEvent::Forecast)). It counts only with `dry_run`.
+    pub forecast: bool,
     /// Most files copied at a time (`--concurrency`), 1..=64. `None`: as many as servers, disks and paths bear.
     pub concurrency: Option<usize>,
     /// Protection of all connections. It notes what was in force, so each copy has its own.

@@ -1,7 +1,6 @@
 //! Carries out a plan: several workers take files, and bundles of files, from one queue.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -10,7 +9,7 @@ use super::hard_links::FilesNotCopied;
 use super::out_of_space::FullDestinations;
 use super::sums::BatchSums;
 use super::work::WorkQueue;
-use super::{file, hard_links, leftovers, progress, workers};
+use super::{dry_run, file, hard_links, leftovers, progress, workers};
 use crate::batch::BatchContext;
 use crate::batch::measurement::TransferMeasurement;
 use crate::batch::totals::{BatchTotals, report_failure, report_shared};
@@ -25,9 +24,6 @@ use crate::{plan, small_files};
 use ftp::Failure;
 use ftp::answers::SourceFacts;
 
-/// How often a dry run looks for more entries.
-const DRY_RUN_POLL: Duration = Duration::from_millis(50);
-
 /// Executes a plan, also while it is still written. The journal is removed if everything is done.
 pub(crate) async fn execute(
     ctx: &Arc<BatchContext>,
@@ -36,7 +32,7 @@ pub(crate) async fn execute(
     totals: &Arc<Mutex<BatchTotals>>,
 ) {
     if ctx.options.dry_run {
-        return show(ctx, plan, totals).await;
+        return dry_run::show(ctx, plan, totals).await;
     }
     totals.lock().set_earlier_files(plan.earlier_files());
     let mut keeper = JoinSet::new();
@@ -81,41 +77,6 @@ pub(crate) async fn execute(
         false => plan.sync(),
     })
     .await;
-}
-
-/// Reports what would be copied.
-async fn show(ctx: &BatchContext, plan: &CopyPlan, totals: &Mutex<BatchTotals>) {
-    let mut reader = PlanReader::of(plan);
-    loop {
-        match reader.next(plan) {
-            Ok(NextEntry::Entry(PlannedEntry::File(item))) => {
-                ctx.observer.on_event(CopyEvent::WouldCopy {
-                    source: item.source.display(),
-                    destination: item.destination.display(),
-                    bytes: item.facts.size,
-                });
-            }
-            Ok(NextEntry::Entry(PlannedEntry::HardLink(link)))
-                if !hard_links::is_in_place(ctx, &link) =>
-            {
-                ctx.observer.on_event(CopyEvent::WouldCopy {
-                    source: link.file.source.display(),
-                    destination: link.file.destination.display(),
-                    bytes: Some(0),
-                });
-            }
-            Ok(NextEntry::Entry(_)) => {}
-            Ok(NextEntry::Pending) => {
-                let _ = tokio::time::timeout(DRY_RUN_POLL, plan.grown()).await;
-            }
-            Ok(NextEntry::End) => return,
-            Err(error) => {
-                let message = format!("the plan of the copy cannot be read: {error}");
-                let failure = Failure::local(message);
-                return report_failure(&ctx.observer, totals, String::new(), failure);
-            }
-        }
-    }
 }
 
 /// A batch that runs.

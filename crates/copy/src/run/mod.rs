@@ -16,6 +16,7 @@ use ftp::location::Location;
 
 mod abandoned;
 mod done_marks;
+mod dry_run;
 pub(crate) mod ending;
 pub(crate) mod execute;
 mod failed_list;

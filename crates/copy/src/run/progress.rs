@@ -125,6 +125,7 @@ impl ProgressSampler {
             streams: metered.streams,
             buffer_bytes: sample.buffer,
             limiter: sample.limiter.map(Limiter::name),
+            expected: ctx.meter.expected(),
             away: ctx.pool.outages.longest(),
         }));
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
+use tune::forecast::ExpectedRate;
 use tune::path::prior_check::is_other_round_trip;
 use tune::{Evidence, Prior};
 
@@ -51,10 +52,16 @@ impl PathHistory {
     /// with another round trip than `rtt`, that of the control connection (zero: unknown): the path is another one now.
     pub fn prior(&self, key: &PathKey, rtt: Duration) -> Prior {
         let known = self.prior_at(key, now());
-        match known.min_rtt {
-            Some(then) if !rtt.is_zero() && is_other_round_trip(then, rtt) => Prior::default(),
-            _ => known,
+        match is_other_path(&known, rtt) {
+            true => Prior::default(),
+            false => known,
         }
+    }
+
+    /// The goodput of the last transfer that taught something about a path, whatever limited it, for a forecast. As
+    /// [`PathHistory::prior`] otherwise.
+    pub fn goodput(&self, key: &PathKey, rtt: Duration) -> Option<ExpectedRate> {
+        self.goodput_at(key, rtt, now())
     }
 
     /// Records a finished transfer. Nothing is recorded of a transfer of fewer than 4 MiB, two seconds or
@@ -163,6 +170,13 @@ impl PathHistory {
             .unwrap_or_default()
     }
 
+    fn goodput_at(&self, key: &PathKey, rtt: Duration, now: u64) -> Option<ExpectedRate> {
+        let known = self.known();
+        let record = known.records.iter().find(|record| record.key == *key)?;
+        let prior = record.prior(age(record, now)?);
+        record.goodput().filter(|_| !is_other_path(&prior, rtt))
+    }
+
     fn record_at(&self, key: PathKey, evidence: &Evidence, now: u64) {
         let Some(record) = RecordedEvidence::of(key, evidence, now) else {
             return;
@@ -194,6 +208,12 @@ impl PathHistory {
     }
 }
 
+/// Whether the round trip `rtt` (zero: unknown) is that of another path.
+fn is_other_path(known: &Prior, rtt: Duration) -> bool {
+    let is_other = |then| is_other_round_trip(then, rtt);
+    !rtt.is_zero() && known.min_rtt.is_some_and(is_other)
+}
+
 /// Puts the record first and drops those that have expired.
 fn merge(records: &mut Vec<RecordedEvidence>, new: RecordedEvidence, now: u64) {
     records.retain(|record| age(record, now).is_some());
@@ -202,7 +222,8 @@ fn merge(records: &mut Vec<RecordedEvidence>, new: RecordedEvidence, now: u64) {
         if records[known].knows_rate() && !new.knows_rate() {
             return;
         }
-        records.remove(known);
+        let before = records.remove(known);
+        return records.insert(0, new.after(&before));
     }
     records.insert(0, new);
 }

@@ -65,6 +65,39 @@ fn the_next_transfer_begins_with_what_is_known_of_the_last_one() {
 }
 
 #[test]
+fn the_spread_of_goodputs_is_learned_and_older_records_have_none() {
+    let TestMemory {
+        directory: _kept,
+        history,
+    } = TestMemory::new();
+    let path = key(2, Role::Sender);
+    let known = |rtt| history.goodput_at(&path, Duration::from_millis(rtt), NOW);
+    assert_eq!(known(100), None);
+    history.record_at(path, &evidence(), NOW);
+    assert_eq!(known(100), Some(ExpectedRate::of_one_transfer(100_000_000)));
+    assert_eq!(known(10), None);
+    assert!(
+        !fs::read_to_string(history.file())
+            .unwrap()
+            .contains("spread")
+    );
+    for _ in 0..20 {
+        history.record_at(path, &evidence(), NOW);
+    }
+    assert_eq!(known(100).unwrap().spread_percent, 5);
+    let slower = Evidence {
+        bytes: evidence().bytes / 2,
+        ..evidence()
+    };
+    history.record_at(path, &slower, NOW);
+    let known = known(100).unwrap();
+    assert_eq!(
+        (known.bytes_per_second, known.spread_percent),
+        (50_000_000, 40)
+    );
+}
+
+#[test]
 fn a_path_with_another_round_trip_is_another() {
     let TestMemory {
         directory: _kept,

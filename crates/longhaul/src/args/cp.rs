@@ -68,6 +68,10 @@ pub(crate) struct CpArgs {
     /// source or differs from it in size. The exit code does not depend on them
     #[arg(long, help_heading = headings::CONTENT)]
     keep_existing: bool,
+    /// Only say how much there is to copy, how long it would take, and how that is known: by earlier
+    /// transfers over the path, or by an advice server. Nothing is moved or changed
+    #[arg(long, conflicts_with = "dry_run", help_heading = headings::CONTENT)]
+    pub(crate) plan: bool,
     #[command(flatten)]
     pub(crate) batch: BatchArgs,
     #[command(flatten)]
@@ -186,6 +190,7 @@ impl CpArgs {
     pub(crate) fn options(&self, warn: WarningSink) -> Result<CopyOptions, Failure> {
         Ok(self.flags.options(warn)?.with(|options| {
             options.tree.recursive = self.recursive;
+            (options.forecast, options.dry_run) = (self.plan, self.plan || options.dry_run);
             options.file.offset = self.offset;
             options.file.length = self.length;
             options.file.keep_existing = self.keep_existing;
@@ -253,6 +258,7 @@ impl CopyFlags {
             trace: self.trace.clone(),
             write_sums: self.keep.write_sums(),
             dry_run: self.dry_run,
+            forecast: false,
             concurrency: self.concurrency.0,
             advice: self.advice()?,
             journal: BatchJournalLocation::Off,

@@ -89,7 +89,7 @@ fn file_amount(progress: &CopyProgress, file: &MovingFile) -> Option<String> {
     })
 }
 
-/// `[=====>     ]  45% of 2.70 GB  94.2 Mbit/s  3:12 left  4 streams  limited by receive window  8.39 MB buffer`
+/// `[=====>     ]  45% of 2.70 GB  94.2 Mbit/s  ends in 3:00-3:35  4 streams  limited by receive window  8.39 MB buffer`
 fn rate_line(progress: &CopyProgress, pace: Pace, columns: usize) -> String {
     // Its width depends on the terminal alone, so that it does not jump.
     let graph_columns = (columns / 5).clamp(*GRAPH.start(), *GRAPH.end());
@@ -99,8 +99,8 @@ fn rate_line(progress: &CopyProgress, pace: Pace, columns: usize) -> String {
     let parts = vec![
         (3, graph),
         (0, Some(text::short_amount(progress))),
-        (1, text::rate(progress, pace)),
-        (2, text::remaining(progress, pace)),
+        (2, text::rate(progress, pace)),
+        (1, text::remaining(progress, pace)),
         (4, text::streams(progress)),
         (5, text::limiter(progress)),
         (6, buffer),
@@ -138,6 +138,8 @@ pub(super) fn shortened(text: &str, columns: usize) -> String {
 mod tests {
     use std::time::Duration;
 
+    use tune::forecast::Forecast;
+
     use super::*;
 
     fn progress() -> CopyProgress {
@@ -164,7 +166,11 @@ mod tests {
         Pace {
             bytes_per_second: 11_775_000.0,
             files_per_second: 5.13,
-            left: Some(Duration::from_secs(192)),
+            left: Some(Forecast {
+                earliest: Duration::from_secs(180),
+                expected: Duration::from_secs(192),
+                latest: Duration::from_secs(211),
+            }),
             silent: Duration::ZERO,
         }
     }
@@ -176,7 +182,7 @@ mod tests {
             [
                 "12 of 340 files  ftp://data.example.org/archive/run7/detector-03.h5  41% of 200 MB  and 3 more  \
                  5.1 files/s",
-                "[=============>                ]  45% of 1.00 GB  94.2 Mbit/s  3:12 left  4 streams  \
+                "[=============>                ]  45% of 1.00 GB  94.2 Mbit/s  ends in 3:00-3:35  4 streams  \
                  limited by receive window  8.39 MB buffer",
             ]
         );
@@ -188,14 +194,14 @@ mod tests {
             bar_lines(&progress(), pace(), 79),
             [
                 "12 of 340 files  ...run7/detector-03.h5  41% of 200 MB  and 3 more  5.1 files/s",
-                "[=====>       ]  45% of 1.00 GB  94.2 Mbit/s  3:12 left  4 streams",
+                "[=====>       ]  45% of 1.00 GB  94.2 Mbit/s  ends in 3:00-3:35  4 streams",
             ]
         );
         assert_eq!(
             bar_lines(&progress(), pace(), 39),
             [
                 "12 of 340 files  ...run7/detector-03.h5",
-                "45% of 1.00 GB  94.2 Mbit/s  3:12 left",
+                "45% of 1.00 GB  ends in 3:00-3:35",
             ]
         );
     }

@@ -1,10 +1,12 @@
 //! `--json`: one object per line on standard output, each with a field `"event"` and the time in `"time"`. The schema is
 //! docs/json-schema/copy-events.schema.json.
 
-use copy::{CopyEvent, CopyProgress, CopySummary};
+use copy::{CopyEvent, CopyForecast, CopyProgress, CopySummary, ForecastSource, PathForecast};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tune::forecast::Forecast;
 
+use super::forecast_text::known_by;
 use super::pace::Pace;
 
 /// Prints an event, except decisions, which `--trace` has as JSON. `pace`: at a progress event.
@@ -100,6 +102,7 @@ fn event_to_json(event: &CopyEvent, pace: Pace) -> Option<Value> {
         } => json!({
             "event": "would_copy", "source": source, "destination": destination, "bytes": bytes,
         }),
+        CopyEvent::Forecast(forecast) => forecast_to_json(forecast),
         CopyEvent::Deleted { path } => json!({"event": "deleted", "path": path}),
         CopyEvent::WouldDelete { path } => json!({"event": "would_delete", "path": path}),
         CopyEvent::Failed {
@@ -123,6 +126,42 @@ fn event_to_json(event: &CopyEvent, pace: Pace) -> Option<Value> {
     })
 }
 
+fn forecast_to_json(forecast: &CopyForecast) -> Value {
+    let with_time = |mut fields: Value, time: Option<Forecast>| {
+        fields["eta_seconds"] = json!(time.map(|time| time.expected.as_secs_f64()));
+        fields["eta_earliest_seconds"] = json!(time.map(|time| time.earliest.as_secs_f64()));
+        fields["eta_latest_seconds"] = json!(time.map(|time| time.latest.as_secs_f64()));
+        fields
+    };
+    let path = |path: &PathForecast| {
+        let fields = json!({
+            "source": path.source,
+            "destination": path.destination,
+            "files": path.files,
+            "bytes": path.bytes,
+            "unsized_files": path.unsized_files,
+            "settings": path.settings,
+            "known_by": match path.known_by {
+                ForecastSource::History => Some("history"),
+                ForecastSource::Advice(_) => Some("advice"),
+                _ => None,
+            },
+            "reason": known_by(path),
+            "rate_bps": path.rate.map(|rate| rate.bytes_per_second as f64 * 8.0),
+            "rate_spread_percent": path.rate.map(|rate| rate.spread_percent),
+        });
+        with_time(fields, path.time)
+    };
+    let paths: Vec<Value> = forecast.paths.iter().map(path).collect();
+    let fields = json!({
+        "event": "forecast",
+        "files": forecast.files,
+        "bytes": forecast.bytes,
+        "paths": paths,
+    });
+    with_time(fields, forecast.time)
+}
+
 fn progress_to_json(progress: &CopyProgress, pace: Pace) -> Value {
     let current = progress.current.as_ref();
     json!({
@@ -137,7 +176,9 @@ fn progress_to_json(progress: &CopyProgress, pace: Pace) -> Value {
         "is_listed": progress.is_listed,
         "rate_bps": pace.bytes_per_second * 8.0,
         "files_per_second": pace.files_per_second,
-        "eta_seconds": pace.left.map(|left| left.as_secs_f64()),
+        "eta_seconds": pace.left.map(|left| left.expected.as_secs_f64()),
+        "eta_earliest_seconds": pace.left.map(|left| left.earliest.as_secs_f64()),
+        "eta_latest_seconds": pace.left.map(|left| left.latest.as_secs_f64()),
         "silent_seconds": pace.silent.as_secs_f64(),
         "moving": progress.moving,
         "current": current.map(|file| json!({

@@ -5,6 +5,7 @@ use std::time::Duration;
 use copy::CopyEvent;
 use units::show;
 
+use super::forecast_text::forecast_text;
 use super::progress_text::whole_seconds;
 use super::summary_text::{are, verification_text};
 
@@ -40,6 +41,7 @@ pub(super) fn event_message(event: &CopyEvent) -> Option<(MessageLevel, String)>
                 format!("would copy {source} to {destination}{size}"),
             )
         }
+        CopyEvent::Forecast(forecast) => (Notice, forecast_text(forecast)),
         CopyEvent::Deleted { path } => (Notice, format!("deleted {path}")),
         CopyEvent::WouldDelete { path } => (Notice, format!("would delete {path}")),
         CopyEvent::Retrying {

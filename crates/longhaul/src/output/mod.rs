@@ -5,6 +5,7 @@ pub(crate) mod console;
 pub(crate) mod copy_output;
 pub(crate) mod events_log;
 mod failures;
+mod forecast_text;
 pub(crate) mod journal;
 pub(crate) mod json;
 mod messages;

@@ -1,20 +1,20 @@
-//! Rates and the remaining time of a copy, from its progress events.
+//! Rates and the end of a copy, from its progress events.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use copy::CopyProgress;
+use tune::forecast::{Forecast, Forecaster, ProgressSample};
 
 /// Rates are averages over this time. Between two servers bytes are reported every 5 s, so a shorter time would show the
 /// reports and not the rate.
 const WINDOW: Duration = Duration::from_secs(10);
-/// A lower rate of files says nothing about the time that is left for the others.
-const LEAST_FILES_PER_SECOND: f64 = 1.0;
 
 /// Follows the progress events of one copy.
 #[derive(Debug, Default)]
 pub(super) struct PaceMeter {
     samples: VecDeque<PaceSample>,
+    forecaster: Forecaster,
     /// When anything was last seen to move.
     last_movement: Duration,
 }
@@ -34,8 +34,8 @@ pub(super) struct Pace {
     pub(super) bytes_per_second: f64,
     /// Files per second, likewise.
     pub(super) files_per_second: f64,
-    /// Estimate of the remaining time; `None`: unknown.
-    pub(super) left: Option<Duration>,
+    /// The remaining time; `None`: unknown.
+    pub(super) left: Option<Forecast>,
     /// Time since anything moved.
     pub(super) silent: Duration,
 }
@@ -69,37 +69,36 @@ impl PaceMeter {
             true => to.saturating_sub(from) as f64 / seconds,
             false => 0.0,
         };
-        let pace = Pace {
+        Pace {
             bytes_per_second: rate(now.moved, first.moved),
             files_per_second: rate(now.files, first.files),
-            left: None,
+            left: self.forecast(progress),
             silent: now.at.saturating_sub(self.last_movement),
-        };
-        Pace {
-            left: time_left(progress, pace),
-            ..pace
         }
     }
-}
 
-/// The longer of the times that the bytes and the files will take.
-#[allow(clippy::cast_precision_loss, reason = "whole seconds are shown")]
-fn time_left(progress: &CopyProgress, pace: Pace) -> Option<Duration> {
-    if !progress.is_listed || progress.done > progress.total_bytes {
-        return None;
+    /// The remaining time. It is unknown while files are still found.
+    fn forecast(&mut self, progress: &CopyProgress) -> Option<Forecast> {
+        if let Some(rate) = progress.expected {
+            self.forecaster.expect(rate);
+        }
+        // Servers report the bytes that are safe every few seconds, those that move are known at any time.
+        let resumed = self
+            .samples
+            .iter()
+            .map(|s| i128::from(s.done) - i128::from(s.moved));
+        let done = i128::from(progress.bytes) + resumed.max().unwrap_or(0);
+        let left = (i128::from(progress.total_bytes) - done).max(0);
+        self.forecaster.add(ProgressSample {
+            at: progress.elapsed,
+            bytes_moved: progress.bytes,
+            bytes_left: u64::try_from(left).unwrap_or(u64::MAX),
+            files_done: progress.files,
+            files_left: progress.total_files.saturating_sub(progress.files),
+        });
+        let is_known = progress.is_listed && progress.done <= progress.total_bytes;
+        is_known.then(|| self.forecaster.forecast()).flatten()
     }
-    let bytes = (progress.total_bytes - progress.done) as f64;
-    let files = progress.total_files.saturating_sub(progress.files) as f64;
-    let of_bytes = match bytes {
-        0.0 => 0.0,
-        _ if pace.bytes_per_second < 1.0 => return None,
-        _ => bytes / pace.bytes_per_second,
-    };
-    let of_files = match pace.files_per_second >= LEAST_FILES_PER_SECOND {
-        true => files / pace.files_per_second,
-        false => 0.0,
-    };
-    Duration::try_from_secs_f64(of_bytes.max(of_files)).ok()
 }
 
 #[cfg(test)]
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_an_average_over_ten_seconds_and_the_rest_takes_as_long() {
+    fn the_rate_is_an_average_over_ten_seconds() {
         let mut meter = PaceMeter::default();
         assert_eq!(meter.update(&at(1, 10)).bytes_per_second, 10.0);
         for second in 2..30 {
@@ -128,48 +127,40 @@ mod tests {
         for second in 30..35 {
             meter.update(&at(second, 290 + 100 * (second - 29)));
         }
-        let pace = meter.update(&at(35, 890));
-        assert_eq!(pace.bytes_per_second, 64.0);
-        assert_eq!(pace.left, Some(Duration::from_secs_f64(110.0 / 64.0)));
+        assert_eq!(meter.update(&at(35, 890)).bytes_per_second, 64.0);
     }
 
     #[test]
-    fn resumed_bytes_are_done_and_no_rate() {
+    fn bytes_that_are_reported_late_are_not_left() {
         let mut meter = PaceMeter::default();
-        let resumed = CopyProgress {
-            done: 900,
-            ..at(1, 10)
+        let reported = |second: u64| CopyProgress {
+            // 100 bytes of an earlier run, and a report every 5 s.
+            done: 100 + 10 * (second / 5 * 5),
+            ..at(second, 10 * second)
         };
-        let pace = meter.update(&resumed);
-        assert_eq!(pace.bytes_per_second, 10.0);
-        assert_eq!(pace.left, Some(Duration::from_secs(10)));
+        let ends = (1..50).map(|second| {
+            let left = meter.update(&reported(second)).left;
+            left.map(|left| left.expected.as_secs() + second)
+        });
+        let ends: Vec<_> = ends.flatten().skip(5).collect();
+        assert!(ends.len() > 30, "{ends:?}");
+        assert!(ends.iter().all(|end| (88..=91).contains(end)), "{ends:?}");
     }
 
     #[test]
-    fn many_small_files_take_as_long_as_their_number() {
+    fn the_time_left_is_unknown_while_files_are_found() {
         let mut meter = PaceMeter::default();
-        let small = CopyProgress {
-            files: 20,
-            total_files: 220,
-            ..at(10, 990)
-        };
-        let pace = meter.update(&small);
-        assert_eq!(pace.files_per_second, 2.0);
-        assert_eq!(pace.left, Some(Duration::from_secs(100)));
-    }
-
-    #[test]
-    fn the_time_left_is_unknown_while_files_are_found_and_while_nothing_moves() {
-        let mut meter = PaceMeter::default();
-        let listing = CopyProgress {
-            is_listed: false,
-            ..at(1, 10)
-        };
-        assert_eq!(meter.update(&listing).left, None);
-        for second in 2..20 {
-            meter.update(&at(second, 10));
+        for is_listed in [false, true] {
+            for second in 1..10 {
+                let second = second + if is_listed { 10 } else { 0 };
+                let left = meter
+                    .update(&CopyProgress {
+                        is_listed,
+                        ..at(second, 10 * second)
+                    })
+                    .left;
+                assert_eq!(left.is_some(), is_listed, "{second}");
+            }
         }
-        let pace = meter.update(&at(20, 10));
-        assert_eq!((pace.left, pace.silent), (None, Duration::from_secs(19)));
     }
 }

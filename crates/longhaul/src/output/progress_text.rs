@@ -3,10 +3,15 @@
 use std::time::Duration;
 
 use copy::CopyProgress;
+use tune::forecast::Forecast;
 use units::show;
 
 use super::pace::Pace;
 
+/// An interval of this width, or of a tenth of the time, is shown as one time.
+const NARROW: Duration = Duration::from_secs(2);
+/// Longer times are not shown.
+const LONGEST_SHOWN: Duration = Duration::from_secs(100 * 86_400);
 /// Silence from which it is shown, where this machine moves the bytes.
 const SILENT_HERE: Duration = Duration::from_secs(3);
 /// Silence from which it is shown between two servers, which report every few seconds.
@@ -102,22 +107,54 @@ pub(super) fn rate(progress: &CopyProgress, pace: Pace) -> Option<String> {
     Some(standstill(progress, pace).unwrap_or_else(rate))
 }
 
-/// `3:12 left`; `None` if it is unknown, over, or nothing moves.
+/// `ends in 3:10-3:40`; `None` if it is unknown, over, or nothing moves.
 pub(super) fn remaining(progress: &CopyProgress, pace: Pace) -> Option<String> {
     let moves = progress.done < progress.total_bytes && standstill(progress, pace).is_none();
-    pace.left.filter(|_| moves).map(time_left)
+    pace.left.filter(|_| moves).map(ends_in)
 }
 
-/// The remaining time as text, rounded to what an estimate can provide.
-fn time_left(left: Duration) -> String {
-    let seconds = left.as_secs();
+/// The end as an interval; as one time if that says the same.
+fn ends_in(left: Forecast) -> String {
+    match time_range(left) {
+        Some(range) => format!("ends in {range}"),
+        None => "end unknown".to_owned(),
+    }
+}
+
+/// `3:10-3:40`, or `3:20` if the interval is narrow. `None`: more than 100 days, the transfer practically stands still.
+pub(super) fn time_range(left: Forecast) -> Option<String> {
+    let width = left.latest.saturating_sub(left.earliest);
+    if left.expected >= LONGEST_SHOWN {
+        return None;
+    }
+    let is_narrow = width <= (left.expected / 10).max(NARROW);
+    let step = match left.expected.as_secs() {
+        _ if is_narrow => 1,
+        0..60 => 1,
+        60..600 => 5,
+        600..3600 => 30,
+        3600..86_400 => 60,
+        _ => 3600,
+    };
+    if is_narrow {
+        return Some(clock(left.expected.as_secs()));
+    }
+    let earliest = clock(left.earliest.as_secs() / step * step);
+    if left.latest >= LONGEST_SHOWN {
+        return Some(format!("{earliest} or later"));
+    }
+    let latest = clock(left.latest.as_secs().div_ceil(step) * step);
+    let between = if latest.contains(' ') { " to " } else { "-" };
+    Some(format!("{earliest}{between}{latest}"))
+}
+
+/// `3:12`, `3 h 12 min`, `2 d 3 h`.
+fn clock(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match seconds {
-        0..3600 => format!("{minutes}:{:02} left", seconds % 60),
-        3600..86_400 => format!("{hours} h {:02} min left", minutes % 60),
-        86_400..8_640_000 => format!("{days} d {} h left", hours % 24),
-        // More than 100 days: the transfer practically stands still.
-        _ => "time left unknown".to_owned(),
+        0..3600 => format!("{minutes}:{:02}", seconds % 60),
+        3600..86_400 => format!("{hours} h {:02} min", minutes % 60),
+        _ => format!("{days} d {} h", hours % 24),
     }
 }
 
@@ -191,11 +228,19 @@ mod tests {
         }
     }
 
+    fn forecast([earliest, expected, latest]: [u64; 3]) -> Forecast {
+        Forecast {
+            earliest: Duration::from_secs(earliest),
+            expected: Duration::from_secs(expected),
+            latest: Duration::from_secs(latest),
+        }
+    }
+
     fn pace() -> Pace {
         Pace {
             bytes_per_second: 125_000.0,
             files_per_second: 5.13,
-            left: Some(Duration::from_secs(192)),
+            left: Some(forecast([180, 192, 211])),
             silent: Duration::ZERO,
         }
     }
@@ -204,7 +249,7 @@ mod tests {
     fn a_plain_line_has_everything() {
         assert_eq!(
             plain_line(&progress(), pace()),
-            "450 B of 1.00 kB (45%), 1.00 Mbit/s, 3:12 left, 12 of 340 files, 5.1 files/s, 4 streams, \
+            "450 B of 1.00 kB (45%), 1.00 Mbit/s, ends in 3:00-3:35, 12 of 340 files, 5.1 files/s, 4 streams, \
              limited by receive window, ftp://h/a"
         );
     }
@@ -278,17 +323,22 @@ mod tests {
     }
 
     #[test]
-    fn time_left_is_shown_in_minutes_hours_or_days() {
+    fn the_end_is_an_interval_or_one_time_if_that_is_narrow() {
         for (seconds, shown) in [
-            (0, "0:00 left"),
-            (125, "2:05 left"),
-            (7_260, "2 h 01 min left"),
-            (90_000, "1 d 1 h left"),
-            (122_589 * 60, "85 d 3 h left"),
-            (200 * 86_400, "time left unknown"),
-            (u64::MAX, "time left unknown"),
+            ([0, 0, 1], "ends in 0:00"),
+            ([9, 12, 16], "ends in 0:09-0:16"),
+            ([121, 125, 130], "ends in 2:05"),
+            ([193, 202, 218], "ends in 3:10-3:40"),
+            ([3_500, 3_900, 4_400], "ends in 58:00 to 1 h 14 min"),
+            ([7_200, 7_260, 7_300], "ends in 2 h 01 min"),
+            ([80_000, 90_000, 110_000], "ends in 22 h 00 min to 1 d 7 h"),
+            (
+                [8_000_000, 8_600_000, 9_000_000],
+                "ends in 92 d 14 h or later",
+            ),
+            ([0, 200 * 86_400, u64::MAX], "end unknown"),
         ] {
-            assert_eq!(time_left(Duration::from_secs(seconds)), shown);
+            assert_eq!(ends_in(forecast(seconds)), shown);
         }
     }
 }

@@ -38,6 +38,9 @@ impl SeenWork {
                 self.planned.files += 1;
                 self.planned.bytes = self.planned.bytes.saturating_add(bytes.unwrap_or(0));
             }
+            CopyEvent::Forecast(forecast) => {
+                (self.planned.files, self.planned.bytes) = (forecast.files, forecast.bytes);
+            }
             CopyEvent::Continuing { files } => self.earlier = *files,
             CopyEvent::WouldDelete { .. } => self.planned.deletions += 1,
             CopyEvent::Started {

@@ -18,10 +18,15 @@ impl ServedRoot {
     }
 
     pub(crate) fn start_at(listen: &str, root: &Path, rights: &str) -> Self {
+        Self::start_with(listen, root, rights, &[])
+    }
+
+    pub(crate) fn start_with(listen: &str, root: &Path, rights: &str, flags: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_longhaul"))
             .args(["serve", "--listen", listen, "--anonymous", rights])
             .arg("--root")
             .arg(root)
+            .args(flags)
             .env_remove("RUST_LOG")
             .env("LONGHAUL_CONFIG", "off")
             .env("LONGHAUL_HISTORY", "off")

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use data::job::TransferControl;
 use parking_lot::Mutex;
+use tune::forecast::ExpectedRate;
 use tune::limiter::Limiter;
 use tune::sample::TcpSample;
 use tune::sizing;
@@ -30,6 +31,8 @@ pub(crate) struct BatchMeter {
     left_out: AtomicU64,
     /// Tuning decisions about files that are finished.
     decided: Mutex<Vec<FileDecision>>,
+    /// The rate to expect of the path, by what was known of it last.
+    expected: Mutex<Option<ExpectedRate>>,
 }
 
 /// A tuning decision about one file's transfer.
@@ -167,6 +170,16 @@ impl BatchMeter {
             meter: Arc::clone(self),
             file,
         }
+    }
+
+    /// Notes the rate to expect of the path.
+    pub(crate) fn expect(&self, rate: ExpectedRate) {
+        *self.expected.lock() = Some(rate);
+    }
+
+    /// The rate to expect of the path.
+    pub(crate) fn expected(&self) -> Option<ExpectedRate> {
+        *self.expected.lock()
     }
 
     /// Counts bytes that are moved again because they arrived wrong.
