@@ -174,7 +174,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_transfer_that_the_user_has_tuned_teaches_nothing() {
-        assert_eq!(known_after(|_| ()).await, Some(12));
+        assert_eq!(known_after(|_| ()).await, Some(16));
         assert_eq!(
             known_after(|o| o.parallelism = Parallelism::Fixed(12)).await,
             None

@@ -139,7 +139,7 @@ impl Default for StreamOptions {
     fn default() -> Self {
         Self {
             parallelism: Parallelism::Auto,
-            max_streams: 64,
+            max_streams: 128,
             autopar: ChunkParameters::default(),
             mode: ModeChoice::Auto,
             transfer: TransferOptions::default(),

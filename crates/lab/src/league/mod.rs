@@ -95,6 +95,11 @@ impl LeagueEntry {
 fn run_static(sampled: &SampledPath, completely: bool) -> Vec<(StaticSetting, FluidOutcome)> {
     let mut runs: Vec<(StaticSetting, FluidOutcome)> = Vec::new();
     let mut best = f64::INFINITY;
+    let is_shared = !sampled.path.competitors.is_empty();
+    // Many flows with few segments each overrun the simulated policer: no setting is faster than it lets through.
+    let least_time = sampled.path.policer.map_or(0.0, |policer| {
+        (sampled.bytes as f64 - policer.bucket) * 8.0 / policer.rate
+    });
     // The last control is the loss-tolerant one, if there are two.
     for control in sampled.permitted.iter().rev() {
         for streams in RUN_ORDER {
@@ -102,11 +107,18 @@ fn run_static(sampled: &SampledPath, completely: bool) -> Vec<(StaticSetting, Fl
                 streams,
                 control: *control,
             };
+            // Beside others, the best fixed setting is the best fair one: a stream of the system's control.
+            if is_shared && (streams > 1 || Some(control) != sampled.permitted.first()) {
+                continue;
+            }
             let mut transfer = transfer_over(sampled, 1);
             if !completely {
                 transfer.give_up_after = best * AS_GOOD;
             }
             let outcome = transfer.run_static(setting);
+            if outcome.elapsed < least_time {
+                continue;
+            }
             best = best.min(outcome.elapsed);
             runs.push((setting, outcome));
         }

@@ -8,8 +8,8 @@ const SMALL_LEAGUE: [u64; 24] = [
 ];
 /// Smallest ratios that `auto` may have there: the worst, the 10th percentile and the median, and the largest share of paths with
 /// more than twice the streams that are needed. To be raised with the policy.
-const FLOORS: [f64; 3] = [0.16, 0.43, 0.75];
-const MOST_WITH_MANY_STREAMS: f64 = 0.13;
+const FLOORS: [f64; 3] = [0.58, 0.67, 0.92];
+const MOST_WITH_MANY_STREAMS: f64 = 0.3;
 
 #[test]
 fn auto_keeps_its_place_in_the_small_league() {

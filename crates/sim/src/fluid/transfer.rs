@@ -20,11 +20,13 @@ const BLOCK: u64 = 1 << 20;
 /// Smallest part of the file that a stream takes near the end, bytes.
 const LEAST_PART: u64 = 64 << 10;
 /// Largest number of streams, as of `longhaul cp`.
-const MAX_STREAMS: u32 = 64;
+const MAX_STREAMS: u32 = 128;
 /// Simulated time after the last event of the path, in round trips, and its bounds in seconds. The mean rate of its
 /// second half then counts for the rest of the file.
 const STEADY_ROUNDS: f64 = 4000.0;
 const STEADY_TIME: (f64, f64) = (60.0, 180.0);
+/// Round trips of the commands before the first data connection is opened.
+const DIALOGUE_ROUND_TRIPS: f64 = 3.0;
 /// Smallest time between two points of a timeline, seconds.
 const TIMELINE_STEP: f64 = 0.1;
 
@@ -53,7 +55,7 @@ pub struct StaticSetting {
 /// Result of a transfer. Times are in seconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FluidOutcome {
-    /// Time until the last byte has arrived, handshake included; infinite if the run was given up or nothing moves any more.
+    /// Time until the last byte has arrived, commands and handshakes included; infinite if the run was given up or nothing moves any more.
     pub elapsed: f64,
     /// The rest of the file was extrapolated.
     pub is_extrapolated: bool,
@@ -114,8 +116,7 @@ impl FluidTransfer<'_> {
     /// [`prior_from_rtt`].
     pub fn run_auto(&self, permitted: &[FluidControl], prior: Option<Prior>) -> AutoFluidOutcome {
         let rtt = Duration::from_secs_f64(self.path.rtt);
-        let block = usize::try_from(BLOCK).unwrap_or(usize::MAX);
-        let by_rtt = prior_from_rtt(rtt, Some(self.bytes), block, MAX_STREAMS);
+        let by_rtt = prior_from_rtt(rtt, Some(self.bytes), 0, MAX_STREAMS);
         let known = prior.unwrap_or_default();
         let streams = known.streams_for(Some(self.bytes)).or(by_rtt.streams);
         let streams = streams.unwrap_or(1);
@@ -406,6 +407,9 @@ impl<'p> RunningFluidTransfer<'p> {
             TransferSetting::CongestionControl(name) => {
                 self.control = self.change_control(name, |_| true)?;
             }
+            TransferSetting::StreamCongestionControl { streams, name } => {
+                self.change_control(name, |id| streams.contains(&id))?;
+            }
             TransferSetting::PacingRate(pace) => self.pace = *pace,
         }
         self.share_pace();
@@ -518,11 +522,18 @@ impl<'p> RunningFluidTransfer<'p> {
                 elapsed = now + (self.all - delivered).max(0.0) / rate;
             }
         }
+        // The streams of the end are those of the rest.
+        let rest = if elapsed.is_finite() {
+            elapsed - now
+        } else {
+            0.0
+        };
+        let stream_seconds = self.stream_seconds + rest * f64::from(self.open_streams());
         FluidOutcome {
-            elapsed,
+            elapsed: elapsed + DIALOGUE_ROUND_TRIPS * self.path.rtt,
             is_extrapolated,
             peak_streams: self.peak_streams,
-            mean_streams: self.stream_seconds / now.max(1e-9),
+            mean_streams: stream_seconds / (now + rest).max(1e-9),
             queueing_delay: self.queue_seconds / now.max(1e-9),
             peak_memory: self.peak_memory,
             retransmits: self.retransmits(),

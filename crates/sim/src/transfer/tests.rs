@@ -59,11 +59,11 @@ fn keep_settings(_: &SimTransferSample) -> Option<SimSettings> {
 }
 
 #[test]
-fn a_short_path_gets_one_stream_and_a_long_one_four() {
+fn a_short_path_gets_four_streams_and_a_long_one_sixteen() {
     let short = transfer(20_000_000).run(&path(mbit(100), 2), keep_settings);
-    assert_eq!((short.complete, short.streams_max), (true, 1));
+    assert_eq!((short.complete, short.streams_max), (true, 4));
     let long = transfer(20_000_000).run(&path(mbit(100), 50), keep_settings);
-    assert_eq!((long.complete, long.streams_max), (true, 4));
+    assert_eq!((long.complete, long.streams_max), (true, 16));
     let rtt = long.control_rtt.unwrap();
     assert!(rtt >= ms(50) && rtt < ms(51), "{rtt:?}");
     let tiny = transfer((1 << 18) + 1).run(&path(mbit(100), 50), keep_settings);

@@ -126,7 +126,11 @@ impl AutoTransfer {
                     self.set_streams(simulation, streams as usize);
                 }
                 Some(TransferSetting::PacingRate(pace)) => self.pace = pace,
-                Some(TransferSetting::CongestionControl(_)) | None => {}
+                Some(
+                    TransferSetting::CongestionControl(_)
+                    | TransferSetting::StreamCongestionControl { .. },
+                )
+                | None => {}
             }
         }
         if decisions.iter().any(|d| d.setting.is_some()) {

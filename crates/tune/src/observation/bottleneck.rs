@@ -11,9 +11,10 @@ use crate::limiter::{Limiter, Role};
 use crate::sample::{IntervalStats, TcpSample, max_in_flight};
 
 /// Bottleneck of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Bottleneck {
     /// Not classified yet.
+    #[default]
     Unknown,
     /// The window that the receiver announces.
     ReceiveWindow,
@@ -148,7 +149,7 @@ pub(crate) struct ClassifiedInterval {
 }
 
 /// Shortest interval: differences over less are noise.
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
 /// Fewest samples in an interval.
 const FEWEST_SAMPLES: u32 = 3;
 

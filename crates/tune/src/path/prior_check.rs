@@ -103,13 +103,12 @@ pub struct PriorCheck {
 }
 
 impl PriorCheck {
-    /// A check of `prior`; `None` if it holds no rate, and no settings with a round trip that could disagree. A
+    /// A check of `prior`; `None` if it holds neither a rate nor a round trip that could disagree. A
     /// number of streams alone is a rule or a user's choice.
     pub fn new(prior: &Prior) -> Option<Self> {
         let min_rtt = prior.min_rtt.filter(|rtt| !rtt.is_zero());
         let rate = prior.expected_rate.filter(|rate| *rate > 0);
-        let has_settings = prior.congestion_control.is_some() || prior.pacing_rate.is_some();
-        if rate.is_none() && !(has_settings && min_rtt.is_some()) {
+        if rate.is_none() && min_rtt.is_none() {
             return None;
         }
         Some(Self {
@@ -323,13 +322,13 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_streams_alone_cannot_disagree() {
+    fn a_number_of_streams_disagrees_only_with_its_round_trip() {
         assert!(PriorCheck::new(&Prior::with_streams(4)).is_none());
         let with_rtt = Prior {
             min_rtt: Some(RTT),
             ..Prior::with_streams(4)
         };
-        assert!(PriorCheck::new(&with_rtt).is_none());
+        assert!(PriorCheck::new(&with_rtt).is_some());
         let with_pace = Prior {
             pacing_rate: Some(KNOWN),
             ..with_rtt

@@ -163,7 +163,7 @@ impl FluidDrive {
 
     fn apply(&mut self, decisions: &[TransferDecision]) {
         for decision in decisions {
-            match decision.setting {
+            match decision.setting.clone() {
                 Some(TransferSetting::Streams(n)) => {
                     self.streams = n;
                     self.changes.push(self.now);
@@ -172,7 +172,11 @@ impl FluidDrive {
                 Some(TransferSetting::PacingRate(pacing)) => {
                     self.pacing = pacing.map_or(f64::INFINITY, |rate| rate as f64);
                 }
-                Some(TransferSetting::CongestionControl(_)) | None => {}
+                Some(
+                    TransferSetting::CongestionControl(_)
+                    | TransferSetting::StreamCongestionControl { .. },
+                )
+                | None => {}
             }
         }
     }

@@ -42,7 +42,10 @@ impl LimitsChecker {
                     );
                     self.streams = *n;
                 }
-                Some(TransferSetting::CongestionControl(name)) => {
+                Some(
+                    TransferSetting::CongestionControl(name)
+                    | TransferSetting::StreamCongestionControl { name, .. },
+                ) => {
                     assert!(
                         self.congestion.contains(name),
                         "{name}: {:?}",

@@ -217,6 +217,9 @@ pub(crate) fn describe_transfer_setting(step: &TransferSetting) -> String {
     match step {
         TransferSetting::Streams(count) => format!("streams {count}"),
         TransferSetting::CongestionControl(name) => format!("congestion {name}"),
+        TransferSetting::StreamCongestionControl { streams, name } => {
+            format!("congestion {name} on {} streams", streams.len())
+        }
         TransferSetting::PacingRate(Some(bytes)) => {
             format!("pace {:.1}M", *bytes as f64 * 8.0 / 1e6)
         }

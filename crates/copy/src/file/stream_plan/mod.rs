@@ -321,10 +321,15 @@ impl StreamPlan {
                 ..single
             };
         }
-        let streams = first_streams(options, size, abilities, initial::prior_from_rtt);
+        let is_large = size.is_none_or(|size| size >= ADAPT_FROM);
+        let rule = if abilities.adapts_streams && is_large && !abilities.on_this_machine {
+            initial::prior_from_rtt
+        } else {
+            initial::advised_from_rtt
+        };
+        let streams = first_streams(options, size, abilities, rule);
         if abilities.adapts_streams {
-            let may_grow = streams > 1
-                || (size.is_none_or(|size| size >= ADAPT_FROM) && !abilities.on_this_machine);
+            let may_grow = streams > 1 || (is_large && !abilities.on_this_machine);
             return Self {
                 streams,
                 max_streams: if may_grow { max_streams } else { 1 },

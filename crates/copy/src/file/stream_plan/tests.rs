@@ -22,17 +22,20 @@ fn auto(size: u64, abilities: EndpointAbilities) -> StreamPlan {
 #[test]
 fn an_adapting_sender_starts_with_the_prior_and_may_add_streams() {
     let plan = auto(1 << 30, OURS);
-    assert_eq!((plan.streams, plan.max_streams, plan.chunks), (4, 64, None));
-    // One stream at the start, more when the path needs them.
+    assert_eq!(
+        (plan.streams, plan.max_streams, plan.chunks),
+        (16, 128, None)
+    );
+    // A few streams at the start, more when the path needs them.
     let short = EndpointAbilities {
         rtt: Duration::from_millis(1),
         ..OURS
     };
     let plan = auto(1 << 30, short);
-    assert_eq!((plan.streams, plan.max_streams), (1, 64));
+    assert_eq!((plan.streams, plan.max_streams), (4, 128));
     assert_eq!(
         StreamPlan::auto(&StreamOptions::default(), None, short).max_streams,
-        64
+        128
     );
 }
 
@@ -61,7 +64,7 @@ fn a_known_number_of_streams_replaces_the_one_by_the_round_trip() {
         ..OURS
     };
     let plan = auto(1 << 30, known);
-    assert_eq!((plan.streams, plan.max_streams), (12, 64));
+    assert_eq!((plan.streams, plan.max_streams), (12, 128));
     assert_eq!(auto(1 << 20, known).streams, 4);
     // Other servers leave a stream without a whole block empty.
     let foreign = EndpointAbilities {
@@ -111,7 +114,7 @@ fn large_files_of_other_servers_are_probed_in_chunks() {
         ..OURS
     };
     let plan = auto(CHUNK_FROM, foreign);
-    assert_eq!((plan.streams, plan.max_streams), (4, 64));
+    assert_eq!((plan.streams, plan.max_streams), (4, 128));
     assert_eq!(plan.chunks, Some(Chunking::Probe));
     let short = EndpointAbilities {
         rtt: Duration::from_millis(4),
@@ -146,7 +149,7 @@ fn gets_from_other_servers_begin_with_many_streams_and_may_use_several_sessions(
     };
     for abilities in [foreign, plain] {
         let plan = auto(SEVERAL_SESSIONS_FROM, abilities);
-        assert_eq!((plan.streams, plan.max_streams), (16, 64));
+        assert_eq!((plan.streams, plan.max_streams), (16, 128));
         assert_eq!(plan.chunks, Some(Chunking::Probe));
         assert!(auto(SEVERAL_SESSIONS_FROM - 1, abilities).chunks.is_none());
         let short = EndpointAbilities {
@@ -260,7 +263,7 @@ fn a_source_that_cannot_connect_sends_one_stream_to_each_of_several_sessions() {
         ..OURS
     };
     let plan = auto(1 << 30, tunnelled);
-    assert!(plan.streams > 1 && plan.max_streams == 64 && plan.uses_several_sessions);
+    assert!(plan.streams > 1 && plan.max_streams == 128 && plan.uses_several_sessions);
     assert!(
         plan.in_words().contains("sessions of one stream in MODE S"),
         "{}",

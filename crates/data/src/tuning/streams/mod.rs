@@ -35,6 +35,8 @@ pub(super) struct StreamTuning<'t> {
     /// The decided pacing rate over all streams, bytes per second.
     pace: Option<u64>,
     applied: HashMap<StreamId, AppliedStreamSettings>,
+    /// Streams that have another congestion control than the others, to compare.
+    beside: Vec<Weak<DataStream>>,
     moved: u64,
 }
 
@@ -62,6 +64,7 @@ impl<'t> StreamTuning<'t> {
             congestion: None,
             pace: None,
             applied: HashMap::new(),
+            beside: Vec::new(),
             moved: 0,
         })
     }
@@ -156,6 +159,7 @@ impl<'t> StreamTuning<'t> {
 
     /// Ends the tuning: removes the pacing rate from connections that outlive the transfer.
     pub(super) fn end(&mut self) {
+        self.end_comparison();
         for applied in self
             .applied
             .values()
@@ -211,11 +215,23 @@ impl<'t> StreamTuning<'t> {
             Some(TransferSetting::PacingRate(pace)) => self.pace = *pace,
             Some(TransferSetting::CongestionControl(name)) => {
                 let name = name.clone();
-                if let Err(error) = self.try_congestion(&name, &sample.streams) {
+                self.beside.clear();
+                if let Err(error) = self.try_congestion(&name, sample.streams.iter()) {
                     auto.on_congestion_control_refused(&name);
                     let _ = write!(decision.reason, "; refused: {error}");
                 } else {
                     self.congestion = Some(name);
+                }
+            }
+            Some(TransferSetting::StreamCongestionControl { streams, name }) => {
+                let chosen = |sampled: &&SampledStream| streams.contains(&sampled.stream.id());
+                let chosen = || sample.streams.iter().filter(chosen);
+                let streams = chosen().map(|sampled| Arc::downgrade(&sampled.stream));
+                self.beside.extend(streams);
+                if let Err(error) = self.try_congestion(name, chosen()) {
+                    self.end_comparison();
+                    auto.on_congestion_control_refused(name);
+                    let _ = write!(decision.reason, "; refused: {error}");
                 }
             }
         }
@@ -223,11 +239,24 @@ impl<'t> StreamTuning<'t> {
         sample.notices.push_stream_decision(decision);
     }
 
-    /// Sets a congestion control on all streams.
+    /// Streams that differ get the control that they had before.
+    fn end_comparison(&mut self) {
+        for stream in self.beside.drain(..).filter_map(|stream| stream.upgrade()) {
+            let before = stream.first_congestion();
+            let set = before.map(|name| stream.set_congestion(&name));
+            tracing::debug!(stream = stream.id(), ?set, "congestion control of before");
+        }
+    }
+
+    /// Sets a congestion control on some streams.
     ///
     /// # Errors
     /// The system refuses it for every socket.
-    fn try_congestion(&mut self, name: &str, sampled: &[SampledStream]) -> std::io::Result<()> {
+    fn try_congestion<'s>(
+        &mut self,
+        name: &str,
+        sampled: impl Iterator<Item = &'s SampledStream>,
+    ) -> std::io::Result<()> {
         for SampledStream { stream, .. } in sampled {
             match stream.set_congestion(name) {
                 Err(error) if is_lasting(&error) => return Err(error),
@@ -247,7 +276,8 @@ impl<'t> StreamTuning<'t> {
         let share = self
             .pace
             .map(|pace| (pace / sampled.len().max(1) as u64).max(1));
-        let wanted = self.congestion.clone();
+        // Streams that join a comparison wait for their part in it.
+        let wanted = self.congestion.clone().filter(|_| self.beside.is_empty());
         for SampledStream { stream, .. } in sampled {
             let applied = self.applied(stream);
             if wanted.is_some() && applied.congestion != wanted {

@@ -154,7 +154,9 @@ fn a_joining_stream_gets_the_decided_congestion_control() {
     for name in settable() {
         let sender = TestSender::new(adapting(), 2);
         let mut tuning = sender.tuning();
-        tuning.try_congestion(&name, &sender.sampled(1)).unwrap();
+        tuning
+            .try_congestion(&name, sender.sampled(1).iter())
+            .unwrap();
         tuning.congestion = Some(name.clone());
         tuning.apply_to_streams(&sender.sampled(2));
         for (stream, _) in &sender.streams {

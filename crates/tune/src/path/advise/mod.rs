@@ -16,7 +16,7 @@ use crate::limiter::Limiter;
 use crate::prior::Prior;
 use crate::sample::{max_in_flight, window_of_buffer};
 use crate::sizing::host_limits::HostBufferLimits;
-use crate::streams::initial::prior_from_rtt;
+use crate::streams::initial::advised_from_rtt;
 use crate::streams::model::ModelPath;
 
 /// Advice for transfers from a sender to one client. A value that is unknown, or that is best left to the
@@ -181,7 +181,7 @@ fn advise_unmeasured(
     let rtt = facts.rtt.filter(|rtt| !rtt.is_zero());
     let most = most_streams(client);
     PathAdvice {
-        streams: rtt.and_then(|rtt| prior_from_rtt(rtt, bytes, 0, most).streams),
+        streams: rtt.and_then(|rtt| advised_from_rtt(rtt, bytes, 0, most).streams),
         expected_bps: facts.goodput.map(|goodput| goodput.median_bps),
         p10_bps: facts.goodput.map(|goodput| goodput.p10_bps),
         p90_bps: facts.goodput.map(|goodput| goodput.p90_bps),
@@ -199,7 +199,7 @@ fn most_streams(client: &ClientLimits) -> u32 {
 
 /// Streams that fill the path soon, each with a share that is worth a stream.
 fn initial_streams(path: &KnownPath, bytes: Option<u64>) -> u32 {
-    let by_rtt = prior_from_rtt(path.rtt, bytes, 0, MAX_STREAMS);
+    let by_rtt = advised_from_rtt(path.rtt, bytes, 0, MAX_STREAMS);
     let shares = u32::try_from(path.bdp_bytes / MIN_SHARE).unwrap_or(u32::MAX);
     by_rtt.streams.unwrap_or(1).min(shares).max(1)
 }

@@ -55,10 +55,9 @@ pub fn prior_from_evidence(evidence: &Evidence, age: Duration) -> Prior {
     }
     Prior {
         streams: known_streams(evidence),
-        congestion_control: evidence
-            .congestion_control
-            .clone()
-            .filter(|name| evidence.retransmits > 0 && is_loss_tolerant(name)),
+        congestion_control: control_of(evidence)
+            .filter(|name| evidence.retransmits > 0 && is_loss_tolerant(name))
+            .map(str::to_owned),
         pacing_rate: evidence
             .pacing_rate
             .filter(|rate| *rate > 0 && age <= PACE_EXPIRES_AFTER)
@@ -74,10 +73,7 @@ fn known_streams(evidence: &Evidence) -> Option<u32> {
     // Where the end was not seen, the largest number is the best guess. Where losses limit each stream, it is
     // too: streams that were closed while a queue had formed are missed when it has gone.
     let is_loss_limited = limiter_of(evidence) == Limiter::Loss
-        && !evidence
-            .congestion_control
-            .as_deref()
-            .is_some_and(is_loss_tolerant);
+        && !control_of(evidence).is_some_and(is_loss_tolerant);
     let ended_with = if is_loss_limited || evidence.final_streams == 0 {
         evidence.peak_streams.max(evidence.final_streams)
     } else {
@@ -98,6 +94,16 @@ fn known_streams(evidence: &Evidence) -> Option<u32> {
 fn is_rate_of_path(evidence: &Evidence) -> bool {
     let limiter = limiter_of(evidence);
     limiter != Limiter::Unknown && !limiter.is_at_an_end()
+}
+
+/// The congestion control that was settled on: at the end, some streams may have had another one to compare.
+fn control_of(evidence: &Evidence) -> Option<&str> {
+    let settled = evidence
+        .verdict
+        .as_ref()
+        .map(|v| v.congestion_control.as_str());
+    let settled = settled.filter(|name| !name.is_empty());
+    settled.or(evidence.congestion_control.as_deref())
 }
 
 fn limiter_of(evidence: &Evidence) -> Limiter {

@@ -29,7 +29,7 @@ fn lossy() -> Evidence {
 fn the_next_transfer_begins_with_what_the_last_one_ended_with() {
     let prior = prior_from_evidence(&lossy(), NOW);
     let expected = Prior {
-        streams: Some(8),
+        streams: Some(16),
         congestion_control: Some("bbr".to_owned()),
         expected_rate: Some(100_000_000),
         min_rtt: Some(Duration::from_millis(100)),
@@ -39,6 +39,10 @@ fn the_next_transfer_begins_with_what_the_last_one_ended_with() {
     let many = Evidence {
         final_streams: 32,
         congestion_control: Some("cubic".to_owned()),
+        verdict: lossy().verdict.map(|verdict| LimiterVerdict {
+            congestion_control: "cubic".to_owned(),
+            ..verdict
+        }),
         ..lossy()
     };
     let prior = prior_from_evidence(&many, NOW);

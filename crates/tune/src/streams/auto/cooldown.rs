@@ -54,31 +54,6 @@ impl Cooldown {
     }
 }
 
-/// Cooldowns of all kinds of trials.
-#[derive(Debug)]
-pub(super) struct Cooldowns {
-    pub(super) full_buffers: Cooldown,
-    pub(super) slow_growth: Cooldown,
-    pub(super) loss: Cooldown,
-    pub(super) fewer_streams: Cooldown,
-    pub(super) congestion_control: Cooldown,
-    pub(super) drain: Cooldown,
-}
-
-impl Default for Cooldowns {
-    fn default() -> Self {
-        Self {
-            full_buffers: Cooldown::default(),
-            slow_growth: Cooldown::default(),
-            loss: Cooldown::default(),
-            fewer_streams: Cooldown::default(),
-            congestion_control: Cooldown::default(),
-            // Cross traffic comes and goes: draining is retried after at most four times its cooldown.
-            drain: Cooldown::new(2),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

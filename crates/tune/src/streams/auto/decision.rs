@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::limiter::Limiter;
+use crate::sample::StreamId;
 
 /// Bounds on the settings that the tuner may choose.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +26,14 @@ pub enum TransferSetting {
     Streams(u32),
     /// Congestion control of all streams, including those opened later.
     CongestionControl(String),
+    /// Congestion control of these streams alone, beside the others. A later [`CongestionControl`](Self::CongestionControl) is
+    /// for all streams again.
+    StreamCongestionControl {
+        /// The streams.
+        streams: Vec<StreamId>,
+        /// Kernel name.
+        name: String,
+    },
     /// Largest rate of all streams together, bytes per second; `None` leaves the rate to TCP.
     PacingRate(Option<u64>),
 }

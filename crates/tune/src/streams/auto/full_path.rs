@@ -1,5 +1,4 @@
-//! Reacts to a full path: paces if the queue is the transfer's own, takes a fair share if cross traffic queues
-//! too.
+//! A full path: paces if the queue is the transfer's own, takes a fair share if others queue, too.
 
 use std::time::Duration;
 
@@ -7,67 +6,31 @@ use units::{show, splitmix};
 
 use super::AutoTuner;
 use super::decision::{TransferDecision, TransferSetting};
-use super::pacing::{HARMLESS_QUEUE, PaceUpdate, Pacing, PathPace, QueueDrain, QueueOwner};
+use super::estimate::QueueOwner;
+use super::experiment::TriedChange;
+use super::pacing::{DrainResult, PaceUpdate, PathPace, QueueDrain};
+use super::rules::{Action, Now};
+use super::state::{Sharing, TunerState};
+use super::thresholds::LIMITS;
 use super::transfer_meter::TransferInterval;
 use super::transfer_sample::TransferSample;
-
-/// Initial cooldown of draining, once the queue was cross traffic's.
-const INITIAL_COOLDOWN: Duration = Duration::from_secs(4);
-/// Time after which a short queue is drained as well.
-const SHORT_QUEUE_TIME: Duration = Duration::from_secs(5);
-/// Time for which cross traffic must be there before the congestion control is changed for it.
-const YIELD_AFTER: Duration = Duration::from_secs(5);
-/// Time after which cross traffic that was not seen again is taken to be gone.
-const CROSS_TRAFFIC_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time after which a pacing rate counts as successful.
-const SUCCESSFUL_PACE_TIME: Duration = Duration::from_secs(10);
+use crate::congestion::is_loss_tolerant;
+use crate::observation::Bottleneck;
 
 impl AutoTuner {
-    /// Drains the queue, shares with cross traffic, or closes streams.
-    pub(super) fn respond_to_full_path(
-        &mut self,
-        sample: &TransferSample<'_>,
-        interval: &TransferInterval,
-        decisions: &mut Vec<TransferDecision>,
-    ) {
-        // A full path with a short queue delays nobody: pacing would gain nothing.
-        if interval.queueing_delay() <= HARMLESS_QUEUE {
-            self.try_fewer_streams(sample, interval, decisions);
-            return;
-        }
+    /// Whether a queue may be drained: a long one of a full path at once; one below half a round trip if it lasts, since then the
+    /// smallest round trip may be wrong.
+    pub(super) fn may_probe_queue(&self, now: &Now<'_>) -> bool {
+        let (at, rtt) = (now.interval.at, now.interval.rtt);
+        let stable = LIMITS.lasting_queue.max(rtt.smoothed * 20);
+        let since = self.changed_at.max(self.estimator.slow_start_seen);
+        let is_due = now.path.bottleneck == Bottleneck::Link || at.saturating_sub(since) >= stable;
         // During loss recovery acknowledgements jump, and the round trip does not show the queue.
-        let is_even = !interval.is_recovering;
-        if self.limits.may_pace && is_even && self.cooldowns.drain.is_over(interval.at) {
-            self.start_drain(interval, decisions);
-            return;
-        }
-        match self.cross_traffic {
-            Some((since, _)) => {
-                // Cross traffic that leaves again soon is not worth a change of congestion control.
-                if interval.at.saturating_sub(since) >= YIELD_AFTER {
-                    self.yield_to_cross_traffic(interval, decisions);
-                }
-                self.reduce_to_fair_share(interval, decisions);
-            }
-            None => self.try_fewer_streams(sample, interval, decisions),
-        }
-    }
-
-    /// Whether to drain a queue below half a round trip. One that stays for long may hide that the minimum
-    /// round trip is wrong.
-    pub(super) fn may_drain_queue(&self, interval: &TransferInterval) -> bool {
-        let stable_time = (interval.rtt.smoothed * 20).max(SHORT_QUEUE_TIME);
-        self.limits.may_pace
-            && !interval.is_recovering
-            && interval
-                .at
-                .saturating_sub(self.unchanged_since.max(self.last_slow_start))
-                >= stable_time
-            && self.cooldowns.drain.is_over(interval.at)
+        self.limits.may_pace && !now.interval.is_recovering && is_due
     }
 
     /// Sends below the path's rate for a short time, to find out whose queue it is.
-    pub(super) fn start_drain(
+    pub(super) fn probe_queue(
         &mut self,
         interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
@@ -84,165 +47,209 @@ impl AutoTuner {
             show::time(interval.rtt.min),
             show::bits(pace.saturating_mul(8))
         );
-        self.pacing = Pacing::Draining(drain);
-        self.unchanged_since = interval.at;
-        decisions.push(self.decision(
-            interval.at,
-            Some(TransferSetting::PacingRate(Some(pace))),
-            reason,
-        ));
+        self.state = TunerState::QueueProbe(drain, self.state.sharing());
+        self.on_change(interval.at);
+        self.set_pace(Some(pace), interval.at, reason, decisions);
     }
 
     /// Checks at every sample whether the draining queue has shown its owner.
-    pub(super) fn continue_drain(
+    pub(super) fn continue_probe(
         &mut self,
         sample: &TransferSample<'_>,
         decisions: &mut Vec<TransferDecision>,
     ) {
-        let Pacing::Draining(drain) = self.pacing else {
+        let TunerState::QueueProbe(drain, _) = &self.state else {
             return;
         };
-        let rtt = self.meter.current_rtt();
-        let Some(owner) = drain.on_rtt(sample.at, rtt) else {
+        let (drain, rtt) = (*drain, self.meter.current_rtt());
+        let Some(result) = drain.on_rtt(sample.at, rtt, self.estimator.proved_rate) else {
             return;
         };
-        self.unchanged_since = sample.at;
         let (now, minimum) = (show::time(rtt.smoothed), show::time(rtt.min));
-        if owner == QueueOwner::Ours {
+        if result == DrainResult::NoQueue {
+            let reason = format!("a round trip takes {now} also without our packets");
+            self.stop_pacing(sample.at, &reason, decisions);
+            self.meter.adopt_rtt();
+            self.follow_longer_path(rtt.min, sample, decisions);
+            return;
+        }
+        if result == DrainResult::Own {
             let paced = PathPace::new(sample.at, drain.rate());
             let pace = paced.pace();
-            self.cross_traffic = None;
-            self.pacing = Pacing::Paced(paced);
+            self.state = TunerState::Paced(paced);
+            self.estimator.path.queue_owner = QueueOwner::Mine;
+            self.on_change(sample.at);
             // The open interval contains the drain, whose rate is too low.
             self.meter.restart_interval();
             let reason = format!(
                 "the queue was our own (round trip {now}, minimum {minimum}): {} fill the path without one",
                 show::bits(pace.saturating_mul(8))
             );
-            decisions.push(self.decision(
-                sample.at,
-                Some(TransferSetting::PacingRate(Some(pace))),
-                reason,
-            ));
+            self.set_pace(Some(pace), sample.at, reason, decisions);
             return;
         }
-        let since = self.cross_traffic.map_or(sample.at, |(since, _)| since);
-        self.cross_traffic = Some((since, sample.at));
-        let cooldown = self.with_jitter(INITIAL_COOLDOWN);
-        self.cooldowns.drain.fail(sample.at, cooldown);
         let reason = format!("cross traffic fills the queue (round trip {now}, minimum {minimum})");
+        let cooldown = self.with_jitter(LIMITS.lasting_queue * 4 / 5);
+        self.fail_for(Action::ProbeQueue, sample.at, cooldown);
+        let sharing = self.state.sharing();
         self.stop_pacing(sample.at, &reason, decisions);
+        self.state = sharing.map_or(TunerState::Steady, TunerState::Shared);
+        self.share_path(sample.at);
     }
 
-    /// Lets the pacing rate follow the path; true if pacing ended.
-    pub(super) fn follow_path(
-        &mut self,
-        interval: &TransferInterval,
-        decisions: &mut Vec<TransferDecision>,
-    ) -> bool {
-        if !matches!(self.pacing, Pacing::Paced(_)) {
-            return false;
+    /// Others share the path.
+    pub(super) fn share_path(&mut self, at: Duration) {
+        let since = self.state.sharing().map_or(at, |sharing| sharing.since);
+        self.estimator.path.queue_owner = QueueOwner::Others;
+        self.state = TunerState::Shared(Sharing { since, seen: at });
+    }
+
+    /// Forgets others that were not found for a while.
+    pub(super) fn forget_others(&mut self, at: Duration) {
+        if let TunerState::Shared(sharing) = &self.state
+            && at.saturating_sub(sharing.seen) >= LIMITS.others_gone
+        {
+            self.end_sharing();
         }
-        self.update_pace(interval, decisions);
-        !self.is_paced()
     }
 
-    fn update_pace(&mut self, interval: &TransferInterval, decisions: &mut Vec<TransferDecision>) {
-        let Pacing::Paced(paced) = &mut self.pacing else {
+    /// Nobody else is on the path.
+    pub(super) fn end_sharing(&mut self) {
+        self.state = TunerState::Steady;
+        self.estimator.path.queue_owner = QueueOwner::Unknown;
+    }
+
+    /// Lets the pacing rate follow the path.
+    pub(super) fn follow_path(&mut self, now: &Now<'_>, decisions: &mut Vec<TransferDecision>) {
+        let interval = now.interval;
+        // Under an experiment the streams do not use their pace as they do otherwise.
+        let TunerState::Paced(paced) = &mut self.state else {
             return;
         };
-        let since = paced.since;
+        let (since, rate) = (paced.since, paced.rate());
         let update = paced.on_interval(interval);
-        let (now, minimum) = (
+        let (latest, minimum) = (
             show::time(interval.rtt.smoothed),
             show::time(interval.rtt.min),
         );
         let speed = show::bits(interval.rate().saturating_mul(8));
+        let has_held = interval.at.saturating_sub(since) >= LIMITS.pace_proved;
+        if has_held && update != PaceUpdate::Unused {
+            self.estimator.proved_rate = rate;
+        }
         match update {
             PaceUpdate::Keep => {}
             PaceUpdate::Set(pace) => {
                 let reason = format!(
-                    "round trip {now}, minimum {minimum} at {speed}: pacing rate {}",
+                    "round trip {latest}, minimum {minimum} at {speed}: pacing rate {}",
                     show::bits(pace.saturating_mul(8))
                 );
-                decisions.push(self.decision(
-                    interval.at,
-                    Some(TransferSetting::PacingRate(Some(pace))),
-                    reason,
-                ));
+                self.set_pace(Some(pace), interval.at, reason, decisions);
             }
             PaceUpdate::CrossTraffic => {
                 // A pace that held for long was right: earlier failures no longer count.
-                if interval.at.saturating_sub(since) >= SUCCESSFUL_PACE_TIME {
-                    self.cooldowns.drain.reset();
+                if has_held {
+                    self.cooldowns[Action::ProbeQueue as usize].reset();
                 }
-                let cooldown = self.with_jitter(INITIAL_COOLDOWN / 4);
-                self.cooldowns.drain.fail(interval.at, cooldown);
+                let cooldown = self.with_jitter(LIMITS.lasting_queue / 5);
+                self.fail_for(Action::ProbeQueue, interval.at, cooldown);
                 let reason = format!(
-                    "cross traffic arrived, or the path became slower (round trip {now}, minimum {minimum})"
+                    "cross traffic arrived, or the path became slower (round trip {latest}, minimum {minimum})"
                 );
                 self.stop_pacing(interval.at, &reason, decisions);
+                // A path becomes slower once. A queue that fills again and again against a pace is filled by others.
+                let last = self.estimator.intruded_at.replace(interval.at);
+                let is_again = |at| interval.at.saturating_sub(at) < LIMITS.others_gone;
+                if last.is_some_and(is_again) {
+                    self.share_path(interval.at);
+                }
             }
             PaceUpdate::PathFaster => {
                 let reason = format!("the path became faster: nothing queues at {speed}");
                 self.stop_pacing(interval.at, &reason, decisions);
+                // The windows are those of the slower path.
+                if !is_loss_tolerant(&self.control.in_force) {
+                    self.add_streams_for_slow_growth(interval, now.sample, decisions);
+                }
             }
             PaceUpdate::Unused => {
-                self.cooldowns.drain.fail(interval.at, INITIAL_COOLDOWN);
+                self.fail(Action::ProbeQueue, interval.at);
                 let reason = format!("the path carries more than {speed}: something else limits");
                 self.stop_pacing(interval.at, &reason, decisions);
             }
         }
     }
 
-    /// Ends pacing: TCP alone sets the rate again.
+    /// Ends pacing: TCP alone sets the rate again. An experiment under pacing is void, and the streams that it has closed may
+    /// be needed.
     pub(super) fn stop_pacing(
         &mut self,
         at: Duration,
         reason: &str,
         decisions: &mut Vec<TransferDecision>,
     ) {
-        if !self.is_paced() {
+        if !self.state.is_paced() {
             return;
         }
-        self.pacing = Pacing::Free;
-        self.meter.restart_interval();
-        self.unchanged_since = at;
+        let state = std::mem::replace(&mut self.state, TunerState::Steady);
+        self.estimator.path.queue_owner = QueueOwner::Unknown;
         // Losses under pacing do not show what TCP loses without it.
-        self.loss_counter.reset();
-        let reason = format!("{reason}: pacing ends");
-        decisions.push(self.decision(at, Some(TransferSetting::PacingRate(None)), reason));
+        self.on_change(at);
+        self.meter.restart_interval();
+        self.set_pace(None, at, format!("{reason}: pacing ends"), decisions);
+        if let TunerState::Experiment(experiment, _) = state
+            && let TriedChange::FewerStreams { from, to } = experiment.change
+        {
+            self.fail(Action::FewerStreams, at);
+            let from = from.min(self.stream_cap);
+            let reason = format!("{to} streams may be too few: back to {from}");
+            self.set_streams(from, at, reason, decisions);
+        }
     }
 
-    pub(super) fn is_paced(&self) -> bool {
-        !matches!(self.pacing, Pacing::Free)
-    }
-
-    /// Forgets cross traffic that was not found for a while; returns whether some was found recently.
-    pub(super) fn check_cross_traffic(&mut self, at: Duration) -> bool {
-        self.cross_traffic = self
-            .cross_traffic
-            .filter(|(_, seen)| at.saturating_sub(*seen) < CROSS_TRAFFIC_TIMEOUT);
-        self.cross_traffic.is_some()
-    }
-
-    /// Reduces the streams to the minimum: with cross traffic at the bottleneck every stream takes a share.
-    pub(super) fn reduce_to_fair_share(
+    /// Reduces the streams to the minimum, since every one takes a share, and goes back to the system's congestion control if this
+    /// tuner has chosen a loss-tolerant one: that takes more than its share from loss-based flows.
+    pub(super) fn take_fair_share(
         &mut self,
         interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
-        let to = self.limits.min_streams.min(self.stream_cap);
-        if to >= self.streams {
-            return;
+        let at = interval.at;
+        let system = self.control.system_default.clone();
+        let is_own_choice = is_loss_tolerant(&self.control.in_force) && !is_loss_tolerant(&system);
+        let lasts = |sharing: Sharing| at.saturating_sub(sharing.since) >= LIMITS.yield_after;
+        if is_own_choice
+            && self.state.sharing().is_some_and(lasts)
+            && !self.control.refused.contains(&system)
+        {
+            self.fail_for(Action::TolerantControl, at, LIMITS.others_gone * 2);
+            self.on_change(at);
+            let reason = format!(
+                "cross traffic queues for {}: back to {system}, which shares with it",
+                show::time(interval.queueing_delay())
+            );
+            let setting = TransferSetting::CongestionControl(system);
+            decisions.push(self.decision(at, Some(setting), reason));
         }
-        let reason = format!(
-            "cross traffic shares the path, and every stream takes a share: {to} instead of {}",
-            self.streams
-        );
-        self.streams = to;
-        self.unchanged_since = interval.at;
-        decisions.push(self.decision(interval.at, Some(TransferSetting::Streams(to)), reason));
+        let to = self.limits.min_streams.min(self.stream_cap);
+        if to < self.streams {
+            let reason = format!(
+                "cross traffic shares the path, and every stream takes a share: {to} instead of {}",
+                self.streams
+            );
+            self.on_change(at);
+            self.set_streams(to, at, reason, decisions);
+        }
+    }
+
+    fn set_pace(
+        &self,
+        pace: Option<u64>,
+        at: Duration,
+        reason: String,
+        decisions: &mut Vec<TransferDecision>,
+    ) {
+        decisions.push(self.decision(at, Some(TransferSetting::PacingRate(pace)), reason));
     }
 
     /// A time between `time` and twice that. Transfers that share a path must not drain at the same time, and

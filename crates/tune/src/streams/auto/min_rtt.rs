@@ -80,6 +80,12 @@ impl MinRttFilter {
         }
     }
 
+    /// A drain has shown that this round trip holds no queue.
+    pub(super) fn adopt(&mut self, rtt: Duration) {
+        self.min = Some(rtt);
+        self.slots.clear();
+    }
+
     /// Adopts a round trip that is a quarter longer and was even over the whole history. That is a longer
     /// route: a queue would vary.
     fn adopt_longer_path(&mut self) -> bool {

@@ -8,13 +8,16 @@
 
 use std::time::Duration;
 
+use super::thresholds::LIMITS;
 use super::transfer_meter::TransferInterval;
 use crate::observation::Rtt;
 
 /// Sending rate while the queue is drained, as a part of the path's rate.
 const DRAIN_RATE: f64 = 0.75;
-/// Queueing delay below which a queue does no harm.
-pub(super) const HARMLESS_QUEUE: Duration = Duration::from_millis(5);
+/// Part of the path's rate from which on a drain must change the round trip.
+const VISIBLE_SHARE: f64 = 0.3;
+/// Part of the path's rate that leaves nothing to others.
+const WHOLE_PATH: f64 = 0.9;
 /// Consecutive rate increases without a queue after which pacing ends: the path has become faster.
 const MAX_INCREASES: i32 = 6;
 /// Smallest and largest rate increase; each is twice the one before.
@@ -35,18 +38,6 @@ const ACCEPTED_SHARE: f64 = 0.9;
 /// Part of the first rate below which cross traffic must have arrived.
 const OWN_SHARE: f64 = 0.85;
 
-/// State of pacing.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) enum Pacing {
-    /// No pacing: TCP sets the rate.
-    #[default]
-    Free,
-    /// Below the path's rate, to find out whose queue it is.
-    Draining(QueueDrain),
-    /// At the path's rate.
-    Paced(PathPace),
-}
-
 /// A queue that is being drained, and the state before that.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QueueDrain {
@@ -56,11 +47,15 @@ pub(super) struct QueueDrain {
     rate: u64,
 }
 
-/// Owner of a queue.
+/// Result of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum QueueOwner {
-    Ours,
-    CrossTraffic,
+pub(super) enum DrainResult {
+    /// The queue was the transfer's own.
+    Own,
+    /// Others keep it filled.
+    Shared,
+    /// Nothing changed at all: the path is longer.
+    NoQueue,
 }
 
 impl QueueDrain {
@@ -82,13 +77,14 @@ impl QueueDrain {
         self.rate
     }
 
-    /// Owner of the queue, as soon as the round trip shows it.
-    pub(super) fn on_rtt(&self, at: Duration, rtt: Rtt) -> Option<QueueOwner> {
+    /// Result, as soon as the round trip shows it. `capacity`: rate that the path carried alone before, bytes per second; zero if
+    /// unknown.
+    pub(super) fn on_rtt(&self, at: Duration, rtt: Rtt, capacity: u64) -> Option<DrainResult> {
         let queue = |rtt: Rtt| rtt.smoothed.saturating_sub(rtt.min);
         let (before, now) = (queue(self.rtt), queue(rtt));
         // The queue is gone. Timestamps and pacing timers leave some jitter.
         if now <= rtt.min / 8 + Duration::from_micros(500) {
-            return Some(QueueOwner::Ours);
+            return Some(DrainResult::Own);
         }
         // Slower sending shows here after one round trip.
         let time = at
@@ -97,11 +93,21 @@ impl QueueDrain {
         // At 75 % of the path's rate an own queue shrinks by a quarter of the time that passes.
         let expected_fall = time.mul_f64(1.0 - DRAIN_RATE).min(before);
         let measured_fall = before.saturating_sub(now);
-        let is_conclusive = time >= (self.rtt.min * 2).max(before).max(HARMLESS_QUEUE * 4);
+        let is_conclusive = time
+            >= (self.rtt.min * 2)
+                .max(before)
+                .max(LIMITS.harmless_queue * 4);
         let is_late = time >= before * 8 + self.rtt.min * 4;
+        // A queue that holds a fair part of the packets of this transfer becomes shorter without some of them.
+        let is_unchanged = measured_fall <= (before / 20).max(Duration::from_millis(1));
+        let part = self.rate as f64 / capacity.max(1) as f64;
+        let is_longer = part >= WHOLE_PATH || (is_unchanged && part >= VISIBLE_SHARE);
+        if is_conclusive && capacity > 0 && is_longer {
+            return Some(DrainResult::NoQueue);
+        }
         // Half of the computed fall is the margin for measurement errors.
         ((is_conclusive && measured_fall < expected_fall / 2) || is_late)
-            .then_some(QueueOwner::CrossTraffic)
+            .then_some(DrainResult::Shared)
     }
 }
 
@@ -160,6 +166,11 @@ impl PathPace {
         self.pace
     }
 
+    /// Estimate of the path's rate, bytes per second.
+    pub(super) fn rate(&self) -> u64 {
+        self.queued_rate
+    }
+
     /// Whether packets queued in the last interval, so that the streams use their pacing rate.
     pub(super) fn is_used(&self) -> bool {
         self.unused_intervals == 0 && self.increases == 0
@@ -175,7 +186,7 @@ impl PathPace {
         if interval.at < settled_at {
             return PaceUpdate::Keep;
         }
-        let congested = interval.rtt.is_congested() && queue > HARMLESS_QUEUE;
+        let congested = interval.rtt.is_congested() && queue > LIMITS.harmless_queue;
         self.congested_intervals = if congested {
             self.congested_intervals + 1
         } else {

@@ -10,7 +10,7 @@ use crate::observation::{Bottleneck, BottleneckClassifier, ClassifiedInterval, R
 use crate::sample::{IntervalStats, StreamId, TcpSample};
 
 /// Shortest interval: differences over less are noise.
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
 /// Fewest samples in an interval.
 const FEWEST_SAMPLES: u32 = 3;
 /// Length of the history of counters.
@@ -228,9 +228,26 @@ impl TransferMeter {
         most.map_or(Bottleneck::Unknown, |(bottleneck, _)| bottleneck)
     }
 
+    /// The time from `from` to the last sample as one interval, outside the sequence of intervals.
+    pub(super) fn since(&self, from: Duration) -> TransferInterval {
+        TransferInterval {
+            at: self.latest.at,
+            stats: self.latest.since(&self.counters_at(from)),
+            bottleneck: Bottleneck::Unknown,
+            rtt: self.current_rtt(),
+            is_recovering: self.had_losses,
+            in_slow_start: false,
+        }
+    }
+
     /// Whether the route became longer since the last call.
     pub(super) fn take_path_lengthened(&mut self) -> bool {
         std::mem::take(&mut self.path_lengthened)
+    }
+
+    /// A drain has shown that the current round trip holds no queue.
+    pub(super) fn adopt_rtt(&mut self) {
+        self.min_rtt_filter.adopt(self.latest_rtt);
     }
 
     /// Minimum and current round trip.

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use units::bytes_in;
 
+use super::thresholds::LIMITS;
 use crate::observation::Rtt;
 use crate::sample::TcpSample;
 
-/// Remaining time of the transfer below which a change is not worth its trial.
-const MIN_TIME_LEFT: Duration = Duration::from_secs(1);
 /// Share of a rate limit from which on the limit explains the rate, per cent.
 const RATE_LIMIT_REACHED: u64 = 85;
 
@@ -41,6 +40,6 @@ impl TransferSample<'_> {
     /// Whether too little is left for a change to pay off, at this rate in bytes per second.
     pub(super) fn is_nearly_over(&self, rate: u64, rtt: Rtt) -> bool {
         self.bytes_left
-            .is_some_and(|left| left < bytes_in(rate, MIN_TIME_LEFT.max(rtt.smoothed * 4)))
+            .is_some_and(|left| left < bytes_in(rate, LIMITS.time_left[0].max(rtt.smoothed * 8)))
     }
 }

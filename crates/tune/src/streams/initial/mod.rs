@@ -9,38 +9,62 @@ use std::time::Duration;
 
 use crate::prior::{MIN_BYTES_PER_STREAM, Prior, part_count};
 
-/// Upper bounds of the round trip and the number of streams below them.
+/// Upper bounds of the round trip and the number of streams below them, where the sender adapts the number: the league
+/// (docs/simulator.md) loses more by a late start than by streams that are closed again.
 const FIRST: [(Duration, u32); 4] = [
+    (Duration::from_micros(200), 1),
+    (Duration::from_millis(5), 4),
+    (Duration::from_millis(20), 8),
+    (Duration::from_millis(120), 16),
+];
+/// The same for programs that are advised and keep the number.
+const ADVISED: [(Duration, u32); 4] = [
     (Duration::from_millis(5), 1),
     (Duration::from_millis(20), 2),
     (Duration::from_millis(60), 4),
     (Duration::from_millis(120), 8),
 ];
-/// The same where the sender keeps the number.
+/// The same where another sender keeps the number.
 const FIRST_FIXED: [(Duration, u32); 2] = [
     (Duration::from_millis(5), 1),
     (Duration::from_millis(15), 8),
 ];
-/// Streams on longer paths.
-const LONGEST: u32 = 16;
+/// Streams on longer paths: where the sender adapts, and where it does not.
+const LONGEST: u32 = 32;
+const LONGEST_FIXED: u32 = 16;
 
 /// Knowledge for a transfer of `bytes` (if known) in blocks of `block` bytes over a path with round trip
 /// `rtt`, as the control connection measured it. Only the number of streams is set: at least 1, at most
 /// `most`, and at most one per block or per [`MIN_BYTES_PER_STREAM`], whichever is larger.
 pub fn prior_from_rtt(rtt: Duration, bytes: Option<u64>, block: usize, most: u32) -> Prior {
-    prior_with(number_by_rtt(&FIRST, rtt), bytes, block, most)
+    prior_with(number_by_rtt(&FIRST, LONGEST, rtt), bytes, block, most)
+}
+
+/// As [`prior_from_rtt`], for a program that is advised, and keeps the number on a path that may be full.
+pub fn advised_from_rtt(rtt: Duration, bytes: Option<u64>, block: usize, most: u32) -> Prior {
+    prior_with(
+        number_by_rtt(&ADVISED, LONGEST_FIXED, rtt),
+        bytes,
+        block,
+        most,
+    )
 }
 
 /// As [`prior_from_rtt`], for a sender that keeps the number it is told and cannot close what is too much.
 /// It begins with more: the first losses decide within seconds what too few streams would cost, and more
 /// streams come only with further sessions.
 pub fn fixed_from_rtt(rtt: Duration, bytes: Option<u64>, block: usize, most: u32) -> Prior {
-    prior_with(number_by_rtt(&FIRST_FIXED, rtt), bytes, block, most)
+    prior_with(
+        number_by_rtt(&FIRST_FIXED, LONGEST_FIXED, rtt),
+        bytes,
+        block,
+        most,
+    )
 }
 
-fn number_by_rtt(bounds: &[(Duration, u32)], rtt: Duration) -> u32 {
+fn number_by_rtt(bounds: &[(Duration, u32)], longest: u32, rtt: Duration) -> u32 {
     let below = |(limit, _): &&(Duration, u32)| rtt < *limit;
-    bounds.iter().find(below).map_or(LONGEST, |(_, n)| *n)
+    bounds.iter().find(below).map_or(longest, |(_, n)| *n)
 }
 
 fn prior_with(streams: u32, bytes: Option<u64>, block: usize, most: u32) -> Prior {

@@ -11,8 +11,10 @@ fn streams(rtt: Duration, bytes: Option<u64>, block: usize, most: u32) -> u32 {
 
 #[test]
 fn longer_paths_begin_with_more_streams() {
-    let first_streams = [1, 5, 20, 60, 120, 500].map(|rtt| streams(ms(rtt), None, 1 << 20, 64));
-    assert_eq!(first_streams, [1, 2, 4, 8, 16, 16]);
+    let first_streams = [0, 1, 5, 20, 60, 120, 500].map(|rtt| streams(ms(rtt), None, 1 << 20, 64));
+    assert_eq!(first_streams, [1, 4, 8, 16, 16, 32, 32]);
+    let advised = |rtt| advised_from_rtt(ms(rtt), None, 0, 64).streams;
+    assert_eq!([1, 5, 20, 60, 120].map(advised), [1, 2, 4, 8, 16].map(Some));
     assert_eq!(
         prior_from_rtt(ms(200), None, 1 << 20, 3),
         Prior::with_streams(3)

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::{AutoLimits, AutoTuner, TransferDecision, TransferSample, TransferSetting};
 use crate::limiter::Limiter;
-use crate::sample::TcpSample;
+use crate::sample::{StreamId, TcpSample};
 
 const MB: u64 = 1 << 20;
 
@@ -73,8 +73,13 @@ struct ScriptedTransfer {
     at: Duration,
     streams: u32,
     congestion_control: String,
+    /// Streams with another congestion control than the others, and which.
+    candidates: Option<(Vec<StreamId>, String)>,
     pacing_rate: Option<u64>,
+    /// Bytes that all streams have moved.
     bytes_moved: u64,
+    /// Bytes that each stream has moved.
+    moved: Vec<u64>,
     /// Segments retransmitted by each stream.
     retransmitted: Vec<f64>,
     window_full: Duration,
@@ -96,8 +101,10 @@ impl ScriptedTransfer {
             at: Duration::ZERO,
             streams,
             congestion_control: "cubic".to_owned(),
+            candidates: None,
             pacing_rate: None,
             bytes_moved: 0,
+            moved: Vec::new(),
             retransmitted: Vec::new(),
             window_full: Duration::ZERO,
             busy: Duration::ZERO,
@@ -112,28 +119,47 @@ impl ScriptedTransfer {
         while self.at < until {
             let step = self.tuner.next_sample_in();
             self.at += step;
-            let flow = path(PathQuery {
-                at: self.at,
-                streams: self.streams,
-                congestion_control: &self.congestion_control,
-                pacing_rate: self.pacing_rate,
-            });
-            self.advance(step, &flow);
+            let flow_with = |congestion_control: &str| {
+                path(PathQuery {
+                    at: self.at,
+                    streams: self.streams,
+                    congestion_control,
+                    pacing_rate: self.pacing_rate,
+                })
+            };
+            let flow = flow_with(&self.congestion_control);
+            let beside = self
+                .candidates
+                .as_ref()
+                .map(|(streams, name)| (streams.clone(), flow_with(name)));
+            self.advance(step, &flow, beside.as_ref());
             self.take_sample(&flow);
         }
     }
 
-    fn advance(&mut self, step: Duration, flow: &ScriptedFlow) {
-        let bytes_moved = units::bytes_in(flow.rate, step);
+    fn advance(
+        &mut self,
+        step: Duration,
+        flow: &ScriptedFlow,
+        beside: Option<&(Vec<StreamId>, ScriptedFlow)>,
+    ) {
+        self.retransmitted.resize(self.streams as usize, 0.0);
+        self.moved.resize(self.streams as usize, 0);
+        let mut bytes_moved = 0;
+        for ((stream, retransmitted), moved) in
+            (0..).zip(&mut self.retransmitted).zip(&mut self.moved)
+        {
+            let of = beside.filter(|(streams, _)| streams.contains(&stream));
+            let flow = of.map_or(flow, |(_, flow)| flow);
+            let own = units::bytes_in(flow.rate, step) / u64::from(self.streams);
+            *moved += own;
+            bytes_moved += own;
+            *retransmitted += own as f64 / 1448.0 * flow.loss;
+        }
         self.bytes_moved += bytes_moved;
         self.bytes_left = self
             .bytes_left
             .map(|bytes_left| bytes_left.saturating_sub(bytes_moved));
-        self.retransmitted.resize(self.streams as usize, 0.0);
-        let lost = bytes_moved as f64 / 1448.0 * flow.loss / f64::from(self.streams);
-        for retransmitted in &mut self.retransmitted {
-            *retransmitted += lost;
-        }
         self.window_full += step.mul_f64(flow.window_full);
         self.busy += step.mul_f64(if flow.writers_idle { 0.2 } else { 1.0 });
     }
@@ -146,10 +172,10 @@ impl ScriptedTransfer {
     fn samples(&self, flow: &ScriptedFlow) -> Vec<TcpSample> {
         let streams = u64::from(self.streams);
         let in_flight = units::bytes_in(flow.rate, flow.rtt) / streams;
-        let stream_sample = |(stream, retransmitted): (u64, &f64)| TcpSample {
+        let stream_sample = |((stream, retransmitted), moved): ((u64, &f64), &u64)| TcpSample {
             stream,
             at: self.at,
-            bytes_acked: self.bytes_moved / streams,
+            bytes_acked: *moved,
             smoothed_rtt: flow.rtt,
             min_rtt: ms(50),
             send_buffer: 4 * MB,
@@ -164,7 +190,12 @@ impl ScriptedTransfer {
             } else {
                 in_flight
             },
-            cwnd: in_flight,
+            // Pacing keeps the windows from being used.
+            cwnd: if self.pacing_rate.is_some() {
+                in_flight * 2
+            } else {
+                in_flight
+            },
             in_slow_start: flow.in_slow_start,
             peer_window: 6 * MB,
             busy_time: self.busy,
@@ -173,7 +204,11 @@ impl ScriptedTransfer {
             mss: 1448,
             ..TcpSample::default()
         };
-        (0..).zip(&self.retransmitted).map(stream_sample).collect()
+        (0..)
+            .zip(&self.retransmitted)
+            .zip(&self.moved)
+            .map(stream_sample)
+            .collect()
     }
 
     fn take_sample(&mut self, flow: &ScriptedFlow) {
@@ -193,6 +228,11 @@ impl ScriptedTransfer {
                 Some(TransferSetting::Streams(streams)) => self.streams = streams,
                 Some(TransferSetting::CongestionControl(congestion_control)) => {
                     self.congestion_control = congestion_control;
+                    self.candidates = None;
+                }
+                Some(TransferSetting::StreamCongestionControl { streams, name }) => {
+                    let candidates = self.candidates.get_or_insert((Vec::new(), name));
+                    candidates.0.extend(streams);
                 }
                 Some(TransferSetting::PacingRate(pacing_rate)) => self.pacing_rate = pacing_rate,
                 None => {}

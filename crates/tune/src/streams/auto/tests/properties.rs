@@ -65,14 +65,17 @@ proptest! {
                         prop_assert!(streams >= 1 && streams <= most, "{streams} of {most}");
                         prop_assert!(streams >= least.min(most));
                     }
-                    Some(TransferSetting::CongestionControl(name)) => {
+                    Some(
+                        TransferSetting::CongestionControl(name)
+                        | TransferSetting::StreamCongestionControl { name, .. },
+                    ) => {
                         prop_assert!(["cubic", "bbr"].contains(&name.as_str()));
                     }
                     Some(TransferSetting::PacingRate(_)) | None => {}
                 }
             }
             let due = tuner.next_sample_in();
-            prop_assert!(due >= ms(25) && due <= ms(250));
+            prop_assert!(due >= ms(10) && due <= ms(250));
             if n == refused {
                 tuner.on_stream_refused(1);
                 most = 1;

@@ -1,0 +1,632 @@
+//! Carries out the rules, and acts on their outcome.
+
+use std::time::Duration;
+
+use units::{bytes_in, show};
+
+use super::AutoTuner;
+use super::decision::{TransferDecision, TransferSetting};
+use super::estimate::{Confidence, EstimatedLoss, per_cent, segment};
+use super::experiment::{Experiment, ExperimentOutcome, TriedChange, bits};
+use super::predict::{stream_rate_under_loss, streams_for_gain, streams_to_fill};
+use super::rules::{Action, Now, Rule};
+use super::side_by_side::{CandidateShare, ControlComparison, SideBySide};
+use super::state::TunerState;
+use super::thresholds::LIMITS;
+use super::transfer_meter::TransferInterval;
+use super::transfer_sample::TransferSample;
+use crate::congestion::{is_loss_tolerant, loss_tolerant_alternative};
+use crate::observation::Bottleneck;
+use crate::prior::MIN_BYTES_PER_STREAM;
+
+/// On shorter paths congestion windows grow fast enough.
+const LONG_PATH: Duration = Duration::from_millis(5);
+
+/// Guards of the rules.
+impl AutoTuner {
+    #[allow(clippy::unused_self, reason = "a guard like the others")]
+    pub(super) fn always(&self, _now: &Now<'_>) -> bool {
+        true
+    }
+
+    /// Whether at most a third is left to gain of what the path is known to carry.
+    fn is_near_known_rate(&self, now: &Now<'_>) -> bool {
+        let known = now.path.bottleneck_bandwidth;
+        known.confidence >= Confidence::Earlier && now.interval.rate() >= known.value / 10 * 7
+    }
+
+    /// A rate that still rises by 5 % per interval needs no more streams.
+    fn is_rising(&self, now: &Now<'_>) -> bool {
+        now.interval.rate() / 21 > self.last_rate / 20
+    }
+
+    pub(super) fn have_windows_stopped_growing(&self, now: &Now<'_>) -> bool {
+        let trips = now.interval.rtt.smoothed * LIMITS.growth_round_trips;
+        let patience = trips.max(Duration::from_millis(80));
+        let since = |then: Duration| now.interval.at.saturating_sub(then);
+        since(self.estimator.window_grown) >= patience
+            && since(self.changed_at) >= patience
+            && !self.is_rising(now)
+            && !now.interval.rtt.is_local()
+    }
+
+    pub(super) fn are_losses_each_streams_own(&self, now: &Now<'_>) -> bool {
+        let trips = now.interval.rtt.smoothed * LIMITS.slow_growth_round_trips;
+        let streams = now.sample.streams;
+        let started = streams.iter().filter(|tcp| !tcp.in_slow_start).count();
+        started * 2 >= streams.len()
+            && (!is_loss_tolerant(&self.control.in_force)
+                || (now.interval.at.saturating_sub(self.changed_at) >= trips
+                    && !self.is_near_known_rate(now)
+                    && !self.is_rising(now)))
+    }
+
+    pub(super) fn do_windows_grow_slowly(&self, now: &Now<'_>) -> bool {
+        let (at, rtt) = (now.interval.at, now.interval.rtt);
+        let trips = rtt.smoothed * LIMITS.slow_growth_round_trips;
+        let patience = trips.max(Duration::from_millis(500));
+        let last = self.changed_at.max(self.estimator.queue_seen);
+        let last = last.max(self.estimator.loss_seen.unwrap_or_default());
+        at.saturating_sub(last) >= patience
+            && !self.is_near_known_rate(now)
+            && !now.interval.in_slow_start
+            && rtt.min >= LONG_PATH
+            && !is_loss_tolerant(&self.control.in_force)
+    }
+
+    /// Nothing was changed for some round trips. (A stream that waits for its program may stay in slow start for ever.)
+    pub(super) fn has_rate_settled(&self, now: &Now<'_>) -> bool {
+        let (time, trips) = LIMITS.steady[0];
+        now.interval.at.saturating_sub(self.changed_at)
+            >= (time / 2).max(now.interval.rtt.smoothed * trips)
+    }
+
+    /// The rate has been steady for long enough to tell whether fewer streams carry it, and enough is left.
+    pub(super) fn is_rate_steady(&self, now: &Now<'_>) -> bool {
+        let (at, rtt) = (now.interval.at, now.interval.rtt);
+        let is_uneven = matches!(now.path.bottleneck, Bottleneck::Loss | Bottleneck::Cwnd)
+            && !self.state.is_paced();
+        let (time, trips) = LIMITS.steady[usize::from(is_uneven)];
+        // Under pacing a slow start cannot overrun the path.
+        let since = if self.state.is_paced() {
+            self.changed_at
+        } else {
+            self.changed_at.max(self.estimator.slow_start_seen)
+        };
+        let left = bytes_in(
+            now.interval.rate(),
+            LIMITS.time_left[1].max(rtt.smoothed * 20),
+        );
+        at.saturating_sub(since) >= time.max(rtt.smoothed * trips)
+            && now.sample.bytes_left.is_none_or(|bytes| bytes >= left)
+            && (self.state.is_paced() || self.estimator.run >= 2)
+            && self
+                .state
+                .pace()
+                .is_none_or(super::pacing::PathPace::is_used)
+    }
+
+    /// The same, and a quarter of the streams can stop at once.
+    pub(super) fn are_windows_larger_than_the_path(&self, now: &Now<'_>) -> bool {
+        let (_, trips) = LIMITS.steady[0];
+        let since = self.changed_at.max(self.estimator.slow_start_seen);
+        let time = now.interval.rtt.smoothed * (trips / 2);
+        self.streams_that_hold_the_path(now) <= self.streams / 8 * 7
+            && now.interval.at.saturating_sub(since) >= time
+    }
+
+    /// Streams whose windows, perhaps the smallest ones, hold what fills the path, as long as they do not grow.
+    fn streams_that_hold_the_path(&self, now: &Now<'_>) -> u32 {
+        if now.interval.bottleneck == Bottleneck::SenderApp {
+            // The network does not limit.
+            return self.streams / 2;
+        }
+        let mut windows: Vec<u64> = now.sample.streams.iter().map(|tcp| tcp.cwnd).collect();
+        windows.sort_unstable();
+        let filled = bytes_in(now.interval.rate(), now.interval.rtt.min);
+        let sums = windows.iter().scan(0_u64, |sum, window| {
+            *sum = sum.saturating_add(*window);
+            Some(*sum)
+        });
+        let held = sums.take_while(|sum| *sum < filled).count() + 1;
+        u32::try_from(held).unwrap_or(u32::MAX)
+    }
+
+    /// The same, where each stream has a limit of its own: fewer carry less, unless packets queue or the control is indifferent
+    /// to losses.
+    pub(super) fn may_streams_be_too_many(&self, now: &Now<'_>) -> bool {
+        (self.state.is_paced()
+            || now.interval.rtt.has_queue()
+            || is_loss_tolerant(&self.control.in_force))
+            && self.is_rate_steady(now)
+    }
+}
+
+impl AutoTuner {
+    /// Does what the rule says, if there is anything to change.
+    pub(super) fn act(
+        &mut self,
+        rule: &Rule,
+        now: &Now<'_>,
+        decisions: &mut Vec<TransferDecision>,
+    ) {
+        match rule.action {
+            Action::StreamsForWindows => self.add_streams_for_windows(now, decisions),
+            Action::ProbeQueue => self.probe_queue(now.interval, decisions),
+            Action::TakeFairShare => self.take_fair_share(now.interval, decisions),
+            Action::TolerantControl => self.try_tolerant_control(now, decisions),
+            Action::StreamsForLoss => self.add_streams_for_loss(now, decisions),
+            Action::StreamsForSlowGrowth => {
+                self.add_streams_for_slow_growth(now.interval, now.sample, decisions);
+            }
+            Action::StreamsForProgram => self.add_streams_for_program(now, decisions),
+            Action::SpareStreams => self.try_fewer_streams(now, true, decisions),
+            Action::FewerStreams => self.try_fewer_streams(now, false, decisions),
+        }
+    }
+
+    fn add_streams_for_windows(&mut self, now: &Now<'_>, decisions: &mut Vec<TransferDecision>) {
+        let (interval, sample) = (now.interval, now.sample);
+        let each = interval.rate() / u64::from(self.streams.max(1));
+        // A queue means a nearly full path, or bursts of this transfer: a small step is safe in both cases.
+        let wanted = if interval.rtt.has_queue() {
+            self.streams.saturating_add((self.streams / 4).max(1))
+        } else {
+            streams_to_fill(&now.path, each, self.streams)
+        };
+        let Some(to) = self.allowed_streams(wanted, sample) else {
+            return;
+        };
+        let samples = || sample.streams.iter();
+        let limit = if interval.bottleneck == Bottleneck::ReceiveWindow {
+            match samples().map(|tcp| tcp.peer_window).max().unwrap_or(0) {
+                0 => "the receiver's window".to_owned(),
+                window => format!("the receiver's window of {}", show::bytes(window)),
+            }
+        } else {
+            let buffer = samples().map(|tcp| tcp.send_buffer).max();
+            format!("the send buffer of {}", show::bytes(buffer.unwrap_or(0)))
+        };
+        let reason = format!(
+            "{limit} limits each stream ({} at {}): {to} streams instead of {}",
+            show::bits(interval.rate().saturating_mul(8)),
+            show::time(interval.rtt.smoothed),
+            self.streams
+        );
+        self.try_more_streams(to, Action::StreamsForWindows, interval, reason, decisions);
+    }
+
+    fn add_streams_for_loss(&mut self, now: &Now<'_>, decisions: &mut Vec<TransferDecision>) {
+        let rate = now.interval.rate() / u64::from(self.streams.max(1));
+        let model = stream_rate_under_loss(&now.path, segment(now.sample.streams));
+        // Windows still fall to what the losses allow, or rise to it.
+        let each = model.map_or(rate, |model| model.min(rate));
+        let wanted = if is_loss_tolerant(&self.control.in_force) {
+            // No model says what they lack: a window, a processor, or their own start.
+            self.streams.saturating_mul(2)
+        } else {
+            self.baseline
+                .limit(each.saturating_mul(self.streams.into()));
+            streams_to_fill(&now.path, each, self.streams)
+        };
+        let Some(to) = self.allowed_streams(wanted, now.sample) else {
+            return;
+        };
+        let reason = format!(
+            "{}: {to} streams instead of {}",
+            now.path.describe_loss(now.interval.rtt),
+            self.streams
+        );
+        self.try_more_streams(to, Action::StreamsForLoss, now.interval, reason, decisions);
+    }
+
+    pub(super) fn add_streams_for_slow_growth(
+        &mut self,
+        interval: &TransferInterval,
+        sample: &TransferSample<'_>,
+        decisions: &mut Vec<TransferDecision>,
+    ) {
+        let Some(to) = self.allowed_streams(self.streams.saturating_mul(2), sample) else {
+            return;
+        };
+        let reason = format!(
+            "nothing queues at {} and the congestion windows grow slowly ({}): {to} streams instead \
+             of {}",
+            show::bits(interval.rate().saturating_mul(8)),
+            show::time(interval.rtt.min),
+            self.streams
+        );
+        self.try_more_streams(
+            to,
+            Action::StreamsForSlowGrowth,
+            interval,
+            reason,
+            decisions,
+        );
+    }
+
+    fn add_streams_for_program(&mut self, now: &Now<'_>, decisions: &mut Vec<TransferDecision>) {
+        let Some(to) = self.allowed_streams(self.streams.saturating_mul(2), now.sample) else {
+            return;
+        };
+        let reason = format!(
+            "the sending program writes only {}: {to} streams instead of {} show whether it does so on each",
+            show::bits(now.interval.rate().saturating_mul(8)),
+            self.streams
+        );
+        self.try_more_streams(
+            to,
+            Action::StreamsForProgram,
+            now.interval,
+            reason,
+            decisions,
+        );
+    }
+
+    /// The wanted number of streams, bounded by the limits and the rest of the file; `None` if that is not
+    /// more than now.
+    fn allowed_streams(&self, wanted: u32, sample: &TransferSample<'_>) -> Option<u32> {
+        // More streams can only share bytes that no stream has taken yet.
+        let pieces = sample
+            .bytes_left
+            .map_or(u64::MAX, |left| left / MIN_BYTES_PER_STREAM);
+        let pieces = u32::try_from(pieces).unwrap_or(u32::MAX);
+        let to = wanted
+            .min(self.stream_cap)
+            .min(self.streams.saturating_add(pieces));
+        (to > self.streams).then_some(to)
+    }
+
+    fn try_more_streams(
+        &mut self,
+        to: u32,
+        action: Action,
+        interval: &TransferInterval,
+        reason: String,
+        decisions: &mut Vec<TransferDecision>,
+    ) {
+        let from = self.streams;
+        // Where losses limit each stream and nothing queues, more of them take from nobody.
+        let is_harmless =
+            action == Action::StreamsForLoss && !is_loss_tolerant(&self.control.in_force);
+        let gain = if is_harmless {
+            LIMITS.harmless_gain
+        } else {
+            LIMITS.worthwhile_gain
+        };
+        self.experiment(
+            TriedChange::MoreStreams {
+                from,
+                to,
+                action,
+                gain,
+            },
+            interval,
+        );
+        self.set_streams(to, interval.at, reason, decisions);
+    }
+
+    fn try_fewer_streams(
+        &mut self,
+        now: &Now<'_>,
+        is_free: bool,
+        decisions: &mut Vec<TransferDecision>,
+    ) {
+        let interval = now.interval;
+        let needed = self.streams_that_hold_the_path(now);
+        let has_failed = self.cooldowns[Action::FewerStreams as usize].failures() > 0;
+        let most = if has_failed {
+            self.streams / 4
+        } else {
+            self.streams
+        };
+        let needed = needed.max(self.streams - most.max(1));
+        let least = self.limits.min_streams.min(self.stream_cap);
+        let to = needed.max(least);
+        if to >= self.streams {
+            return;
+        }
+        let reason = format!(
+            "fewer streams may be enough: {to} instead of {} if the rate stays at {}",
+            self.streams,
+            show::bits(interval.rate().saturating_mul(8))
+        );
+        let from = self.streams;
+        if is_free {
+            self.on_change(interval.at);
+        } else {
+            self.experiment(TriedChange::FewerStreams { from, to }, interval);
+        }
+        self.set_streams(to, interval.at, reason, decisions);
+    }
+
+    fn try_tolerant_control(&mut self, now: &Now<'_>, decisions: &mut Vec<TransferDecision>) {
+        let in_force = self.control.in_force.clone();
+        let permitted = self.limits.congestion_controls.clone();
+        let Some(candidate) = loss_tolerant_alternative(&in_force, &permitted) else {
+            return;
+        };
+        let description = now.path.describe_loss(now.interval.rtt);
+        if self.streams > 1 {
+            let at = now.interval.at;
+            let compare = SideBySide::new(candidate.to_owned(), in_force, CandidateShare::One, at);
+            let reason = format!("{description}: {candidate} on one stream beside the others");
+            self.compare(compare, now.sample, reason, decisions);
+        } else {
+            let reason = format!("{description}: {candidate} instead of {in_force}");
+            self.switch_control(candidate, false, now.interval, reason, decisions);
+        }
+    }
+
+    /// Begins to compare two controls.
+    pub(super) fn compare(
+        &mut self,
+        mut compare: SideBySide,
+        sample: &TransferSample<'_>,
+        reason: String,
+        decisions: &mut Vec<TransferDecision>,
+    ) {
+        let streams = compare.assign(sample.streams);
+        let name = compare.candidate.clone();
+        self.state = TunerState::Compare(compare);
+        self.on_change(sample.at);
+        let setting = TransferSetting::StreamCongestionControl { streams, name };
+        decisions.push(self.decision(sample.at, Some(setting), reason));
+    }
+
+    /// Passes a sample to the comparison of controls.
+    pub(super) fn continue_comparison(
+        &mut self,
+        sample: &TransferSample<'_>,
+        decisions: &mut Vec<TransferDecision>,
+    ) {
+        let TunerState::Compare(compare) = &mut self.state else {
+            return;
+        };
+        let joined = compare.assign(sample.streams);
+        let rtt = self.meter.current_rtt();
+        let path = self.estimator.path;
+        let outcome = compare.on_sample(sample, rtt, &path, self.estimator.losses.has_events());
+        let (candidate, incumbent) = (compare.candidate.clone(), compare.incumbent.clone());
+        match outcome {
+            ControlComparison::Undecided if joined.is_empty() => {}
+            ControlComparison::Undecided => {
+                let reason = format!("{candidate} on every second stream, to compare");
+                let setting = TransferSetting::StreamCongestionControl {
+                    streams: joined,
+                    name: candidate,
+                };
+                decisions.push(self.decision(sample.at, Some(setting), reason));
+            }
+            ControlComparison::CandidateWins => {
+                let loss = path.describe_loss(rtt);
+                let reason = if loss.is_empty() {
+                    format!(
+                        "streams with {candidate} are faster: {candidate} instead of {incumbent}"
+                    )
+                } else {
+                    format!("{loss}: {candidate} instead of {incumbent}")
+                };
+                let interval = self.meter.since(self.changed_at);
+                self.state = TunerState::Steady;
+                self.switch_control(&candidate, true, &interval, reason, decisions);
+            }
+            ControlComparison::IncumbentStays => {
+                self.state = TunerState::Steady;
+                // The path may have filled, or a window limited, before anything was decided.
+                self.fail_for(Action::TolerantControl, sample.at, LIMITS.lasting_queue);
+                let reason = format!("streams with {candidate} are not faster: {incumbent} stays");
+                let setting = TransferSetting::CongestionControl(incumbent);
+                decisions.push(self.decision(sample.at, Some(setting), reason));
+            }
+        }
+    }
+
+    fn switch_control(
+        &mut self,
+        to: &str,
+        is_proved: bool,
+        interval: &TransferInterval,
+        reason: String,
+        decisions: &mut Vec<TransferDecision>,
+    ) {
+        let loss = match self.estimator.path.loss {
+            EstimatedLoss::Random { high, .. } => high,
+            EstimatedLoss::None | EstimatedLoss::WithQueue => LIMITS.most_loss,
+        };
+        let change = TriedChange::CongestionControl {
+            from: self.control.in_force.clone(),
+            to: to.to_owned(),
+            loss,
+            is_proved,
+        };
+        self.experiment(change, interval);
+        let setting = TransferSetting::CongestionControl(to.to_owned());
+        decisions.push(self.decision(interval.at, Some(setting), reason));
+    }
+
+    /// Begins an experiment against the rates before it.
+    fn experiment(&mut self, change: TriedChange, interval: &TransferInterval) {
+        let before = match &change {
+            TriedChange::MoreStreams { gain, .. } if *gain > LIMITS.harmless_gain => {
+                self.baseline.moments_at_least(interval.rate())
+            }
+            _ => self.baseline.moments(interval.rate()),
+        };
+        let experiment = Experiment::new(change, before, interval.at, interval.rtt.smoothed);
+        let under = std::mem::replace(&mut self.state, TunerState::Steady);
+        self.state = TunerState::Experiment(experiment, Box::new(under));
+        self.on_change(interval.at);
+    }
+
+    /// Passes an interval to the experiment under way and acts on its outcome.
+    pub(super) fn continue_experiment(
+        &mut self,
+        now: &Now<'_>,
+        decisions: &mut Vec<TransferDecision>,
+    ) {
+        let counters = self.meter.counters();
+        let TunerState::Experiment(experiment, under) = &mut self.state else {
+            return;
+        };
+        let Some(outcome) =
+            experiment.on_interval(now.interval, counters, now.sample.streams_opening)
+        else {
+            return;
+        };
+        let (change, after) = (experiment.change.clone(), experiment.after);
+        self.state = std::mem::replace(under, TunerState::Steady);
+        self.on_change(now.interval.at);
+        if outcome.is_kept {
+            self.baseline.set(&after);
+        }
+        match change {
+            TriedChange::MoreStreams {
+                from, to, action, ..
+            } => self.on_more_streams((from, to), action, outcome, now, decisions),
+            TriedChange::FewerStreams { from, to } => {
+                self.on_fewer_streams(from, to, outcome, now.interval, decisions);
+            }
+            TriedChange::CongestionControl { from, to, .. } => {
+                self.on_control(from, &to, outcome, now.interval, decisions);
+            }
+        }
+    }
+
+    fn on_more_streams(
+        &mut self,
+        (from, to): (u32, u32),
+        action: Action,
+        outcome: ExperimentOutcome,
+        now: &Now<'_>,
+        decisions: &mut Vec<TransferDecision>,
+    ) {
+        let at = now.interval.at;
+        let mut reason = format!("{to} streams carry {}", outcome.describe());
+        if !outcome.is_kept {
+            self.fail(action, at);
+            reason = format!("{reason}: back to {from}");
+            self.set_streams(from, at, reason, decisions);
+            return;
+        }
+        self.cooldowns[action as usize].reset();
+        // Streams that have just proved useful are not put to the test at once.
+        self.fail_for(Action::FewerStreams, at, LIMITS.time_left[1]);
+        self.fail_for(Action::SpareStreams, at, LIMITS.time_left[1]);
+        // The gain tells how many of them it takes; some still start slowly.
+        let enough = streams_for_gain(from, outcome.gain() * LIMITS.unfinished_gain);
+        let enough = enough.clamp(from, to);
+        if enough < to && action != Action::StreamsForSlowGrowth {
+            self.fail(action, at);
+            reason = format!("{reason}: {enough} are enough");
+            self.set_streams(enough, at, reason, decisions);
+            return;
+        }
+        decisions.push(self.decision(at, None, reason));
+        // A gain in proportion to the streams asks for more at once.
+        if action == Action::StreamsForLoss && outcome.gain() >= LIMITS.candidate_gain {
+            let is_lossy = matches!(now.path.loss, EstimatedLoss::Random { .. });
+            if is_lossy && self.are_losses_each_streams_own(now) {
+                self.add_streams_for_loss(now, decisions);
+            }
+        }
+    }
+
+    fn on_fewer_streams(
+        &mut self,
+        from: u32,
+        to: u32,
+        outcome: ExperimentOutcome,
+        interval: &TransferInterval,
+        decisions: &mut Vec<TransferDecision>,
+    ) {
+        let at = interval.at;
+        if outcome.is_kept {
+            // Losses must not open the closed streams again at once.
+            for action in [Action::StreamsForLoss, Action::StreamsForSlowGrowth] {
+                self.cooldowns[action as usize].extend(at, LIMITS.lasting_queue);
+            }
+            let reason = format!("{to} streams do as well: {}", outcome.describe());
+            decisions.push(self.decision(at, None, reason));
+            return;
+        }
+        self.fail(Action::FewerStreams, at);
+        if !self.state.is_paced() && interval.rtt.is_congested() {
+            // The path stayed full although this transfer sent less.
+            let reason = format!(
+                "{to} streams carry {} on a full path: cross traffic took the rest",
+                outcome.describe()
+            );
+            decisions.push(self.decision(at, None, reason));
+            self.share_path(at);
+            self.take_fair_share(interval, decisions);
+            return;
+        }
+        let from = from.min(self.stream_cap);
+        let reason = format!("{to} streams carry {}: back to {from}", outcome.describe());
+        self.set_streams(from, at, reason, decisions);
+    }
+
+    fn on_control(
+        &mut self,
+        from: String,
+        to: &str,
+        outcome: ExperimentOutcome,
+        interval: &TransferInterval,
+        decisions: &mut Vec<TransferDecision>,
+    ) {
+        let at = interval.at;
+        let description = format!(
+            "{to} carries {} and loses {}",
+            outcome.describe(),
+            per_cent(outcome.loss)
+        );
+        if outcome.is_kept {
+            self.cooldowns[Action::TolerantControl as usize].reset();
+            decisions.push(self.decision(at, None, description));
+            return;
+        }
+        self.fail(Action::TolerantControl, at);
+        // The congestion windows are still those of the tried control. Adding streams waits until losses
+        // have reduced them.
+        let calm = (interval.rtt.min * 30).max(Duration::from_secs(3));
+        self.cooldowns[Action::StreamsForLoss as usize].extend(at, calm);
+        let reason = format!("{description}: back to {from}");
+        let setting = TransferSetting::CongestionControl(from);
+        decisions.push(self.decision(at, Some(setting), reason));
+    }
+
+    /// The route became longer: the windows of before carry less over it.
+    pub(super) fn follow_longer_path(
+        &mut self,
+        before: Duration,
+        sample: &TransferSample<'_>,
+        decisions: &mut Vec<TransferDecision>,
+    ) {
+        let rtt = self.meter.current_rtt();
+        let interval = self.meter.since(sample.at.saturating_sub(rtt.smoothed * 4));
+        let rate = self.estimator.proved_rate.max(interval.rate()) as f64;
+        let wanted = streams_for_gain(self.streams, rate / interval.rate().max(1) as f64);
+        let is_slower = rate >= interval.rate() as f64 * LIMITS.worthwhile_gain;
+        if !is_slower || is_loss_tolerant(&self.control.in_force) || rtt.min < LONG_PATH {
+            return;
+        }
+        let Some(to) = self.allowed_streams(wanted, sample) else {
+            return;
+        };
+        let reason = format!(
+            "a round trip takes {} instead of {}, and {} are to be kept: {to} streams instead of {}",
+            show::time(rtt.min),
+            show::time(before),
+            bits(rate),
+            self.streams
+        );
+        self.try_more_streams(
+            to,
+            Action::StreamsForSlowGrowth,
+            &interval,
+            reason,
+            decisions,
+        );
+    }
+}

@@ -1,0 +1,336 @@
+//! A change of the whole transfer that is judged by the rates before and after it.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use units::show;
+
+use super::rules::Action;
+use super::thresholds::LIMITS;
+use super::transfer_meter::{TransferCounters, TransferInterval};
+use crate::observation::Bottleneck;
+
+/// Largest number of repetitions of a measurement that is not over.
+const MAX_REPEATS: u32 = 4;
+/// Longest wait for a stream that is being opened.
+const MAX_OPENING_TIME: Duration = Duration::from_secs(3);
+/// Gain that is clear without statistics, and loss of rate that is.
+const OBVIOUS: (f64, f64) = (1.5, 0.85);
+/// Intervals of the baseline: eight round trips.
+const BASELINE: usize = 4;
+
+/// The change that is tried.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum TriedChange {
+    MoreStreams {
+        from: u32,
+        to: u32,
+        /// The rule that asks for them.
+        action: Action,
+        /// Gain that is needed to keep them.
+        gain: f64,
+    },
+    FewerStreams {
+        from: u32,
+        to: u32,
+    },
+    /// Another congestion control; `loss` is the largest loss ratio that the path itself may have, 0..=1. `is_proved`: streams
+    /// beside each other have shown that it is faster.
+    CongestionControl {
+        from: String,
+        to: String,
+        loss: f64,
+        is_proved: bool,
+    },
+}
+
+/// Mean and variance of rates, bytes per second (Welford).
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct RateMoments {
+    count: u32,
+    pub(super) mean: f64,
+    squares: f64,
+}
+
+impl RateMoments {
+    pub(super) fn add(&mut self, rate: f64) {
+        self.count += 1;
+        let off = rate - self.mean;
+        self.mean += off / f64::from(self.count);
+        self.squares += off * (rate - self.mean);
+    }
+
+    fn variance_of_mean(&self) -> f64 {
+        let count = f64::from(self.count);
+        self.squares / (count - 1.0).max(1.0) / count.max(1.0)
+    }
+
+    /// Welch's t of the difference to `other`: positive if this mean is larger. Zero with fewer than three values each: their
+    /// variance is a guess.
+    pub(super) fn t_against(&self, other: &Self) -> f64 {
+        if self.count.min(other.count) < 3 {
+            return 0.0;
+        }
+        // Even rates have no variance, and one per cent is noise in any case.
+        let noise = (self.mean.max(other.mean) * 0.01).powi(2) + 1.0;
+        let spread = self.variance_of_mean() + other.variance_of_mean() + noise;
+        (self.mean - other.mean) / spread.sqrt()
+    }
+}
+
+/// Rates of the latest intervals without a change, the baseline of every experiment.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Baseline {
+    rates: VecDeque<u64>,
+    /// Those of an experiment that was kept, until there are others.
+    kept: RateMoments,
+}
+
+impl Baseline {
+    pub(super) fn on_interval(&mut self, interval: &TransferInterval) {
+        self.rates.push_back(interval.rate());
+        if self.rates.len() > BASELINE {
+            self.rates.pop_front();
+        }
+    }
+
+    /// A setting was changed.
+    pub(super) fn restart(&mut self) {
+        *self = Self::default();
+    }
+
+    /// An experiment was kept: its rate is that of the present settings, bytes per second.
+    pub(super) fn set(&mut self, rates: &RateMoments) {
+        self.kept = *rates;
+        self.rates.clear();
+    }
+
+    /// The settings cannot carry more than this for long, bytes per second: rates of a slow start do not count.
+    pub(super) fn limit(&mut self, rate: u64) {
+        let slowest = self
+            .rates
+            .iter()
+            .min()
+            .map_or(rate, |known| rate.min(*known));
+        *self = Self::default();
+        self.rates.push_back(slowest);
+    }
+
+    /// The rates before a change; `latest` counts if there are none.
+    pub(super) fn moments(&self, latest: u64) -> RateMoments {
+        let mut moments = if self.rates.len() < BASELINE {
+            self.kept
+        } else {
+            RateMoments::default()
+        };
+        for rate in &self.rates {
+            moments.add(*rate as f64);
+        }
+        if moments.count == 0 {
+            moments.add(latest as f64);
+        }
+        moments
+    }
+
+    /// The same, at least `latest`: a rate that still grows counts by its end.
+    pub(super) fn moments_at_least(&self, latest: u64) -> RateMoments {
+        let moments = self.moments(latest);
+        RateMoments {
+            mean: moments.mean.max(latest as f64),
+            ..moments
+        }
+    }
+}
+
+/// ExperimentOutcome of an experiment.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct ExperimentOutcome {
+    pub(super) is_kept: bool,
+    /// Rates before and after, bytes per second.
+    pub(super) before: f64,
+    pub(super) after: f64,
+    /// Loss ratio during the measurement, 0..=1.
+    pub(super) loss: f64,
+}
+
+impl ExperimentOutcome {
+    /// Rate after as a multiple of the rate before.
+    pub(super) fn gain(&self) -> f64 {
+        self.after / self.before.max(1.0)
+    }
+
+    /// `94 Mbit/s instead of 48 Mbit/s`.
+    pub(super) fn describe(&self) -> String {
+        format!("{} instead of {}", bits(self.after), bits(self.before))
+    }
+}
+
+/// An experiment under way.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Experiment {
+    pub(super) change: TriedChange,
+    before: RateMoments,
+    started: Duration,
+    settle: Duration,
+    measure: Duration,
+    /// Counters at the start of the measurement, once the change has settled.
+    from: Option<TransferCounters>,
+    pub(super) after: RateMoments,
+    repeats: u32,
+}
+
+impl Experiment {
+    /// Begins at `at`, on a path with round trip `rtt`.
+    pub(super) fn new(
+        change: TriedChange,
+        before: RateMoments,
+        at: Duration,
+        rtt: Duration,
+    ) -> Self {
+        let at_least = |trips: u32, ms: u64| (rtt * trips).max(Duration::from_millis(ms));
+        // New streams need about four round trips of slow start; another control takes over windows that are not its own. A
+        // rate limited by losses or a queue varies, and takes longer to measure than one limited by windows.
+        let settle = match &change {
+            TriedChange::CongestionControl { .. } => at_least(6, 200),
+            _ => at_least(LIMITS.growth_round_trips, 80),
+        };
+        let measure = match &change {
+            TriedChange::MoreStreams { action, .. } => match action {
+                Action::StreamsForWindows => at_least(2, 50),
+                Action::StreamsForLoss => at_least(10, 400),
+                _ => at_least(4, 200),
+            },
+            TriedChange::FewerStreams { .. } => at_least(8, 500),
+            TriedChange::CongestionControl { .. } => at_least(20, 500),
+        };
+        Self {
+            change,
+            before,
+            started: at,
+            settle,
+            measure,
+            from: None,
+            after: RateMoments::default(),
+            repeats: 0,
+        }
+    }
+
+    /// Takes an interval; returns the outcome at the end of the experiment.
+    pub(super) fn on_interval(
+        &mut self,
+        interval: &TransferInterval,
+        now: TransferCounters,
+        opening: u32,
+    ) -> Option<ExperimentOutcome> {
+        let waited = interval.at.saturating_sub(self.started);
+        let Some(from) = self.from else {
+            let has_settled = waited >= self.settle && (opening == 0 || waited >= MAX_OPENING_TIME);
+            // The transition itself is not part of the measurement.
+            self.from = has_settled.then_some(now);
+            return None;
+        };
+        self.after.add(interval.rate() as f64);
+        let outcome = self.outcome(from, now);
+        if now.at.saturating_sub(from.at) < self.measure {
+            return self.is_clear(interval, &outcome).then_some(outcome);
+        }
+        if !outcome.is_kept && self.may_change_yet(interval, &outcome) {
+            self.repeats += 1;
+            self.from = Some(now);
+            self.after = RateMoments::default();
+            return None;
+        }
+        Some(outcome)
+    }
+
+    fn outcome(&self, from: TransferCounters, now: TransferCounters) -> ExperimentOutcome {
+        let measured = now.since(&from);
+        let mut outcome = ExperimentOutcome {
+            is_kept: false,
+            before: self.before.mean,
+            after: measured.rate() as f64,
+            loss: measured.loss_ratio(),
+        };
+        let gain = outcome.gain();
+        outcome.is_kept = match &self.change {
+            TriedChange::MoreStreams { gain: needed, .. } => gain >= *needed,
+            TriedChange::FewerStreams { .. } => {
+                let (rate, uneven, t) = LIMITS.kept_rate;
+                gain >= rate || (gain >= uneven && self.after.t_against(&self.before) > -t)
+            }
+            TriedChange::CongestionControl {
+                loss, is_proved, ..
+            } => {
+                let (times, plus) = LIMITS.harmful_loss;
+                let needed = if *is_proved {
+                    1.0
+                } else {
+                    LIMITS.worthwhile_gain
+                };
+                gain >= needed && outcome.loss <= loss * times + plus
+            }
+        };
+        outcome
+    }
+
+    /// Whether the result is clear before the measurement ends.
+    fn is_clear(&self, interval: &TransferInterval, outcome: &ExperimentOutcome) -> bool {
+        let (gain, t) = (outcome.gain(), self.after.t_against(&self.before));
+        match &self.change {
+            // During slow start the rate does not show yet what losses allow.
+            TriedChange::MoreStreams { .. } | TriedChange::CongestionControl { .. } => {
+                outcome.is_kept
+                    && !interval.in_slow_start
+                    && (gain >= OBVIOUS.0 || t >= LIMITS.clear_t)
+            }
+            TriedChange::FewerStreams { .. } => gain < OBVIOUS.1 || t <= -LIMITS.clear_t,
+        }
+    }
+
+    /// Whether a result that is not good may become so: added streams are in slow start, or another control that gains has
+    /// filled the path for the first time and overflowed its queue. The retransmissions last longer the more was gained.
+    fn may_change_yet(&self, interval: &TransferInterval, outcome: &ExperimentOutcome) -> bool {
+        let is_starting = interval.in_slow_start || interval.bottleneck == Bottleneck::SlowStart;
+        match &self.change {
+            TriedChange::MoreStreams { .. } => self.repeats < MAX_REPEATS && is_starting,
+            TriedChange::FewerStreams { .. } => false,
+            TriedChange::CongestionControl { is_proved, .. } => {
+                let is_large = *is_proved || outcome.gain() >= OBVIOUS.0;
+                self.repeats < if is_large { MAX_REPEATS } else { 1 }
+                    && outcome.gain() >= LIMITS.worthwhile_gain
+            }
+        }
+    }
+}
+
+/// A rate in bytes per second, for people.
+pub(super) fn bits(rate: f64) -> String {
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "casts of floats saturate"
+    )]
+    show::bits((rate * 8.0) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_of_two_means_needs_values_that_agree() {
+        let moments = |rates: &[f64]| {
+            let mut moments = RateMoments::default();
+            rates.iter().for_each(|rate| moments.add(*rate));
+            moments
+        };
+        let (low, high) = (
+            moments(&[99e6, 101e6, 100e6]),
+            moments(&[119e6, 121e6, 120e6]),
+        );
+        assert!(high.t_against(&low) > 3.0 && low.t_against(&high) < -3.0);
+        let noisy = moments(&[60e6, 180e6, 120e6]);
+        assert!(noisy.t_against(&low).abs() < 3.0);
+        assert!(moments(&[300e6]).t_against(&low).abs() < 1e-9);
+    }
+}
