@@ -154,20 +154,20 @@ pub(crate) mod tests {
         PathKey::new([10, 0, 0, 1].into(), [192, 0, site, 7].into(), role)
     }
 
-    /// A sender that ended with 12 streams of bbr on a lossy path of 100 ms, which limited it.
+    /// A sender that ended with 20 streams of bbr on a lossy path of 100 ms, which limited it.
     pub(crate) fn evidence() -> Evidence {
         Evidence {
             bytes: 1_000_000_000,
             elapsed: Duration::from_secs(10),
             min_rtt: Duration::from_millis(100),
-            streams: 16,
-            peak_streams: 16,
-            final_streams: 12,
+            streams: 24,
+            peak_streams: 24,
+            final_streams: 20,
             retransmits: 500,
             congestion_control: Some("bbr".to_owned()),
             verdict: Some(LimiterVerdict {
                 limiter: Limiter::CongestionWindow,
-                streams: 12,
+                streams: 20,
                 congestion_control: "bbr".to_owned(),
                 remedy: None,
             }),

@@ -11,7 +11,9 @@ pub enum Limiter {
     SenderCpu,
     /// Send buffer of the sender's socket.
     SendBuffer,
-    /// Congestion window without losses: the path's rate, or slow start.
+    /// The path is full: packets queue at its bottleneck, or pacing fills it without a queue. No setting makes it faster.
+    Link,
+    /// Congestion window without losses or a queue: it still grows.
     CongestionWindow,
     /// Congestion window, reduced by losses.
     Loss,
@@ -31,10 +33,11 @@ pub enum Limiter {
 
 impl Limiter {
     /// All limiters.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::StoreRead,
         Self::SenderCpu,
         Self::SendBuffer,
+        Self::Link,
         Self::CongestionWindow,
         Self::Loss,
         Self::ReceiveWindow,
@@ -69,6 +72,7 @@ impl Limiter {
             Self::StoreRead => "store read",
             Self::SenderCpu => "sender CPU",
             Self::SendBuffer => "send buffer",
+            Self::Link => "link saturated",
             Self::CongestionWindow => "congestion window",
             Self::Loss => "congestion window (loss)",
             Self::ReceiveWindow => "receive window",

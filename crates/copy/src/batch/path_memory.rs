@@ -140,12 +140,12 @@ mod tests {
             bytes: 1 << 30,
             elapsed: Duration::from_secs(10),
             min_rtt: RTT,
-            streams: 12,
-            peak_streams: 12,
-            final_streams: 12,
+            streams: 20,
+            peak_streams: 20,
+            final_streams: 20,
             verdict: Some(LimiterVerdict {
                 limiter: Limiter::CongestionWindow,
-                streams: 12,
+                streams: 20,
                 congestion_control: "cubic".to_owned(),
                 remedy: None,
             }),
@@ -174,7 +174,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_transfer_that_the_user_has_tuned_teaches_nothing() {
-        assert_eq!(known_after(|_| ()).await, Some(16));
+        assert_eq!(known_after(|_| ()).await, Some(20));
         assert_eq!(
             known_after(|o| o.parallelism = Parallelism::Fixed(12)).await,
             None

@@ -48,7 +48,7 @@ fn the_next_transfer_begins_with_what_is_known_of_the_last_one() {
     assert_eq!(history.prior_at(&path, NOW), Prior::default());
     history.record_at(path, &evidence(), NOW);
     let expected = prior_from_evidence(&evidence(), Duration::from_secs(60));
-    assert_eq!(expected.streams, Some(12));
+    assert_eq!(expected.streams, Some(20));
     assert_eq!(history.prior_at(&path, NOW + 60), expected);
     let again = PathHistory::at(history.file.clone());
     assert_eq!(again.prior_at(&path, NOW + 60), expected);
@@ -106,7 +106,7 @@ fn a_path_with_another_round_trip_is_another() {
     let path = key(2, Role::Sender);
     history.record(path, &evidence());
     let known = |rtt| history.prior(&path, Duration::from_millis(rtt)).streams;
-    assert_eq!([0, 70, 100, 150].map(known), [Some(12); 4]);
+    assert_eq!([0, 70, 100, 150].map(known), [Some(20); 4]);
     assert_eq!([10, 40, 200].map(known), [None; 3]);
 }
 
@@ -156,15 +156,15 @@ fn a_transfer_that_its_ends_limited_does_not_replace_a_record_of_the_path() {
     let memory = TestMemory::new();
     let path = key(2, Role::Sender);
     let mut slow_disk = evidence();
-    slow_disk.final_streams = 9;
+    slow_disk.final_streams = 18;
     slow_disk.verdict.as_mut().unwrap().limiter = Limiter::StoreRead;
     let streams = || memory.history.prior_at(&path, NOW).streams;
     memory.history.record_at(path, &slow_disk, NOW);
-    assert_eq!(streams(), Some(9));
+    assert_eq!(streams(), Some(18));
     memory.history.record_at(path, &evidence(), NOW);
-    assert_eq!(streams(), Some(12));
+    assert_eq!(streams(), Some(20));
     memory.history.record_at(path, &slow_disk, NOW);
-    assert_eq!(streams(), Some(12));
+    assert_eq!(streams(), Some(20));
 }
 
 #[test]

@@ -327,8 +327,8 @@ mod tests {
 
     #[test]
     fn auto_simulates_the_number_that_longhaul_begins_with() {
-        assert_eq!(first_point("auto", &[]).flows, 4);
-        assert_eq!(first_point("auto", &[("delay", "1ms")]).flows, 2);
+        assert_eq!(first_point("auto", &[]).flows, 16);
+        assert_eq!(first_point("auto", &[("delay", "1ms")]).flows, 8);
         let two_blocks = (2 * BLOCK).to_string();
         assert_eq!(first_point("auto", &[("bytes", &two_blocks)]).flows, 2);
     }

@@ -253,11 +253,16 @@ impl BlockSender<'_> {
         if self.control.is_cancelled() {
             return Err(DataError::Aborted.into());
         }
-        let mut moved = 0;
+        let (mut moved, mut refused) = (0, None);
         for answer in self.lanes.exchange(waits && self.lanes.is_waiting())? {
-            errors::done(answer.reply)?;
-            self.lanes.note_taken(answer.lane, answer.block);
-            moved += u64::from(answer.block.length);
+            // Blocks that were taken count, also beside one that was not.
+            match errors::done(answer.reply) {
+                Ok(()) => {
+                    self.lanes.note_taken(answer.lane, answer.block);
+                    moved += u64::from(answer.block.length);
+                }
+                Err(refusal) => refused = refused.or(Some(refusal)),
+            }
         }
         let part = self.destination();
         let mut stored = RangeSet::new();
@@ -270,6 +275,9 @@ impl BlockSender<'_> {
         }
         if !stored.is_empty() {
             add_stored_ranges(&self.spec.stored_ranges, &stored);
+        }
+        if let Some(refusal) = refused {
+            return Err(refusal.into());
         }
         let left = self.size.map(|size| size.saturating_sub(self.position));
         self.lanes.note_moved(moved, left);

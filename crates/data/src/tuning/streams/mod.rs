@@ -117,10 +117,13 @@ impl<'t> StreamTuning<'t> {
 
     /// Prior knowledge of the path, with the present number of streams.
     fn initial_prior(&self, streams: u32) -> Prior {
-        Prior {
-            streams: Some(streams),
-            ..self.settings.prior.clone()
+        let mut prior = self.settings.prior.clone();
+        prior.streams = Some(streams);
+        // An earlier transfer over these connections has settled on one.
+        if let Some(settled) = &self.congestion {
+            prior.congestion_control = Some(settled.clone());
         }
+        prior
     }
 
     /// The rate limit as an input of the tuner. An exhausted budget limits every transfer that

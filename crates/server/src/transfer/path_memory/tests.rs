@@ -13,9 +13,9 @@ fn evidence() -> Evidence {
         bytes: 1 << 30,
         elapsed: Duration::from_secs(10),
         min_rtt: RTT,
-        streams: 12,
-        peak_streams: 12,
-        final_streams: 12,
+        streams: 20,
+        peak_streams: 20,
+        final_streams: 20,
         ..Evidence::for_role(Role::Sender)
     }
 }
@@ -60,7 +60,7 @@ impl ServerTestMemory {
 #[test]
 fn the_next_transfer_to_a_client_begins_as_the_last_one_ended() {
     let memory = ServerTestMemory::after(&tuned(), &[CLIENT, CLIENT]);
-    assert_eq!(memory.known(CLIENT, RTT).streams, Some(12));
+    assert_eq!(memory.known(CLIENT, RTT).streams, Some(20));
     assert_eq!(memory.known(CLIENT, RTT / 4), Prior::default());
     assert_eq!(memory.known(OTHER, RTT), Prior::default());
 }
@@ -70,7 +70,7 @@ fn a_third_party_transfer_teaches_about_the_other_host() {
     let memory = ServerTestMemory::after(&tuned(), &[OTHER]);
     assert_eq!(memory.known(CLIENT, RTT), Prior::default());
     // The client's round trip says nothing about the path to the other host.
-    assert_eq!(memory.known(OTHER, RTT / 4).streams, Some(12));
+    assert_eq!(memory.known(OTHER, RTT / 4).streams, Some(20));
     let several = ServerTestMemory::after(&tuned(), &[OTHER, CLIENT]);
     assert_eq!(several.known(OTHER, RTT), Prior::default());
 }

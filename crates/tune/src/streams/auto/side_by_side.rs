@@ -14,6 +14,9 @@ use crate::sample::{StreamId, TcpSample};
 /// Shortest round of a comparison: shorter ones measure bursts.
 const SHORTEST_ROUND: Duration = Duration::from_millis(50);
 
+/// Longest time of a comparison on a short path.
+const LONGEST: Duration = Duration::from_secs(4);
+
 /// Which streams get the candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CandidateShare {
@@ -96,6 +99,12 @@ impl SideBySide {
         path: &PathEstimate,
         has_losses: bool,
     ) -> ControlComparison {
+        let (to_win, to_end) = LIMITS.candidate_rounds;
+        let passed = sample.at.saturating_sub(self.started);
+        // One side may have lost its streams.
+        if passed >= LONGEST.max(rtt.smoothed.saturating_mul(to_end * 2)) {
+            return ControlComparison::IncumbentStays;
+        }
         let is_full =
             rtt.has_queue() || rtt.smoothed.saturating_sub(rtt.min) > LIMITS.harmless_queue;
         let is_lossy = matches!(path.loss, EstimatedLoss::Random { .. });
@@ -122,15 +131,13 @@ impl SideBySide {
         };
         self.rounds += 1;
         self.rounds_won = if won { self.rounds_won + 1 } else { 0 };
-        let (to_win, to_end) = LIMITS.candidate_rounds;
         // Without losses a lead may be an early end of slow start, which lasts only on a long path.
         let needed = if has_losses { to_win } else { to_win * 4 };
         let is_clear = self.rates[1].t_against(&self.rates[0]) >= LIMITS.clear_t || is_lossy;
         if self.rounds_won >= needed && is_clear {
             return ControlComparison::CandidateWins;
         }
-        let is_over = self.rounds >= to_end
-            && sample.at.saturating_sub(self.started) >= Duration::from_secs(2);
+        let is_over = self.rounds >= to_end && passed >= LONGEST / 2;
         if is_over && self.rounds_won == 0 {
             return ControlComparison::IncumbentStays;
         }

@@ -473,7 +473,7 @@ fn lanes(connection: SftpConnection, flags: OpenFlags, is_durable: bool) -> Lane
 /// Bytes of the prefix that count after a server takes so many blocks and then answers `last`, or ends.
 async fn counted(has_fsync: bool, is_durable: bool, taken: u32, last: Option<u32>) -> u64 {
     let mut writes = 0;
-    let (mut connection, _server) = made_up(move |kind, id| {
+    let server = made_up(move |kind, id| {
         writes += u32::from(kind == 6);
         match kind {
             3 => Some(packet(102, id, &[0, 0, 0, 1, b'h'])),
@@ -481,6 +481,11 @@ async fn counted(has_fsync: bool, is_durable: bool, taken: u32, last: Option<u32
             _ => Some(status(id, 0)),
         }
     });
+    counted_of(server.0, has_fsync, is_durable).await
+}
+
+/// The same of any server.
+async fn counted_of(mut connection: SftpConnection, has_fsync: bool, is_durable: bool) -> u64 {
     connection.extensions.fsync = has_fsync;
     let mut lanes = lanes(connection, OpenFlags::Replace, is_durable);
     let size = 70 << 20;
@@ -499,6 +504,21 @@ async fn counted(has_fsync: bool, is_durable: bool, taken: u32, last: Option<u32
     });
     done.await.unwrap().unwrap_err();
     stored.lock().prefix_len()
+}
+
+#[tokio::test]
+async fn blocks_that_were_taken_count_beside_one_that_was_refused_at_the_same_time() {
+    let mut held = Vec::new();
+    let server = made_up(move |kind, id| match kind {
+        3 => Some(packet(102, id, &[0, 0, 0, 1, b'h'])),
+        6 => {
+            let is_last = held.len() == 3;
+            held.push(status(id, if is_last { 4 } else { 0 }));
+            Some(if is_last { held.concat() } else { Vec::new() })
+        }
+        _ => Some(status(id, 0)),
+    });
+    assert_eq!(counted_of(server.0, false, true).await, 3 * (32 << 10));
 }
 
 #[tokio::test]

@@ -44,7 +44,7 @@ fn the_transfers_own_queue_is_drained_and_kept_short() {
             .pacing_rate
             .is_some_and(|pacing_rate| pacing_rate.abs_diff(RATE) < RATE / 50)
     );
-    assert_eq!(transfer.limiter(), Limiter::CongestionWindow);
+    assert_eq!(transfer.limiter(), Limiter::Link);
     // There is no remedy for a full path.
     assert_eq!(transfer.tuner.verdict().remedy, None);
 }
