@@ -24,9 +24,10 @@ impl AutoTuner {
         let (at, rtt) = (now.interval.at, now.interval.rtt);
         let stable = LIMITS.lasting_queue.max(rtt.smoothed * 20);
         let since = self.changed_at.max(self.estimator.slow_start_seen);
-        let is_due = now.path.bottleneck == Bottleneck::Link || at.saturating_sub(since) >= stable;
-        // During loss recovery acknowledgements jump, and the round trip does not show the queue.
-        self.limits.may_pace && !now.interval.is_recovering && is_due
+        let is_full = now.path.bottleneck == Bottleneck::Link;
+        // During loss recovery acknowledgements jump, and a round trip that is a little longer shows no queue.
+        let is_due = is_full || (at.saturating_sub(since) >= stable && !now.interval.is_recovering);
+        self.limits.may_pace && is_due
     }
 
     /// Sends below the path's rate for a short time, to find out whose queue it is.
@@ -35,9 +36,20 @@ impl AutoTuner {
         interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
-        let time = (interval.rtt.smoothed * 2).max(Duration::from_millis(200));
-        // A longer history could contain the slow start, whose rate is too low.
-        let earlier = self.meter.counters_at(interval.at.saturating_sub(time));
+        // A longer history could contain the slow start, whose rate is too low. While losses are repaired, a short one jumps.
+        let (trips, least) = if interval.is_recovering {
+            (10, 600)
+        } else {
+            (2, 200)
+        };
+        let time = (interval.rtt.smoothed * trips).max(Duration::from_millis(least));
+        let from = interval
+            .at
+            .saturating_sub(time)
+            .max(self.estimator.slow_start_seen);
+        let earlier = self
+            .meter
+            .counters_at(from.min(interval.at.saturating_sub(interval.stats.time)));
         let rate = self.meter.counters().since(&earlier).rate().max(1);
         let drain = QueueDrain::new(interval.at, interval.rtt, rate);
         let pace = drain.pace();
