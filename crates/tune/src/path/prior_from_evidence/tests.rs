@@ -87,6 +87,7 @@ fn the_rate_of_a_disk_or_of_a_limit_is_not_that_of_the_path() {
         let is_path = matches!(
             limiter,
             Limiter::SendBuffer
+                | Limiter::Link
                 | Limiter::CongestionWindow
                 | Limiter::Loss
                 | Limiter::ReceiveWindow

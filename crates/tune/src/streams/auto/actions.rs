@@ -15,7 +15,7 @@ use super::state::TunerState;
 use super::thresholds::LIMITS;
 use super::transfer_meter::TransferInterval;
 use super::transfer_sample::TransferSample;
-use crate::congestion::{is_loss_tolerant, loss_tolerant_alternative};
+use crate::congestion::is_loss_tolerant;
 use crate::observation::Bottleneck;
 use crate::prior::MIN_BYTES_PER_STREAM;
 
@@ -342,10 +342,10 @@ impl AutoTuner {
 
     fn try_tolerant_control(&mut self, now: &Now<'_>, decisions: &mut Vec<TransferDecision>) {
         let in_force = self.control.in_force.clone();
-        let permitted = self.limits.congestion_controls.clone();
-        let Some(candidate) = loss_tolerant_alternative(&in_force, &permitted) else {
+        let Some(candidate) = self.tolerant_candidate(&in_force) else {
             return;
         };
+        let candidate = candidate.as_str();
         let description = now.path.describe_loss(now.interval.rtt);
         if self.streams > 1 {
             let at = now.interval.at;

@@ -170,21 +170,22 @@ impl AutoTuner {
         decisions: &mut Vec<TransferDecision>,
     ) {
         let incumbent = self.control.system_default.clone();
-        let permitted = self.limits.congestion_controls.clone();
-        let candidate = loss_tolerant_alternative(&incumbent, &permitted);
         let can_compare = self.streams > 1 && !self.known.has_settings;
-        let Some(candidate) = candidate.filter(|_| can_compare) else {
+        let Some(candidate) = self.tolerant_candidate(&incumbent).filter(|_| can_compare) else {
             return;
         };
         let reason =
             format!("{candidate} on every second stream shows whether the path loses packets");
-        let compare = SideBySide::new(
-            candidate.to_owned(),
-            incumbent,
-            CandidateShare::Half,
-            sample.at,
-        );
+        let compare = SideBySide::new(candidate, incumbent, CandidateShare::Half, sample.at);
         self.compare(compare, sample, reason, decisions);
+    }
+
+    /// A loss-tolerant control to try, if the system permits it and the way back.
+    fn tolerant_candidate(&self, in_force: &str) -> Option<String> {
+        let permitted = &self.limits.congestion_controls;
+        let candidate = loss_tolerant_alternative(in_force, permitted)?;
+        let may_return = permitted.iter().any(|name| name == in_force);
+        may_return.then(|| candidate.to_owned())
     }
 
     /// The longer round trip looked like a queue of cross traffic.

@@ -219,7 +219,7 @@ fn a_queue_on_a_fast_path_sets_no_clamp() {
     let mut tuner = BufferTuner::new(Role::Receiver, shipped());
     let decisions = decisions_until(&mut tuner, ms(20_000), |at| modem(at, 300_000, ms(2900)));
     assert_eq!(settings(&decisions), []);
-    assert_eq!(limiters(&decisions), [Limiter::CongestionWindow]);
+    assert_eq!(limiters(&decisions), [Limiter::Link]);
 }
 
 #[test]

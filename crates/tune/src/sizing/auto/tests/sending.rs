@@ -89,7 +89,7 @@ fn a_queue_means_a_full_path_and_the_buffer_stays() {
         ..full(at, 4 * MB)
     });
     assert_eq!(settings(&decisions), []);
-    assert_eq!(limiters(&decisions), [Limiter::CongestionWindow]);
+    assert_eq!(limiters(&decisions), [Limiter::Link]);
     assert_eq!(tuner.remark(), None);
 }
 
