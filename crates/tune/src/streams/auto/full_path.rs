@@ -25,8 +25,11 @@ impl AutoTuner {
         let stable = LIMITS.lasting_queue.max(rtt.smoothed * 20);
         let since = self.changed_at.max(self.estimator.slow_start_seen);
         let is_full = now.path.bottleneck == Bottleneck::Link;
-        // During loss recovery acknowledgements jump, and a round trip that is a little longer shows no queue.
-        let is_due = is_full || (at.saturating_sub(since) >= stable && !now.interval.is_recovering);
+        let is_lasting = at.saturating_sub(since) >= stable;
+        // During loss recovery acknowledgements jump, and neither rate nor round trip show much; but a queue that overflows all
+        // the time is never without one.
+        let is_due =
+            (is_full || is_lasting) && (!now.interval.is_recovering || (is_full && is_lasting));
         self.limits.may_pace && is_due
     }
 
