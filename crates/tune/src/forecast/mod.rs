@@ -2,7 +2,7 @@
 //!
 //! A [`Forecaster`] takes samples of the progress and predicts the mean rate over the time that is left. That mean varies less than
 //! the rate itself, but slow changes do not average out, so the prediction needs the correlation of the rate over time. It is
-//! learned from the rates so far ([`rate_model`]). Before the first byte, and while streams are still in slow start, only an
+//! learned from the rates so far (`rate_model`). Before the first byte, and while streams are still in slow start, only an
 //! [`ExpectedRate`] from earlier transfers or advice tells the end.
 
 mod rate_model;
