@@ -69,12 +69,8 @@ fn write_course(text: &mut String, auto: &AutoFluidOutcome) {
     // Dense at the start, where most happens.
     let end = auto.timeline.last().map_or(1.0, |point| point.at);
     let mut next = 0.0;
-    let mut last = (0.0, 0.0);
     for point in &auto.timeline {
-        let (from, moved) = last;
-        let sum = moved + point.rate * (point.at - from);
         write_until(text, point.at);
-        last = (point.at, sum);
         if point.at >= next {
             let _ = writeln!(
                 text,

@@ -19,20 +19,13 @@ use crate::congestion::is_loss_tolerant;
 use crate::observation::Bottleneck;
 use crate::prior::MIN_BYTES_PER_STREAM;
 
-/// On shorter paths congestion windows grow fast enough.
-const LONG_PATH: Duration = Duration::from_millis(5);
-
 /// Guards of the rules.
 impl AutoTuner {
-    #[allow(clippy::unused_self, reason = "a guard like the others")]
-    pub(super) fn always(&self, _now: &Now<'_>) -> bool {
-        true
-    }
-
-    /// Whether at most a third is left to gain of what the path is known to carry.
-    fn is_near_known_rate(&self, now: &Now<'_>) -> bool {
+    /// Whether little is left to gain of what the path is known to carry, as certain as that.
+    fn is_near_known_rate(now: &Now<'_>, confidence: Confidence) -> bool {
         let known = now.path.bottleneck_bandwidth;
-        known.confidence >= Confidence::Earlier && now.interval.rate() >= known.value / 10 * 7
+        known.confidence >= confidence
+            && now.interval.rate() as f64 >= known.value as f64 * LIMITS.near_rate
     }
 
     /// A rate that still rises by 5 % per interval needs no more streams.
@@ -41,8 +34,7 @@ impl AutoTuner {
     }
 
     pub(super) fn have_windows_stopped_growing(&self, now: &Now<'_>) -> bool {
-        let trips = now.interval.rtt.smoothed * LIMITS.growth_round_trips;
-        let patience = trips.max(Duration::from_millis(80));
+        let patience = LIMITS.settle_streams.at(now.interval.rtt.smoothed);
         let since = |then: Duration| now.interval.at.saturating_sub(then);
         since(self.estimator.window_grown) >= patience
             && since(self.changed_at) >= patience
@@ -51,34 +43,32 @@ impl AutoTuner {
     }
 
     pub(super) fn are_losses_each_streams_own(&self, now: &Now<'_>) -> bool {
-        let trips = now.interval.rtt.smoothed * LIMITS.slow_growth_round_trips;
+        let patience = LIMITS.slow_growth.at(now.interval.rtt.smoothed);
         let streams = now.sample.streams;
         let started = streams.iter().filter(|tcp| !tcp.in_slow_start).count();
         started * 2 >= streams.len()
             && (!is_loss_tolerant(&self.control.in_force)
-                || (now.interval.at.saturating_sub(self.changed_at) >= trips
-                    && !self.is_near_known_rate(now)
+                || (now.interval.at.saturating_sub(self.changed_at) >= patience
+                    && !Self::is_near_known_rate(now, Confidence::Earlier)
                     && !self.is_rising(now)))
     }
 
     pub(super) fn do_windows_grow_slowly(&self, now: &Now<'_>) -> bool {
         let (at, rtt) = (now.interval.at, now.interval.rtt);
-        let trips = rtt.smoothed * LIMITS.slow_growth_round_trips;
-        let patience = trips.max(Duration::from_millis(500));
+        let patience = LIMITS.slow_growth.at(rtt.smoothed);
         let last = self.changed_at.max(self.estimator.queue_seen);
         let last = last.max(self.estimator.loss_seen.unwrap_or_default());
         at.saturating_sub(last) >= patience
-            && !self.is_near_known_rate(now)
+            && !Self::is_near_known_rate(now, Confidence::Measured)
             && !now.interval.in_slow_start
-            && rtt.min >= LONG_PATH
+            && rtt.min >= LIMITS.long_path
             && !is_loss_tolerant(&self.control.in_force)
     }
 
     /// Nothing was changed for some round trips. (A stream that waits for its program may stay in slow start for ever.)
     pub(super) fn has_rate_settled(&self, now: &Now<'_>) -> bool {
-        let (time, trips) = LIMITS.steady[0];
-        now.interval.at.saturating_sub(self.changed_at)
-            >= (time / 2).max(now.interval.rtt.smoothed * trips)
+        let patience = LIMITS.steady.at(now.interval.rtt.smoothed);
+        now.interval.at.saturating_sub(self.changed_at) >= patience
     }
 
     /// The rate has been steady for long enough to tell whether fewer streams carry it, and enough is left.
@@ -86,18 +76,19 @@ impl AutoTuner {
         let (at, rtt) = (now.interval.at, now.interval.rtt);
         let is_uneven = matches!(now.path.bottleneck, Bottleneck::Loss | Bottleneck::Cwnd)
             && !self.state.is_paced();
-        let (time, trips) = LIMITS.steady[usize::from(is_uneven)];
+        let patience = if is_uneven {
+            LIMITS.steady_uneven
+        } else {
+            LIMITS.steady
+        };
         // Under pacing a slow start cannot overrun the path.
         let since = if self.state.is_paced() {
             self.changed_at
         } else {
             self.changed_at.max(self.estimator.slow_start_seen)
         };
-        let left = bytes_in(
-            now.interval.rate(),
-            LIMITS.time_left[1].max(rtt.smoothed * 20),
-        );
-        at.saturating_sub(since) >= time.max(rtt.smoothed * trips)
+        let left = bytes_in(now.interval.rate(), LIMITS.left_for_fewer.at(rtt.smoothed));
+        at.saturating_sub(since) >= patience.at(rtt.smoothed)
             && now.sample.bytes_left.is_none_or(|bytes| bytes >= left)
             && (self.state.is_paced() || self.estimator.run >= 2)
             && self
@@ -106,13 +97,12 @@ impl AutoTuner {
                 .is_none_or(super::pacing::PathPace::is_used)
     }
 
-    /// The same, and a quarter of the streams can stop at once.
+    /// The windows of at most seven eighths of the streams hold what fills the path.
     pub(super) fn are_windows_larger_than_the_path(&self, now: &Now<'_>) -> bool {
-        let (_, trips) = LIMITS.steady[0];
         let since = self.changed_at.max(self.estimator.slow_start_seen);
-        let time = now.interval.rtt.smoothed * (trips / 2);
-        self.streams_that_hold_the_path(now) <= self.streams / 8 * 7
-            && now.interval.at.saturating_sub(since) >= time
+        let patience = LIMITS.settle_streams.at(now.interval.rtt.smoothed);
+        let held = u64::from(self.streams_that_hold_the_path(now));
+        held * 8 <= u64::from(self.streams) * 7 && now.interval.at.saturating_sub(since) >= patience
     }
 
     /// Streams whose windows, perhaps the smallest ones, hold what fills the path, as long as they do not grow.
@@ -132,7 +122,7 @@ impl AutoTuner {
         u32::try_from(held).unwrap_or(u32::MAX)
     }
 
-    /// The same, where each stream has a limit of its own: fewer carry less, unless packets queue or the control is indifferent
+    /// The rate is steady, and each stream has a limit of its own: fewer carry less, unless packets queue or the control is indifferent
     /// to losses.
     pub(super) fn may_streams_be_too_many(&self, now: &Now<'_>) -> bool {
         (self.state.is_paced()
@@ -226,41 +216,34 @@ impl AutoTuner {
         sample: &TransferSample<'_>,
         decisions: &mut Vec<TransferDecision>,
     ) {
-        let Some(to) = self.allowed_streams(self.streams.saturating_mul(2), sample) else {
-            return;
-        };
         let reason = format!(
-            "nothing queues at {} and the congestion windows grow slowly ({}): {to} streams instead \
-             of {}",
+            "nothing queues at {} and the congestion windows grow slowly ({})",
             show::bits(interval.rate().saturating_mul(8)),
-            show::time(interval.rtt.min),
-            self.streams
+            show::time(interval.rtt.min)
         );
-        self.try_more_streams(
-            to,
-            Action::StreamsForSlowGrowth,
-            interval,
-            reason,
-            decisions,
-        );
+        let action = Action::StreamsForSlowGrowth;
+        self.double_streams(action, &reason, interval, sample, decisions);
     }
 
     fn add_streams_for_program(&mut self, now: &Now<'_>, decisions: &mut Vec<TransferDecision>) {
-        let Some(to) = self.allowed_streams(self.streams.saturating_mul(2), now.sample) else {
-            return;
-        };
-        let reason = format!(
-            "the sending program writes only {}: {to} streams instead of {} show whether it does so on each",
-            show::bits(now.interval.rate().saturating_mul(8)),
-            self.streams
-        );
-        self.try_more_streams(
-            to,
-            Action::StreamsForProgram,
-            now.interval,
-            reason,
-            decisions,
-        );
+        let speed = show::bits(now.interval.rate().saturating_mul(8));
+        let reason = format!("the sending program writes only {speed}, perhaps on each stream");
+        let action = Action::StreamsForProgram;
+        self.double_streams(action, &reason, now.interval, now.sample, decisions);
+    }
+
+    fn double_streams(
+        &mut self,
+        action: Action,
+        reason: &str,
+        interval: &TransferInterval,
+        sample: &TransferSample<'_>,
+        decisions: &mut Vec<TransferDecision>,
+    ) {
+        if let Some(to) = self.allowed_streams(self.streams.saturating_mul(2), sample) {
+            let reason = format!("{reason}: {to} streams instead of {}", self.streams);
+            self.try_more_streams(to, action, interval, reason, decisions);
+        }
     }
 
     /// The wanted number of streams, bounded by the limits and the rest of the file; `None` if that is not
@@ -289,27 +272,20 @@ impl AutoTuner {
         // Where losses limit each stream and nothing queues, more of them take from nobody.
         let is_harmless =
             action == Action::StreamsForLoss && !is_loss_tolerant(&self.control.in_force);
-        let gain = if is_harmless {
-            LIMITS.harmless_gain
-        } else {
-            LIMITS.worthwhile_gain
+        let change = TriedChange::MoreStreams {
+            from,
+            to,
+            action,
+            is_harmless,
         };
-        self.experiment(
-            TriedChange::MoreStreams {
-                from,
-                to,
-                action,
-                gain,
-            },
-            interval,
-        );
+        self.experiment(change, interval);
         self.set_streams(to, interval.at, reason, decisions);
     }
 
     fn try_fewer_streams(
         &mut self,
         now: &Now<'_>,
-        is_free: bool,
+        is_spare: bool,
         decisions: &mut Vec<TransferDecision>,
     ) {
         let interval = now.interval;
@@ -326,17 +302,16 @@ impl AutoTuner {
         if to >= self.streams {
             return;
         }
-        let reason = format!(
-            "fewer streams may be enough: {to} instead of {} if the rate stays at {}",
-            self.streams,
-            show::bits(interval.rate().saturating_mul(8))
-        );
-        let from = self.streams;
-        if is_free {
+        let (from, speed) = (self.streams, show::bits(interval.rate().saturating_mul(8)));
+        let reason = if is_spare {
             self.on_change(interval.at);
+            format!("the windows of {to} streams hold what fills the path: {to} instead of {from}")
         } else {
             self.experiment(TriedChange::FewerStreams { from, to }, interval);
-        }
+            format!(
+                "fewer streams may be enough: {to} instead of {from} if the rate stays at {speed}"
+            )
+        };
         self.set_streams(to, interval.at, reason, decisions);
     }
 
@@ -448,9 +423,10 @@ impl AutoTuner {
     /// Begins an experiment against the rates before it.
     fn experiment(&mut self, change: TriedChange, interval: &TransferInterval) {
         let before = match &change {
-            TriedChange::MoreStreams { gain, .. } if *gain > LIMITS.harmless_gain => {
-                self.baseline.moments_at_least(interval.rate())
-            }
+            TriedChange::MoreStreams {
+                is_harmless: false, ..
+            } => self.baseline.moments_at_least(interval.rate()),
+            // Windows that losses still reduce carry less than they did.
             _ => self.baseline.moments(interval.rate()),
         };
         let experiment = Experiment::new(change, before, interval.at, interval.rtt.smoothed);
@@ -511,8 +487,8 @@ impl AutoTuner {
         }
         self.cooldowns[action as usize].reset();
         // Streams that have just proved useful are not put to the test at once.
-        self.fail_for(Action::FewerStreams, at, LIMITS.time_left[1]);
-        self.fail_for(Action::SpareStreams, at, LIMITS.time_left[1]);
+        self.fail_for(Action::FewerStreams, at, LIMITS.lasting_queue);
+        self.fail_for(Action::SpareStreams, at, LIMITS.lasting_queue);
         // The gain tells how many of them it takes; some still start slowly.
         let enough = streams_for_gain(from, outcome.gain() * LIMITS.unfinished_gain);
         let enough = enough.clamp(from, to);
@@ -589,7 +565,7 @@ impl AutoTuner {
         self.fail(Action::TolerantControl, at);
         // The congestion windows are still those of the tried control. Adding streams waits until losses
         // have reduced them.
-        let calm = (interval.rtt.min * 30).max(Duration::from_secs(3));
+        let calm = LIMITS.calm_after_control.at(interval.rtt.min);
         self.cooldowns[Action::StreamsForLoss as usize].extend(at, calm);
         let reason = format!("{description}: back to {from}");
         let setting = TransferSetting::CongestionControl(from);
@@ -608,7 +584,7 @@ impl AutoTuner {
         let rate = self.estimator.proved_rate.max(interval.rate()) as f64;
         let wanted = streams_for_gain(self.streams, rate / interval.rate().max(1) as f64);
         let is_slower = rate >= interval.rate() as f64 * LIMITS.worthwhile_gain;
-        if !is_slower || is_loss_tolerant(&self.control.in_force) || rtt.min < LONG_PATH {
+        if !is_slower || is_loss_tolerant(&self.control.in_force) || rtt.min < LIMITS.long_path {
             return;
         }
         let Some(to) = self.allowed_streams(wanted, sample) else {

@@ -15,7 +15,7 @@ const SEGMENT: u64 = 1448;
 
 /// How well a value is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Confidence {
+pub(super) enum Confidence {
     /// Nothing is known.
     #[default]
     Unknown,
@@ -29,16 +29,16 @@ pub enum Confidence {
 
 /// A value and how well it is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Estimated<T> {
+pub(super) struct Estimated<T> {
     /// The value.
-    pub value: T,
+    pub(super) value: T,
     /// How well it is known.
-    pub confidence: Confidence,
+    pub(super) confidence: Confidence,
 }
 
 /// Whose packets queue at the bottleneck.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum QueueOwner {
+pub(super) enum QueueOwner {
     /// Those of this transfer: the queue shrinks when it sends less.
     Mine,
     /// Those of other traffic as well.
@@ -50,7 +50,7 @@ pub enum QueueOwner {
 
 /// Losses on the path.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub enum EstimatedLoss {
+pub(super) enum EstimatedLoss {
     /// None, or too few to tell.
     #[default]
     None,
@@ -69,19 +69,19 @@ pub enum EstimatedLoss {
 
 /// Knowledge of the path of a transfer.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct PathEstimate {
+pub(super) struct PathEstimate {
     /// Payload that the bottleneck carries for this transfer, bytes per second.
-    pub bottleneck_bandwidth: Estimated<u64>,
+    pub(super) bottleneck_bandwidth: Estimated<u64>,
     /// Round trip without a queue.
-    pub base_rtt: Estimated<Duration>,
+    pub(super) base_rtt: Estimated<Duration>,
     /// Time that packets queue, over the last interval.
-    pub queue_delay: Estimated<Duration>,
+    pub(super) queue_delay: Estimated<Duration>,
     /// Whose queue that is.
-    pub queue_owner: QueueOwner,
+    pub(super) queue_owner: QueueOwner,
     /// Losses.
-    pub loss: EstimatedLoss,
+    pub(super) loss: EstimatedLoss,
     /// Resource that limits the transfer.
-    pub(crate) bottleneck: Bottleneck,
+    pub(super) bottleneck: Bottleneck,
 }
 
 impl PathEstimate {
@@ -123,11 +123,11 @@ pub(super) struct PathEstimator {
     /// Largest window or buffer of a stream so far, bytes, and when it last grew: streams are not added while the kernel still
     /// enlarges it.
     largest_window: u64,
+    pub(super) window_grown: Duration,
     /// Last time at which a queue grew against the pace.
     pub(super) intruded_at: Option<Duration>,
     /// Rate of the last pacing that held, bytes per second: the path has carried it without a queue.
     pub(super) proved_rate: u64,
-    pub(super) window_grown: Duration,
 }
 
 impl PathEstimator {
@@ -193,11 +193,8 @@ impl PathEstimator {
     }
 
     /// The path is another one, or its rate is: what was measured of it is no more than a lower bound.
-    pub(super) fn forget_bandwidth(&mut self, rate: u64) {
-        self.path.bottleneck_bandwidth = Estimated {
-            value: rate,
-            confidence: Confidence::AtLeast,
-        };
+    pub(super) fn forget_bandwidth(&mut self) {
+        self.path.bottleneck_bandwidth.confidence = Confidence::AtLeast;
     }
 
     /// Rate to expect soon, bytes per second: while a stream is in slow start, the rate that an earlier transfer reached counts if

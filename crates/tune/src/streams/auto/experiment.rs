@@ -10,15 +10,6 @@ use super::thresholds::LIMITS;
 use super::transfer_meter::{TransferCounters, TransferInterval};
 use crate::observation::Bottleneck;
 
-/// Largest number of repetitions of a measurement that is not over.
-const MAX_REPEATS: u32 = 4;
-/// Longest wait for a stream that is being opened.
-const MAX_OPENING_TIME: Duration = Duration::from_secs(3);
-/// Gain that is clear without statistics, and loss of rate that is.
-const OBVIOUS: (f64, f64) = (1.5, 0.85);
-/// Intervals of the baseline: eight round trips.
-const BASELINE: usize = 4;
-
 /// The change that is tried.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum TriedChange {
@@ -27,8 +18,8 @@ pub(super) enum TriedChange {
         to: u32,
         /// The rule that asks for them.
         action: Action,
-        /// Gain that is needed to keep them.
-        gain: f64,
+        /// They take from nobody: nothing queues, and losses limit each stream.
+        is_harmless: bool,
     },
     FewerStreams {
         from: u32,
@@ -89,7 +80,7 @@ pub(super) struct Baseline {
 impl Baseline {
     pub(super) fn on_interval(&mut self, interval: &TransferInterval) {
         self.rates.push_back(interval.rate());
-        if self.rates.len() > BASELINE {
+        if self.rates.len() > LIMITS.baseline {
             self.rates.pop_front();
         }
     }
@@ -118,7 +109,7 @@ impl Baseline {
 
     /// The rates before a change; `latest` counts if there are none.
     pub(super) fn moments(&self, latest: u64) -> RateMoments {
-        let mut moments = if self.rates.len() < BASELINE {
+        let mut moments = if self.rates.len() < LIMITS.baseline {
             self.kept
         } else {
             RateMoments::default()
@@ -142,7 +133,7 @@ impl Baseline {
     }
 }
 
-/// ExperimentOutcome of an experiment.
+/// Outcome of an experiment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct ExperimentOutcome {
     pub(super) is_kept: bool,
@@ -187,28 +178,27 @@ impl Experiment {
         at: Duration,
         rtt: Duration,
     ) -> Self {
-        let at_least = |trips: u32, ms: u64| (rtt * trips).max(Duration::from_millis(ms));
         // New streams need about four round trips of slow start; another control takes over windows that are not its own. A
         // rate limited by losses or a queue varies, and takes longer to measure than one limited by windows.
         let settle = match &change {
-            TriedChange::CongestionControl { .. } => at_least(6, 200),
-            _ => at_least(LIMITS.growth_round_trips, 80),
+            TriedChange::CongestionControl { .. } => LIMITS.settle_control,
+            _ => LIMITS.settle_streams,
         };
         let measure = match &change {
             TriedChange::MoreStreams { action, .. } => match action {
-                Action::StreamsForWindows => at_least(2, 50),
-                Action::StreamsForLoss => at_least(10, 400),
-                _ => at_least(4, 200),
+                Action::StreamsForWindows => LIMITS.measure_windows,
+                Action::StreamsForLoss => LIMITS.measure_losses,
+                _ => LIMITS.measure_growth,
             },
-            TriedChange::FewerStreams { .. } => at_least(8, 500),
-            TriedChange::CongestionControl { .. } => at_least(20, 500),
+            TriedChange::FewerStreams { .. } => LIMITS.measure_fewer,
+            TriedChange::CongestionControl { .. } => LIMITS.measure_control,
         };
         Self {
             change,
             before,
             started: at,
-            settle,
-            measure,
+            settle: settle.at(rtt),
+            measure: measure.at(rtt),
             from: None,
             after: RateMoments::default(),
             repeats: 0,
@@ -224,7 +214,8 @@ impl Experiment {
     ) -> Option<ExperimentOutcome> {
         let waited = interval.at.saturating_sub(self.started);
         let Some(from) = self.from else {
-            let has_settled = waited >= self.settle && (opening == 0 || waited >= MAX_OPENING_TIME);
+            let has_settled =
+                waited >= self.settle && (opening == 0 || waited >= LIMITS.longest_opening);
             // The transition itself is not part of the measurement.
             self.from = has_settled.then_some(now);
             return None;
@@ -253,7 +244,10 @@ impl Experiment {
         };
         let gain = outcome.gain();
         outcome.is_kept = match &self.change {
-            TriedChange::MoreStreams { gain: needed, .. } => gain >= *needed,
+            TriedChange::MoreStreams {
+                is_harmless: true, ..
+            } => gain >= LIMITS.harmless_gain,
+            TriedChange::MoreStreams { .. } => gain >= LIMITS.worthwhile_gain,
             TriedChange::FewerStreams { .. } => {
                 let (rate, uneven, t) = LIMITS.kept_rate;
                 gain >= rate || (gain >= uneven && self.after.t_against(&self.before) > -t)
@@ -281,9 +275,9 @@ impl Experiment {
             TriedChange::MoreStreams { .. } | TriedChange::CongestionControl { .. } => {
                 outcome.is_kept
                     && !interval.in_slow_start
-                    && (gain >= OBVIOUS.0 || t >= LIMITS.clear_t)
+                    && (gain >= LIMITS.obvious.0 || t >= LIMITS.clear_t)
             }
-            TriedChange::FewerStreams { .. } => gain < OBVIOUS.1 || t <= -LIMITS.clear_t,
+            TriedChange::FewerStreams { .. } => gain < LIMITS.obvious.1 || t <= -LIMITS.clear_t,
         }
     }
 
@@ -292,11 +286,11 @@ impl Experiment {
     fn may_change_yet(&self, interval: &TransferInterval, outcome: &ExperimentOutcome) -> bool {
         let is_starting = interval.in_slow_start || interval.bottleneck == Bottleneck::SlowStart;
         match &self.change {
-            TriedChange::MoreStreams { .. } => self.repeats < MAX_REPEATS && is_starting,
+            TriedChange::MoreStreams { .. } => self.repeats < LIMITS.repeats && is_starting,
             TriedChange::FewerStreams { .. } => false,
             TriedChange::CongestionControl { is_proved, .. } => {
-                let is_large = *is_proved || outcome.gain() >= OBVIOUS.0;
-                self.repeats < if is_large { MAX_REPEATS } else { 1 }
+                let is_large = *is_proved || outcome.gain() >= LIMITS.obvious.0;
+                self.repeats < if is_large { LIMITS.repeats } else { 1 }
                     && outcome.gain() >= LIMITS.worthwhile_gain
             }
         }

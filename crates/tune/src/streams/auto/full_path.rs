@@ -179,10 +179,16 @@ impl AutoTuner {
                     self.share_path(interval.at);
                 }
             }
+            PaceUpdate::QueueWasHidden => {
+                let reason =
+                    format!("a round trip takes only {minimum} without the queue of others");
+                self.stop_pacing(interval.at, &reason, decisions);
+            }
             PaceUpdate::PathFaster => {
                 let reason = format!("the path became faster: nothing queues at {speed}");
                 self.stop_pacing(interval.at, &reason, decisions);
-                // The windows are those of the slower path.
+                // The windows are those of the slower path, and so is the rate.
+                self.estimator.forget_bandwidth();
                 if !is_loss_tolerant(&self.control.in_force) {
                     self.add_streams_for_slow_growth(interval, now.sample, decisions);
                 }

@@ -52,10 +52,7 @@ impl LossEstimator {
         self.samples = self.samples.saturating_add(1);
         self.queued_samples += u32::from(has_queue);
         let from = *self.from.get_or_insert(counters);
-        let window = LIMITS
-            .loss_window
-            .max(rtt.min.saturating_mul(LIMITS.loss_window_round_trips));
-        if at.saturating_sub(from.at) >= window {
+        if at.saturating_sub(from.at) >= LIMITS.loss_window.at(rtt.min) {
             self.restart(counters);
         }
         self.streams
@@ -89,9 +86,7 @@ impl LossEstimator {
             .queue_seen
             .is_some_and(|seen| seen.saturating_add(rtt.smoothed * 2) >= at);
         if is_overrun {
-            self.recovering_until = at.saturating_add(
-                rtt.min.saturating_mul(LIMITS.recovery_round_trips) + Duration::from_millis(100),
-            );
+            self.recovering_until = at.saturating_add(LIMITS.recovery.at(rtt.min));
         }
         if at < self.recovering_until {
             self.restart(counters);

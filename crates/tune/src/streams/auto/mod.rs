@@ -1,7 +1,7 @@
 //! `auto`: tunes the streams, congestion control and pacing rate of one sending transfer.
 //!
 //! The sender samples all its streams several times a second ([`TransferSample`]). The answers are settings to apply
-//! ([`TransferSetting`]), each with its reason. Every sample updates one estimate of the path ([`PathEstimate`]); one table of
+//! ([`TransferSetting`]), each with its reason. Every sample updates one estimate of the path (`estimate`); one table of
 //! rules (`rules`) says what follows from it in each state (`state`). The number of streams comes from a model of the path
 //! (`predict`) and is corrected by what happens. What can be compared at the same moment is (`side_by_side`: congestion controls
 //! on streams of one transfer); other changes are judged by the rates before and after them, with their variance
@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use self::bottleneck_times::{BottleneckTimes, TransferBottleneck};
 use self::cooldown::Cooldown;
-use self::estimate::PathEstimator;
+use self::estimate::{EstimatedLoss, PathEstimator};
 use self::experiment::{Baseline, TriedChange};
 use self::prior_knowledge::PriorKnowledge;
 use self::rules::{Action, Now, RULES};
@@ -47,8 +47,7 @@ use crate::path::prior_check::PriorDisagreement;
 use crate::prior::Prior;
 
 pub use self::decision::{AutoLimits, TransferDecision, TransferSetting};
-pub use self::estimate::{Confidence, Estimated, EstimatedLoss, PathEstimate, QueueOwner};
-pub use self::thresholds::Thresholds;
+pub use self::thresholds::{RoundTrips, Thresholds};
 pub use self::transfer_sample::TransferSample;
 pub use crate::limiter::LimiterVerdict;
 
@@ -364,11 +363,6 @@ impl AutoTuner {
         let is_new = self.meter.counters().at < LIMITS.lasting_queue;
         let least = if is_new { 10 } else { 25 };
         half.clamp(Duration::from_millis(least), Duration::from_millis(250))
-    }
-
-    /// The estimate of the path.
-    pub fn path(&self) -> &PathEstimate {
-        &self.estimator.path
     }
 
     /// Pacing rate of all streams together, bytes per second, if the transfer's own queue is kept short by it.

@@ -37,8 +37,12 @@ pub(super) fn streams_to_fill(path: &PathEstimate, each: u64, streams: u32) -> u
     let known = path.bottleneck_bandwidth;
     let for_rate = |rate: f64| rounded(rate * LIMITS.prediction_margin / each.max(1) as f64);
     let wanted = match known.confidence {
-        Confidence::Measured | Confidence::Earlier => for_rate(known.value as f64),
-        Confidence::Unknown | Confidence::AtLeast => {
+        Confidence::Measured => for_rate(known.value as f64),
+        // An earlier transfer may have been as limited as this one: what it reached is a goal, and no bound.
+        Confidence::Earlier if for_rate(known.value as f64) > u64::from(streams) => {
+            for_rate(known.value as f64)
+        }
+        Confidence::Earlier | Confidence::Unknown | Confidence::AtLeast => {
             let more =
                 for_rate(known.value as f64 * f64::from(LIMITS.growth) / LIMITS.prediction_margin);
             more.max(u64::from(streams) * u64::from(LIMITS.growth))
@@ -91,6 +95,9 @@ mod tests {
         );
         assert_eq!(streams_to_fill(&path(200, Confidence::AtLeast), 100, 2), 8);
         assert_eq!(streams_to_fill(&path(900, Confidence::AtLeast), 100, 2), 36);
+        // An earlier transfer is a goal until it is reached.
+        assert_eq!(streams_to_fill(&path(900, Confidence::Earlier), 100, 2), 10);
+        assert_eq!(streams_to_fill(&path(200, Confidence::Earlier), 100, 4), 16);
         assert_eq!(streams_for_gain(8, 1.5), 14);
     }
 }

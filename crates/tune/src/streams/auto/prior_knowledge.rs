@@ -158,7 +158,7 @@ impl AutoTuner {
             "earlier knowledge of this path does not hold: {}",
             disagreement.describe()
         );
-        self.estimator.forget_bandwidth(0);
+        self.estimator.path.bottleneck_bandwidth = Estimated::default();
         self.cooldowns[Action::FewerStreams as usize].reset();
         self.stop_pacing(at, &reason, decisions);
         // Losses without a queue call for the control that tolerates them, known or not.

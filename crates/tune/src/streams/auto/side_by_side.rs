@@ -11,12 +11,6 @@ use crate::limiter::Role;
 use crate::observation::{Bottleneck, Rtt};
 use crate::sample::{StreamId, TcpSample};
 
-/// Shortest round of a comparison: shorter ones measure bursts.
-const SHORTEST_ROUND: Duration = Duration::from_millis(50);
-
-/// Longest time of a comparison on a short path.
-const LONGEST: Duration = Duration::from_secs(4);
-
 /// Which streams get the candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CandidateShare {
@@ -102,7 +96,7 @@ impl SideBySide {
         let (to_win, to_end) = LIMITS.candidate_rounds;
         let passed = sample.at.saturating_sub(self.started);
         // One side may have lost its streams.
-        if passed >= LONGEST.max(rtt.smoothed.saturating_mul(to_end * 2)) {
+        if passed >= LIMITS.longest_comparison.at(rtt.smoothed) {
             return ControlComparison::IncumbentStays;
         }
         let is_full =
@@ -122,7 +116,7 @@ impl SideBySide {
         ) {
             return ControlComparison::IncumbentStays;
         }
-        if sample.at.saturating_sub(self.round_began) < rtt.smoothed.max(SHORTEST_ROUND) {
+        if sample.at.saturating_sub(self.round_began) < LIMITS.comparison_round.at(rtt.smoothed) {
             return ControlComparison::Undecided;
         }
         self.round_began = sample.at;
@@ -137,7 +131,7 @@ impl SideBySide {
         if self.rounds_won >= needed && is_clear {
             return ControlComparison::CandidateWins;
         }
-        let is_over = self.rounds >= to_end && passed >= LONGEST / 2;
+        let is_over = self.rounds >= to_end && passed >= LIMITS.longest_comparison.least / 2;
         if is_over && self.rounds_won == 0 {
             return ControlComparison::IncumbentStays;
         }

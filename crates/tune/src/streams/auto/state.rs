@@ -6,7 +6,7 @@ use super::experiment::Experiment;
 use super::pacing::{PathPace, QueueDrain};
 use super::side_by_side::SideBySide;
 
-/// TunerState of a transfer. Each variant holds its own data.
+/// State of a transfer. Each variant holds its own data.
 #[derive(Debug)]
 pub(super) enum TunerState {
     /// Congestion controls are compared on the streams of the transfer, at its start or later.

@@ -40,6 +40,6 @@ impl TransferSample<'_> {
     /// Whether too little is left for a change to pay off, at this rate in bytes per second.
     pub(super) fn is_nearly_over(&self, rate: u64, rtt: Rtt) -> bool {
         self.bytes_left
-            .is_some_and(|left| left < bytes_in(rate, LIMITS.time_left[0].max(rtt.smoothed * 8)))
+            .is_some_and(|left| left < bytes_in(rate, LIMITS.left_for_change.at(rtt.smoothed)))
     }
 }

