@@ -45,6 +45,38 @@ pub enum CarriedRequest {
 pub struct PortProbe {
     /// The client's port; `None`: it has none, as another host is on the way.
     pub client: Option<u16>,
+    /// What the far end says over a connection between the ports.
+    pub proof: PortProof,
+}
+
+/// Random digits that only the two ends of a session know. Behind an address that is translated, or where another program has the
+/// port, a connection alone does not show who has answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PortProof {
+    /// Random.
+    pub digits: u128,
+}
+
+/// Bytes of a [`PortProof`] over one connection.
+pub const PROOF_LENGTH: usize = 16;
+
+impl PortProof {
+    /// What the far end says to whoever has reached its port.
+    pub fn of_far_port(self) -> [u8; PROOF_LENGTH] {
+        hexadecimal((self.digits >> 64) as u64)
+    }
+
+    /// What the far end says over its own connection to the client's port: a stranger at the far port has not heard it.
+    pub fn of_near_port(self) -> [u8; PROOF_LENGTH] {
+        hexadecimal(self.digits as u64)
+    }
+}
+
+fn hexadecimal(value: u64) -> [u8; PROOF_LENGTH] {
+    std::array::from_fn(|n| {
+        let digit = (value >> ((PROOF_LENGTH - 1 - n) * 4)) & 0xf;
+        b"0123456789abcdef"[digit as usize]
+    })
 }
 
 impl CarriedRequest {
@@ -53,7 +85,8 @@ impl CarriedRequest {
         match self {
             Self::Session { probe: None } => format!("{SESSION}\r\n"),
             Self::Session { probe: Some(probe) } => {
-                format!("{SESSION} {}\r\n", Word(probe.client))
+                let PortProof { digits } = probe.proof;
+                format!("{SESSION} {} {digits:032x}\r\n", Word(probe.client))
             }
             Self::Data { port } => format!("{DATA} {port}\r\n"),
         }
@@ -72,9 +105,15 @@ impl CarriedRequest {
         }
         let probe = match line.strip_prefix(SESSION)? {
             "" => None,
-            port => Some(PortProbe {
-                client: parse_word(port.strip_prefix(' ')?)?,
-            }),
+            words => {
+                let (client, digits) = words.strip_prefix(' ')?.split_once(' ')?;
+                Some(PortProbe {
+                    client: parse_word(client)?,
+                    proof: PortProof {
+                        digits: u128::from_str_radix(digits, 16).ok()?,
+                    },
+                })
+            }
         };
         Some(Self::Session { probe })
     }
@@ -191,6 +230,11 @@ mod tests {
 
     #[test]
     fn requests_arrive() {
+        let proof = PortProof {
+            digits: 0x0123_4567_89ab_cdef_0000_0000_0000_002a,
+        };
+        assert_eq!(&proof.of_far_port(), b"0123456789abcdef");
+        assert_eq!(&proof.of_near_port(), b"000000000000002a");
         for (request, line) in [
             (
                 CarriedRequest::Session { probe: None },
@@ -198,15 +242,21 @@ mod tests {
             ),
             (
                 CarriedRequest::Session {
-                    probe: Some(PortProbe { client: None }),
+                    probe: Some(PortProbe {
+                        client: None,
+                        proof,
+                    }),
                 },
-                "longhaul session 1 -\r\n",
+                "longhaul session 1 - 0123456789abcdef000000000000002a\r\n",
             ),
             (
                 CarriedRequest::Session {
-                    probe: Some(PortProbe { client: Some(4711) }),
+                    probe: Some(PortProbe {
+                        client: Some(4711),
+                        proof,
+                    }),
                 },
-                "longhaul session 1 4711\r\n",
+                "longhaul session 1 4711 0123456789abcdef000000000000002a\r\n",
             ),
             (
                 CarriedRequest::Data { port: 50_000 },
@@ -220,6 +270,8 @@ mod tests {
             "",
             "longhaul session 1",
             "longhaul session 10\r\n",
+            "longhaul session 1 4711\r\n",
+            "longhaul session 1 4711 x\r\n",
             "longhaul data 1 0\r\n",
             "longhaul data 1\r\n",
         ] {

@@ -1,5 +1,6 @@
 //! One session that a program carries, which has logged its user in to this process's account (ssh).
 
+use std::io::Write;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
@@ -74,7 +75,8 @@ impl CarriedServer {
                     // The client's end says whether it has come.
                     let connected =
                         TcpStream::connect_timeout(&SocketAddr::new(client, port), PROBE_INTERVAL);
-                    if connected.is_ok() {
+                    if let Ok(mut connected) = connected {
+                        let _ = connected.write_all(&probe.proof.of_near_port());
                         break;
                     }
                 }
@@ -98,7 +100,9 @@ impl CarriedServer {
             let until = Instant::now() + PROBE_TIME;
             let mut clients = Vec::new();
             // A stranger is no answer. The port may be the only one of its range, so it is not held for longer than needed.
-            while let Some(client) = accept_until(&listener, until) {
+            while let Some(mut client) = accept_until(&listener, until) {
+                // It fits into any send buffer.
+                let _ = client.write_all(&probe.proof.of_far_port());
                 let ip = client.peer_addr().ok().map(|peer| peer.ip().to_canonical());
                 clients.push(client);
                 if ip == expected || clients.len() == MAX_STRANGERS {

@@ -410,6 +410,9 @@ pub(crate) async fn begin_session(
         let is_first = *channel.host.ports.borrow() == PortSearch::Pending;
         let is_direct = channel.host.direct_name().is_some();
         let near_port = is_first.then(|| NearPort::listen(is_direct, data_ports));
+        let near_port = near_port
+            .transpose()
+            .map_err(|error| Failure::local(format!("cannot draw random numbers: {error}")))?;
         let request = CarriedRequest::Session {
             probe: near_port.as_ref().map(NearPort::probe),
         };

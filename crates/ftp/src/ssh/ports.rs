@@ -1,14 +1,17 @@
 //! Which end of a host's sessions can reach ports of the other.
 
 use std::fmt::Debug;
+use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use data::channel::{AllowedPeers, ListenOptions, SessionDataChannel};
 use proto::address::is_same_host;
-use proto::carried::PortProbe;
+use proto::carried::{PROOF_LENGTH, PortProbe, PortProof};
 use proto::sizing::SocketBuffers;
+use rustix::rand::{GetRandomFlags, getrandom};
+use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -21,6 +24,8 @@ const LONGEST: Duration = Duration::from_secs(5);
 const INTERVAL: Duration = Duration::from_millis(300);
 /// Attempts.
 const ATTEMPTS: usize = 3;
+/// Connections of others that may be open meanwhile.
+const MAX_STRANGERS: usize = 16;
 /// How much later than this end's connection the far end's may come: both began a round trip before.
 pub(super) const LATER: Duration = Duration::from_millis(30);
 
@@ -58,11 +63,17 @@ pub(super) enum PortSearch {
 pub(super) struct NearPort {
     /// `None`: another host is on the way, or no port is free.
     listener: Option<TcpListener>,
+    proof: PortProof,
 }
 
 impl NearPort {
     /// Listens, at a port of the range, for a host that may reach this machine.
-    pub(super) fn listen(is_direct: bool, ports: Option<(u16, u16)>) -> Self {
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub(super) fn listen(is_direct: bool, ports: Option<(u16, u16)>) -> io::Result<Self> {
+        let mut digits = [0; 16];
+        getrandom(&mut digits, GetRandomFlags::empty())?;
         let options = ListenOptions {
             ip: Ipv6Addr::UNSPECIFIED.into(),
             ports: ports.map(|(low, high)| RangeInclusive::new(low, high)),
@@ -75,9 +86,12 @@ impl NearPort {
                 .listener_descriptor()?;
             TcpListener::from_std(descriptor.into()).ok()
         };
-        Self {
+        Ok(Self {
             listener: is_direct.then(listen).flatten(),
-        }
+            proof: PortProof {
+                digits: u128::from_ne_bytes(digits),
+            },
+        })
     }
 
     /// The far end's part.
@@ -86,6 +100,7 @@ impl NearPort {
         let address = listener.and_then(|listener| listener.local_addr().ok());
         PortProbe {
             client: address.map(|address| address.port()),
+            proof: self.proof,
         }
     }
 
@@ -100,14 +115,17 @@ impl NearPort {
         let until = Instant::now() + bound;
         let near = async {
             match self.listener {
-                Some(listener) => timeout_at(until, accept_from(listener, host)).await.is_ok(),
+                Some(listener) => {
+                    let accepting = accept_from(listener, host, self.proof);
+                    timeout_at(until, accepting).await.is_ok()
+                }
                 None => false,
             }
         };
         let far = async {
             match port {
                 Some(port) => {
-                    let connecting = connect(SocketAddr::new(host, port));
+                    let connecting = reaches(SocketAddr::new(host, port), self.proof);
                     timeout_at(until, connecting).await.unwrap_or(false)
                 }
                 None => false,
@@ -125,23 +143,47 @@ impl NearPort {
     }
 }
 
-/// Whether a connection succeeds. Without an answer, this takes as long as the system tries (tcp(7), tcp_syn_retries).
-async fn connect(to: SocketAddr) -> bool {
+/// Whether the far end answers at this port. Without an answer, this takes as long as the system tries (tcp(7), tcp_syn_retries).
+async fn reaches(to: SocketAddr, proof: PortProof) -> bool {
     let mut attempts = JoinSet::new();
-    for _ in 0..ATTEMPTS {
-        attempts.spawn(TcpStream::connect(to));
-        if let Ok(Some(Ok(connected))) = timeout(INTERVAL, attempts.join_next()).await {
-            return connected.is_ok();
+    let reached = async {
+        for _ in 0..ATTEMPTS {
+            attempts.spawn(TcpStream::connect(to));
+            if let Ok(Some(Ok(connected))) = timeout(INTERVAL, attempts.join_next()).await {
+                return connected.ok();
+            }
         }
+        attempts.join_next().await?.ok()?.ok()
+    };
+    match reached.await {
+        Some(connection) => says(connection, proof.of_far_port()).await,
+        None => false,
     }
-    matches!(attempts.join_next().await, Some(Ok(Ok(_))))
 }
 
-/// Waits for a connection from a host.
-async fn accept_from(listener: TcpListener, host: IpAddr) {
+/// Whether the peer proves to be the far end of the session.
+async fn says(mut connection: TcpStream, expected: [u8; PROOF_LENGTH]) -> bool {
+    let mut said = [0; PROOF_LENGTH];
+    connection.read_exact(&mut said).await.is_ok() && said == expected
+}
+
+/// Waits for a connection from the far end.
+async fn accept_from(listener: TcpListener, host: IpAddr, proof: PortProof) {
+    let mut peers = JoinSet::new();
     loop {
-        match listener.accept().await {
-            Ok((_, peer)) if is_same_host(peer.ip(), host) => return,
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(is_proved) = peers.join_next() => match is_proved {
+                Ok(true) => return,
+                _ => continue,
+            },
+        };
+        match accepted {
+            Ok((connection, peer))
+                if is_same_host(peer.ip(), host) && peers.len() < MAX_STRANGERS =>
+            {
+                peers.spawn(says(connection, proof.of_near_port()));
+            }
             Ok(_) => {}
             // Descriptors may be short for a moment.
             Err(_) => sleep(INTERVAL).await,
@@ -151,25 +193,28 @@ async fn accept_from(listener: TcpListener, host: IpAddr) {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncWriteExt;
+
     use super::*;
 
     const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     #[tokio::test]
     async fn each_end_is_searched_for_itself() {
-        let far = TcpListener::bind((HOST, 0)).await.unwrap();
-        let far_port = far.local_addr().unwrap().port();
         let closed = TcpListener::bind((HOST, 0)).await.unwrap();
         let closed_port = closed.local_addr().unwrap().port();
         drop(closed);
         for (is_far_open, is_near_open) in [(true, true), (true, false), (false, true)] {
-            let near = NearPort::listen(true, None);
-            let port = near.probe().client.unwrap();
+            let near = NearPort::listen(true, None).unwrap();
+            let PortProbe { client, proof } = near.probe();
             let _connection = match is_near_open {
-                true => Some(TcpStream::connect((HOST, port)).await.unwrap()),
+                true => Some(connection_that_says(client.unwrap(), &proof.of_near_port()).await),
                 false => None,
             };
-            let port = if is_far_open { far_port } else { closed_port };
+            let port = match is_far_open {
+                true => port_that_says(proof.of_far_port()).await,
+                false => closed_port,
+            };
             let found = near.search(HOST, Some(port), Duration::ZERO).await;
             let expected = OpenPorts {
                 far: is_far_open,
@@ -181,16 +226,38 @@ mod tests {
 
     #[tokio::test]
     async fn a_stranger_at_the_port_is_not_the_host() {
-        let near = NearPort::listen(true, None);
-        let port = near.probe().client.unwrap();
-        let _stranger = TcpStream::connect((HOST, port)).await.unwrap();
-        let elsewhere = "192.0.2.1".parse().unwrap();
-        let found = near.search(elsewhere, None, Duration::ZERO).await;
-        assert_eq!((found.far, found.near), (false, false));
+        for host in ["192.0.2.1".parse().unwrap(), HOST] {
+            let near = NearPort::listen(true, None).unwrap();
+            let PortProbe { client, proof } = near.probe();
+            // What a stranger hears at the far end's port does not let him in here.
+            let _stranger = connection_that_says(client.unwrap(), &proof.of_far_port()).await;
+            let strange = port_that_says(proof.of_near_port()).await;
+            let found = near.search(host, Some(strange), Duration::ZERO).await;
+            assert_eq!((found.far, found.near), (false, false));
+        }
+    }
+
+    async fn connection_that_says(port: u16, proof: &[u8]) -> TcpStream {
+        let mut connection = TcpStream::connect((HOST, port)).await.unwrap();
+        connection.write_all(proof).await.unwrap();
+        connection
+    }
+
+    /// A port at which each client hears this.
+    async fn port_that_says(proof: [u8; PROOF_LENGTH]) -> u16 {
+        let listener = TcpListener::bind((HOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                client.write_all(&proof).await.unwrap();
+            }
+        });
+        port
     }
 
     #[test]
     fn behind_another_host_no_port_is_named() {
-        assert_eq!(NearPort::listen(false, None).probe().client, None);
+        let near = NearPort::listen(false, None).unwrap();
+        assert_eq!(near.probe().client, None);
     }
 }
