@@ -16,6 +16,9 @@ pub const SIZES: [u64; 5] = [0, 1, 65_535, 65_536, 20_000_000];
 /// The same where each transfer takes a login.
 pub const FEW_SIZES: [u64; 3] = [0, 65_535, 20_000_000];
 
+/// The same for rows without longhaul, which check the harness alone.
+pub const HARNESS_SIZES: [u64; 1] = [20_000_000];
+
 /// File size for tests that need a longer transfer, bytes.
 pub const LARGE: u64 = 100_000_000;
 

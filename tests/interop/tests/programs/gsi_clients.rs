@@ -39,7 +39,7 @@ fn both_ways(environment: impl FnOnce(&PeerPki) -> GridEnvironment, rows: &[&[&s
     for options in rows {
         let mut cells = MatrixRow::new(format!("globus-url-copy GSI {}", options.join(" ")));
         let served = ServedStore::over_gsi(&store, &server);
-        served.get_and_put(&mut cells, &client, options, &test_files::SIZES);
+        served.get_and_put(&mut cells, &client, options, &test_files::FEW_SIZES);
         cells.finish();
     }
 }
@@ -58,7 +58,8 @@ fn gsi_globus_url_copy_transfers_files_over_four_streams() {
 #[test]
 fn gsi_globus_url_copy_transfers_files_with_tls_1_2() {
     let tls_1_2 = |pki: &PeerPki| proxy(pki).tls_1_2();
-    both_ways(tls_1_2, &GSI_PROTECTION);
+    // With four streams in the rows of TLS 1.3.
+    both_ways(tls_1_2, &GSI_PROTECTION[..5]);
     both_ways(tls_1_2, &[&PARALLEL_CREDENTIAL]);
 }
 
@@ -239,7 +240,7 @@ fn gsi_globus_url_copy_transfers_between_two_servers() {
     let destination = start(&to, &pki).unwrap();
     let globus_from = globus::start_gsi(&from, &pki).unwrap();
     let globus_to = globus::start_gsi(&to, &pki).unwrap();
-    let sizes = [0, 65_536, 20_000_000];
+    let sizes = [0, 20_000_000];
     for options in GSI_PROTECTION.into_iter().chain([&PARALLEL_CREDENTIAL[..]]) {
         let row = options.join(" ");
         let mut cells = MatrixRow::new(format!("globus-url-copy third party, longhaul, {row}"));

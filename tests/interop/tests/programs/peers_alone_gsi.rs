@@ -32,7 +32,7 @@ fn globus_url_copy_works_with_globus_gridftp_server_over_gsi() {
         let server = globus::start_gsi(&store, &pki).unwrap();
         let second = globus::start_gsi(&other, &pki).unwrap();
         for options in options {
-            let sizes = [0, 20_000_000];
+            let sizes = test_files::HARNESS_SIZES;
             matrix::get(&mut cells, &store, &sizes, |from, to| {
                 client
                     .copy(options, &server.url(from), &file_url(to))
@@ -141,13 +141,13 @@ fn gfal_works_with_globus_gridftp_server_over_gsi() {
         gfal.run("copy", &["-f", "-v", from, to]).map(drop)
     };
     let mut cells = MatrixRow::new("gfal-copy, globus-gridftp-server, GSI");
-    matrix::get(&mut cells, &store, &test_files::SMALL, |from, to| {
+    matrix::get(&mut cells, &store, &test_files::HARNESS_SIZES, |from, to| {
         copy(&server.url(from), &file_url(to))
     });
-    matrix::put(&mut cells, &store, &test_files::SMALL, |from, to| {
+    matrix::put(&mut cells, &store, &test_files::HARNESS_SIZES, |from, to| {
         copy(&file_url(from), &server.url(to))
     });
-    matrix::third_party(&mut cells, &other, &test_files::SMALL, |from, to| {
+    matrix::third_party(&mut cells, &other, &test_files::HARNESS_SIZES, |from, to| {
         copy(&server.url(from), &second.url(to))
     });
     cells.finish();
