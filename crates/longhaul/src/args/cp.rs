@@ -90,7 +90,7 @@ pub(crate) struct CopyFlags {
     #[arg(short = 'p', long = "parallel", value_name = "N|auto|mi|mi+|aimd", default_value = "auto", value_parser = parse_parallelism, help_heading = headings::SPEED)]
     parallelism: Parallelism,
     /// Maximum number of streams per file with `-p auto`, `mi`, `mi+` and `aimd`: 1 to 256
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = parse_max_streams, help_heading = headings::SPEED)]
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = parse_max_streams, help_heading = headings::SPEED)]
     max_streams: u32,
     /// Socket buffer sizes. `auto` lets the kernel tune them and sets larger ones where the kernel's
     /// limit is too small for the path; `kernel` leaves them to the kernel; SIZE sets a fixed size;
@@ -407,7 +407,7 @@ mod tests {
         let options = options(&[]).unwrap();
         assert_eq!(options.streams.parallelism, Parallelism::Auto);
         assert_eq!(options.streams.transfer.congestion, CongestionChoice::Auto);
-        assert_eq!(options.streams.max_streams, 64);
+        assert_eq!(options.streams.max_streams, 128);
         assert_eq!(options.streams.autopar, ChunkParameters::default());
     }
 

@@ -141,14 +141,23 @@ fn gfal_works_with_globus_gridftp_server_over_gsi() {
         gfal.run("copy", &["-f", "-v", from, to]).map(drop)
     };
     let mut cells = MatrixRow::new("gfal-copy, globus-gridftp-server, GSI");
-    matrix::get(&mut cells, &store, &test_files::HARNESS_SIZES, |from, to| {
-        copy(&server.url(from), &file_url(to))
-    });
-    matrix::put(&mut cells, &store, &test_files::HARNESS_SIZES, |from, to| {
-        copy(&file_url(from), &server.url(to))
-    });
-    matrix::third_party(&mut cells, &other, &test_files::HARNESS_SIZES, |from, to| {
-        copy(&server.url(from), &second.url(to))
-    });
+    matrix::get(
+        &mut cells,
+        &store,
+        &test_files::HARNESS_SIZES,
+        |from, to| copy(&server.url(from), &file_url(to)),
+    );
+    matrix::put(
+        &mut cells,
+        &store,
+        &test_files::HARNESS_SIZES,
+        |from, to| copy(&file_url(from), &server.url(to)),
+    );
+    matrix::third_party(
+        &mut cells,
+        &other,
+        &test_files::HARNESS_SIZES,
+        |from, to| copy(&server.url(from), &second.url(to)),
+    );
     cells.finish();
 }

@@ -142,14 +142,24 @@ fn lftp_works_with_every_ftps_server() {
             pki.ca_file().display()
         );
         let mut cells = MatrixRow::new(format!("lftp, {name}"));
-        matrix::get(&mut cells, &store, &test_files::HARNESS_SIZES, |from, to| {
-            let commands = format!("{options}; get /{from} -o {}", to.display());
-            lftp.script_at(url, &commands).map(drop)
-        });
-        matrix::put(&mut cells, &store, &test_files::HARNESS_SIZES, |from, to| {
-            let commands = format!("{options}; put {} -o /{to}", from.display());
-            lftp.script_at(url, &commands).map(drop)
-        });
+        matrix::get(
+            &mut cells,
+            &store,
+            &test_files::HARNESS_SIZES,
+            |from, to| {
+                let commands = format!("{options}; get /{from} -o {}", to.display());
+                lftp.script_at(url, &commands).map(drop)
+            },
+        );
+        matrix::put(
+            &mut cells,
+            &store,
+            &test_files::HARNESS_SIZES,
+            |from, to| {
+                let commands = format!("{options}; put {} -o /{to}", from.display());
+                lftp.script_at(url, &commands).map(drop)
+            },
+        );
         cells.finish();
     }
 }

@@ -96,11 +96,13 @@ impl<'t> StreamTuning<'t> {
             rate_limit: self.rate_limit(),
         };
         let streams = count(stream_set.wanted().max(1));
-        let tuner_limits = || tuner_limits(self.settings, streams);
-        let mut auto = self
-            .auto
-            .take()
-            .unwrap_or_else(|| AutoTuner::from_prior(tuner_limits(), self.initial_prior(streams)));
+        let mut auto = self.auto.take().unwrap_or_else(|| {
+            let limits = tuner_limits(self.settings, streams);
+            AutoTuner::from_prior(
+                limits,
+                self.initial_prior(streams, &sample.streams, &in_force),
+            )
+        });
         if stream_set.take_open_failure() {
             // Not repeated: the tuner requests no more streams than could be opened.
             auto.on_stream_refused(count(
@@ -116,12 +118,20 @@ impl<'t> StreamTuning<'t> {
     }
 
     /// Prior knowledge of the path, with the present number of streams.
-    fn initial_prior(&self, streams: u32) -> Prior {
+    fn initial_prior(
+        &self,
+        streams: u32,
+        sampled: &[SampledStream],
+        in_force: &Option<String>,
+    ) -> Prior {
         let mut prior = self.settings.prior.clone();
         prior.streams = Some(streams);
-        // An earlier transfer over these connections has settled on one.
+        // An earlier transfer over these connections has settled on one, or has compared.
+        let is_used = |s: &SampledStream| s.stream.first_congestion().is_some();
         if let Some(settled) = &self.congestion {
             prior.congestion_control = Some(settled.clone());
+        } else if prior.congestion_control.is_none() && sampled.iter().any(is_used) {
+            prior.congestion_control.clone_from(in_force);
         }
         prior
     }
@@ -138,6 +148,11 @@ impl<'t> StreamTuning<'t> {
     /// system's, and returns to it when others share the path. Streams that join get the changed
     /// one.
     fn current_congestion(&mut self, sampled: &[SampledStream]) -> Option<String> {
+        // A stream that joins has the system's until the decided one is set on it.
+        let decided = self.congestion.clone().filter(|_| self.beside.is_empty());
+        if decided.is_some() {
+            return decided;
+        }
         let now = sampled.last()?.stream.congestion();
         if self.auto.is_some() || self.settings.options.congestion != CongestionChoice::Auto {
             return now;
@@ -163,6 +178,7 @@ impl<'t> StreamTuning<'t> {
     /// Ends the tuning: removes the pacing rate from connections that outlive the transfer.
     pub(super) fn end(&mut self) {
         self.end_comparison();
+        self.end_trial();
         for applied in self
             .applied
             .values()
@@ -251,6 +267,27 @@ impl<'t> StreamTuning<'t> {
         }
     }
 
+    /// A control that has not proved itself is not left to the next transfer over these connections.
+    fn end_trial(&self) {
+        let replaced = self
+            .auto
+            .as_ref()
+            .and_then(AutoTuner::unproved_control_replaced);
+        let Some(name) = replaced else { return };
+        for stream in self
+            .applied
+            .values()
+            .filter_map(|applied| applied.stream.upgrade())
+        {
+            let set = stream.set_congestion(name);
+            tracing::debug!(
+                stream = stream.id(),
+                ?set,
+                "congestion control of before the trial"
+            );
+        }
+    }
+
     /// Sets a congestion control on some streams.
     ///
     /// # Errors
@@ -302,7 +339,8 @@ impl<'t> StreamTuning<'t> {
             .or_insert_with(|| AppliedStreamSettings {
                 stream: Arc::downgrade(stream),
                 congestion: None,
-                pace: None,
+                // No share is zero: a connection may have been opened at a known pace, which the first application replaces.
+                pace: Some(0),
             })
     }
 }

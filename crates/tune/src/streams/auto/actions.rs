@@ -7,7 +7,7 @@ use units::{bytes_in, show};
 use super::AutoTuner;
 use super::decision::{TransferDecision, TransferSetting};
 use super::estimate::{Confidence, EstimatedLoss, per_cent, segment};
-use super::experiment::{Experiment, ExperimentOutcome, TriedChange, bits};
+use super::experiment::{Before, Experiment, ExperimentOutcome, TriedChange, bits};
 use super::predict::{stream_rate_under_loss, streams_for_gain, streams_to_fill};
 use super::rules::{Action, Now, Rule};
 use super::side_by_side::{CandidateShare, ControlComparison, SideBySide};
@@ -81,8 +81,9 @@ impl AutoTuner {
         } else {
             LIMITS.steady
         };
-        // Under pacing a slow start cannot overrun the path.
-        let since = if self.state.is_paced() {
+        // Under pacing a slow start cannot overrun the path, and a stream that waits for its program may never leave it.
+        let is_programs = now.path.bottleneck == Bottleneck::SenderApp;
+        let since = if self.state.is_paced() || is_programs {
             self.changed_at
         } else {
             self.changed_at.max(self.estimator.slow_start_seen)
@@ -102,7 +103,10 @@ impl AutoTuner {
         let since = self.changed_at.max(self.estimator.slow_start_seen);
         let patience = LIMITS.settle_streams.at(now.interval.rtt.smoothed);
         let held = u64::from(self.streams_that_hold_the_path(now));
-        held * 8 <= u64::from(self.streams) * 7 && now.interval.at.saturating_sub(since) >= patience
+        // While losses are repaired, the rate is larger than what is acknowledged.
+        held * 8 <= u64::from(self.streams) * 7
+            && !now.interval.is_recovering
+            && now.interval.at.saturating_sub(since) >= patience
     }
 
     /// Streams whose windows, perhaps the smallest ones, hold what fills the path, as long as they do not grow.
@@ -113,7 +117,8 @@ impl AutoTuner {
         }
         let mut windows: Vec<u64> = now.sample.streams.iter().map(|tcp| tcp.cwnd).collect();
         windows.sort_unstable();
-        let filled = bytes_in(now.interval.rate(), now.interval.rtt.min);
+        let rate = now.interval.rate().max(now.path.bottleneck_bandwidth.value);
+        let filled = bytes_in(rate, now.interval.rtt.min);
         let sums = windows.iter().scan(0_u64, |sum, window| {
             *sum = sum.saturating_add(*window);
             Some(*sum)
@@ -150,8 +155,7 @@ impl AutoTuner {
                 self.add_streams_for_slow_growth(now.interval, now.sample, decisions);
             }
             Action::StreamsForProgram => self.add_streams_for_program(now, decisions),
-            Action::SpareStreams => self.try_fewer_streams(now, true, decisions),
-            Action::FewerStreams => self.try_fewer_streams(now, false, decisions),
+            Action::FewerStreams => self.try_fewer_streams(now, decisions),
         }
     }
 
@@ -191,13 +195,13 @@ impl AutoTuner {
         let model = stream_rate_under_loss(&now.path, segment(now.sample.streams));
         // Windows still fall to what the losses allow, or rise to it.
         let each = model.map_or(rate, |model| model.min(rate));
-        let wanted = if is_loss_tolerant(&self.control.in_force) {
+        let (wanted, allowed) = if is_loss_tolerant(&self.control.in_force) {
             // No model says what they lack: a window, a processor, or their own start.
-            self.streams.saturating_mul(2)
+            (self.streams.saturating_mul(2), None)
         } else {
-            self.baseline
-                .limit(each.saturating_mul(self.streams.into()));
-            streams_to_fill(&now.path, each, self.streams)
+            let allowed = each.saturating_mul(self.streams.into());
+            let wanted = streams_to_fill(&now.path, each, self.streams);
+            (wanted, Some(allowed))
         };
         let Some(to) = self.allowed_streams(wanted, now.sample) else {
             return;
@@ -207,7 +211,13 @@ impl AutoTuner {
             now.path.describe_loss(now.interval.rtt),
             self.streams
         );
-        self.try_more_streams(to, Action::StreamsForLoss, now.interval, reason, decisions);
+        let change = TriedChange::MoreStreams {
+            from: self.streams,
+            to,
+            action: Action::StreamsForLoss,
+        };
+        self.experiment(change, allowed, now.interval);
+        self.set_streams(to, now.interval.at, reason, decisions);
     }
 
     pub(super) fn add_streams_for_slow_growth(
@@ -268,26 +278,16 @@ impl AutoTuner {
         reason: String,
         decisions: &mut Vec<TransferDecision>,
     ) {
-        let from = self.streams;
-        // Where losses limit each stream and nothing queues, more of them take from nobody.
-        let is_harmless =
-            action == Action::StreamsForLoss && !is_loss_tolerant(&self.control.in_force);
         let change = TriedChange::MoreStreams {
-            from,
+            from: self.streams,
             to,
             action,
-            is_harmless,
         };
-        self.experiment(change, interval);
+        self.experiment(change, None, interval);
         self.set_streams(to, interval.at, reason, decisions);
     }
 
-    fn try_fewer_streams(
-        &mut self,
-        now: &Now<'_>,
-        is_spare: bool,
-        decisions: &mut Vec<TransferDecision>,
-    ) {
+    fn try_fewer_streams(&mut self, now: &Now<'_>, decisions: &mut Vec<TransferDecision>) {
         let interval = now.interval;
         let needed = self.streams_that_hold_the_path(now);
         let has_failed = self.cooldowns[Action::FewerStreams as usize].failures() > 0;
@@ -303,15 +303,10 @@ impl AutoTuner {
             return;
         }
         let (from, speed) = (self.streams, show::bits(interval.rate().saturating_mul(8)));
-        let reason = if is_spare {
-            self.on_change(interval.at);
-            format!("the windows of {to} streams hold what fills the path: {to} instead of {from}")
-        } else {
-            self.experiment(TriedChange::FewerStreams { from, to }, interval);
-            format!(
-                "fewer streams may be enough: {to} instead of {from} if the rate stays at {speed}"
-            )
-        };
+        let reason = format!(
+            "fewer streams may be enough: {to} instead of {from} if the rate stays at {speed}"
+        );
+        self.experiment(TriedChange::FewerStreams { from, to }, None, interval);
         self.set_streams(to, interval.at, reason, decisions);
     }
 
@@ -405,29 +400,40 @@ impl AutoTuner {
         reason: String,
         decisions: &mut Vec<TransferDecision>,
     ) {
-        let loss = match self.estimator.path.loss {
-            EstimatedLoss::Random { high, .. } => high,
-            EstimatedLoss::None | EstimatedLoss::WithQueue => LIMITS.most_loss,
-        };
         let change = TriedChange::CongestionControl {
             from: self.control.in_force.clone(),
             to: to.to_owned(),
-            loss,
             is_proved,
         };
-        self.experiment(change, interval);
+        self.experiment(change, None, interval);
         let setting = TransferSetting::CongestionControl(to.to_owned());
         decisions.push(self.decision(interval.at, Some(setting), reason));
     }
 
-    /// Begins an experiment against the rates before it.
-    fn experiment(&mut self, change: TriedChange, interval: &TransferInterval) {
-        let before = match &change {
-            TriedChange::MoreStreams {
-                is_harmless: false, ..
-            } => self.baseline.moments_at_least(interval.rate()),
+    /// Begins an experiment against the rates before it. `allowed`: see [`Before`].
+    fn experiment(
+        &mut self,
+        change: TriedChange,
+        allowed: Option<u64>,
+        interval: &TransferInterval,
+    ) {
+        let rates = match &change {
             // Windows that losses still reduce carry less than they did.
+            TriedChange::MoreStreams { .. } if allowed.is_none() => {
+                self.baseline.moments_at_least(interval.rate())
+            }
             _ => self.baseline.moments(interval.rate()),
+        };
+        let loss = match self.estimator.path.loss {
+            EstimatedLoss::Random { high, .. } => high,
+            // Nothing was lost before.
+            EstimatedLoss::None if !self.estimator.losses.has_events() => LIMITS.least_loss,
+            EstimatedLoss::None | EstimatedLoss::WithQueue => LIMITS.most_loss,
+        };
+        let before = Before {
+            rates,
+            allowed,
+            loss,
         };
         let experiment = Experiment::new(change, before, interval.at, interval.rtt.smoothed);
         let under = std::mem::replace(&mut self.state, TunerState::Steady);
@@ -487,8 +493,7 @@ impl AutoTuner {
         }
         self.cooldowns[action as usize].reset();
         // Streams that have just proved useful are not put to the test at once.
-        self.fail_for(Action::FewerStreams, at, LIMITS.lasting_queue);
-        self.fail_for(Action::SpareStreams, at, LIMITS.lasting_queue);
+        self.cooldowns[Action::FewerStreams as usize].extend(at, LIMITS.lasting_queue);
         // The gain tells how many of them it takes; some still start slowly.
         let enough = streams_for_gain(from, outcome.gain() * LIMITS.unfinished_gain);
         let enough = enough.clamp(from, to);
@@ -527,8 +532,8 @@ impl AutoTuner {
             return;
         }
         self.fail(Action::FewerStreams, at);
-        if !self.state.is_paced() && interval.rtt.is_congested() {
-            // The path stayed full although this transfer sent less.
+        if !self.limits.may_pace && interval.rtt.is_congested() {
+            // No probe can tell whose queue it is. The path stayed full although this transfer sent less.
             let reason = format!(
                 "{to} streams carry {} on a full path: cross traffic took the rest",
                 outcome.describe()

@@ -5,6 +5,7 @@ use std::time::Duration;
 use units::show;
 
 use super::loss::LossEstimator;
+use super::thresholds::LIMITS;
 use super::transfer_meter::{TransferCounters, TransferInterval};
 use super::transfer_sample::TransferSample;
 use crate::observation::{Bottleneck, Rtt};
@@ -180,15 +181,28 @@ impl PathEstimator {
             self.slow_start_seen = at;
         }
         let (known, rate) = (&mut self.path.bottleneck_bandwidth, interval.rate());
-        // A queue keeps the bottleneck busy. While losses are repaired, the count of acknowledged bytes jumps.
-        if has_queue && !interval.is_recovering && self.path.queue_owner != QueueOwner::Others {
+        // A queue keeps the bottleneck busy, unless an end limits. While losses are repaired, the count of acknowledged bytes jumps.
+        let is_ends = matches!(
+            interval.bottleneck,
+            Bottleneck::SenderApp | Bottleneck::ReceiveWindow | Bottleneck::SendBuffer
+        );
+        if has_queue
+            && !is_ends
+            && !interval.is_recovering
+            && self.path.queue_owner != QueueOwner::Others
+        {
             *known = Estimated {
                 value: rate,
                 confidence: Confidence::Measured,
             };
         } else if rate > known.value && !interval.is_recovering {
+            // What was measured with a queue was not all.
+            let is_more = known.confidence == Confidence::Unknown
+                || rate as f64 >= known.value as f64 * LIMITS.worthwhile_gain;
             known.value = rate;
-            known.confidence = known.confidence.max(Confidence::AtLeast);
+            if is_more {
+                known.confidence = Confidence::AtLeast;
+            }
         }
     }
 

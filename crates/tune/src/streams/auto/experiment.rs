@@ -6,7 +6,7 @@ use std::time::Duration;
 use units::show;
 
 use super::rules::Action;
-use super::thresholds::LIMITS;
+use super::thresholds::{LIMITS, RoundTrips};
 use super::transfer_meter::{TransferCounters, TransferInterval};
 use crate::observation::Bottleneck;
 
@@ -18,21 +18,87 @@ pub(super) enum TriedChange {
         to: u32,
         /// The rule that asks for them.
         action: Action,
-        /// They take from nobody: nothing queues, and losses limit each stream.
-        is_harmless: bool,
     },
     FewerStreams {
         from: u32,
         to: u32,
     },
-    /// Another congestion control; `loss` is the largest loss ratio that the path itself may have, 0..=1. `is_proved`: streams
-    /// beside each other have shown that it is faster.
+    /// Another congestion control. `is_proved`: streams beside each other have shown that it is faster.
     CongestionControl {
         from: String,
         to: String,
-        loss: f64,
         is_proved: bool,
     },
+}
+
+/// When a change is judged, and how.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Terms {
+    settle: RoundTrips,
+    measure: RoundTrips,
+    /// Gain with which it is kept.
+    gain: f64,
+    /// Repetitions of a measurement that does not show the gain yet.
+    repeats: u32,
+}
+
+impl TriedChange {
+    /// `is_lossy`: nothing queues, and losses limit each stream, so that more of them take from nobody.
+    fn terms(&self, is_lossy: bool) -> Terms {
+        // New streams need about four round trips of slow start; another control takes over windows that are not its own. A
+        // rate limited by losses or a queue varies, and takes longer to measure than one limited by windows.
+        let (settle, measure, gain, repeats) = match self {
+            Self::MoreStreams { action, .. } => {
+                let measure = match action {
+                    Action::StreamsForWindows => LIMITS.measure_windows,
+                    Action::StreamsForLoss => LIMITS.measure_losses,
+                    _ => LIMITS.measure_growth,
+                };
+                let gain = if is_lossy {
+                    LIMITS.harmless_gain
+                } else {
+                    LIMITS.worthwhile_gain
+                };
+                (LIMITS.settle_streams, measure, gain, LIMITS.repeats)
+            }
+            Self::FewerStreams { .. } => (
+                LIMITS.settle_streams,
+                LIMITS.measure_fewer,
+                LIMITS.kept_rate.0,
+                0,
+            ),
+            Self::CongestionControl { is_proved, .. } => {
+                let gain = if *is_proved {
+                    LIMITS.kept_rate.1
+                } else {
+                    LIMITS.worthwhile_gain
+                };
+                (
+                    LIMITS.settle_control,
+                    LIMITS.measure_control,
+                    gain,
+                    LIMITS.repeats,
+                )
+            }
+        };
+        Terms {
+            settle,
+            measure,
+            gain,
+            repeats,
+        }
+    }
+}
+
+/// What is known before a change.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Before {
+    /// Rates, bytes per second.
+    pub(super) rates: RateMoments,
+    /// Rate that losses allow the present streams for long, bytes per second, if a model tells: rates of a slow start are higher.
+    pub(super) allowed: Option<u64>,
+    /// Largest loss ratio that the path itself may have, 0..=1.
+    pub(super) loss: f64,
 }
 
 /// Mean and variance of rates, bytes per second (Welford).
@@ -96,17 +162,6 @@ impl Baseline {
         self.rates.clear();
     }
 
-    /// The settings cannot carry more than this for long, bytes per second: rates of a slow start do not count.
-    pub(super) fn limit(&mut self, rate: u64) {
-        let slowest = self
-            .rates
-            .iter()
-            .min()
-            .map_or(rate, |known| rate.min(*known));
-        *self = Self::default();
-        self.rates.push_back(slowest);
-    }
-
     /// The rates before a change; `latest` counts if there are none.
     pub(super) fn moments(&self, latest: u64) -> RateMoments {
         let mut moments = if self.rates.len() < LIMITS.baseline {
@@ -160,10 +215,10 @@ impl ExperimentOutcome {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Experiment {
     pub(super) change: TriedChange,
-    before: RateMoments,
+    before: Before,
+    terms: Terms,
+    rtt: Duration,
     started: Duration,
-    settle: Duration,
-    measure: Duration,
     /// Counters at the start of the measurement, once the change has settled.
     from: Option<TransferCounters>,
     pub(super) after: RateMoments,
@@ -172,33 +227,13 @@ pub(super) struct Experiment {
 
 impl Experiment {
     /// Begins at `at`, on a path with round trip `rtt`.
-    pub(super) fn new(
-        change: TriedChange,
-        before: RateMoments,
-        at: Duration,
-        rtt: Duration,
-    ) -> Self {
-        // New streams need about four round trips of slow start; another control takes over windows that are not its own. A
-        // rate limited by losses or a queue varies, and takes longer to measure than one limited by windows.
-        let settle = match &change {
-            TriedChange::CongestionControl { .. } => LIMITS.settle_control,
-            _ => LIMITS.settle_streams,
-        };
-        let measure = match &change {
-            TriedChange::MoreStreams { action, .. } => match action {
-                Action::StreamsForWindows => LIMITS.measure_windows,
-                Action::StreamsForLoss => LIMITS.measure_losses,
-                _ => LIMITS.measure_growth,
-            },
-            TriedChange::FewerStreams { .. } => LIMITS.measure_fewer,
-            TriedChange::CongestionControl { .. } => LIMITS.measure_control,
-        };
+    pub(super) fn new(change: TriedChange, before: Before, at: Duration, rtt: Duration) -> Self {
         Self {
+            terms: change.terms(before.allowed.is_some()),
             change,
             before,
+            rtt,
             started: at,
-            settle: settle.at(rtt),
-            measure: measure.at(rtt),
             from: None,
             after: RateMoments::default(),
             repeats: 0,
@@ -214,15 +249,15 @@ impl Experiment {
     ) -> Option<ExperimentOutcome> {
         let waited = interval.at.saturating_sub(self.started);
         let Some(from) = self.from else {
-            let has_settled =
-                waited >= self.settle && (opening == 0 || waited >= LIMITS.longest_opening);
+            let has_settled = waited >= self.terms.settle.at(self.rtt)
+                && (opening == 0 || waited >= LIMITS.longest_opening);
             // The transition itself is not part of the measurement.
             self.from = has_settled.then_some(now);
             return None;
         };
         self.after.add(interval.rate() as f64);
         let outcome = self.outcome(from, now);
-        if now.at.saturating_sub(from.at) < self.measure {
+        if now.at.saturating_sub(from.at) < self.terms.measure.at(self.rtt) {
             return self.is_clear(interval, &outcome).then_some(outcome);
         }
         if !outcome.is_kept && self.may_change_yet(interval, &outcome) {
@@ -236,40 +271,36 @@ impl Experiment {
 
     fn outcome(&self, from: TransferCounters, now: TransferCounters) -> ExperimentOutcome {
         let measured = now.since(&from);
+        let loss = measured.loss_ratio();
+        let (times, plus) = LIMITS.harmful_loss;
+        let is_harmful = loss > self.before.loss * times + plus;
+        let seen = self.before.rates.mean;
         let mut outcome = ExperimentOutcome {
             is_kept: false,
-            before: self.before.mean,
+            // Where the streams lose more than the path does, they overrun it, and no model tells what is allowed.
+            before: match self.before.allowed {
+                Some(allowed) if !is_harmful => seen.min(allowed as f64),
+                _ => seen,
+            },
             after: measured.rate() as f64,
-            loss: measured.loss_ratio(),
+            loss,
         };
         let gain = outcome.gain();
         outcome.is_kept = match &self.change {
-            TriedChange::MoreStreams {
-                is_harmless: true, ..
-            } => gain >= LIMITS.harmless_gain,
-            TriedChange::MoreStreams { .. } => gain >= LIMITS.worthwhile_gain,
+            TriedChange::MoreStreams { .. } => gain >= self.terms.gain,
             TriedChange::FewerStreams { .. } => {
-                let (rate, uneven, t) = LIMITS.kept_rate;
-                gain >= rate || (gain >= uneven && self.after.t_against(&self.before) > -t)
+                let (_, uneven, t) = LIMITS.kept_rate;
+                gain >= self.terms.gain
+                    || (gain >= uneven && self.after.t_against(&self.before.rates) > -t)
             }
-            TriedChange::CongestionControl {
-                loss, is_proved, ..
-            } => {
-                let (times, plus) = LIMITS.harmful_loss;
-                let needed = if *is_proved {
-                    1.0
-                } else {
-                    LIMITS.worthwhile_gain
-                };
-                gain >= needed && outcome.loss <= loss * times + plus
-            }
+            TriedChange::CongestionControl { .. } => gain >= self.terms.gain && !is_harmful,
         };
         outcome
     }
 
     /// Whether the result is clear before the measurement ends.
     fn is_clear(&self, interval: &TransferInterval, outcome: &ExperimentOutcome) -> bool {
-        let (gain, t) = (outcome.gain(), self.after.t_against(&self.before));
+        let (gain, t) = (outcome.gain(), self.after.t_against(&self.before.rates));
         match &self.change {
             // During slow start the rate does not show yet what losses allow.
             TriedChange::MoreStreams { .. } | TriedChange::CongestionControl { .. } => {
@@ -286,13 +317,12 @@ impl Experiment {
     fn may_change_yet(&self, interval: &TransferInterval, outcome: &ExperimentOutcome) -> bool {
         let is_starting = interval.in_slow_start || interval.bottleneck == Bottleneck::SlowStart;
         match &self.change {
-            TriedChange::MoreStreams { .. } => self.repeats < LIMITS.repeats && is_starting,
-            TriedChange::FewerStreams { .. } => false,
             TriedChange::CongestionControl { is_proved, .. } => {
                 let is_large = *is_proved || outcome.gain() >= LIMITS.obvious.0;
-                self.repeats < if is_large { LIMITS.repeats } else { 1 }
+                self.repeats < if is_large { self.terms.repeats } else { 1 }
                     && outcome.gain() >= LIMITS.worthwhile_gain
             }
+            _ => self.repeats < self.terms.repeats && is_starting,
         }
     }
 }

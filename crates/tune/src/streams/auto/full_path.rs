@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use units::{show, splitmix};
+use units::{bytes_per_second, show, splitmix};
 
 use super::AutoTuner;
 use super::decision::{TransferDecision, TransferSetting};
@@ -16,6 +16,9 @@ use super::transfer_meter::TransferInterval;
 use super::transfer_sample::TransferSample;
 use crate::congestion::is_loss_tolerant;
 use crate::observation::Bottleneck;
+
+/// Bytes that a stream may at least have in flight while a queue is drained: some segments.
+const LEAST_IN_FLIGHT: u64 = 8 << 10;
 
 impl AutoTuner {
     /// Whether a queue may be drained: a long one of a full path at once; one below half a round trip if it lasts, since then the
@@ -54,6 +57,10 @@ impl AutoTuner {
             .meter
             .counters_at(from.min(interval.at.saturating_sub(interval.stats.time)));
         let rate = self.meter.counters().since(&earlier).rate().max(1);
+        // Acknowledgements may stand still for a moment, and a segment that was sent at next to no rate holds up its stream for long
+        // after the pace is lifted.
+        let in_flight = u64::from(self.streams) * LEAST_IN_FLIGHT;
+        let rate = rate.max(bytes_per_second(in_flight, interval.rtt.smoothed));
         let drain = QueueDrain::new(interval.at, interval.rtt, rate);
         let pace = drain.pace();
         let reason = format!(
@@ -189,6 +196,7 @@ impl AutoTuner {
                 self.stop_pacing(interval.at, &reason, decisions);
                 // The windows are those of the slower path, and so is the rate.
                 self.estimator.forget_bandwidth();
+                self.estimator.proved_rate = 0;
                 if !is_loss_tolerant(&self.control.in_force) {
                     self.add_streams_for_slow_growth(interval, now.sample, decisions);
                 }

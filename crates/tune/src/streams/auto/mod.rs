@@ -40,7 +40,7 @@ use self::side_by_side::{CandidateShare, SideBySide};
 use self::state::{StateKind, TunerState};
 use self::thresholds::LIMITS;
 use self::transfer_meter::{TransferInterval, TransferMeter};
-use crate::congestion::loss_tolerant_alternative;
+use crate::congestion::{SHORT_PATH, loss_tolerant_alternative};
 use crate::limiter::Limiter;
 use crate::observation::{Bottleneck, Hysteresis};
 use crate::path::prior_check::PriorDisagreement;
@@ -65,7 +65,7 @@ pub struct AutoTuner {
     baseline: Baseline,
     state: TunerState,
     /// One for each [`Action`].
-    cooldowns: [Cooldown; 9],
+    cooldowns: [Cooldown; 8],
     /// Time of the last change of a setting, or of the last finding about the path.
     changed_at: Duration,
     /// Rate of the last interval, bytes per second.
@@ -105,7 +105,7 @@ impl AutoTuner {
     pub fn from_prior(limits: AutoLimits, prior: Prior) -> Self {
         let least = limits.min_streams.max(1);
         let most = limits.max_streams.max(least);
-        let mut cooldowns = [Cooldown::default(); 9];
+        let mut cooldowns = [Cooldown::default(); 8];
         for rule in &RULES {
             cooldowns[rule.action as usize] = Cooldown::new(rule.doublings);
         }
@@ -169,7 +169,11 @@ impl AutoTuner {
         decisions: &mut Vec<TransferDecision>,
     ) {
         let incumbent = self.control.system_default.clone();
-        let can_compare = self.streams > 1 && !self.known.has_settings;
+        // Timers slow a loss-tolerant control down on a short path, and a known path needs no comparison.
+        let can_compare = self.streams > 1
+            && self.state.kind() == StateKind::Steady
+            && !self.known.has_settings
+            && self.meter.current_rtt().min >= SHORT_PATH;
         let Some(candidate) = self.tolerant_candidate(&incumbent).filter(|_| can_compare) else {
             return;
         };
@@ -353,6 +357,21 @@ impl AutoTuner {
             && is_void(&experiment.change)
         {
             self.state = std::mem::replace(under, TunerState::Steady);
+        }
+    }
+
+    /// Congestion control to go back to if the transfer ends now: the one in force has not proved itself yet.
+    pub fn unproved_control_replaced(&self) -> Option<&str> {
+        match &self.state {
+            TunerState::Experiment(experiment, _) => match &experiment.change {
+                TriedChange::CongestionControl {
+                    from,
+                    is_proved: false,
+                    ..
+                } => Some(from),
+                _ => None,
+            },
+            _ => None,
         }
     }
 

@@ -104,12 +104,12 @@ impl QueueDrain {
         let is_unchanged = measured_fall <= (before / 20).max(Duration::from_millis(1));
         let part = self.rate as f64 / capacity.max(1) as f64;
         let is_longer = part >= WHOLE_PATH || (is_unchanged && part >= VISIBLE_SHARE);
-        if is_conclusive && capacity > 0 && is_longer {
+        // Half of the computed fall is the margin for measurement errors.
+        let falls = measured_fall >= expected_fall / 2;
+        if is_conclusive && !falls && capacity > 0 && is_longer {
             return Some(DrainResult::NoQueue);
         }
-        // Half of the computed fall is the margin for measurement errors.
-        ((is_conclusive && measured_fall < expected_fall / 2) || is_late)
-            .then_some(DrainResult::Shared)
+        ((is_conclusive && !falls) || is_late).then_some(DrainResult::Shared)
     }
 }
 

@@ -7,6 +7,7 @@ use units::show;
 use super::AutoTuner;
 use super::decision::{TransferDecision, TransferSetting};
 use super::estimate::{Confidence, Estimated};
+use super::experiment::TriedChange;
 use super::pacing::PathPace;
 use super::rules::Action;
 use super::state::TunerState;
@@ -189,8 +190,11 @@ impl AutoTuner {
             self.set_streams(to, at, reason, decisions);
         }
         if decisions.iter().any(|decision| decision.setting.is_some()) {
-            // An experiment under way compares with settings that are gone.
-            self.state = TunerState::Steady;
+            // An experiment under way compares with numbers of streams that are gone. Compared controls are still in force.
+            self.abandon(|change| !matches!(change, TriedChange::CongestionControl { .. }));
+            if self.state.sharing().is_some() {
+                self.end_sharing();
+            }
             self.on_change(at);
             self.meter.restart_interval();
         } else {

@@ -58,8 +58,6 @@ pub(super) enum Action {
     StreamsForSlowGrowth,
     /// More streams, if what limits at an end limits each of them.
     StreamsForProgram,
-    /// As many streams less as the windows of the others make up for.
-    SpareStreams,
     /// Fewer streams, if the rate stays.
     FewerStreams,
 }
@@ -96,12 +94,12 @@ pub(super) const RULES: [Rule; 10] = [
     },
     Rule {
         states: &[Steady],
-        bottlenecks: &[Link, Cwnd, Loss],
+        bottlenecks: &[Link],
         loss: LossIs::Any,
         queue: QueueIs::Harmful,
-        action: Action::SpareStreams,
+        action: Action::FewerStreams,
         guard: AutoTuner::are_windows_larger_than_the_path,
-        cooldown: seconds(0),
+        cooldown: seconds(20),
         doublings: 5,
     },
     Rule {

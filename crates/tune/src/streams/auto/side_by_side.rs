@@ -20,7 +20,7 @@ pub(super) enum CandidateShare {
     One,
 }
 
-/// TunerState of the comparison.
+/// State of the comparison.
 #[derive(Debug, Clone)]
 pub(super) struct SideBySide {
     pub(super) candidate: String,
@@ -104,7 +104,8 @@ impl SideBySide {
         let is_lossy = matches!(path.loss, EstimatedLoss::Random { .. });
         if is_full && self.rounds > 0 {
             // A full path shows what each stream can take from the others, not what the path allows it.
-            return if is_lossy || (has_losses && self.share == CandidateShare::Half) {
+            let is_early = has_losses && self.share == CandidateShare::Half;
+            return if self.rounds_won > 0 && (is_lossy || is_early) {
                 ControlComparison::CandidateWins
             } else {
                 ControlComparison::IncumbentStays
