@@ -51,6 +51,14 @@ impl Bottleneck {
         }
     }
 
+    /// Whether an end limits the sender, and not the path.
+    pub(crate) fn is_at_an_end(self) -> bool {
+        matches!(
+            self,
+            Self::ReceiveWindow | Self::SendBuffer | Self::SenderApp | Self::ReceiverApp
+        )
+    }
+
     /// Explanation for people, with the figures of the latest sample. `rate` is in bytes per second.
     pub(crate) fn describe(self, role: Role, sample: &TcpSample, rate: u64) -> String {
         let rtt = Rtt::of_sample(sample, role);
@@ -88,6 +96,9 @@ impl Bottleneck {
                 "the congestion window of {} allows {speed}",
                 show::bytes(sample.cwnd)
             ),
+            Self::ReceiverApp if role == Role::Sender => {
+                format!("the receiving program reads only {speed}, so that its window closes")
+            }
             Self::ReceiverApp => format!(
                 "the receiving program reads only {speed}: {} wait in its buffer of {}",
                 show::bytes(sample.readable),
@@ -132,7 +143,7 @@ pub(crate) fn fills_receive_window(sample: &TcpSample, rtt: Rtt, rate: u64) -> b
     sample.receive_window > 0 && in_flight >= sample.receive_window / 100 * 85
 }
 
-/// Collects samples over two round trips, at least 100 ms, and then classifies the bottleneck.
+/// Collects samples over two round trips, at least 50 ms, and then classifies the bottleneck.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct BottleneckClassifier {
     interval: Option<StreamInterval>,
@@ -140,6 +151,9 @@ pub(crate) struct BottleneckClassifier {
     full_buffer_samples: u32,
     idle_samples: u32,
     backed_up_samples: u32,
+    /// Largest window that the peer has announced, bytes, and the samples with less than half of it.
+    largest_peer_window: u64,
+    closing_samples: u32,
 }
 
 /// Bottleneck of a stream over an interval.
@@ -174,6 +188,8 @@ impl BottleneckClassifier {
         let is_idle = sample.unsent == 0 && sample.in_flight < sample.cwnd / 10 * 7;
         self.idle_samples += u32::from(is_idle && !is_send_buffer_full(sample));
         self.backed_up_samples += u32::from(is_receive_buffer_backed_up(sample));
+        self.largest_peer_window = self.largest_peer_window.max(sample.peer_window);
+        self.closing_samples += u32::from(sample.peer_window < self.largest_peer_window / 2);
         let stats = interval.stats();
         if stats.time < SHORTEST_INTERVAL.max(interval.rtt().smoothed * 2)
             || self.samples < FEWEST_SAMPLES
@@ -186,6 +202,7 @@ impl BottleneckClassifier {
         };
         *self = Self {
             interval: Some(StreamInterval::new(role, sample)),
+            largest_peer_window: self.largest_peer_window,
             ..Self::default()
         };
         (stats.bytes > 0).then_some(ClassifiedInterval { bottleneck, stats })
@@ -196,7 +213,12 @@ impl BottleneckClassifier {
         let (busy, window_limited) = (stats.busy_time, stats.rwnd_limited);
         // A window that limits is full in bursts: 30 % of the time with outstanding data is enough.
         if !busy.is_zero() && window_limited * 10 > busy * 3 {
-            return Bottleneck::ReceiveWindow;
+            // A buffer that is too small is announced whole, as what arrives is read at once; one that is not read closes.
+            return if self.closing_samples * 2 >= self.samples {
+                Bottleneck::ReceiverApp
+            } else {
+                Bottleneck::ReceiveWindow
+            };
         }
         if self.full_buffer_samples * 2 >= self.samples
             && explains_rate_by_send_buffer(sample, rtt, stats.rate())

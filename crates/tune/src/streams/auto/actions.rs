@@ -82,7 +82,10 @@ impl AutoTuner {
             LIMITS.steady
         };
         // Under pacing a slow start cannot overrun the path, and a stream that waits for its program may never leave it.
-        let is_programs = now.path.bottleneck == Bottleneck::SenderApp;
+        let is_programs = matches!(
+            now.path.bottleneck,
+            Bottleneck::SenderApp | Bottleneck::ReceiverApp
+        );
         let since = if self.state.is_paced() || is_programs {
             self.changed_at
         } else {
@@ -111,7 +114,10 @@ impl AutoTuner {
 
     /// Streams whose windows, perhaps the smallest ones, hold what fills the path, as long as they do not grow.
     fn streams_that_hold_the_path(&self, now: &Now<'_>) -> u32 {
-        if now.interval.bottleneck == Bottleneck::SenderApp {
+        if matches!(
+            now.interval.bottleneck,
+            Bottleneck::SenderApp | Bottleneck::ReceiverApp
+        ) {
             // The network does not limit.
             return self.streams / 2;
         }

@@ -49,7 +49,10 @@ impl TransferBottleneck {
                         "losses without a queue (round trip {latest}, minimum {minimum}): {speed}"
                     )
                 }
-                Bottleneck::Cwnd | Bottleneck::ReceiverApp | Bottleneck::SenderOrPath => {
+                Bottleneck::ReceiverApp => {
+                    format!("the receiving program reads only {speed}, so that its windows close")
+                }
+                Bottleneck::Cwnd | Bottleneck::SenderOrPath => {
                     format!(
                         "the congestion windows allow {speed} (round trip {latest}, minimum {minimum})"
                     )
@@ -140,6 +143,9 @@ impl BottleneckTimes {
             TransferBottleneck::Stream(Bottleneck::SenderApp) => {
                 "give the sender a faster store or more CPU time".to_owned()
             }
+            TransferBottleneck::Stream(Bottleneck::ReceiverApp) => {
+                "give the receiver a faster store or more CPU time".to_owned()
+            }
             TransferBottleneck::Stream(Bottleneck::Loss)
                 if is_loss_tolerant(congestion_control) =>
             {
@@ -157,7 +163,6 @@ impl BottleneckTimes {
                 Bottleneck::Link
                 | Bottleneck::Cwnd
                 | Bottleneck::Unknown
-                | Bottleneck::ReceiverApp
                 | Bottleneck::SenderOrPath,
             ) => return None,
         };

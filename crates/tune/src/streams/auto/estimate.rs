@@ -182,12 +182,8 @@ impl PathEstimator {
         }
         let (known, rate) = (&mut self.path.bottleneck_bandwidth, interval.rate());
         // A queue keeps the bottleneck busy, unless an end limits. While losses are repaired, the count of acknowledged bytes jumps.
-        let is_ends = matches!(
-            interval.bottleneck,
-            Bottleneck::SenderApp | Bottleneck::ReceiveWindow | Bottleneck::SendBuffer
-        );
         if has_queue
-            && !is_ends
+            && !interval.bottleneck.is_at_an_end()
             && !interval.is_recovering
             && self.path.queue_owner != QueueOwner::Others
         {

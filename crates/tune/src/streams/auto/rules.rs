@@ -1,6 +1,6 @@
 //! The rules: one table, the first row that applies acts.
 //!
-//! Rows are tried from top to bottom at the end of each interval (two round trips, at least 100 ms) while no experiment runs. A
+//! Rows are tried from top to bottom at the end of each interval (two round trips, at least 50 ms) while no experiment runs. A
 //! row applies if the state, the bottleneck, the losses and the queue are among its own, its cooldown is over, and its guard
 //! holds. If its action finds nothing to change, the next row is tried.
 
@@ -13,7 +13,7 @@ use super::thresholds::LIMITS;
 use super::transfer_meter::TransferInterval;
 use super::transfer_sample::TransferSample;
 use crate::observation::Bottleneck::{
-    self, Cwnd, Link, Loss, ReceiveWindow, SendBuffer, SenderApp, SlowStart, Unknown,
+    self, Cwnd, Link, Loss, ReceiveWindow, ReceiverApp, SendBuffer, SenderApp, SlowStart, Unknown,
 };
 
 /// Everything that a rule looks at.
@@ -164,7 +164,7 @@ pub(super) const RULES: [Rule; 10] = [
     },
     Rule {
         states: &[Steady, Paced],
-        bottlenecks: &[Link, SenderApp],
+        bottlenecks: &[Link, SenderApp, ReceiverApp],
         loss: LossIs::Any,
         queue: QueueIs::Any,
         action: Action::FewerStreams,

@@ -8,7 +8,7 @@ use super::experiment::RateMoments;
 use super::thresholds::LIMITS;
 use super::transfer_sample::TransferSample;
 use crate::limiter::Role;
-use crate::observation::{Bottleneck, Rtt};
+use crate::observation::Rtt;
 use crate::sample::{StreamId, TcpSample};
 
 /// Which streams get the candidate.
@@ -111,10 +111,7 @@ impl SideBySide {
                 ControlComparison::IncumbentStays
             };
         }
-        if matches!(
-            path.bottleneck,
-            Bottleneck::ReceiveWindow | Bottleneck::SendBuffer | Bottleneck::SenderApp
-        ) {
+        if path.bottleneck.is_at_an_end() {
             return ControlComparison::IncumbentStays;
         }
         if sample.at.saturating_sub(self.round_began) < LIMITS.comparison_round.at(rtt.smoothed) {

@@ -42,7 +42,7 @@ impl TransferCounters {
     }
 }
 
-/// Measurements of a transfer over two round trips, at least 100 ms.
+/// Measurements of a transfer over two round trips, at least 50 ms.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct TransferInterval {
     /// End of the interval.

@@ -48,6 +48,29 @@ fn streams_added_for_a_slow_reader_are_removed_again() {
 }
 
 #[test]
+fn a_window_that_closes_is_a_slow_reader_and_gets_no_more_streams() {
+    let limits = AutoLimits {
+        min_streams: 8,
+        congestion_controls: Vec::new(),
+        ..limits(64)
+    };
+    let mut transfer = ScriptedTransfer::new(limits, 8);
+    transfer.run(ms(30_000), |now| {
+        let has_filled = now.at >= ms(1_000);
+        ScriptedFlow {
+            rate: if has_filled { 2 * MBIT } else { 50 * MBIT },
+            window_full: if has_filled { 0.9 } else { 0.0 },
+            peer_window: if has_filled { 300 } else { 6 * MB },
+            in_slow_start: !has_filled,
+            ..ScriptedFlow::default()
+        }
+    });
+    assert_eq!(transfer.settings(), []);
+    assert_eq!(transfer.limiter(), Limiter::StoreWrite);
+    assert!(transfer.remedy().contains("the receiver a faster store"));
+}
+
+#[test]
 fn streams_grow_until_the_send_buffer_is_no_longer_the_bottleneck() {
     let mut transfer = ScriptedTransfer::new(limits(3), 1);
     transfer.run(ms(5000), |now| ScriptedFlow {

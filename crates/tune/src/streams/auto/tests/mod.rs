@@ -36,6 +36,8 @@ struct ScriptedFlow {
     loss: f64,
     /// Part of the time in which the receiver's window is full.
     window_full: f64,
+    /// That window, bytes.
+    peer_window: u64,
     /// The writers wait for space in their send buffers.
     buffers_full: bool,
     /// The writers have nothing to write for most of the time.
@@ -51,6 +53,7 @@ impl Default for ScriptedFlow {
             rtt: ms(50),
             loss: 0.0,
             window_full: 0.0,
+            peer_window: 6 * MB,
             buffers_full: false,
             writers_idle: false,
             in_slow_start: false,
@@ -197,7 +200,7 @@ impl ScriptedTransfer {
                 in_flight
             },
             in_slow_start: flow.in_slow_start,
-            peer_window: 6 * MB,
+            peer_window: flow.peer_window,
             busy_time: self.busy,
             rwnd_limited: self.window_full,
             retransmits: *retransmitted as u64,
