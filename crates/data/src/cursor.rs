@@ -32,6 +32,14 @@ pub(crate) struct CursorPart {
     pub(crate) is_near_end: bool,
 }
 
+/// What a stream has sent so far, bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SentSoFar {
+    pub(crate) own: u64,
+    /// All streams together since it has joined.
+    pub(crate) all: u64,
+}
+
 /// Ranges that were not handed out yet.
 #[derive(Debug, Default)]
 pub(crate) struct RemainingRanges {
@@ -65,27 +73,35 @@ impl TransferCursor {
     }
 
     /// The next part to send, at most `block` bytes; `None` when everything was handed out. Near
-    /// the end several streams get smaller parts, so that none waits long for another's last part.
+    /// the end several streams get smaller parts, so that none waits long for another's last part; a stream that has sent less
+    /// than the others gets even less.
     pub(crate) fn next(
         left: &Mutex<RemainingRanges>,
         block: u64,
         streams: usize,
+        sent: SentSoFar,
     ) -> Option<CursorPart> {
-        Self::next_at_least(left, block, streams, MIN_PART)
+        Self::next_at_least(left, block, streams, MIN_PART, Some(sent))
     }
 
     /// As [`TransferCursor::next`], but parts do not become smaller than `min_len`, a multiple of
-    /// [`MIN_PART`].
+    /// [`MIN_PART`]. Without `sent` all streams count as equally fast.
     pub(crate) fn next_at_least(
         left: &Mutex<RemainingRanges>,
         block: u64,
         streams: usize,
         min_len: u64,
+        sent: Option<SentSoFar>,
     ) -> Option<CursorPart> {
         let mut left = left.lock();
         // A block size of 0 would never finish.
         let block = block.max(1);
-        let max_len = left.max_part(block, streams as u64, min_len);
+        let streams = streams as u64;
+        let equal = left.max_part(block, streams, min_len);
+        let max_len = match sent {
+            Some(sent) if streams > 1 => equal.min(left.max_part_of(sent).max(min_len)).min(block),
+            _ => equal,
+        };
         let first = left.ranges.front_mut()?;
         let end = first.end.min(first.start.saturating_add(max_len));
         let range = ByteRange {
@@ -98,7 +114,7 @@ impl TransferCursor {
             left.ranges.pop_front();
         }
         left.bytes -= range.len();
-        let is_near_end = max_len < block;
+        let is_near_end = equal < block;
         Some(CursorPart { range, is_near_end })
     }
 
@@ -134,12 +150,26 @@ impl RemainingRanges {
         let share = self.bytes / (4 * streams);
         block.min(min_len.max(share - share % MIN_PART))
     }
+
+    /// The same for a stream by what it has sent: a quarter of what it will send of the rest, and no more than it has sent at all. Of
+    /// a stream that begins, nobody knows how fast it is.
+    fn max_part_of(&self, sent: SentSoFar) -> u64 {
+        let part = u128::from(self.bytes) * u128::from(sent.own) / u128::from(sent.all.max(1)) / 4;
+        let part = u64::try_from(part).unwrap_or(u64::MAX).min(sent.own);
+        part - part % MIN_PART
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// As fast as all streams together: only the number of streams bounds a part.
+    const EVEN: SentSoFar = SentSoFar {
+        own: u64::MAX,
+        all: u64::MAX,
+    };
 
     proptest! {
         #[test]
@@ -156,7 +186,7 @@ mod tests {
             prop_assert_eq!(end, ranges.end());
             let mut handed_out = RangeSet::new();
             let mut last = 0;
-            while let Some(CursorPart { range: part, .. }) = TransferCursor::next(&left, block, streams) {
+            while let Some(CursorPart { range: part, .. }) = TransferCursor::next(&left, block, streams, EVEN) {
                 prop_assert!(part.start >= last && part.len() <= block.max(1));
                 prop_assert_eq!(handed_out.insert(part.start, part.end), part.len());
                 last = part.end;
@@ -171,7 +201,8 @@ mod tests {
         let TransferCursor::Ranges { left, .. } = TransferCursor::ranges(&ranges) else {
             unreachable!()
         };
-        let next = || TransferCursor::next(&left, block, streams).map(|part| part.range.len());
+        let next =
+            || TransferCursor::next(&left, block, streams, EVEN).map(|part| part.range.len());
         std::iter::from_fn(next).collect()
     }
 
@@ -203,9 +234,30 @@ mod tests {
         let TransferCursor::Ranges { left, .. } = TransferCursor::ranges(&ranges) else {
             unreachable!()
         };
-        let first = TransferCursor::next(&left, 1 << 20, 2).unwrap();
+        let first = TransferCursor::next(&left, 1 << 20, 2, EVEN).unwrap();
         assert_eq!((first.range.len(), first.is_near_end), (1000, false));
-        let parts = std::iter::from_fn(|| TransferCursor::next(&left, 1 << 20, 2));
+        let parts = std::iter::from_fn(|| TransferCursor::next(&left, 1 << 20, 2, EVEN));
         assert!(parts.last().unwrap().is_near_end);
+    }
+
+    #[test]
+    fn a_slow_stream_gets_small_parts_and_a_new_one_the_smallest() {
+        let mut ranges = RangeSet::new();
+        ranges.insert(0, 64 << 20);
+        let TransferCursor::Ranges { left, .. } = TransferCursor::ranges(&ranges) else {
+            unreachable!()
+        };
+        let part = |own: u64, all: u64| {
+            let sent = SentSoFar { own, all };
+            let part = TransferCursor::next(&left, 1 << 20, 8, sent).unwrap();
+            assert!(!part.is_near_end);
+            part.range.len()
+        };
+        assert_eq!(part(0, 0), MIN_PART);
+        assert_eq!(part(0, 50 << 20), MIN_PART);
+        assert_eq!(part(300 << 10, 2 << 20), 256 << 10);
+        assert_eq!(part(8 << 20, 64 << 20), 1 << 20);
+        // It will send a hundredth of some 62 MiB.
+        assert_eq!(part(1 << 20, 100 << 20), 128 << 10);
     }
 }

@@ -302,7 +302,7 @@ impl<'t> PullWorker<'t> {
     ) -> Result<(), DataError> {
         let mut started = false;
         while let Some(part) =
-            TransferCursor::next_at_least(left, self.plan.piece, readers, min_piece)
+            TransferCursor::next_at_least(left, self.plan.piece, readers, min_piece, None)
         {
             let ByteRange { start, end } = part.range;
             let origin = self.plan.origin;

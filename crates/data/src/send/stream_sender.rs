@@ -11,7 +11,7 @@ use rustix::pipe::SpliceFlags;
 use super::SendTask;
 use super::zerocopy::ZerocopyRing;
 use crate::buffer::{PageBuffer, SplicePipe};
-use crate::cursor::TransferCursor;
+use crate::cursor::{SentSoFar, TransferCursor};
 use crate::error::DataError;
 use crate::options::IoMethod;
 use crate::store::Source;
@@ -39,6 +39,9 @@ pub(super) struct StreamSender<'t> {
     checksum_part: StreamChecksum<'t>,
     /// The parts have become smaller than a block: little is left.
     is_near_end: bool,
+    /// Bytes of finished parts, and those of the whole transfer when this stream joined.
+    sent: u64,
+    moved_before: u64,
 }
 
 impl<'t> StreamSender<'t> {
@@ -51,6 +54,8 @@ impl<'t> StreamSender<'t> {
             method,
             checksum_part: task.checksum.stream_checksum(),
             is_near_end: false,
+            sent: 0,
+            moved_before: task.transfer.moved(),
         }
     }
 
@@ -81,7 +86,11 @@ impl<'t> StreamSender<'t> {
         };
         let block = self.task.settings.options.block as u64;
         let streams = self.task.transfer.stream_set().wanted();
-        let Some(part) = TransferCursor::next(left, block, streams) else {
+        let sent = SentSoFar {
+            own: self.sent,
+            all: self.task.transfer.moved().saturating_sub(self.moved_before),
+        };
+        let Some(part) = TransferCursor::next(left, block, streams, sent) else {
             return Ok(false);
         };
         if part.is_near_end && !self.is_near_end {
@@ -90,6 +99,7 @@ impl<'t> StreamSender<'t> {
             self.io.stream().limit_unsent_near_end();
         }
         self.send_part(part.range, framed)?;
+        self.sent += part.range.len();
         Ok(true)
     }
 

@@ -214,6 +214,9 @@ struct PooledStream {
     flow: usize,
     /// Rest of the block that it has taken, segments.
     block: f64,
+    /// Segments that it has taken so far, and that all had taken when it joined.
+    taken: f64,
+    taken_before: f64,
     /// It takes no more blocks.
     leaving: bool,
     opened_at: f64,
@@ -334,15 +337,18 @@ impl<'p> RunningFluidTransfer<'p> {
                     if stream.leaving || self.left <= 0.0 {
                         break;
                     }
-                    // As crate `data`: a quarter of each stream's share of what is left.
-                    let part = self.left / (4.0 * count);
-                    let part = if count > 1.0 {
-                        self.block.min(part.max(LEAST_PART as f64 / SEGMENT))
-                    } else {
-                        self.block
-                    };
+                    // As crate `data`: a quarter of each stream's share of what is left, and of what it will send by what it has.
+                    let least = LEAST_PART as f64 / SEGMENT;
+                    let (mut part, mut own) = (self.block, self.block);
+                    if count > 1.0 {
+                        part = part.min((self.left / (4.0 * count)).max(least));
+                        let all = (self.all - self.left - stream.taken_before).max(1.0);
+                        let by_rate = self.left / 4.0 * stream.taken / all;
+                        own = by_rate.min(stream.taken).max(least);
+                    }
                     flow.is_near_end = part < self.block;
-                    stream.block = part.min(self.left);
+                    stream.block = part.min(own).min(self.left);
+                    stream.taken += stream.block;
                     self.left -= stream.block;
                 }
                 let written = wanted.min(stream.block);
@@ -444,6 +450,8 @@ impl<'p> RunningFluidTransfer<'p> {
             self.streams.push(PooledStream {
                 flow,
                 block: 0.0,
+                taken: 0.0,
+                taken_before: self.all - self.left,
                 leaving: false,
                 opened_at: self.network.now(),
             });
