@@ -5,7 +5,7 @@ use std::time::Duration;
 use units::{bytes_in, show};
 
 use super::AutoTuner;
-use super::decision::{TransferDecision, TransferSetting};
+use super::decision::TransferSetting;
 use super::estimate::{Confidence, EstimatedLoss, per_cent, segment};
 use super::experiment::{Before, Experiment, ExperimentOutcome, TriedChange, bits};
 use super::predict::{stream_rate_under_loss, streams_for_gain, streams_to_fill};
@@ -46,7 +46,17 @@ impl AutoTuner {
         let patience = LIMITS.slow_growth.at(now.interval.rtt.smoothed);
         let streams = now.sample.streams;
         let started = streams.iter().filter(|tcp| !tcp.in_slow_start).count();
+        // Behind a slow start nobody knows what losses will leave, unless the model does: it knows no timeouts.
+        let settling = LIMITS.measure_losses.at(now.interval.rtt.smoothed);
+        let has_settled = now
+            .interval
+            .at
+            .saturating_sub(self.estimator.slow_start_seen)
+            >= settling;
+        let each = now.interval.rate() / u64::from(self.streams.max(1));
+        let model = stream_rate_under_loss(&now.path, segment(streams));
         started * 2 >= streams.len()
+            && (has_settled || model.is_some_and(|model| model <= each))
             && (!is_loss_tolerant(&self.control.in_force)
                 || (now.interval.at.saturating_sub(self.changed_at) >= patience
                     && !Self::is_near_known_rate(now, Confidence::Earlier)
@@ -145,27 +155,22 @@ impl AutoTuner {
 
 impl AutoTuner {
     /// Does what the rule says, if there is anything to change.
-    pub(super) fn act(
-        &mut self,
-        rule: &Rule,
-        now: &Now<'_>,
-        decisions: &mut Vec<TransferDecision>,
-    ) {
+    pub(super) fn act(&mut self, rule: &Rule, now: &Now<'_>) {
         match rule.action {
-            Action::StreamsForWindows => self.add_streams_for_windows(now, decisions),
-            Action::ProbeQueue => self.probe_queue(now.interval, decisions),
-            Action::TakeFairShare => self.take_fair_share(now.interval, decisions),
-            Action::TolerantControl => self.try_tolerant_control(now, decisions),
-            Action::StreamsForLoss => self.add_streams_for_loss(now, decisions),
+            Action::StreamsForWindows => self.add_streams_for_windows(now),
+            Action::ProbeQueue => self.probe_queue(now.interval),
+            Action::TakeFairShare => self.take_fair_share(now.interval),
+            Action::TolerantControl => self.try_tolerant_control(now),
+            Action::StreamsForLoss => self.add_streams_for_loss(now),
             Action::StreamsForSlowGrowth => {
-                self.add_streams_for_slow_growth(now.interval, now.sample, decisions);
+                self.add_streams_for_slow_growth(now.interval, now.sample);
             }
-            Action::StreamsForProgram => self.add_streams_for_program(now, decisions),
-            Action::FewerStreams => self.try_fewer_streams(now, decisions),
+            Action::StreamsForProgram => self.add_streams_for_program(now),
+            Action::FewerStreams => self.try_fewer_streams(now),
         }
     }
 
-    fn add_streams_for_windows(&mut self, now: &Now<'_>, decisions: &mut Vec<TransferDecision>) {
+    fn add_streams_for_windows(&mut self, now: &Now<'_>) {
         let (interval, sample) = (now.interval, now.sample);
         let each = interval.rate() / u64::from(self.streams.max(1));
         // A queue means a nearly full path, or bursts of this transfer: a small step is safe in both cases.
@@ -193,10 +198,10 @@ impl AutoTuner {
             show::time(interval.rtt.smoothed),
             self.streams
         );
-        self.try_more_streams(to, Action::StreamsForWindows, interval, reason, decisions);
+        self.try_more_streams(to, Action::StreamsForWindows, interval, reason);
     }
 
-    fn add_streams_for_loss(&mut self, now: &Now<'_>, decisions: &mut Vec<TransferDecision>) {
+    fn add_streams_for_loss(&mut self, now: &Now<'_>) {
         let rate = now.interval.rate() / u64::from(self.streams.max(1));
         let model = stream_rate_under_loss(&now.path, segment(now.sample.streams));
         // Windows still fall to what the losses allow, or rise to it.
@@ -223,14 +228,13 @@ impl AutoTuner {
             action: Action::StreamsForLoss,
         };
         self.experiment(change, allowed, now.interval);
-        self.set_streams(to, now.interval.at, reason, decisions);
+        self.set_streams(to, reason);
     }
 
     pub(super) fn add_streams_for_slow_growth(
         &mut self,
         interval: &TransferInterval,
         sample: &TransferSample<'_>,
-        decisions: &mut Vec<TransferDecision>,
     ) {
         let reason = format!(
             "nothing queues at {} and the congestion windows grow slowly ({})",
@@ -238,14 +242,14 @@ impl AutoTuner {
             show::time(interval.rtt.min)
         );
         let action = Action::StreamsForSlowGrowth;
-        self.double_streams(action, &reason, interval, sample, decisions);
+        self.double_streams(action, &reason, interval, sample);
     }
 
-    fn add_streams_for_program(&mut self, now: &Now<'_>, decisions: &mut Vec<TransferDecision>) {
+    fn add_streams_for_program(&mut self, now: &Now<'_>) {
         let speed = show::bits(now.interval.rate().saturating_mul(8));
         let reason = format!("the sending program writes only {speed}, perhaps on each stream");
         let action = Action::StreamsForProgram;
-        self.double_streams(action, &reason, now.interval, now.sample, decisions);
+        self.double_streams(action, &reason, now.interval, now.sample);
     }
 
     fn double_streams(
@@ -254,11 +258,10 @@ impl AutoTuner {
         reason: &str,
         interval: &TransferInterval,
         sample: &TransferSample<'_>,
-        decisions: &mut Vec<TransferDecision>,
     ) {
         if let Some(to) = self.allowed_streams(self.streams.saturating_mul(2), sample) {
             let reason = format!("{reason}: {to} streams instead of {}", self.streams);
-            self.try_more_streams(to, action, interval, reason, decisions);
+            self.try_more_streams(to, action, interval, reason);
         }
     }
 
@@ -282,7 +285,6 @@ impl AutoTuner {
         action: Action,
         interval: &TransferInterval,
         reason: String,
-        decisions: &mut Vec<TransferDecision>,
     ) {
         let change = TriedChange::MoreStreams {
             from: self.streams,
@@ -290,10 +292,10 @@ impl AutoTuner {
             action,
         };
         self.experiment(change, None, interval);
-        self.set_streams(to, interval.at, reason, decisions);
+        self.set_streams(to, reason);
     }
 
-    fn try_fewer_streams(&mut self, now: &Now<'_>, decisions: &mut Vec<TransferDecision>) {
+    fn try_fewer_streams(&mut self, now: &Now<'_>) {
         let interval = now.interval;
         let needed = self.streams_that_hold_the_path(now);
         let has_failed = self.cooldowns[Action::FewerStreams as usize].failures() > 0;
@@ -313,10 +315,10 @@ impl AutoTuner {
             "fewer streams may be enough: {to} instead of {from} if the rate stays at {speed}"
         );
         self.experiment(TriedChange::FewerStreams { from, to }, None, interval);
-        self.set_streams(to, interval.at, reason, decisions);
+        self.set_streams(to, reason);
     }
 
-    fn try_tolerant_control(&mut self, now: &Now<'_>, decisions: &mut Vec<TransferDecision>) {
+    fn try_tolerant_control(&mut self, now: &Now<'_>) {
         let in_force = self.control.in_force.clone();
         let Some(candidate) = self.tolerant_candidate(&in_force) else {
             return;
@@ -327,10 +329,10 @@ impl AutoTuner {
             let at = now.interval.at;
             let compare = SideBySide::new(candidate.to_owned(), in_force, CandidateShare::One, at);
             let reason = format!("{description}: {candidate} on one stream beside the others");
-            self.compare(compare, now.sample, reason, decisions);
+            self.compare(compare, now.sample, reason);
         } else {
             let reason = format!("{description}: {candidate} instead of {in_force}");
-            self.switch_control(candidate, false, now.interval, reason, decisions);
+            self.switch_control(candidate, false, now.interval, reason);
         }
     }
 
@@ -340,22 +342,17 @@ impl AutoTuner {
         mut compare: SideBySide,
         sample: &TransferSample<'_>,
         reason: String,
-        decisions: &mut Vec<TransferDecision>,
     ) {
         let streams = compare.assign(sample.streams);
         let name = compare.candidate.clone();
         self.state = TunerState::Compare(compare);
         self.on_change(sample.at);
         let setting = TransferSetting::StreamCongestionControl { streams, name };
-        decisions.push(self.decision(sample.at, Some(setting), reason));
+        self.set(setting, reason);
     }
 
     /// Passes a sample to the comparison of controls.
-    pub(super) fn continue_comparison(
-        &mut self,
-        sample: &TransferSample<'_>,
-        decisions: &mut Vec<TransferDecision>,
-    ) {
+    pub(super) fn continue_comparison(&mut self, sample: &TransferSample<'_>) {
         let TunerState::Compare(compare) = &mut self.state else {
             return;
         };
@@ -372,7 +369,7 @@ impl AutoTuner {
                     streams: joined,
                     name: candidate,
                 };
-                decisions.push(self.decision(sample.at, Some(setting), reason));
+                self.set(setting, reason);
             }
             ControlComparison::CandidateWins => {
                 let loss = path.describe_loss(rtt);
@@ -385,7 +382,7 @@ impl AutoTuner {
                 };
                 let interval = self.meter.since(self.changed_at);
                 self.state = TunerState::Steady;
-                self.switch_control(&candidate, true, &interval, reason, decisions);
+                self.switch_control(&candidate, true, &interval, reason);
             }
             ControlComparison::IncumbentStays => {
                 self.state = TunerState::Steady;
@@ -393,7 +390,7 @@ impl AutoTuner {
                 self.fail_for(Action::TolerantControl, sample.at, LIMITS.lasting_queue);
                 let reason = format!("streams with {candidate} are not faster: {incumbent} stays");
                 let setting = TransferSetting::CongestionControl(incumbent);
-                decisions.push(self.decision(sample.at, Some(setting), reason));
+                self.set(setting, reason);
             }
         }
     }
@@ -404,7 +401,6 @@ impl AutoTuner {
         is_proved: bool,
         interval: &TransferInterval,
         reason: String,
-        decisions: &mut Vec<TransferDecision>,
     ) {
         let change = TriedChange::CongestionControl {
             from: self.control.in_force.clone(),
@@ -413,7 +409,7 @@ impl AutoTuner {
         };
         self.experiment(change, None, interval);
         let setting = TransferSetting::CongestionControl(to.to_owned());
-        decisions.push(self.decision(interval.at, Some(setting), reason));
+        self.set(setting, reason);
     }
 
     /// Begins an experiment against the rates before it. `allowed`: see [`Before`].
@@ -448,11 +444,7 @@ impl AutoTuner {
     }
 
     /// Passes an interval to the experiment under way and acts on its outcome.
-    pub(super) fn continue_experiment(
-        &mut self,
-        now: &Now<'_>,
-        decisions: &mut Vec<TransferDecision>,
-    ) {
+    pub(super) fn continue_experiment(&mut self, now: &Now<'_>) {
         let counters = self.meter.counters();
         let TunerState::Experiment(experiment, under) = &mut self.state else {
             return;
@@ -471,12 +463,12 @@ impl AutoTuner {
         match change {
             TriedChange::MoreStreams {
                 from, to, action, ..
-            } => self.on_more_streams((from, to), action, outcome, now, decisions),
+            } => self.on_more_streams((from, to), action, outcome, now),
             TriedChange::FewerStreams { from, to } => {
-                self.on_fewer_streams(from, to, outcome, now.interval, decisions);
+                self.on_fewer_streams(from, to, outcome, now.interval);
             }
             TriedChange::CongestionControl { from, to, .. } => {
-                self.on_control(from, &to, outcome, now.interval, decisions);
+                self.on_control(from, &to, outcome, now.interval);
             }
         }
     }
@@ -487,14 +479,13 @@ impl AutoTuner {
         action: Action,
         outcome: ExperimentOutcome,
         now: &Now<'_>,
-        decisions: &mut Vec<TransferDecision>,
     ) {
         let at = now.interval.at;
         let mut reason = format!("{to} streams carry {}", outcome.describe());
         if !outcome.is_kept {
             self.fail(action, at);
             reason = format!("{reason}: back to {from}");
-            self.set_streams(from, at, reason, decisions);
+            self.set_streams(from, reason);
             return;
         }
         self.cooldowns[action as usize].reset();
@@ -503,18 +494,24 @@ impl AutoTuner {
         // The gain tells how many of them it takes; some still start slowly.
         let enough = streams_for_gain(from, outcome.gain() * LIMITS.unfinished_gain);
         let enough = enough.clamp(from, to);
-        if enough < to && action != Action::StreamsForSlowGrowth {
+        // Under losses the gain is uneven as long as the path is not full.
+        let is_told = match action {
+            Action::StreamsForSlowGrowth => false,
+            Action::StreamsForLoss => now.interval.rtt.has_queue(),
+            _ => true,
+        };
+        if enough < to && is_told {
             self.fail(action, at);
             reason = format!("{reason}: {enough} are enough");
-            self.set_streams(enough, at, reason, decisions);
+            self.set_streams(enough, reason);
             return;
         }
-        decisions.push(self.decision(at, None, reason));
+        self.note(reason);
         // A gain in proportion to the streams asks for more at once.
         if action == Action::StreamsForLoss && outcome.gain() >= LIMITS.candidate_gain {
             let is_lossy = matches!(now.path.loss, EstimatedLoss::Random { .. });
             if is_lossy && self.are_losses_each_streams_own(now) {
-                self.add_streams_for_loss(now, decisions);
+                self.add_streams_for_loss(now);
             }
         }
     }
@@ -525,7 +522,6 @@ impl AutoTuner {
         to: u32,
         outcome: ExperimentOutcome,
         interval: &TransferInterval,
-        decisions: &mut Vec<TransferDecision>,
     ) {
         let at = interval.at;
         if outcome.is_kept {
@@ -534,7 +530,7 @@ impl AutoTuner {
                 self.cooldowns[action as usize].extend(at, LIMITS.lasting_queue);
             }
             let reason = format!("{to} streams do as well: {}", outcome.describe());
-            decisions.push(self.decision(at, None, reason));
+            self.note(reason);
             return;
         }
         self.fail(Action::FewerStreams, at);
@@ -544,14 +540,14 @@ impl AutoTuner {
                 "{to} streams carry {} on a full path: cross traffic took the rest",
                 outcome.describe()
             );
-            decisions.push(self.decision(at, None, reason));
+            self.note(reason);
             self.share_path(at);
-            self.take_fair_share(interval, decisions);
+            self.take_fair_share(interval);
             return;
         }
         let from = from.min(self.stream_cap);
         let reason = format!("{to} streams carry {}: back to {from}", outcome.describe());
-        self.set_streams(from, at, reason, decisions);
+        self.set_streams(from, reason);
     }
 
     fn on_control(
@@ -560,7 +556,6 @@ impl AutoTuner {
         to: &str,
         outcome: ExperimentOutcome,
         interval: &TransferInterval,
-        decisions: &mut Vec<TransferDecision>,
     ) {
         let at = interval.at;
         let description = format!(
@@ -570,7 +565,7 @@ impl AutoTuner {
         );
         if outcome.is_kept {
             self.cooldowns[Action::TolerantControl as usize].reset();
-            decisions.push(self.decision(at, None, description));
+            self.note(description);
             return;
         }
         self.fail(Action::TolerantControl, at);
@@ -580,16 +575,11 @@ impl AutoTuner {
         self.cooldowns[Action::StreamsForLoss as usize].extend(at, calm);
         let reason = format!("{description}: back to {from}");
         let setting = TransferSetting::CongestionControl(from);
-        decisions.push(self.decision(at, Some(setting), reason));
+        self.set(setting, reason);
     }
 
     /// The route became longer: the windows of before carry less over it.
-    pub(super) fn follow_longer_path(
-        &mut self,
-        before: Duration,
-        sample: &TransferSample<'_>,
-        decisions: &mut Vec<TransferDecision>,
-    ) {
+    pub(super) fn follow_longer_path(&mut self, before: Duration, sample: &TransferSample<'_>) {
         let rtt = self.meter.current_rtt();
         let interval = self.meter.since(sample.at.saturating_sub(rtt.smoothed * 4));
         let rate = self.estimator.proved_rate.max(interval.rate()) as f64;
@@ -608,12 +598,6 @@ impl AutoTuner {
             bits(rate),
             self.streams
         );
-        self.try_more_streams(
-            to,
-            Action::StreamsForSlowGrowth,
-            &interval,
-            reason,
-            decisions,
-        );
+        self.try_more_streams(to, Action::StreamsForSlowGrowth, &interval, reason);
     }
 }

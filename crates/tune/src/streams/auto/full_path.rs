@@ -5,7 +5,7 @@ use std::time::Duration;
 use units::{bytes_per_second, show, splitmix};
 
 use super::AutoTuner;
-use super::decision::{TransferDecision, TransferSetting};
+use super::decision::TransferSetting;
 use super::estimate::QueueOwner;
 use super::experiment::TriedChange;
 use super::pacing::{DrainResult, PaceUpdate, PathPace, QueueDrain};
@@ -37,11 +37,7 @@ impl AutoTuner {
     }
 
     /// Sends below the path's rate for a short time, to find out whose queue it is.
-    pub(super) fn probe_queue(
-        &mut self,
-        interval: &TransferInterval,
-        decisions: &mut Vec<TransferDecision>,
-    ) {
+    pub(super) fn probe_queue(&mut self, interval: &TransferInterval) {
         // A longer history could contain the slow start, whose rate is too low. While losses are repaired, a short one jumps.
         let (trips, least) = if interval.is_recovering {
             (10, 600)
@@ -71,15 +67,11 @@ impl AutoTuner {
         );
         self.state = TunerState::QueueProbe(drain, self.state.sharing());
         self.on_change(interval.at);
-        self.set_pace(Some(pace), interval.at, reason, decisions);
+        self.set(TransferSetting::PacingRate(Some(pace)), reason);
     }
 
     /// Checks at every sample whether the draining queue has shown its owner.
-    pub(super) fn continue_probe(
-        &mut self,
-        sample: &TransferSample<'_>,
-        decisions: &mut Vec<TransferDecision>,
-    ) {
+    pub(super) fn continue_probe(&mut self, sample: &TransferSample<'_>) {
         let TunerState::QueueProbe(drain, _) = &self.state else {
             return;
         };
@@ -90,9 +82,9 @@ impl AutoTuner {
         let (now, minimum) = (show::time(rtt.smoothed), show::time(rtt.min));
         if result == DrainResult::NoQueue {
             let reason = format!("a round trip takes {now} also without our packets");
-            self.stop_pacing(sample.at, &reason, decisions);
+            self.stop_pacing(sample.at, &reason);
             self.meter.adopt_rtt();
-            self.follow_longer_path(rtt.min, sample, decisions);
+            self.follow_longer_path(rtt.min, sample);
             return;
         }
         if result == DrainResult::Own {
@@ -107,14 +99,14 @@ impl AutoTuner {
                 "the queue was our own (round trip {now}, minimum {minimum}): {} fill the path without one",
                 show::bits(pace.saturating_mul(8))
             );
-            self.set_pace(Some(pace), sample.at, reason, decisions);
+            self.set(TransferSetting::PacingRate(Some(pace)), reason);
             return;
         }
         let reason = format!("cross traffic fills the queue (round trip {now}, minimum {minimum})");
         let cooldown = self.with_jitter(LIMITS.lasting_queue * 4 / 5);
         self.fail_for(Action::ProbeQueue, sample.at, cooldown);
         let sharing = self.state.sharing();
-        self.stop_pacing(sample.at, &reason, decisions);
+        self.stop_pacing(sample.at, &reason);
         self.state = sharing.map_or(TunerState::Steady, TunerState::Shared);
         self.share_path(sample.at);
     }
@@ -142,7 +134,7 @@ impl AutoTuner {
     }
 
     /// Lets the pacing rate follow the path.
-    pub(super) fn follow_path(&mut self, now: &Now<'_>, decisions: &mut Vec<TransferDecision>) {
+    pub(super) fn follow_path(&mut self, now: &Now<'_>) {
         let interval = now.interval;
         // Under an experiment the streams do not use their pace as they do otherwise.
         let TunerState::Paced(paced) = &mut self.state else {
@@ -166,7 +158,7 @@ impl AutoTuner {
                     "round trip {latest}, minimum {minimum} at {speed}: pacing rate {}",
                     show::bits(pace.saturating_mul(8))
                 );
-                self.set_pace(Some(pace), interval.at, reason, decisions);
+                self.set(TransferSetting::PacingRate(Some(pace)), reason);
             }
             PaceUpdate::CrossTraffic => {
                 // A pace that held for long was right: earlier failures no longer count.
@@ -178,7 +170,7 @@ impl AutoTuner {
                 let reason = format!(
                     "cross traffic arrived, or the path became slower (round trip {latest}, minimum {minimum})"
                 );
-                self.stop_pacing(interval.at, &reason, decisions);
+                self.stop_pacing(interval.at, &reason);
                 // A path becomes slower once. A queue that fills again and again against a pace is filled by others.
                 let last = self.estimator.intruded_at.replace(interval.at);
                 let is_again = |at| interval.at.saturating_sub(at) < LIMITS.others_gone;
@@ -189,34 +181,29 @@ impl AutoTuner {
             PaceUpdate::QueueWasHidden => {
                 let reason =
                     format!("a round trip takes only {minimum} without the queue of others");
-                self.stop_pacing(interval.at, &reason, decisions);
+                self.stop_pacing(interval.at, &reason);
             }
             PaceUpdate::PathFaster => {
                 let reason = format!("the path became faster: nothing queues at {speed}");
-                self.stop_pacing(interval.at, &reason, decisions);
+                self.stop_pacing(interval.at, &reason);
                 // The windows are those of the slower path, and so is the rate.
                 self.estimator.forget_bandwidth();
                 self.estimator.proved_rate = 0;
                 if !is_loss_tolerant(&self.control.in_force) {
-                    self.add_streams_for_slow_growth(interval, now.sample, decisions);
+                    self.add_streams_for_slow_growth(interval, now.sample);
                 }
             }
             PaceUpdate::Unused => {
                 self.fail(Action::ProbeQueue, interval.at);
                 let reason = format!("the path carries more than {speed}: something else limits");
-                self.stop_pacing(interval.at, &reason, decisions);
+                self.stop_pacing(interval.at, &reason);
             }
         }
     }
 
     /// Ends pacing: TCP alone sets the rate again. An experiment under pacing is void, and the streams that it has closed may
     /// be needed.
-    pub(super) fn stop_pacing(
-        &mut self,
-        at: Duration,
-        reason: &str,
-        decisions: &mut Vec<TransferDecision>,
-    ) {
+    pub(super) fn stop_pacing(&mut self, at: Duration, reason: &str) {
         if !self.state.is_paced() {
             return;
         }
@@ -225,24 +212,23 @@ impl AutoTuner {
         // Losses under pacing do not show what TCP loses without it.
         self.on_change(at);
         self.meter.restart_interval();
-        self.set_pace(None, at, format!("{reason}: pacing ends"), decisions);
+        self.set(
+            TransferSetting::PacingRate(None),
+            format!("{reason}: pacing ends"),
+        );
         if let TunerState::Experiment(experiment, _) = state
             && let TriedChange::FewerStreams { from, to } = experiment.change
         {
             self.fail(Action::FewerStreams, at);
             let from = from.min(self.stream_cap);
             let reason = format!("{to} streams may be too few: back to {from}");
-            self.set_streams(from, at, reason, decisions);
+            self.set_streams(from, reason);
         }
     }
 
     /// Reduces the streams to the minimum, since every one takes a share, and goes back to the system's congestion control if this
     /// tuner has chosen a loss-tolerant one: that takes more than its share from loss-based flows.
-    pub(super) fn take_fair_share(
-        &mut self,
-        interval: &TransferInterval,
-        decisions: &mut Vec<TransferDecision>,
-    ) {
+    pub(super) fn take_fair_share(&mut self, interval: &TransferInterval) {
         let at = interval.at;
         let system = self.control.system_default.clone();
         let is_own_choice = is_loss_tolerant(&self.control.in_force) && !is_loss_tolerant(&system);
@@ -258,7 +244,7 @@ impl AutoTuner {
                 show::time(interval.queueing_delay())
             );
             let setting = TransferSetting::CongestionControl(system);
-            decisions.push(self.decision(at, Some(setting), reason));
+            self.set(setting, reason);
         }
         let to = self.limits.min_streams.min(self.stream_cap);
         if to < self.streams {
@@ -267,18 +253,8 @@ impl AutoTuner {
                 self.streams
             );
             self.on_change(at);
-            self.set_streams(to, at, reason, decisions);
+            self.set_streams(to, reason);
         }
-    }
-
-    fn set_pace(
-        &self,
-        pace: Option<u64>,
-        at: Duration,
-        reason: String,
-        decisions: &mut Vec<TransferDecision>,
-    ) {
-        decisions.push(self.decision(at, Some(TransferSetting::PacingRate(pace)), reason));
     }
 
     /// A time between `time` and twice that. Transfers that share a path must not drain at the same time, and

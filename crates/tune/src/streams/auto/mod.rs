@@ -72,6 +72,8 @@ pub struct AutoTuner {
     last_rate: u64,
     times: BottleneckTimes,
     hysteresis: Hysteresis,
+    /// Decisions of this sample.
+    pending: Vec<TransferDecision>,
 }
 
 /// Congestion controls of this transfer.
@@ -99,8 +101,7 @@ impl AutoTuner {
     }
 
     /// A tuner that begins with what is known of the path, within the limits. The caller opens that number of
-    /// streams itself (one, if unknown); the first decisions set the congestion control and the pacing rate.
-    /// [`first_decisions`](Self::first_decisions) gives them before the first byte. What was known is dropped
+    /// streams itself (one, if unknown); the first decisions set the congestion control and the pacing rate. What was known is dropped
     /// within two round trips if the first samples contradict it ([`PriorCheck`](crate::path::PriorCheck)).
     pub fn from_prior(limits: AutoLimits, prior: Prior) -> Self {
         let least = limits.min_streams.max(1);
@@ -128,46 +129,42 @@ impl AutoTuner {
             last_rate: 0,
             times: BottleneckTimes::default(),
             hysteresis: Hysteresis::default(),
+            pending: Vec::new(),
         }
     }
 
     /// Takes a sample of the transfer and returns decisions, mostly none. A sample that is not newer than
     /// the last one, or that has no streams, is ignored.
     pub fn on_sample(&mut self, sample: &TransferSample<'_>) -> Vec<TransferDecision> {
-        let mut decisions = Vec::new();
         let base_rtt = self.meter.current_rtt().min;
         if !self.meter.on_sample(sample) {
-            return decisions;
+            return Vec::new();
         }
         let is_first = self.control.system_default.is_empty();
         // While two are compared, the streams have different ones.
         if self.state.kind() != StateKind::Compare {
             self.control.note(sample.congestion_control);
         }
-        decisions.extend(self.apply_prior(sample.at));
+        self.apply_prior(sample.at);
         let rtt = self.meter.current_rtt();
         self.estimator.on_sample(sample, self.meter.counters(), rtt);
         if is_first {
-            self.compare_from_the_start(sample, &mut decisions);
+            self.compare_from_the_start(sample);
         }
         if self.meter.take_path_lengthened() {
-            self.on_longer_path(base_rtt, sample, &mut decisions);
+            self.on_longer_path(base_rtt, sample);
         }
-        self.check_prior(sample, &mut decisions);
-        self.continue_probe(sample, &mut decisions);
-        self.continue_comparison(sample, &mut decisions);
+        self.check_prior(sample);
+        self.continue_probe(sample);
+        self.continue_comparison(sample);
         if let Some(interval) = self.meter.take_interval(sample.streams) {
-            self.on_interval(sample, &interval, &mut decisions);
+            self.on_interval(sample, &interval);
         }
-        decisions
+        std::mem::take(&mut self.pending)
     }
 
     /// While nothing is known of the path, every second stream begins with a loss-tolerant control, if the system permits one.
-    fn compare_from_the_start(
-        &mut self,
-        sample: &TransferSample<'_>,
-        decisions: &mut Vec<TransferDecision>,
-    ) {
+    fn compare_from_the_start(&mut self, sample: &TransferSample<'_>) {
         let incumbent = self.control.system_default.clone();
         // Timers slow a loss-tolerant control down on a short path, and a known path needs no comparison.
         let can_compare = self.streams > 1
@@ -180,7 +177,7 @@ impl AutoTuner {
         let reason =
             format!("{candidate} on every second stream shows whether the path loses packets");
         let compare = SideBySide::new(candidate, incumbent, CandidateShare::Half, sample.at);
-        self.compare(compare, sample, reason, decisions);
+        self.compare(compare, sample, reason);
     }
 
     /// A loss-tolerant control to try, if the system permits it and the way back.
@@ -192,27 +189,17 @@ impl AutoTuner {
     }
 
     /// The longer round trip looked like a queue of cross traffic.
-    fn on_longer_path(
-        &mut self,
-        before: Duration,
-        sample: &TransferSample<'_>,
-        decisions: &mut Vec<TransferDecision>,
-    ) {
+    fn on_longer_path(&mut self, before: Duration, sample: &TransferSample<'_>) {
         match self.state.kind() {
             StateKind::Shared => self.end_sharing(),
             StateKind::Steady => {}
             _ => return,
         }
         self.estimator.losses.restart(self.meter.counters());
-        self.follow_longer_path(before, sample, decisions);
+        self.follow_longer_path(before, sample);
     }
 
-    fn on_interval(
-        &mut self,
-        sample: &TransferSample<'_>,
-        interval: &TransferInterval,
-        decisions: &mut Vec<TransferDecision>,
-    ) {
+    fn on_interval(&mut self, sample: &TransferSample<'_>, interval: &TransferInterval) {
         let limit = self.transfer_bottleneck(sample, interval);
         self.times.add_interval(interval, limit, sample.streams);
         self.estimator.on_interval(interval);
@@ -225,11 +212,11 @@ impl AutoTuner {
         let was_paced = self.state.is_paced();
         if limit == TransferBottleneck::RateLimit {
             let reason = "the rate limit is below what the path carries";
-            self.stop_pacing(interval.at, reason, decisions);
+            self.stop_pacing(interval.at, reason);
         } else {
-            self.follow_path(&now, decisions);
+            self.follow_path(&now);
             if was_paced == self.state.is_paced() {
-                self.apply_rules(&now, decisions);
+                self.apply_rules(&now);
             }
         }
         if self.changed_at < interval.at {
@@ -237,17 +224,17 @@ impl AutoTuner {
         }
         self.last_rate = interval.rate();
         let at = interval.at;
-        if decisions.is_empty() && self.hysteresis.confirm_change(at, interval.bottleneck) {
+        if self.pending.is_empty() && self.hysteresis.confirm_change(at, interval.bottleneck) {
             let reason = limit.describe(interval);
-            decisions.push(self.decision(at, None, reason));
+            self.note(reason);
         }
     }
 
     /// Makes the change that the first rule that applies calls for.
-    fn apply_rules(&mut self, now: &Now<'_>, decisions: &mut Vec<TransferDecision>) {
+    fn apply_rules(&mut self, now: &Now<'_>) {
         let state = self.state.kind();
         match state {
-            StateKind::Experiment => return self.continue_experiment(now, decisions),
+            StateKind::Experiment => return self.continue_experiment(now),
             StateKind::Compare | StateKind::QueueProbe => return,
             StateKind::Steady | StateKind::Paced | StateKind::Shared => {}
         }
@@ -264,8 +251,8 @@ impl AutoTuner {
         }
         for rule in &RULES {
             let is_over = self.cooldowns[rule.action as usize].is_over(now.interval.at);
-            if decisions.is_empty() && is_over && rule.applies(self, state, now) {
-                self.act(rule, now, decisions);
+            if self.pending.is_empty() && is_over && rule.applies(self, state, now) {
+                self.act(rule, now);
             }
         }
     }
@@ -307,29 +294,28 @@ impl AutoTuner {
         self.estimator.losses.restart(self.meter.counters());
     }
 
-    fn set_streams(
-        &mut self,
-        to: u32,
-        at: Duration,
-        reason: String,
-        decisions: &mut Vec<TransferDecision>,
-    ) {
+    fn set_streams(&mut self, to: u32, reason: String) {
         self.streams = to;
-        decisions.push(self.decision(at, Some(TransferSetting::Streams(to)), reason));
+        self.set(TransferSetting::Streams(to), reason);
     }
 
-    fn decision(
-        &self,
-        at: Duration,
-        setting: Option<TransferSetting>,
-        reason: String,
-    ) -> TransferDecision {
-        TransferDecision {
-            at,
+    /// Decides on a setting.
+    fn set(&mut self, setting: TransferSetting, reason: String) {
+        self.decide(Some(setting), reason);
+    }
+
+    /// Decides to leave the settings as they are.
+    fn note(&mut self, reason: String) {
+        self.decide(None, reason);
+    }
+
+    fn decide(&mut self, setting: Option<TransferSetting>, reason: String) {
+        self.pending.push(TransferDecision {
+            at: self.meter.counters().at,
             setting,
             limiter: self.times.current(),
             reason,
-        }
+        });
     }
 
     /// A stream could not be opened. The tuner continues with `open` streams and never asks for more.

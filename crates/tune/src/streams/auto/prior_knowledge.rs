@@ -5,7 +5,7 @@ use std::time::Duration;
 use units::show;
 
 use super::AutoTuner;
-use super::decision::{TransferDecision, TransferSetting};
+use super::decision::TransferSetting;
 use super::estimate::{Confidence, Estimated};
 use super::experiment::TriedChange;
 use super::pacing::PathPace;
@@ -50,19 +50,10 @@ impl PriorKnowledge {
 }
 
 impl AutoTuner {
-    /// The known congestion control and pacing rate, for a caller that can set them before the first byte. Their
-    /// connections have the congestion control `in_force`. Without this call, the first sample's decisions
-    /// contain them.
-    pub fn first_decisions(&mut self, in_force: &str) -> Vec<TransferDecision> {
-        self.control.note(in_force);
-        self.apply_prior(Duration::ZERO)
-    }
-
     /// Makes the known path the first estimate and applies its settings, once.
-    pub(super) fn apply_prior(&mut self, at: Duration) -> Vec<TransferDecision> {
-        let mut decisions = Vec::new();
+    pub(super) fn apply_prior(&mut self, at: Duration) {
         let Some(prior) = self.known.prior.take() else {
-            return decisions;
+            return;
         };
         let earlier = Confidence::Earlier;
         let path = &mut self.estimator.path;
@@ -87,7 +78,7 @@ impl AutoTuner {
             let reason = format!("{name} instead of {in_force}, by earlier knowledge of this path");
             self.known.congestion_control = Some(name.clone());
             let setting = TransferSetting::CongestionControl(name);
-            decisions.push(self.decision(at, Some(setting), reason));
+            self.set(setting, reason);
         }
         let may_pace = |pace: &u64| self.limits.may_pace && *pace > 0;
         if let Some(pace) = prior.pacing_rate.filter(may_pace) {
@@ -98,17 +89,12 @@ impl AutoTuner {
                 show::bits(pace.saturating_mul(8))
             );
             let setting = TransferSetting::PacingRate(Some(pace));
-            decisions.push(self.decision(at, Some(setting), reason));
+            self.set(setting, reason);
         }
-        decisions
     }
 
     /// Passes the sample to the check of the knowledge and acts on its finding.
-    pub(super) fn check_prior(
-        &mut self,
-        sample: &TransferSample<'_>,
-        decisions: &mut Vec<TransferDecision>,
-    ) {
+    pub(super) fn check_prior(&mut self, sample: &TransferSample<'_>) {
         let now = self.prior_sample(sample);
         let Some(check) = &mut self.known.check else {
             return;
@@ -118,7 +104,7 @@ impl AutoTuner {
             PriorFinding::Keep => self.known.check = None,
             PriorFinding::Drop(disagreement) => {
                 self.known.check = None;
-                self.drop_prior(sample, disagreement, now.loss, decisions);
+                self.drop_prior(sample, disagreement, now.loss);
             }
         }
     }
@@ -151,7 +137,6 @@ impl AutoTuner {
         sample: &TransferSample<'_>,
         disagreement: PriorDisagreement,
         loss: f64,
-        decisions: &mut Vec<TransferDecision>,
     ) {
         let (at, rtt) = (sample.at, self.meter.current_rtt());
         self.known.disagreement = Some(disagreement);
@@ -161,7 +146,7 @@ impl AutoTuner {
         );
         self.estimator.path.bottleneck_bandwidth = Estimated::default();
         self.cooldowns[Action::FewerStreams as usize].reset();
-        self.stop_pacing(at, &reason, decisions);
+        self.stop_pacing(at, &reason);
         // Losses without a queue call for the control that tolerates them, known or not.
         let is_lossy = loss >= LIMITS.least_loss && !rtt.is_congested();
         let known = self.known.congestion_control.take();
@@ -171,7 +156,7 @@ impl AutoTuner {
             && !self.control.refused.contains(&system)
         {
             let setting = TransferSetting::CongestionControl(system);
-            decisions.push(self.decision(at, Some(setting), reason.clone()));
+            self.set(setting, reason.clone());
         }
         let initial = prior_from_rtt(rtt.min, sample.bytes_left, 0, self.stream_cap);
         let initial = initial.streams.unwrap_or(1).max(self.limits.min_streams);
@@ -187,9 +172,13 @@ impl AutoTuner {
         let to = to.min(self.stream_cap);
         if to != self.streams {
             let reason = format!("{reason}: {to} streams instead of {}", self.streams);
-            self.set_streams(to, at, reason, decisions);
+            self.set_streams(to, reason);
         }
-        if decisions.iter().any(|decision| decision.setting.is_some()) {
+        if self
+            .pending
+            .iter()
+            .any(|decision| decision.setting.is_some())
+        {
             // An experiment under way compares with numbers of streams that are gone. Compared controls are still in force.
             self.abandon(|change| !matches!(change, TriedChange::CongestionControl { .. }));
             if self.state.sharing().is_some() {
@@ -198,7 +187,7 @@ impl AutoTuner {
             self.on_change(at);
             self.meter.restart_interval();
         } else {
-            decisions.push(self.decision(at, None, reason));
+            self.note(reason);
         }
     }
 }

@@ -30,6 +30,8 @@ pub(super) struct SideBySide {
     /// Every stream, whether it has the candidate, and its sample at the start of the round.
     streams: BTreeMap<StreamId, (bool, TcpSample)>,
     round_began: Duration,
+    /// Last time without a queue.
+    empty_at: Duration,
     rounds: u32,
     rounds_won: u32,
     rates: [RateMoments; 2],
@@ -57,6 +59,7 @@ impl SideBySide {
             started: at,
             streams: BTreeMap::new(),
             round_began: at,
+            empty_at: at,
             rounds: 0,
             rounds_won: 0,
             rates: [RateMoments::default(); 2],
@@ -99,22 +102,30 @@ impl SideBySide {
         if passed >= LIMITS.longest_comparison.at(rtt.smoothed) {
             return ControlComparison::IncumbentStays;
         }
-        let is_full =
+        let has_queue =
             rtt.has_queue() || rtt.smoothed.saturating_sub(rtt.min) > LIMITS.harmless_queue;
+        if !has_queue {
+            self.empty_at = sample.at;
+        }
+        // A burst of a slow start queues for a moment.
+        let round = LIMITS.comparison_round.at(rtt.smoothed);
+        let is_full = sample.at.saturating_sub(self.empty_at) >= round;
         let is_lossy = matches!(path.loss, EstimatedLoss::Random { .. });
         if is_full && self.rounds > 0 {
             // A full path shows what each stream can take from the others, not what the path allows it.
-            let is_early = has_losses && self.share == CandidateShare::Half;
-            return if self.rounds_won > 0 && (is_lossy || is_early) {
+            let is_early = has_losses && self.rounds_won > 0 && self.share == CandidateShare::Half;
+            return if is_lossy || is_early {
                 ControlComparison::CandidateWins
             } else {
                 ControlComparison::IncumbentStays
             };
         }
-        if path.bottleneck.is_at_an_end() {
+        // Windows and buffers that the kernels still enlarge limit for some round trips.
+        let without_losses = to_win * 4;
+        if path.bottleneck.is_at_an_end() && self.rounds >= without_losses {
             return ControlComparison::IncumbentStays;
         }
-        if sample.at.saturating_sub(self.round_began) < LIMITS.comparison_round.at(rtt.smoothed) {
+        if sample.at.saturating_sub(self.round_began) < round {
             return ControlComparison::Undecided;
         }
         self.round_began = sample.at;
@@ -124,7 +135,7 @@ impl SideBySide {
         self.rounds += 1;
         self.rounds_won = if won { self.rounds_won + 1 } else { 0 };
         // Without losses a lead may be an early end of slow start, which lasts only on a long path.
-        let needed = if has_losses { to_win } else { to_win * 4 };
+        let needed = if has_losses { to_win } else { without_losses };
         let is_clear = self.rates[1].t_against(&self.rates[0]) >= LIMITS.clear_t || is_lossy;
         if self.rounds_won >= needed && is_clear {
             return ControlComparison::CandidateWins;

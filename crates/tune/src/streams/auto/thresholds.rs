@@ -41,6 +41,9 @@ pub struct Thresholds {
     /// Largest loss ratio of the path itself, 0..=1: more comes from a queue that is too short to be seen. A slow start loses up
     /// to half of its last round.
     pub most_loss: f64,
+    /// Loss ratio, 0..=1, from which on round trips are longer without a queue: the few segments of a window wait for the receiver's
+    /// delayed acknowledgement (RFC 1122 §4.2.3.2: up to 0.5 s), so that less than `harmless_queue` shows none. Chosen.
+    pub delaying_loss: f64,
     /// Time that recovery from an overrun takes, in which losses are not counted; 4 to 10 round trips (RFC 6675: one, and as many
     /// again for each lost retransmission).
     pub recovery: RoundTrips,
@@ -131,6 +134,7 @@ impl Thresholds {
         loss_events: 3,
         least_loss: 3e-5,
         most_loss: 0.12,
+        delaying_loss: 0.01,
         recovery: RoundTrips::new(6, 100),
         loss_window: RoundTrips::new(100, 10_000),
         long_path: Duration::from_millis(5),

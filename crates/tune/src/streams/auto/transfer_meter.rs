@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::min_rtt::MinRttFilter;
+use super::thresholds::LIMITS;
 use super::transfer_sample::TransferSample;
 use crate::limiter::Role;
 use crate::observation::{Bottleneck, BottleneckClassifier, ClassifiedInterval, Rtt};
@@ -99,6 +100,8 @@ pub(super) struct TransferMeter {
     has_sample: bool,
     /// The last interval had losses.
     had_losses: bool,
+    /// It had so many that round trips were longer without a queue.
+    is_very_lossy: bool,
     /// The route became longer since the last [`TransferMeter::take_path_lengthened`].
     path_lengthened: bool,
 }
@@ -114,7 +117,11 @@ impl TransferMeter {
         self.path_lengthened |=
             self.min_rtt_filter
                 .on_samples(sample.at, sample.streams, self.latest_rtt);
-        self.latest_rtt = self.latest_rtt.max(self.min_rtt_filter.get());
+        let min_rtt = self.min_rtt_filter.get();
+        self.latest_rtt = self.latest_rtt.max(min_rtt);
+        if self.is_very_lossy && self.latest_rtt - min_rtt <= LIMITS.harmless_queue {
+            self.latest_rtt = min_rtt;
+        }
         let mut retransmitted_bytes = self.latest.bytes_retransmitted;
         self.streams
             .retain(|id, _| sample.streams.iter().any(|tcp| tcp.stream == *id));
@@ -178,17 +185,22 @@ impl TransferMeter {
         }
         let open = *open;
         let had_losses = stats.has_losses();
+        let min_rtt = self.min_rtt_filter.get();
+        self.is_very_lossy = stats.loss_ratio() >= LIMITS.delaying_loss;
         let interval = TransferInterval {
             at: self.latest.at,
             stats,
             bottleneck: match self.dominant_bottleneck(stats.time) {
+                Bottleneck::Link if self.is_very_lossy && self.latest_rtt == min_rtt => {
+                    Bottleneck::Loss
+                }
                 // Losses that are rare on each of many streams are frequent on all together.
                 Bottleneck::Cwnd if had_losses || self.had_losses => Bottleneck::Loss,
                 bottleneck => bottleneck,
             },
             rtt: Rtt {
-                min: self.min_rtt_filter.get(),
-                smoothed: (open.rtt_sum / open.samples_taken).max(self.min_rtt_filter.get()),
+                min: min_rtt,
+                smoothed: (open.rtt_sum / open.samples_taken).max(min_rtt),
             },
             is_recovering: had_losses || self.had_losses,
             in_slow_start: samples.iter().any(|tcp| tcp.in_slow_start),

@@ -136,20 +136,6 @@ fn the_known_rate_counts_during_slow_start() {
     assert!(grown(Some(1000 * MBIT), false));
 }
 
-#[test]
-fn the_known_settings_can_be_applied_before_the_first_byte() {
-    let mut tuner = AutoTuner::from_prior(limits(64), prior());
-    let decisions = tuner.first_decisions("cubic");
-    let bbr = TransferSetting::CongestionControl("bbr".to_owned());
-    let pace = TransferSetting::PacingRate(Some(90 * MBIT));
-    assert_eq!(settings(&decisions), [bbr, pace]);
-    assert_eq!(tuner.pacing_rate(), Some(90 * MBIT));
-    let mut transfer = ScriptedTransfer::with(tuner, 6);
-    transfer.congestion_control = "bbr".to_owned();
-    transfer.run(ms(1), |_| ScriptedFlow::default());
-    assert_eq!(transfer.settings(), []);
-}
-
 /// Knowledge from a transfer of 90 Mbit/s that ended with 12 streams of BBR.
 fn lossy_prior() -> Prior {
     Prior {
