@@ -32,7 +32,7 @@ pub(crate) struct CursorPart {
     pub(crate) is_near_end: bool,
 }
 
-/// What a stream has sent so far, bytes.
+/// Bytes that a stream has sent so far.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SentSoFar {
     pub(crate) own: u64,

@@ -45,7 +45,7 @@ pub enum CarriedRequest {
 pub struct PortProbe {
     /// The client's port; `None`: it has none, as another host is on the way.
     pub client: Option<u16>,
-    /// What the far end says over a connection between the ports.
+    /// Digits that the far end says over a connection between the ports.
     pub proof: PortProof,
 }
 
@@ -61,22 +61,20 @@ pub struct PortProof {
 pub const PROOF_LENGTH: usize = 16;
 
 impl PortProof {
-    /// What the far end says to whoever has reached its port.
+    /// Digits that whoever has reached the far end's port hears.
     pub fn of_far_port(self) -> [u8; PROOF_LENGTH] {
-        hexadecimal((self.digits >> 64) as u64)
+        self.half(0)
     }
 
-    /// What the far end says over its own connection to the client's port: a stranger at the far port has not heard it.
+    /// Digits that the far end says over its own connection to the client's port: a stranger at the far port has not heard it.
     pub fn of_near_port(self) -> [u8; PROOF_LENGTH] {
-        hexadecimal(self.digits as u64)
+        self.half(PROOF_LENGTH)
     }
-}
 
-fn hexadecimal(value: u64) -> [u8; PROOF_LENGTH] {
-    std::array::from_fn(|n| {
-        let digit = (value >> ((PROOF_LENGTH - 1 - n) * 4)) & 0xf;
-        b"0123456789abcdef"[digit as usize]
-    })
+    fn half(self, from: usize) -> [u8; PROOF_LENGTH] {
+        let digits = format!("{:032x}", self.digits);
+        std::array::from_fn(|n| digits.as_bytes()[from + n])
+    }
 }
 
 impl CarriedRequest {

@@ -2,6 +2,13 @@
 //! `tests/fluid-against-kernel`. A line each: seed, round trip in ms, rate in Mbit/s, loss in per cent, queue in bytes, streams,
 //! congestion control, bytes, seconds.
 
+#![allow(
+    clippy::print_stdout,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a list for a script; sizes of files are small and positive"
+)]
+
 use sim::fluid::{
     BottleneckPath, EndLimit, FluidControl, FluidTransfer, QueueDiscipline, SampledPath,
     StaticSetting,

@@ -229,7 +229,7 @@ mod tests {
         for host in ["192.0.2.1".parse().unwrap(), HOST] {
             let near = NearPort::listen(true, None).unwrap();
             let PortProbe { client, proof } = near.probe();
-            // What a stranger hears at the far end's port does not let him in here.
+            // A proof that a stranger hears at the far end's port does not let him in here.
             let _stranger = connection_that_says(client.unwrap(), &proof.of_far_port()).await;
             let strange = port_that_says(proof.of_near_port()).await;
             let found = near.search(host, Some(strange), Duration::ZERO).await;

@@ -7,7 +7,7 @@ use tune::sample::TcpSample;
 use tune::streams::auto::{
     AutoLimits, AutoTuner, TransferDecision, TransferSample, TransferSetting,
 };
-use tune::streams::prior_from_rtt;
+use tune::streams::initial::{ADAPT_FROM, adapting_from_rtt};
 use tune::{Evidence, Prior};
 
 use super::SEGMENT;
@@ -113,10 +113,10 @@ impl FluidTransfer<'_> {
 
     /// Sends the file with `auto`, which may set the congestion controls `permitted`; the first of them is the
     /// system's. Without a prior, or with one without streams, the number of streams is that of
-    /// [`prior_from_rtt`].
+    /// [`adapting_from_rtt`].
     pub fn run_auto(&self, permitted: &[FluidControl], prior: Option<Prior>) -> AutoFluidOutcome {
         let rtt = Duration::from_secs_f64(self.path.rtt);
-        let by_rtt = prior_from_rtt(rtt, Some(self.bytes), 0, MAX_STREAMS);
+        let by_rtt = adapting_from_rtt(rtt, Some(self.bytes), 0, MAX_STREAMS);
         let known = prior.unwrap_or_default();
         let streams = known.streams_for(Some(self.bytes)).or(by_rtt.streams);
         let streams = streams.unwrap_or(1);
@@ -127,7 +127,12 @@ impl FluidTransfer<'_> {
         let system = permitted.first().copied().unwrap_or(FluidControl::Cubic);
         let limits = AutoLimits {
             min_streams: 1,
-            max_streams: MAX_STREAMS.max(streams),
+            // As `longhaul cp`: a small file keeps a single stream.
+            max_streams: if streams == 1 && self.bytes < ADAPT_FROM {
+                1
+            } else {
+                MAX_STREAMS.max(streams)
+            },
             congestion_controls: permitted.iter().map(|c| c.name().to_owned()).collect(),
             may_pace: true,
         };

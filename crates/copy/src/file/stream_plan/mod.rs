@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use proto::ranges::RangeSet;
 use tune::Prior;
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
-use tune::streams::initial;
+use tune::streams::initial::{self, ADAPT_FROM};
 
 use crate::batch::BatchContext;
 use crate::options::{Parallelism, StreamOptions};
@@ -79,8 +79,6 @@ pub(crate) fn offset_and_length(part: Option<(u64, u64)>) -> (u64, Option<u64>) 
     part.map_or((0, None), |(offset, length)| (offset, Some(length)))
 }
 
-/// Smaller files end before an adaptation to the path would pay off.
-const ADAPT_FROM: u64 = 16 << 20;
 /// Size from which a file is cut into chunks between two servers, where the sender's TCP_INFO is not
 /// available.
 const CHUNK_FROM: u64 = 64 << 20;
@@ -322,8 +320,8 @@ impl StreamPlan {
             };
         }
         let is_large = size.is_none_or(|size| size >= ADAPT_FROM);
-        let rule = if abilities.adapts_streams && is_large && !abilities.on_this_machine {
-            initial::prior_from_rtt
+        let rule = if abilities.adapts_streams && !abilities.on_this_machine {
+            initial::adapting_from_rtt
         } else {
             initial::advised_from_rtt
         };

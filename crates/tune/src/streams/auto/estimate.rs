@@ -192,7 +192,7 @@ impl PathEstimator {
                 confidence: Confidence::Measured,
             };
         } else if rate > known.value && !interval.is_recovering {
-            // What was measured with a queue was not all.
+            // The rate that was measured with a queue was not all.
             let is_more = known.confidence == Confidence::Unknown
                 || rate as f64 >= known.value as f64 * LIMITS.worthwhile_gain;
             known.value = rate;

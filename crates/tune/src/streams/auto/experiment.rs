@@ -90,7 +90,7 @@ impl TriedChange {
     }
 }
 
-/// What is known before a change.
+/// Knowledge before a change.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Before {
     /// Rates, bytes per second.

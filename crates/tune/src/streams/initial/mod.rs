@@ -40,6 +40,22 @@ pub fn prior_from_rtt(rtt: Duration, bytes: Option<u64>, block: usize, most: u32
     prior_with(number_by_rtt(&FIRST, LONGEST, rtt), bytes, block, most)
 }
 
+/// Files of fewer bytes end before an adaptation to a short path would pay off.
+pub const ADAPT_FROM: u64 = 16 << 20;
+/// From this round trip on, slow start takes most of the time of a small file.
+const SLOW_START_COUNTS: Duration = Duration::from_millis(20);
+
+/// As [`prior_from_rtt`], for a sender that adapts the number; small files on short paths get that of [`advised_from_rtt`].
+pub fn adapting_from_rtt(rtt: Duration, bytes: Option<u64>, block: usize, most: u32) -> Prior {
+    let is_small = bytes.is_some_and(|bytes| bytes < ADAPT_FROM);
+    let rule = if is_small && rtt < SLOW_START_COUNTS {
+        advised_from_rtt
+    } else {
+        prior_from_rtt
+    };
+    rule(rtt, bytes, block, most)
+}
+
 /// As [`prior_from_rtt`], for a program that is advised, and keeps the number on a path that may be full.
 pub fn advised_from_rtt(rtt: Duration, bytes: Option<u64>, block: usize, most: u32) -> Prior {
     prior_with(
