@@ -84,7 +84,7 @@ fn a_known_number_of_streams_replaces_the_one_by_the_round_trip() {
 #[test]
 fn small_files_local_copies_and_servers_without_mode_e_use_one_stream() {
     let short = EndpointAbilities {
-        rtt: Duration::from_millis(1),
+        rtt: Duration::from_micros(900),
         ..OURS
     };
     let local = EndpointAbilities {

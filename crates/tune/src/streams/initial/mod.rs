@@ -42,8 +42,8 @@ pub fn prior_from_rtt(rtt: Duration, bytes: Option<u64>, block: usize, most: u32
 
 /// Files of fewer bytes end before an adaptation to a short path would pay off.
 pub const ADAPT_FROM: u64 = 16 << 20;
-/// From this round trip on, slow start takes most of the time of a small file.
-const SLOW_START_COUNTS: Duration = Duration::from_millis(20);
+/// From this round trip on, slow start takes much of the time of a small file. Chosen with the league.
+const SLOW_START_COUNTS: Duration = Duration::from_millis(1);
 
 /// As [`prior_from_rtt`], for a sender that adapts the number; small files on short paths get that of [`advised_from_rtt`].
 pub fn adapting_from_rtt(rtt: Duration, bytes: Option<u64>, block: usize, most: u32) -> Prior {
