@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -57,6 +57,8 @@ pub struct DataStream {
     acknowledged_before: AtomicU64,
     /// The congestion control before the first change.
     first_congestion: OnceLock<Vec<u8>>,
+    /// A transfer has decided on the congestion control.
+    is_congestion_decided: AtomicBool,
     /// Held as long as the socket is open, so that cached connections count.
     permit: Mutex<Option<StreamPermit>>,
 }
@@ -101,6 +103,7 @@ impl DataStream {
             receive_buffer: AtomicU64::new(0),
             acknowledged_before: AtomicU64::new(0),
             first_congestion,
+            is_congestion_decided: AtomicBool::new(false),
             permit: Mutex::new(Some(StreamPermit::unlimited())),
         })
     }
@@ -186,6 +189,16 @@ impl DataStream {
         // The original is recorded once, so that later changes do not hide it.
         self.first_congestion.get_or_init(|| before);
         Ok(())
+    }
+
+    /// Notes that a transfer has decided on the congestion control: the next one over this connection need not compare again.
+    pub(crate) fn note_congestion_decided(&self) {
+        self.is_congestion_decided.store(true, Ordering::Relaxed);
+    }
+
+    /// See [`DataStream::note_congestion_decided`].
+    pub(crate) fn is_congestion_decided(&self) -> bool {
+        self.is_congestion_decided.load(Ordering::Relaxed)
     }
 
     /// The present congestion control, as the kernel names it.

@@ -105,11 +105,10 @@ impl CarriedRequest {
             "" => None,
             words => {
                 let (client, digits) = words.strip_prefix(' ')?.split_once(' ')?;
+                let digits = u128::from_str_radix(digits, 16).ok()?;
                 Some(PortProbe {
                     client: parse_word(client)?,
-                    proof: PortProof {
-                        digits: u128::from_str_radix(digits, 16).ok()?,
-                    },
+                    proof: PortProof { digits },
                 })
             }
         };

@@ -146,19 +146,18 @@ impl NearPort {
 /// Whether the far end answers at this port. Without an answer, this takes as long as the system tries (tcp(7), tcp_syn_retries).
 async fn reaches(to: SocketAddr, proof: PortProof) -> bool {
     let mut attempts = JoinSet::new();
-    let reached = async {
-        for _ in 0..ATTEMPTS {
-            attempts.spawn(TcpStream::connect(to));
-            if let Ok(Some(Ok(connected))) = timeout(INTERVAL, attempts.join_next()).await {
-                return connected.ok();
+    for _ in 0..ATTEMPTS {
+        attempts.spawn(async move {
+            match TcpStream::connect(to).await {
+                Ok(connection) => says(connection, proof.of_far_port()).await,
+                Err(_) => false,
             }
+        });
+        if let Ok(Some(Ok(is_far_end))) = timeout(INTERVAL, attempts.join_next()).await {
+            return is_far_end;
         }
-        attempts.join_next().await?.ok()?.ok()
-    };
-    match reached.await {
-        Some(connection) => says(connection, proof.of_far_port()).await,
-        None => false,
     }
+    matches!(attempts.join_next().await, Some(Ok(true)))
 }
 
 /// Whether the peer proves to be the far end of the session.

@@ -126,11 +126,11 @@ impl<'t> StreamTuning<'t> {
     ) -> Prior {
         let mut prior = self.settings.prior.clone();
         prior.streams = Some(streams);
-        // An earlier transfer over these connections has settled on one, or has compared.
-        let is_used = |s: &SampledStream| s.stream.first_congestion().is_some();
+        // An earlier transfer over these connections has settled on one.
+        let is_decided = |s: &SampledStream| s.stream.is_congestion_decided();
         if let Some(settled) = &self.congestion {
             prior.congestion_control = Some(settled.clone());
-        } else if prior.congestion_control.is_none() && sampled.iter().any(is_used) {
+        } else if prior.congestion_control.is_none() && sampled.iter().any(is_decided) {
             prior.congestion_control.clone_from(in_force);
         }
         prior
@@ -239,6 +239,9 @@ impl<'t> StreamTuning<'t> {
                     auto.on_congestion_control_refused(&name);
                     let _ = write!(decision.reason, "; refused: {error}");
                 } else {
+                    for sampled in &sample.streams {
+                        sampled.stream.note_congestion_decided();
+                    }
                     self.congestion = Some(name);
                 }
             }

@@ -81,11 +81,21 @@ impl AutoTuner {
         now.interval.at.saturating_sub(self.changed_at) >= patience
     }
 
+    /// The rate is settled, and the buffers of as many streams again would fill so soon that they do not pass for a gain.
+    pub(super) fn may_each_reader_be_slow(&self, now: &Now<'_>) -> bool {
+        let buffers = u64::from(self.streams).saturating_mul(self.estimator.largest_window);
+        buffers <= bytes_in(now.interval.rate(), LIMITS.settle_program.least / 2)
+            && self.has_rate_settled(now)
+    }
+
     /// The rate has been steady for long enough to tell whether fewer streams carry it, and enough is left.
     pub(super) fn is_rate_steady(&self, now: &Now<'_>) -> bool {
         let (at, rtt) = (now.interval.at, now.interval.rtt);
-        let is_uneven = matches!(now.path.bottleneck, Bottleneck::Loss | Bottleneck::Cwnd)
-            && !self.state.is_paced();
+        // A store stalls now and then.
+        let is_uneven = matches!(
+            now.path.bottleneck,
+            Bottleneck::Loss | Bottleneck::Cwnd | Bottleneck::ReceiverApp
+        ) && !self.state.is_paced();
         let patience = if is_uneven {
             LIMITS.steady_uneven
         } else {
@@ -247,7 +257,11 @@ impl AutoTuner {
 
     fn add_streams_for_program(&mut self, now: &Now<'_>) {
         let speed = show::bits(now.interval.rate().saturating_mul(8));
-        let reason = format!("the sending program writes only {speed}, perhaps on each stream");
+        let program = match now.path.bottleneck {
+            Bottleneck::ReceiverApp => "receiving program reads",
+            _ => "sending program writes",
+        };
+        let reason = format!("the {program} only {speed}, perhaps on each stream");
         let action = Action::StreamsForProgram;
         self.double_streams(action, &reason, now.interval, now.sample);
     }

@@ -123,7 +123,7 @@ pub(super) struct PathEstimator {
     pub(super) slow_start_seen: Duration,
     /// Largest window or buffer of a stream so far, bytes, and when it last grew: streams are not added while the kernel still
     /// enlarges it.
-    largest_window: u64,
+    pub(super) largest_window: u64,
     pub(super) window_grown: Duration,
     /// Last time at which a queue grew against the pace.
     pub(super) intruded_at: Option<Duration>,

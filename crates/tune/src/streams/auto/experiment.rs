@@ -59,7 +59,11 @@ impl TriedChange {
                 } else {
                     LIMITS.worthwhile_gain
                 };
-                (LIMITS.settle_streams, measure, gain, LIMITS.repeats)
+                let settle = match action {
+                    Action::StreamsForProgram => LIMITS.settle_program,
+                    _ => LIMITS.settle_streams,
+                };
+                (settle, measure, gain, LIMITS.repeats)
             }
             Self::FewerStreams { .. } => (
                 LIMITS.settle_streams,

@@ -179,8 +179,15 @@ impl AutoTuner {
             .iter()
             .any(|decision| decision.setting.is_some())
         {
-            // An experiment under way compares with numbers of streams that are gone. Compared controls are still in force.
-            self.abandon(|change| !matches!(change, TriedChange::CongestionControl { .. }));
+            // An experiment under way compares with settings that are gone. Controls are still compared.
+            if let TunerState::Experiment(experiment, _) = &self.state
+                && let TriedChange::CongestionControl { from, .. } = &experiment.change
+            {
+                let from = from.clone();
+                let reason = format!("the streams are others: back to {from}");
+                self.set(TransferSetting::CongestionControl(from), reason);
+            }
+            self.abandon(|_| true);
             if self.state.sharing().is_some() {
                 self.end_sharing();
             }

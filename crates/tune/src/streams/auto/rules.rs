@@ -81,7 +81,7 @@ const fn seconds(n: u64) -> Duration {
 }
 
 /// The table.
-pub(super) const RULES: [Rule; 10] = [
+pub(super) const RULES: [Rule; 11] = [
     Rule {
         states: &[Steady, Shared],
         bottlenecks: &[ReceiveWindow, SendBuffer],
@@ -159,6 +159,16 @@ pub(super) const RULES: [Rule; 10] = [
         queue: QueueIs::Harmless,
         action: Action::StreamsForProgram,
         guard: AutoTuner::has_rate_settled,
+        cooldown: seconds(60),
+        doublings: 5,
+    },
+    Rule {
+        states: &[Steady],
+        bottlenecks: &[ReceiverApp],
+        loss: LossIs::Any,
+        queue: QueueIs::Harmless,
+        action: Action::StreamsForProgram,
+        guard: AutoTuner::may_each_reader_be_slow,
         cooldown: seconds(60),
         doublings: 5,
     },

@@ -41,8 +41,8 @@ pub struct Thresholds {
     /// Largest loss ratio of the path itself, 0..=1: more comes from a queue that is too short to be seen. A slow start loses up
     /// to half of its last round.
     pub most_loss: f64,
-    /// Loss ratio, 0..=1, from which on round trips are longer without a queue: the few segments of a window wait for the receiver's
-    /// delayed acknowledgement (RFC 1122 §4.2.3.2: up to 0.5 s), so that less than `harmless_queue` shows none. Chosen.
+    /// Loss ratio, 0..=1, from which on the round trips of a local path are longer without a queue: the few segments of a window wait
+    /// for the receiver's delayed acknowledgement (RFC 1122 §4.2.3.2: up to 0.5 s), so that less than `harmless_queue` shows none. Chosen.
     pub delaying_loss: f64,
     /// Time that recovery from an overrun takes, in which losses are not counted; 4 to 10 round trips (RFC 6675: one, and as many
     /// again for each lost retransmission).
@@ -91,6 +91,8 @@ pub struct Thresholds {
     /// Time after which new streams count, and a buffer that the kernel enlarges has grown: four doublings (tcp(7),
     /// `tcp_moderate_rcvbuf`; RFC 5681 §3.1).
     pub settle_streams: RoundTrips,
+    /// Time after which new streams count where a program limits: the buffers of a slow receiver are full by then. Chosen.
+    pub settle_program: RoundTrips,
     /// Time after which another congestion control counts. Chosen.
     pub settle_control: RoundTrips,
     /// Time over which more streams are measured where windows limit. Chosen.
@@ -155,6 +157,7 @@ impl Thresholds {
         harmful_loss: (2.0, 0.01),
         baseline: 4,
         settle_streams: RoundTrips::new(4, 80),
+        settle_program: RoundTrips::new(8, 2_000),
         settle_control: RoundTrips::new(6, 200),
         measure_windows: RoundTrips::new(2, 50),
         measure_losses: RoundTrips::new(10, 400),

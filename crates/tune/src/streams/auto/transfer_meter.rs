@@ -119,7 +119,14 @@ impl TransferMeter {
                 .on_samples(sample.at, sample.streams, self.latest_rtt);
         let min_rtt = self.min_rtt_filter.get();
         self.latest_rtt = self.latest_rtt.max(min_rtt);
-        if self.is_very_lossy && self.latest_rtt - min_rtt <= LIMITS.harmless_queue {
+        let rtt = Rtt {
+            min: min_rtt,
+            smoothed: self.latest_rtt,
+        };
+        if self.is_very_lossy
+            && rtt.is_local()
+            && self.latest_rtt - min_rtt <= LIMITS.harmless_queue
+        {
             self.latest_rtt = min_rtt;
         }
         let mut retransmitted_bytes = self.latest.bytes_retransmitted;
