@@ -99,7 +99,7 @@ impl TransferCursor {
         let streams = streams as u64;
         let equal = left.max_part(block, streams, min_len);
         let max_len = match sent {
-            Some(sent) if streams > 1 => equal.min(left.max_part_of(sent).max(min_len)).min(block),
+            Some(sent) if streams > 1 => equal.min(left.max_part_of(sent).max(min_len)),
             _ => equal,
         };
         let first = left.ranges.front_mut()?;
@@ -177,16 +177,23 @@ mod tests {
             spans in proptest::collection::vec((0u64..5000, 1u64..900), 0..8),
             block in 0u64..700,
             streams in 0usize..40,
+            scale in prop_oneof![Just(1), Just(1000)],
+            own: u64,
+            all: u64,
         ) {
+            let sent = SentSoFar { own, all };
+            let block = block * scale;
             let mut ranges = RangeSet::new();
             for (start, len) in spans {
-                ranges.insert(start, start + len);
+                ranges.insert(start * scale, (start + len) * scale);
             }
+            // A block of 0 counts as one byte.
+            prop_assume!(block > 0 || scale == 1);
             let TransferCursor::Ranges { left, end } = TransferCursor::ranges(&ranges) else { unreachable!() };
             prop_assert_eq!(end, ranges.end());
             let mut handed_out = RangeSet::new();
             let mut last = 0;
-            while let Some(CursorPart { range: part, .. }) = TransferCursor::next(&left, block, streams, EVEN) {
+            while let Some(CursorPart { range: part, .. }) = TransferCursor::next(&left, block, streams, sent) {
                 prop_assert!(part.start >= last && part.len() <= block.max(1));
                 prop_assert_eq!(handed_out.insert(part.start, part.end), part.len());
                 last = part.end;

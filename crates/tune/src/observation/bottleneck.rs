@@ -51,12 +51,14 @@ impl Bottleneck {
         }
     }
 
+    /// Whether a program or store limits, at either end.
+    pub(crate) fn is_program(self) -> bool {
+        matches!(self, Self::SenderApp | Self::ReceiverApp)
+    }
+
     /// Whether an end limits the sender, and not the path.
     pub(crate) fn is_at_an_end(self) -> bool {
-        matches!(
-            self,
-            Self::ReceiveWindow | Self::SendBuffer | Self::SenderApp | Self::ReceiverApp
-        )
+        matches!(self, Self::ReceiveWindow | Self::SendBuffer) || self.is_program()
     }
 
     /// Explanation for people, with the figures of the latest sample. `rate` is in bytes per second.

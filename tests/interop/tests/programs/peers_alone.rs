@@ -6,7 +6,7 @@ use interop::matrix::{self, TestStore};
 use interop::peer::globus_url_copy::{GlobusUrlCopy, file_url};
 use interop::peer::{self, curl::Curl};
 use interop::require;
-use interop::test_files;
+use interop::test_files::HARNESS_SIZES;
 use interop::tree::{ASCII, TestTree};
 
 #[test]
@@ -17,36 +17,21 @@ fn globus_url_copy_works_with_globus_gridftp_server() {
     let server = peer::globus_gridftp_server::start(&store).unwrap();
     let mut cells = MatrixRow::new("globus-url-copy, globus-gridftp-server");
     for options in [&[][..], &["-p", "4"], &["-fast"]] {
-        matrix::get(
-            &mut cells,
-            &store,
-            &test_files::HARNESS_SIZES,
-            |from, to| {
-                client
-                    .copy(options, &server.url(from), &file_url(to))
-                    .map(drop)
-            },
-        );
-        matrix::put(
-            &mut cells,
-            &store,
-            &test_files::HARNESS_SIZES,
-            |from, to| {
-                client
-                    .copy(options, &file_url(from), &server.url(to))
-                    .map(drop)
-            },
-        );
-        matrix::third_party(
-            &mut cells,
-            &store,
-            &test_files::HARNESS_SIZES,
-            |from, to| {
-                client
-                    .copy(options, &server.url(from), &server.url(to))
-                    .map(drop)
-            },
-        );
+        matrix::get(&mut cells, &store, &HARNESS_SIZES, |from, to| {
+            client
+                .copy(options, &server.url(from), &file_url(to))
+                .map(drop)
+        });
+        matrix::put(&mut cells, &store, &HARNESS_SIZES, |from, to| {
+            client
+                .copy(options, &file_url(from), &server.url(to))
+                .map(drop)
+        });
+        matrix::third_party(&mut cells, &store, &HARNESS_SIZES, |from, to| {
+            client
+                .copy(options, &server.url(from), &server.url(to))
+                .map(drop)
+        });
     }
     cells.finish();
 }
@@ -58,16 +43,11 @@ fn globus_url_copy_logs_in_to_globus_gridftp_server() {
     let store = TestStore::new().unwrap();
     let server = peer::globus_gridftp_server::start_with_password(&store).unwrap();
     let mut cells = MatrixRow::new("globus-url-copy, globus-gridftp-server with login");
-    matrix::get(
-        &mut cells,
-        &store,
-        &test_files::HARNESS_SIZES,
-        |from, to| {
-            client
-                .copy::<&str>(&[], &server.url(from), &file_url(to))
-                .map(drop)
-        },
-    );
+    matrix::get(&mut cells, &store, &HARNESS_SIZES, |from, to| {
+        client
+            .copy::<&str>(&[], &server.url(from), &file_url(to))
+            .map(drop)
+    });
     cells.finish();
 }
 
@@ -101,28 +81,18 @@ fn curl_works_with_every_plain_ftp_server() {
         let store = TestStore::new().unwrap();
         let server = start(&store).unwrap();
         let mut cells = MatrixRow::new(format!("curl, {name}"));
-        matrix::get(
-            &mut cells,
-            &store,
-            &test_files::HARNESS_SIZES,
-            |from, to| {
-                let to = to.to_str().unwrap_or_default();
-                curl.run(&[&server.url(from), "-o", to])?
-                    .expect_success()
-                    .map(drop)
-            },
-        );
-        matrix::put(
-            &mut cells,
-            &store,
-            &test_files::HARNESS_SIZES,
-            |from, to| {
-                let from = from.to_str().unwrap_or_default();
-                curl.run(&["-T", from, &server.url(to)])?
-                    .expect_success()
-                    .map(drop)
-            },
-        );
+        matrix::get(&mut cells, &store, &HARNESS_SIZES, |from, to| {
+            let to = to.to_str().unwrap_or_default();
+            curl.run(&[&server.url(from), "-o", to])?
+                .expect_success()
+                .map(drop)
+        });
+        matrix::put(&mut cells, &store, &HARNESS_SIZES, |from, to| {
+            let from = from.to_str().unwrap_or_default();
+            curl.run(&["-T", from, &server.url(to)])?
+                .expect_success()
+                .map(drop)
+        });
         cells.finish();
     }
 }

@@ -12,7 +12,7 @@ use interop::peer::globus_url_copy::{GSI_PROTECTION, GlobusUrlCopy, file_url};
 use interop::pki::environment::GridEnvironment;
 use interop::pki::{PeerPki, PeerProxy};
 use interop::require;
-use interop::test_files;
+use interop::test_files::HARNESS_SIZES;
 
 #[test]
 fn globus_url_copy_works_with_globus_gridftp_server_over_gsi() {
@@ -32,7 +32,7 @@ fn globus_url_copy_works_with_globus_gridftp_server_over_gsi() {
         let server = globus::start_gsi(&store, &pki).unwrap();
         let second = globus::start_gsi(&other, &pki).unwrap();
         for options in options {
-            let sizes = test_files::HARNESS_SIZES;
+            let sizes = HARNESS_SIZES;
             matrix::get(&mut cells, &store, &sizes, |from, to| {
                 client
                     .copy(options, &server.url(from), &file_url(to))
@@ -141,23 +141,14 @@ fn gfal_works_with_globus_gridftp_server_over_gsi() {
         gfal.run("copy", &["-f", "-v", from, to]).map(drop)
     };
     let mut cells = MatrixRow::new("gfal-copy, globus-gridftp-server, GSI");
-    matrix::get(
-        &mut cells,
-        &store,
-        &test_files::HARNESS_SIZES,
-        |from, to| copy(&server.url(from), &file_url(to)),
-    );
-    matrix::put(
-        &mut cells,
-        &store,
-        &test_files::HARNESS_SIZES,
-        |from, to| copy(&file_url(from), &server.url(to)),
-    );
-    matrix::third_party(
-        &mut cells,
-        &other,
-        &test_files::HARNESS_SIZES,
-        |from, to| copy(&server.url(from), &second.url(to)),
-    );
+    matrix::get(&mut cells, &store, &HARNESS_SIZES, |from, to| {
+        copy(&server.url(from), &file_url(to))
+    });
+    matrix::put(&mut cells, &store, &HARNESS_SIZES, |from, to| {
+        copy(&file_url(from), &server.url(to))
+    });
+    matrix::third_party(&mut cells, &other, &HARNESS_SIZES, |from, to| {
+        copy(&server.url(from), &second.url(to))
+    });
     cells.finish();
 }

@@ -15,7 +15,7 @@ use interop::peer::{PeerServer, proftpd, pure_ftpd, pyftpdlib, vsftpd};
 use interop::pki::PeerPki;
 use interop::require;
 use interop::run::FinishedProgram;
-use interop::test_files;
+use interop::test_files::{self, HARNESS_SIZES};
 
 /// Every FTPS server: its name, its program, how it is started.
 fn servers() -> [(&'static str, Result<PathBuf, String>, StartTlsPeer); 4] {
@@ -38,13 +38,13 @@ fn curl_both_ways(name: &str, server: &PeerServer, store: &TestStore, scheme: &s
     let authority = path_argument(&pki.ca_file());
     let options = [&["--ssl-reqd", "--cacert", &authority], more].concat();
     let mut cells = MatrixRow::new(format!("curl, {name}"));
-    matrix::get(&mut cells, store, &test_files::HARNESS_SIZES, |from, to| {
+    matrix::get(&mut cells, store, &HARNESS_SIZES, |from, to| {
         let (url, to) = (server.url_with(scheme, from), path_argument(to));
         curl.run(&[&options[..], &[&url, "-o", &to]].concat())?
             .expect_success()
             .map(drop)
     });
-    matrix::put(&mut cells, store, &test_files::HARNESS_SIZES, |from, to| {
+    matrix::put(&mut cells, store, &HARNESS_SIZES, |from, to| {
         let (from, url) = (path_argument(from), server.url_with(scheme, to));
         curl.run(&[&options[..], &["-T", &from, &url]].concat())?
             .expect_success()
@@ -142,24 +142,14 @@ fn lftp_works_with_every_ftps_server() {
             pki.ca_file().display()
         );
         let mut cells = MatrixRow::new(format!("lftp, {name}"));
-        matrix::get(
-            &mut cells,
-            &store,
-            &test_files::HARNESS_SIZES,
-            |from, to| {
-                let commands = format!("{options}; get /{from} -o {}", to.display());
-                lftp.script_at(url, &commands).map(drop)
-            },
-        );
-        matrix::put(
-            &mut cells,
-            &store,
-            &test_files::HARNESS_SIZES,
-            |from, to| {
-                let commands = format!("{options}; put {} -o /{to}", from.display());
-                lftp.script_at(url, &commands).map(drop)
-            },
-        );
+        matrix::get(&mut cells, &store, &HARNESS_SIZES, |from, to| {
+            let commands = format!("{options}; get /{from} -o {}", to.display());
+            lftp.script_at(url, &commands).map(drop)
+        });
+        matrix::put(&mut cells, &store, &HARNESS_SIZES, |from, to| {
+            let commands = format!("{options}; put {} -o /{to}", from.display());
+            lftp.script_at(url, &commands).map(drop)
+        });
         cells.finish();
     }
 }
@@ -188,7 +178,7 @@ f.retrbinary('RETR ' + args[0], open(args[1], 'wb').write)
 f.storbinary('STOR ' + args[2], open(args[1], 'rb'))
 ";
         let mut cells = MatrixRow::new(format!("ftplib, {name}"));
-        for size in test_files::HARNESS_SIZES {
+        for size in HARNESS_SIZES {
             cells.check(format!("{size} bytes there and back"), || {
                 let (local, served) = (store.local(), store.upload());
                 let from = format!("/src/{}", test_files::name(size));

@@ -100,7 +100,7 @@ impl<'t> StreamTuning<'t> {
             let limits = tuner_limits(self.settings, streams);
             AutoTuner::from_prior(
                 limits,
-                self.initial_prior(streams, &sample.streams, &in_force),
+                self.initial_prior(streams, &sample.streams, in_force.as_ref()),
             )
         });
         if stream_set.take_open_failure() {
@@ -122,7 +122,7 @@ impl<'t> StreamTuning<'t> {
         &self,
         streams: u32,
         sampled: &[SampledStream],
-        in_force: &Option<String>,
+        in_force: Option<&String>,
     ) -> Prior {
         let mut prior = self.settings.prior.clone();
         prior.streams = Some(streams);
@@ -131,7 +131,7 @@ impl<'t> StreamTuning<'t> {
         if let Some(settled) = &self.congestion {
             prior.congestion_control = Some(settled.clone());
         } else if prior.congestion_control.is_none() && sampled.iter().any(is_decided) {
-            prior.congestion_control.clone_from(in_force);
+            prior.congestion_control = in_force.cloned();
         }
         prior
     }

@@ -34,51 +34,40 @@ impl AutoTuner {
     }
 
     pub(super) fn have_windows_stopped_growing(&self, now: &Now<'_>) -> bool {
-        let patience = LIMITS.settle_streams.at(now.interval.rtt.smoothed);
-        let since = |then: Duration| now.interval.at.saturating_sub(then);
-        since(self.estimator.window_grown) >= patience
-            && since(self.changed_at) >= patience
+        now.has_passed(LIMITS.settle_streams, self.estimator.window_grown)
+            && now.has_passed(LIMITS.settle_streams, self.changed_at)
             && !self.is_rising(now)
             && !now.interval.rtt.is_local()
     }
 
     pub(super) fn are_losses_each_streams_own(&self, now: &Now<'_>) -> bool {
-        let patience = LIMITS.slow_growth.at(now.interval.rtt.smoothed);
         let streams = now.sample.streams;
         let started = streams.iter().filter(|tcp| !tcp.in_slow_start).count();
         // Behind a slow start nobody knows what losses will leave, unless the model does: it knows no timeouts.
-        let settling = LIMITS.measure_losses.at(now.interval.rtt.smoothed);
-        let has_settled = now
-            .interval
-            .at
-            .saturating_sub(self.estimator.slow_start_seen)
-            >= settling;
+        let has_settled = now.has_passed(LIMITS.measure_losses, self.estimator.slow_start_seen);
         let each = now.interval.rate() / u64::from(self.streams.max(1));
         let model = stream_rate_under_loss(&now.path, segment(streams));
         started * 2 >= streams.len()
             && (has_settled || model.is_some_and(|model| model <= each))
             && (!is_loss_tolerant(&self.control.in_force)
-                || (now.interval.at.saturating_sub(self.changed_at) >= patience
+                || (now.has_passed(LIMITS.slow_growth, self.changed_at)
                     && !Self::is_near_known_rate(now, Confidence::Earlier)
                     && !self.is_rising(now)))
     }
 
     pub(super) fn do_windows_grow_slowly(&self, now: &Now<'_>) -> bool {
-        let (at, rtt) = (now.interval.at, now.interval.rtt);
-        let patience = LIMITS.slow_growth.at(rtt.smoothed);
         let last = self.changed_at.max(self.estimator.queue_seen);
         let last = last.max(self.estimator.loss_seen.unwrap_or_default());
-        at.saturating_sub(last) >= patience
+        now.has_passed(LIMITS.slow_growth, last)
             && !Self::is_near_known_rate(now, Confidence::Measured)
             && !now.interval.in_slow_start
-            && rtt.min >= LIMITS.long_path
+            && now.interval.rtt.min >= LIMITS.long_path
             && !is_loss_tolerant(&self.control.in_force)
     }
 
     /// Nothing was changed for some round trips. (A stream that waits for its program may stay in slow start for ever.)
     pub(super) fn has_rate_settled(&self, now: &Now<'_>) -> bool {
-        let patience = LIMITS.steady.at(now.interval.rtt.smoothed);
-        now.interval.at.saturating_sub(self.changed_at) >= patience
+        now.has_passed(LIMITS.steady, self.changed_at)
     }
 
     /// The rate is settled, and the buffers of as many streams again would fill so soon that they do not pass for a gain.
@@ -90,7 +79,7 @@ impl AutoTuner {
 
     /// The rate has been steady for long enough to tell whether fewer streams carry it, and enough is left.
     pub(super) fn is_rate_steady(&self, now: &Now<'_>) -> bool {
-        let (at, rtt) = (now.interval.at, now.interval.rtt);
+        let rtt = now.interval.rtt;
         // A store stalls now and then.
         let is_uneven = matches!(
             now.path.bottleneck,
@@ -102,17 +91,13 @@ impl AutoTuner {
             LIMITS.steady
         };
         // Under pacing a slow start cannot overrun the path, and a stream that waits for its program may never leave it.
-        let is_programs = matches!(
-            now.path.bottleneck,
-            Bottleneck::SenderApp | Bottleneck::ReceiverApp
-        );
-        let since = if self.state.is_paced() || is_programs {
+        let since = if self.state.is_paced() || now.path.bottleneck.is_program() {
             self.changed_at
         } else {
             self.changed_at.max(self.estimator.slow_start_seen)
         };
         let left = bytes_in(now.interval.rate(), LIMITS.left_for_fewer.at(rtt.smoothed));
-        at.saturating_sub(since) >= patience.at(rtt.smoothed)
+        now.has_passed(patience, since)
             && now.sample.bytes_left.is_none_or(|bytes| bytes >= left)
             && (self.state.is_paced() || self.estimator.run >= 2)
             && self
@@ -124,20 +109,16 @@ impl AutoTuner {
     /// The windows of at most seven eighths of the streams hold what fills the path.
     pub(super) fn are_windows_larger_than_the_path(&self, now: &Now<'_>) -> bool {
         let since = self.changed_at.max(self.estimator.slow_start_seen);
-        let patience = LIMITS.settle_streams.at(now.interval.rtt.smoothed);
         let held = u64::from(self.streams_that_hold_the_path(now));
         // While losses are repaired, the rate is larger than what is acknowledged.
         held * 8 <= u64::from(self.streams) * 7
             && !now.interval.is_recovering
-            && now.interval.at.saturating_sub(since) >= patience
+            && now.has_passed(LIMITS.settle_streams, since)
     }
 
     /// Streams whose windows, perhaps the smallest ones, hold what fills the path, as long as they do not grow.
     fn streams_that_hold_the_path(&self, now: &Now<'_>) -> u32 {
-        if matches!(
-            now.interval.bottleneck,
-            Bottleneck::SenderApp | Bottleneck::ReceiverApp
-        ) {
+        if now.interval.bottleneck.is_program() {
             // The network does not limit.
             return self.streams / 2;
         }

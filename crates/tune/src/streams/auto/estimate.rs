@@ -61,9 +61,7 @@ pub(super) enum EstimatedLoss {
     Random {
         /// Part of the segments that is lost, 0..=1.
         ratio: f64,
-        /// Bounds of the ratio: two standard deviations.
-        low: f64,
-        /// See `low`.
+        /// Two standard deviations more.
         high: f64,
     },
 }
@@ -74,9 +72,9 @@ pub(super) struct PathEstimate {
     /// Payload that the bottleneck carries for this transfer, bytes per second.
     pub(super) bottleneck_bandwidth: Estimated<u64>,
     /// Round trip without a queue.
-    pub(super) base_rtt: Estimated<Duration>,
+    pub(super) base_rtt: Duration,
     /// Time that packets queue, over the last interval.
-    pub(super) queue_delay: Estimated<Duration>,
+    pub(super) queue_delay: Duration,
     /// Whose queue that is.
     pub(super) queue_owner: QueueOwner,
     /// Losses.
@@ -141,10 +139,7 @@ impl PathEstimator {
     ) {
         self.losses.on_sample(now, sample.streams, rtt);
         self.path.loss = self.losses.estimate(now, rtt, segment(sample.streams));
-        self.path.base_rtt = Estimated {
-            value: rtt.min,
-            confidence: Confidence::Measured,
-        };
+        self.path.base_rtt = rtt.min;
         let window = |tcp: &TcpSample| match self.path.bottleneck {
             Bottleneck::SendBuffer => tcp.send_buffer,
             _ => tcp.peer_window,
@@ -165,10 +160,7 @@ impl PathEstimator {
             1
         };
         self.path.bottleneck = interval.bottleneck;
-        self.path.queue_delay = Estimated {
-            value: interval.queueing_delay(),
-            confidence: Confidence::Measured,
-        };
+        self.path.queue_delay = interval.queueing_delay();
         let at = interval.at;
         let has_queue = interval.rtt.has_queue();
         if has_queue {

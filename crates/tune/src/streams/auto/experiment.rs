@@ -47,49 +47,48 @@ impl TriedChange {
     fn terms(&self, is_lossy: bool) -> Terms {
         // New streams need about four round trips of slow start; another control takes over windows that are not its own. A
         // rate limited by losses or a queue varies, and takes longer to measure than one limited by windows.
-        let (settle, measure, gain, repeats) = match self {
-            Self::MoreStreams { action, .. } => {
-                let measure = match action {
-                    Action::StreamsForWindows => LIMITS.measure_windows,
-                    Action::StreamsForLoss => LIMITS.measure_losses,
-                    _ => LIMITS.measure_growth,
-                };
-                let gain = if is_lossy {
-                    LIMITS.harmless_gain
-                } else {
-                    LIMITS.worthwhile_gain
-                };
-                let settle = match action {
-                    Action::StreamsForProgram => LIMITS.settle_program,
-                    _ => LIMITS.settle_streams,
-                };
-                (settle, measure, gain, LIMITS.repeats)
-            }
-            Self::FewerStreams { .. } => (
-                LIMITS.settle_streams,
-                LIMITS.measure_fewer,
-                LIMITS.kept_rate.0,
-                0,
-            ),
-            Self::CongestionControl { is_proved, .. } => {
-                let gain = if *is_proved {
+        let added = Terms {
+            settle: LIMITS.settle_streams,
+            measure: LIMITS.measure_growth,
+            gain: if is_lossy {
+                LIMITS.harmless_gain
+            } else {
+                LIMITS.worthwhile_gain
+            },
+            repeats: LIMITS.repeats,
+        };
+        match self {
+            Self::MoreStreams { action, .. } => match action {
+                Action::StreamsForWindows => Terms {
+                    measure: LIMITS.measure_windows,
+                    ..added
+                },
+                Action::StreamsForLoss => Terms {
+                    measure: LIMITS.measure_losses,
+                    ..added
+                },
+                Action::StreamsForProgram => Terms {
+                    settle: LIMITS.settle_program,
+                    ..added
+                },
+                _ => added,
+            },
+            Self::FewerStreams { .. } => Terms {
+                measure: LIMITS.measure_fewer,
+                gain: LIMITS.kept_rate.0,
+                repeats: 0,
+                ..added
+            },
+            Self::CongestionControl { is_proved, .. } => Terms {
+                settle: LIMITS.settle_control,
+                measure: LIMITS.measure_control,
+                gain: if *is_proved {
                     LIMITS.kept_rate.1
                 } else {
                     LIMITS.worthwhile_gain
-                };
-                (
-                    LIMITS.settle_control,
-                    LIMITS.measure_control,
-                    gain,
-                    LIMITS.repeats,
-                )
-            }
-        };
-        Terms {
-            settle,
-            measure,
-            gain,
-            repeats,
+                },
+                ..added
+            },
         }
     }
 }

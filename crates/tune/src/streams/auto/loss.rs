@@ -9,6 +9,11 @@ use super::transfer_meter::TransferCounters;
 use crate::observation::Rtt;
 use crate::sample::{StreamId, TcpSample};
 
+/// Whether packets queue at this moment, on a long path also for less than a tenth of its round trip.
+pub(super) fn shows_queue(rtt: Rtt) -> bool {
+    rtt.has_queue() || rtt.smoothed.saturating_sub(rtt.min) > LIMITS.harmless_queue
+}
+
 /// Losses of one stream.
 #[derive(Debug, Clone, Copy, Default)]
 struct LosingStream {
@@ -46,7 +51,7 @@ impl LossEstimator {
     ) {
         let at = counters.at;
         let has_queue = rtt.has_queue();
-        if has_queue || rtt.smoothed.saturating_sub(rtt.min) > LIMITS.harmless_queue {
+        if shows_queue(rtt) {
             self.queue_seen = Some(at);
         }
         self.samples = self.samples.saturating_add(1);
@@ -138,7 +143,6 @@ impl LossEstimator {
         let spread = (lost.sqrt() * 2.0 + 1.0) / lost;
         EstimatedLoss::Random {
             ratio,
-            low: ratio * (1.0 - spread).max(0.1),
             high: (ratio * (1.0 + spread)).min(1.0),
         }
     }
@@ -185,10 +189,10 @@ mod tests {
             (1, [1, 1, 1, 0]),
             (0, [2, 1, 1, 1]),
         ];
-        let EstimatedLoss::Random { ratio, low, high } = estimate(&steps) else {
+        let EstimatedLoss::Random { ratio, high } = estimate(&steps) else {
             unreachable!("{:?}", estimate(&steps));
         };
-        assert!(low < ratio && ratio < high && (0.002..0.01).contains(&ratio));
+        assert!(ratio < high && (0.002..0.01).contains(&ratio));
         // One event of all streams is none of the path's.
         assert_eq!(estimate(&steps[..2]), EstimatedLoss::None);
         assert_eq!(

@@ -26,8 +26,8 @@ pub(super) fn stream_rate_under_loss(path: &PathEstimate, segment: u64) -> Optio
     let EstimatedLoss::Random { ratio, .. } = path.loss else {
         return None;
     };
-    let window = window_under_loss(ratio, path.base_rtt.value) * segment as f64;
-    Some(bytes_per_second(rounded(window), path.base_rtt.value).max(1))
+    let window = window_under_loss(ratio, path.base_rtt) * segment as f64;
+    Some(bytes_per_second(rounded(window), path.base_rtt).max(1))
 }
 
 /// Streams that fill the path if each carries `each` bytes per second and `streams` carry `rate` now: as many as the path's rate

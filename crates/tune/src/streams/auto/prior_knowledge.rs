@@ -65,12 +65,6 @@ impl AutoTuner {
             // Streams that an earlier transfer has ended with are not put to the test at once.
             self.cooldowns[Action::FewerStreams as usize].extend(at, LIMITS.pace_proved);
         }
-        if let Some(value) = prior.min_rtt {
-            path.base_rtt = Estimated {
-                value,
-                confidence: earlier,
-            };
-        }
         let permitted = |name: &String| self.limits.congestion_controls.contains(name);
         let other = prior.congestion_control.filter(permitted);
         let in_force = self.control.in_force.clone();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::AutoTuner;
 use super::estimate::{EstimatedLoss, PathEstimate};
 use super::state::StateKind::{self, Paced, Shared, Steady};
-use super::thresholds::LIMITS;
+use super::thresholds::{LIMITS, RoundTrips};
 use super::transfer_meter::TransferInterval;
 use super::transfer_sample::TransferSample;
 use crate::observation::Bottleneck::{
@@ -22,6 +22,13 @@ pub(super) struct Now<'a> {
     pub(super) sample: &'a TransferSample<'a>,
     pub(super) interval: &'a TransferInterval,
     pub(super) path: PathEstimate,
+}
+
+impl Now<'_> {
+    /// Whether so much time has passed since then.
+    pub(super) fn has_passed(&self, time: RoundTrips, since: Duration) -> bool {
+        self.interval.at.saturating_sub(since) >= time.at(self.interval.rtt.smoothed)
+    }
 }
 
 /// Queue that a rule asks for.
@@ -198,7 +205,7 @@ impl Rule {
     /// Whether the row applies, apart from its cooldown.
     pub(super) fn applies(&self, tuner: &AutoTuner, state: StateKind, now: &Now<'_>) -> bool {
         let is_harmful =
-            now.interval.rtt.has_queue() && now.interval.queueing_delay() > LIMITS.harmless_queue;
+            now.interval.rtt.has_queue() && now.path.queue_delay > LIMITS.harmless_queue;
         let is_random = matches!(now.path.loss, EstimatedLoss::Random { .. });
         self.states.contains(&state)
             // Pacing hides the queue that shows a full path.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::estimate::{EstimatedLoss, PathEstimate};
 use super::experiment::RateMoments;
+use super::loss::shows_queue;
 use super::thresholds::LIMITS;
 use super::transfer_sample::TransferSample;
 use crate::limiter::Role;
@@ -102,9 +103,7 @@ impl SideBySide {
         if passed >= LIMITS.longest_comparison.at(rtt.smoothed) {
             return ControlComparison::IncumbentStays;
         }
-        let has_queue =
-            rtt.has_queue() || rtt.smoothed.saturating_sub(rtt.min) > LIMITS.harmless_queue;
-        if !has_queue {
+        if !shows_queue(rtt) {
             self.empty_at = sample.at;
         }
         // A burst of a slow start queues for a moment.
