@@ -150,6 +150,55 @@ fn a_removed_pacing_rate_is_removed_from_every_stream() {
 }
 
 #[test]
+fn a_connection_that_was_opened_at_a_known_pace_loses_it() {
+    let sender = TestSender::new(adapting(), 2);
+    for (stream, _) in &sender.streams {
+        sockopt::set_max_pacing_rate(stream.as_fd(), Some(50_000)).unwrap();
+    }
+    sender.tuning().apply_to_streams(&sender.sampled(2));
+    assert_eq!(sender.paces(), [None; 2]);
+}
+
+#[test]
+fn a_decided_control_is_remembered_with_its_connection_and_a_begun_comparison_is_not() {
+    let Some(other) = other_congestion() else {
+        return;
+    };
+    let sender = TestSender::new(adapting(), 2);
+    let mut auto = AutoTuner::new(tuner_limits(&sender.settings, 2), 2);
+    let sample = TuningSample {
+        at: Duration::ZERO,
+        streams: sender.sampled(2),
+        notices: sender.transfer.control().notices(),
+    };
+    let own = sender.streams[0].0.congestion().unwrap();
+    let decide = |auto: &mut AutoTuner, setting: TransferSetting| {
+        let mut tuning = sender.tuning();
+        let decision = TransferDecision {
+            at: Duration::ZERO,
+            setting: Some(setting),
+            limiter: tune::limiter::Limiter::Loss,
+            reason: String::new(),
+        };
+        tuning.apply_decision(auto, decision, &sample);
+        tuning.end();
+        let prior = sender
+            .tuning()
+            .initial_prior(2, &sample.streams, Some(&own));
+        (sender.streams[0].0.congestion(), prior.congestion_control)
+    };
+    let beside = TransferSetting::StreamCongestionControl {
+        streams: vec![sender.streams[0].0.id()],
+        name: other.clone(),
+    };
+    if settable().contains(&own) {
+        assert_eq!(decide(&mut auto, beside), (Some(own.clone()), None));
+    }
+    let decided = TransferSetting::CongestionControl(other.clone());
+    assert_eq!(decide(&mut auto, decided), (Some(other), Some(own.clone())));
+}
+
+#[test]
 fn a_joining_stream_gets_the_decided_congestion_control() {
     for name in settable() {
         let sender = TestSender::new(adapting(), 2);

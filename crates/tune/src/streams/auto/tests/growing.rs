@@ -126,6 +126,42 @@ fn bbr_is_chosen_on_losses_without_a_queue() {
     assert_eq!(transfer.tuner.verdict().congestion_control, "bbr");
 }
 
+/// At the end of a transfer a control that has not proved itself is taken back by whoever keeps the connections.
+#[test]
+fn a_control_on_trial_is_known_until_it_is_judged() {
+    let mut transfer = ScriptedTransfer::new(limits(1), 1);
+    let mut replaced = Vec::new();
+    for n in 1..=200 {
+        transfer.run(ms(50 * n), lossy_path);
+        let from = transfer.tuner.unproved_control_replaced();
+        replaced.push(from.map(str::to_owned));
+    }
+    let on_trial = Some("cubic".to_owned());
+    assert!(replaced.contains(&on_trial), "{:?}", transfer.settings());
+    assert_eq!(replaced.last(), Some(&None));
+}
+
+/// A burst of a slow start queues for a moment; a path that is full stays so.
+#[test]
+fn a_comparison_outlives_a_burst() {
+    let ends_with_the_systems = |queued: std::ops::Range<Duration>| {
+        let mut transfer = ScriptedTransfer::new(limits(8), 8);
+        transfer.run(ms(1_500), |now| ScriptedFlow {
+            rtt: if queued.contains(&now.at) {
+                ms(80)
+            } else {
+                ms(50)
+            },
+            in_slow_start: true,
+            ..ScriptedFlow::default()
+        });
+        let ends = TransferSetting::CongestionControl("cubic".to_owned());
+        transfer.settings().contains(&ends)
+    };
+    assert!(!ends_with_the_systems(ms(150)..ms(190)));
+    assert!(ends_with_the_systems(ms(150)..ms(1_500)));
+}
+
 #[test]
 fn bbr_without_gain_is_reverted_and_streams_are_tried() {
     let mut transfer = ScriptedTransfer::new(limits(64), 1);

@@ -136,6 +136,20 @@ fn the_known_rate_counts_during_slow_start() {
     assert!(grown(Some(1000 * MBIT), false));
 }
 
+#[test]
+fn a_known_pace_is_not_forgotten_by_a_comparison() {
+    let paced = Prior {
+        streams: Some(6),
+        pacing_rate: Some(90 * MBIT),
+        min_rtt: Some(ms(50)),
+        ..Prior::default()
+    };
+    let (transfer, decisions) = first_decisions(limits(64), paced);
+    let pace = TransferSetting::PacingRate(Some(90 * MBIT));
+    assert_eq!(settings(&decisions), [pace]);
+    assert_eq!(transfer.tuner.pacing_rate(), Some(90 * MBIT));
+}
+
 /// Knowledge from a transfer of 90 Mbit/s that ended with 12 streams of BBR.
 fn lossy_prior() -> Prior {
     Prior {
