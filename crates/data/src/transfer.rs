@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::event::PollFlags;
-use tune::Evidence;
 use tune::limiter::{LimiterVerdict, Role};
+use tune::{Evidence, PathRate};
 
 use crate::control::TransferControl;
 use crate::error::DataError;
@@ -249,9 +249,10 @@ impl ActiveTransfer {
         self.evidence.lock().verdict = Some(verdict);
     }
 
-    /// Records the pacing rate of all streams together at the end, bytes per second.
-    pub(crate) fn note_pacing_rate(&self, rate: Option<u64>) {
-        self.evidence.lock().pacing_rate = rate;
+    /// Notes what the tuner knows of the path at the end: its pacing rate, bytes per second, and the rate that the path carried.
+    pub(crate) fn note_path(&self, pacing_rate: Option<u64>, path_rate: Option<PathRate>) {
+        let mut evidence = self.evidence.lock();
+        (evidence.pacing_rate, evidence.path_rate) = (pacing_rate, path_rate);
     }
 
     /// Sets the report's account of the prior knowledge.

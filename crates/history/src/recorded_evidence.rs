@@ -7,13 +7,13 @@ use tune::diagnosis::dominant_limiter;
 use tune::forecast::ExpectedRate;
 use tune::limiter::{Limiter, LimiterVerdict};
 use tune::path::prior_from_evidence;
-use tune::{Evidence, Prior};
+use tune::{Evidence, PathRate, Prior};
 use units::{bytes_per_second, names};
 
 use crate::path_key::PathKey;
 
 /// Nothing follows from less: it may have fitted into the buffers on the way.
-const MIN_BYTES: u64 = 4 << 20;
+const MIN_BYTES: u64 = 1 << 20;
 
 /// A record of one path, as the file holds it. Times are microseconds, `time` is seconds since 1970, rates are bytes per
 /// second.
@@ -34,6 +34,11 @@ pub(crate) struct RecordedEvidence {
     congestion_control: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pacing_rate: Option<u64>,
+    /// Rate that the path carried, and whether packets queued at it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    path_rate: Option<u64>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_path_full: bool,
     limited_by: String,
     /// How much the goodput of the transfers so far has differed from one to the next, per cent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,8 +46,8 @@ pub(crate) struct RecordedEvidence {
 }
 
 impl RecordedEvidence {
-    /// The record of a transfer that ended at `time`. `None` if no settings follow from it: it moved fewer than 4 MiB, or
-    /// was shorter than [`prior_from_evidence`] asks for.
+    /// The record of a transfer that ended at `time`. `None` if nothing follows from it: it moved less than 1 MiB, or was short and
+    /// limited by something at its ends.
     pub(crate) fn of(key: PathKey, evidence: &Evidence, time: u64) -> Option<Self> {
         if evidence.bytes < MIN_BYTES {
             return None;
@@ -66,14 +71,12 @@ impl RecordedEvidence {
                 .clone()
                 .filter(|name| names::is_congestion_control(name)),
             pacing_rate: evidence.pacing_rate,
+            path_rate: evidence.path_rate.map(|rate| rate.bytes_per_second),
+            is_path_full: evidence.path_rate.is_some_and(|rate| rate.is_full),
             limited_by: limiter.name().to_owned(),
             spread_percent: None,
         };
-        record
-            .prior(Duration::ZERO)
-            .streams
-            .is_some()
-            .then_some(record)
+        (record.teaches() > 0).then_some(record)
     }
 
     /// The start of a transfer `age` after the end of this one.
@@ -103,9 +106,11 @@ impl RecordedEvidence {
         }
     }
 
-    /// Whether the transfer was limited by the path, so that its rate is known.
-    pub(crate) fn knows_rate(&self) -> bool {
-        self.prior(Duration::ZERO).expected_rate.is_some()
+    /// How much follows from the transfer: the settings that a path needs take some time, and its rate is known only if something
+    /// at the ends did not limit.
+    pub(crate) fn teaches(&self) -> usize {
+        let prior = self.prior(Duration::ZERO);
+        usize::from(prior.streams.is_some()) + usize::from(prior.path_rate.is_some())
     }
 
     /// Whether it can be that of a transfer of this program. A file may hold anything.
@@ -128,6 +133,10 @@ impl RecordedEvidence {
             retransmits: self.retransmits,
             congestion_control: self.congestion_control.clone(),
             pacing_rate: self.pacing_rate,
+            path_rate: self.path_rate.map(|bytes_per_second| PathRate {
+                bytes_per_second,
+                is_full: self.is_path_full,
+            }),
             verdict: Some(LimiterVerdict {
                 limiter,
                 streams: u32::try_from(self.final_streams).unwrap_or(u32::MAX),
@@ -197,7 +206,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn nothing_is_recorded_of_a_small_or_short_transfer() {
+    fn nothing_is_recorded_of_a_small_transfer_or_a_short_one_that_its_ends_limited() {
         let of = |change: fn(&mut Evidence)| {
             let mut evidence = evidence();
             change(&mut evidence);
@@ -205,7 +214,13 @@ pub(crate) mod tests {
         };
         assert!(of(|_| ()).is_some());
         assert!(of(|e| e.bytes = MIN_BYTES - 1).is_none());
-        assert!(of(|e| e.elapsed = Duration::from_millis(1900)).is_none());
-        assert!(of(|e| e.min_rtt = Duration::from_millis(600)).is_none());
+        let short = |limiter: Limiter| {
+            let mut evidence = evidence();
+            evidence.elapsed = Duration::from_millis(1900);
+            evidence.verdict.as_mut().unwrap().limiter = limiter;
+            RecordedEvidence::of(key(2, Role::Sender), &evidence, 5)
+        };
+        assert_eq!(short(Limiter::Loss).unwrap().teaches(), 1);
+        assert!(short(Limiter::StoreRead).is_none());
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::limiter::{LimiterVerdict, Role};
+use crate::prior::PathRate;
 
 /// Measurements of one end of a transfer, or sums over several transfers.
 ///
@@ -54,6 +55,8 @@ pub struct Evidence {
     /// Pacing rate of all streams together at the end, bytes per second (sender;
     /// [`AutoTuner::pacing_rate`](crate::streams::auto::AutoTuner::pacing_rate)); `None` without pacing.
     pub pacing_rate: Option<u64>,
+    /// Rate that the path carried (sender); `None` if no policy estimated it.
+    pub path_rate: Option<PathRate>,
     /// Rate limit of this transfer alone, bytes per second; `None` if there is none, or if it is shared with
     /// other transfers.
     pub rate_limit: Option<u64>,
@@ -102,6 +105,7 @@ impl Evidence {
             self.verdict.clone_from(&next.verdict);
         }
         self.pacing_rate = next.pacing_rate;
+        self.path_rate = next.path_rate.or(self.path_rate);
         self.rate_limit = next.rate_limit.or(self.rate_limit);
     }
 

@@ -92,5 +92,5 @@ pub mod sizing;
 pub mod streams;
 
 pub use evidence::Evidence;
-pub use prior::Prior;
+pub use prior::{PathRate, Prior, is_other_round_trip};
 pub use sample::{IntervalStats, TcpSample};

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tune::diagnosis::dominant_limiter;
 use tune::forecast::ExpectedRate;
 use tune::limiter::Role;
-use tune::{Evidence, Prior};
+use tune::{Evidence, PathRate, Prior};
 
 use crate::options::{AdviceOptions, AdvisorChoice};
 
@@ -197,12 +197,17 @@ impl ServiceAdvice {
             };
         }
         let by_server = |name: &String| (role == Role::Receiver).then(|| name.clone());
-        let bytes_per_second = |bps: u64| Some(bps / 8).filter(|rate| *rate > 0);
+        let rate = |bps: u64| {
+            (bps >= 8).then_some(PathRate {
+                bytes_per_second: bps / 8,
+                is_full: true,
+            })
+        };
         Prior {
             streams: advice.streams.map(|n| n.clamp(1, MAX_STREAMS)),
             congestion_control: advice.congestion_control.as_ref().and_then(by_server),
             pacing_rate: None,
-            expected_rate: advice.expected_bps.and_then(bytes_per_second),
+            path_rate: advice.expected_bps.and_then(rate),
             min_rtt,
             send_buffer: None,
         }
@@ -210,8 +215,8 @@ impl ServiceAdvice {
 
     /// The goodput to expect, for a forecast.
     pub(crate) fn goodput(&self, role: Role) -> Option<ExpectedRate> {
-        let rate = self.prior(role).expected_rate;
-        rate.map(ExpectedRate::of_one_transfer)
+        let rate = self.prior(role).path_rate;
+        rate.map(|rate| ExpectedRate::of_one_transfer(rate.bytes_per_second))
     }
 
     /// The service, for the text of `--why`.
@@ -272,7 +277,10 @@ mod tests {
         let wanted = Prior {
             streams: Some(8),
             congestion_control: Some("bbr".to_owned()),
-            expected_rate: Some(100_000_000),
+            path_rate: Some(PathRate {
+                bytes_per_second: 100_000_000,
+                is_full: true,
+            }),
             min_rtt: Some(Duration::from_millis(100)),
             ..Prior::default()
         };

@@ -139,14 +139,16 @@ impl<'t> SendTask<'t> {
         let settings = self.settings;
         // Prior knowledge of the path replaces the configured start value only if the number may
         // change.
-        let known = settings.prior.streams_for(self.bytes);
-        match known.and_then(|streams| usize::try_from(streams).ok()) {
-            Some(streams) if self.adapts() => {
-                streams.min(settings.max_streams).max(settings.min_streams)
-            }
-            _ => settings.streams,
+        if !self.adapts() {
+            return settings.streams.max(1);
         }
-        .max(1)
+        let usual = u32::try_from(settings.streams).unwrap_or(u32::MAX);
+        let streams = settings.prior.first_streams(self.bytes, usual);
+        let streams = usize::try_from(streams).unwrap_or(usize::MAX);
+        streams
+            .min(settings.max_streams)
+            .max(settings.min_streams)
+            .max(1)
     }
 
     /// Whether the number of its streams may change.

@@ -6,8 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use tune::forecast::ExpectedRate;
-use tune::path::prior_check::is_other_round_trip;
-use tune::{Evidence, Prior};
+use tune::{Evidence, Prior, is_other_round_trip};
 
 use crate::known_server::KnownServer;
 use crate::path_key::PathKey;
@@ -219,7 +218,7 @@ fn merge(records: &mut Vec<RecordedEvidence>, new: RecordedEvidence, now: u64) {
     records.retain(|record| age(record, now).is_some());
     let known = records.iter().position(|record| record.key == new.key);
     if let Some(known) = known {
-        if records[known].knows_rate() && !new.knows_rate() {
+        if records[known].teaches() > new.teaches() {
             return;
         }
         let before = records.remove(known);

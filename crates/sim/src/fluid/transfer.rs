@@ -118,8 +118,7 @@ impl FluidTransfer<'_> {
         let rtt = Duration::from_secs_f64(self.path.rtt);
         let by_rtt = adapting_from_rtt(rtt, Some(self.bytes), 0, MAX_STREAMS);
         let known = prior.unwrap_or_default();
-        let streams = known.streams_for(Some(self.bytes)).or(by_rtt.streams);
-        let streams = streams.unwrap_or(1);
+        let streams = known.first_streams(Some(self.bytes), by_rtt.streams.unwrap_or(1));
         let prior = Prior {
             streams: Some(streams),
             ..known
@@ -586,6 +585,7 @@ impl<'p> RunningFluidTransfer<'p> {
             congestion_control: Some(self.control.name().to_owned()),
             verdict: Some(auto.verdict()),
             pacing_rate: auto.pacing_rate(),
+            path_rate: auto.path_rate(),
             ..Evidence::for_role(Role::Sender)
         }
     }

@@ -3,7 +3,7 @@
 //! Measurements of one quantity form a [`Series`]; [`dispersion`] turns packet trains into the bandwidth of
 //! the bottleneck; [`advise`] turns [`PathFacts`] into settings, and [`qos`] into a class of service.
 //! [`TestInterval`] and [`ByteBudget`] bound what active tests cost. [`prior_from_evidence`] is the memory of
-//! one transfer for the next, and [`PriorCheck`] finds out whether that memory still holds.
+//! one transfer for the next.
 //!
 //! The rules are those of Tierney, Gunter, Lee, Stoufer and Evans, "Enabling Network-Aware Applications"
 //! (HPDC 2001), called "the paper" here. As everywhere in this crate, time and randomness are arguments.
@@ -12,7 +12,6 @@ mod advise;
 mod byte_budget;
 pub mod dispersion;
 mod facts;
-pub mod prior_check;
 mod prior_from_evidence;
 mod qos;
 mod series;
@@ -21,7 +20,6 @@ mod test_interval;
 pub use advise::{PathAdvice, advise};
 pub use byte_budget::ByteBudget;
 pub use facts::{ClientLimits, PathFacts, Spread};
-pub use prior_check::{PriorCheck, PriorDisagreement, PriorFinding, PriorSample};
 pub use prior_from_evidence::{EVIDENCE_EXPIRES_AFTER, prior_from_evidence};
 pub use qos::{Dscp, QosNeed, QosVerdict, TrafficPurpose, qos};
 pub use series::{Series, SeriesEvent};

@@ -89,7 +89,7 @@ const MIN_PROBED_RTT: Duration = Duration::from_millis(5);
 
 /// Abilities of both ends on which the number of streams depends.
 #[derive(Debug, Clone, Copy)]
-struct EndpointAbilities {
+struct EndpointAbilities<'k> {
     /// Both ends support extended block mode.
     parallel: bool,
     /// The sender adapts the number of its streams.
@@ -105,12 +105,12 @@ struct EndpointAbilities {
     /// Both ends are on one machine, where no segments are lost and windows do not limit.
     on_this_machine: bool,
     rtt: Duration,
-    /// Number of streams with which to begin, by earlier transfers on the path.
-    known_streams: Option<u32>,
+    /// Knowledge of the path from before the transfer.
+    known: &'k Prior,
 }
 
-impl EndpointAbilities {
-    fn of(from: Capabilities, to: Capabilities, known: &Prior) -> Self {
+impl<'k> EndpointAbilities<'k> {
+    fn of(from: Capabilities, to: Capabilities, known: &'k Prior) -> Self {
         Self {
             parallel: from.parallel && to.parallel,
             adapts_streams: from.adapts_streams,
@@ -125,12 +125,12 @@ impl EndpointAbilities {
             // For a third-party copy the path between the servers is unknown; the longer one is a
             // guess.
             rtt: from.rtt.max(to.rtt),
-            known_streams: known.streams,
+            known,
         }
     }
 }
 
-impl EndpointAbilities {
+impl EndpointAbilities<'_> {
     /// Whether a get has several streams only by several sessions, and can.
     fn must_use_sessions(&self) -> bool {
         !self.connects && self.several_sessions
@@ -285,7 +285,7 @@ impl StreamPlan {
 
     /// Starts with the number of streams from the prior. An adapting sender continues from there. If the
     /// sender is another program's server, this end watches how much arrives.
-    fn auto(options: &StreamOptions, size: Option<u64>, abilities: EndpointAbilities) -> Self {
+    fn auto(options: &StreamOptions, size: Option<u64>, abilities: EndpointAbilities<'_>) -> Self {
         let single = Self {
             streams: 1,
             max_streams: 1,
@@ -346,7 +346,7 @@ impl StreamPlan {
     fn chunked(
         options: &StreamOptions,
         mode: ChunkTuningMode,
-        abilities: EndpointAbilities,
+        abilities: EndpointAbilities<'_>,
     ) -> Self {
         let parameters = ChunkParameters {
             max_streams: options.autopar.max_streams.min(options.max_streams).max(1),
@@ -369,7 +369,7 @@ impl StreamPlan {
 fn first_streams(
     options: &StreamOptions,
     size: Option<u64>,
-    abilities: EndpointAbilities,
+    abilities: EndpointAbilities<'_>,
     rule: fn(Duration, Option<u64>, usize, u32) -> Prior,
 ) -> u32 {
     // A longhaul sender uses smaller blocks when there are more streams than blocks. Another
@@ -379,21 +379,24 @@ fn first_streams(
         false => options.transfer.block,
     };
     let max_streams = options.max_streams.max(1);
-    match abilities.known_streams {
-        Some(known) => known_streams(known, size, block).min(max_streams),
-        None => rule(abilities.rtt, size, block, max_streams)
+    let usual = || {
+        rule(abilities.rtt, size, block, max_streams)
             .streams
-            .unwrap_or(1),
-    }
-}
-
-/// The known number of streams for a file of `size` bytes, if known: at most one per block of `block` bytes, and as
-/// few as [`Prior::streams_for`] allows.
-fn known_streams(known: u32, size: Option<u64>, block: usize) -> u32 {
-    let blocks = size.map_or(u64::MAX, |size| size.div_ceil(block.max(1) as u64));
-    let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
-    let known = Prior::with_streams(known).streams_for(size).unwrap_or(1);
-    known.min(blocks).max(1)
+            .unwrap_or(1)
+    };
+    let streams = match abilities.known.streams {
+        // Only a sender that adapts closes those that help to start.
+        _ if abilities.adapts_streams => abilities.known.first_streams(size, usual()),
+        Some(known) => {
+            let blocks = size.map_or(u64::MAX, |size| size.div_ceil(block.max(1) as u64));
+            let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+            Prior::with_streams(known)
+                .first_streams(size, known)
+                .min(blocks)
+        }
+        None => usual(),
+    };
+    streams.clamp(1, max_streams)
 }
 
 /// Warning when a chunk tuning mode was requested and is not possible.

@@ -2,8 +2,17 @@ use super::*;
 use crate::options::StreamOptions;
 use ftp::FailureKind;
 
+const NOTHING: Prior = Prior {
+    streams: None,
+    congestion_control: None,
+    pacing_rate: None,
+    send_buffer: None,
+    path_rate: None,
+    min_rtt: None,
+};
+
 /// A path of 50 ms to a longhaul server.
-const OURS: EndpointAbilities = EndpointAbilities {
+const OURS: EndpointAbilities<'static> = EndpointAbilities {
     parallel: true,
     adapts_streams: true,
     is_carried: false,
@@ -12,10 +21,10 @@ const OURS: EndpointAbilities = EndpointAbilities {
     connects: true,
     on_this_machine: false,
     rtt: Duration::from_millis(50),
-    known_streams: None,
+    known: &NOTHING,
 };
 
-fn auto(size: u64, abilities: EndpointAbilities) -> StreamPlan {
+fn auto(size: u64, abilities: EndpointAbilities<'_>) -> StreamPlan {
     StreamPlan::auto(&StreamOptions::default(), Some(size), abilities)
 }
 
@@ -60,7 +69,7 @@ fn streams_that_a_program_carries_keep_their_number() {
 #[test]
 fn a_known_number_of_streams_replaces_the_one_by_the_round_trip() {
     let known = EndpointAbilities {
-        known_streams: Some(12),
+        known: &Prior::with_streams(12),
         ..OURS
     };
     let plan = auto(1 << 30, known);

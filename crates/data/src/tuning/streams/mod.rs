@@ -198,7 +198,8 @@ impl<'t> StreamTuning<'t> {
                 .unwrap_or(verdict.streams);
             self.transfer
                 .note_verdict(LimiterVerdict { streams, ..verdict });
-            self.transfer.note_pacing_rate(auto.pacing_rate());
+            self.transfer
+                .note_path(auto.pacing_rate(), auto.path_rate());
             self.note_prior_use(auto);
         }
     }

@@ -117,9 +117,7 @@ pub fn advise(
     let covering = path.bdp_bytes.div_ceil(buffers.in_flight.max(1));
     let covering = u32::try_from(covering).unwrap_or(u32::MAX);
     let streams = wanted.max(covering).clamp(1, most);
-    let streams = Prior::with_streams(streams)
-        .streams_for(bytes)
-        .unwrap_or(streams);
+    let streams = Prior::with_streams(streams).first_streams(bytes, streams);
     let predicted = predict(&path, &loss, streams, buffers.in_flight);
     let observed = facts
         .goodput

@@ -8,7 +8,7 @@ use crate::congestion::is_loss_tolerant;
 use crate::diagnosis::dominant_limiter;
 use crate::evidence::Evidence;
 use crate::limiter::Limiter;
-use crate::prior::Prior;
+use crate::prior::{PathRate, Prior};
 use crate::streams::initial::prior_from_rtt;
 
 /// Evidence that is older than this teaches nothing, so that a store need not keep it.
@@ -31,27 +31,28 @@ const LARGEST_RATE: u64 = 12_500_000_000_000;
 
 /// The start of a transfer, from the evidence of one that ended `age` ago over the same path.
 ///
-/// - *Streams*: those with which it ended (the most it had, where losses limited each one), but at least [`prior_from_rtt`]'s and at most three
-///   times that: a transfer that closed streams once the path was full still needed them to fill it.
+/// - *Streams*: those with which it ended; the most it had, where losses limited each one, but at most three times
+///   [`prior_from_rtt`]'s. [`Prior::first_streams`] adds those that only help to fill the path.
 /// - *Congestion control*: a loss-tolerant one, if losses were there to tolerate. Otherwise the system's
 ///   default stays.
 /// - *Pacing rate*: that of the end, for an hour.
-/// - *Expected rate*: the mean goodput, if the path and not a program, a disk or a rate limit set it.
+/// - *Path rate*: that of the tuner's estimate, or the mean goodput, if the path and not a program, a disk or a rate limit set it.
 ///
-/// A transfer of less than two seconds or twenty round trips teaches only the round trip. The send buffer is
+/// A transfer of less than two seconds or twenty round trips teaches only the round trip and the path rate. The send buffer is
 /// not taken over, because it may have been set for the lack of autotuning alone.
 pub fn prior_from_evidence(evidence: &Evidence, age: Duration) -> Prior {
     if age > EVIDENCE_EXPIRES_AFTER || evidence.bytes == 0 || evidence.elapsed.is_zero() {
         return Prior::default();
     }
-    let rtt = Some(evidence.min_rtt).filter(|rtt| !rtt.is_zero());
-    let nothing_proved = Prior {
-        min_rtt: rtt,
+    let round_trips = evidence.min_rtt.saturating_mul(MIN_ROUND_TRIPS);
+    let is_proved = evidence.elapsed >= MIN_TIME.max(round_trips);
+    let teaches = Prior {
+        path_rate: path_rate(evidence, is_proved),
+        min_rtt: Some(evidence.min_rtt).filter(|rtt| !rtt.is_zero()),
         ..Prior::default()
     };
-    let round_trips = evidence.min_rtt.saturating_mul(MIN_ROUND_TRIPS);
-    if evidence.elapsed < MIN_TIME.max(round_trips) {
-        return nothing_proved;
+    if !is_proved {
+        return teaches;
     }
     Prior {
         streams: known_streams(evidence),
@@ -62,11 +63,21 @@ pub fn prior_from_evidence(evidence: &Evidence, age: Duration) -> Prior {
             .pacing_rate
             .filter(|rate| *rate > 0 && age <= PACE_EXPIRES_AFTER)
             .map(|rate| rate.min(LARGEST_RATE)),
-        expected_rate: Some(bytes_per_second(evidence.bytes, evidence.elapsed))
-            .filter(|rate| *rate > 0 && is_rate_of_path(evidence))
-            .map(|rate| rate.min(LARGEST_RATE)),
-        ..nothing_proved
+        ..teaches
     }
+}
+
+/// The rate that the path carried, if it and not something at its ends set it.
+fn path_rate(evidence: &Evidence, is_proved: bool) -> Option<PathRate> {
+    let mean = PathRate {
+        bytes_per_second: bytes_per_second(evidence.bytes, evidence.elapsed),
+        is_full: is_proved,
+    };
+    let rate = evidence.path_rate.unwrap_or(mean);
+    (rate.bytes_per_second > 0 && is_rate_of_path(evidence)).then(|| PathRate {
+        bytes_per_second: rate.bytes_per_second.min(LARGEST_RATE),
+        ..rate
+    })
 }
 
 fn known_streams(evidence: &Evidence) -> Option<u32> {
@@ -83,11 +94,13 @@ fn known_streams(evidence: &Evidence) -> Option<u32> {
         .into_iter()
         .find(|streams| *streams > 0)?;
     let ended_with = u32::try_from(ended_with).unwrap_or(MAX_STREAMS);
-    let rtt = Some(evidence.min_rtt).filter(|rtt| !rtt.is_zero());
-    let initial = rtt.and_then(|rtt| prior_from_rtt(rtt, None, 0, MAX_STREAMS).streams);
-    let initial = initial.unwrap_or(1);
-    let most = (initial * MAX_TIMES_INITIAL).clamp(MOST_AT_LEAST, MAX_STREAMS);
-    Some(ended_with.clamp(initial, most))
+    let most = match is_loss_limited {
+        true => prior_from_rtt(evidence.min_rtt, None, 0, MAX_STREAMS)
+            .streams
+            .map_or(MAX_STREAMS, |n| (n * MAX_TIMES_INITIAL).max(MOST_AT_LEAST)),
+        false => MAX_STREAMS,
+    };
+    Some(ended_with.min(most).min(MAX_STREAMS))
 }
 
 /// Whether the path, and not something at its ends, set the rate.

@@ -25,13 +25,20 @@ fn lossy() -> Evidence {
     }
 }
 
+fn rate(bytes_per_second: u64, is_full: bool) -> PathRate {
+    PathRate {
+        bytes_per_second,
+        is_full,
+    }
+}
+
 #[test]
 fn the_next_transfer_begins_with_what_the_last_one_ended_with() {
     let prior = prior_from_evidence(&lossy(), NOW);
     let expected = Prior {
-        streams: Some(16),
+        streams: Some(6),
         congestion_control: Some("bbr".to_owned()),
-        expected_rate: Some(100_000_000),
+        path_rate: Some(rate(100_000_000, true)),
         min_rtt: Some(Duration::from_millis(100)),
         ..Prior::default()
     };
@@ -55,11 +62,12 @@ fn a_short_or_old_transfer_teaches_little() {
         elapsed: Duration::from_millis(1900),
         ..lossy()
     };
-    let rtt_only = Prior {
+    let path_only = Prior {
+        path_rate: Some(rate(526_315_789, false)),
         min_rtt: Some(Duration::from_millis(100)),
         ..Prior::default()
     };
-    assert_eq!(prior_from_evidence(&short, NOW), rtt_only);
+    assert_eq!(prior_from_evidence(&short, NOW), path_only);
     let old = prior_from_evidence(&lossy(), EVIDENCE_EXPIRES_AFTER + Duration::from_secs(1));
     assert_eq!(old, Prior::default());
     assert_eq!(
@@ -94,7 +102,7 @@ fn the_rate_of_a_disk_or_of_a_limit_is_not_that_of_the_path() {
                 | Limiter::ServerCap
         );
         let prior = prior_from_evidence(&evidence, NOW);
-        assert_eq!(prior.expected_rate.is_some(), is_path, "{limiter}");
+        assert_eq!(prior.path_rate.is_some(), is_path, "{limiter}");
     }
 }
 
@@ -121,7 +129,9 @@ proptest! {
         };
         let prior = prior_from_evidence(&evidence, Duration::from_secs(age % 1_000_000));
         prop_assert!(prior.streams.is_none_or(|streams| (1..=MAX_STREAMS).contains(&streams)));
-        for rate in [prior.pacing_rate, prior.expected_rate].into_iter().flatten() {
+        for rate in [prior.pacing_rate, prior.path_rate.map(|rate| rate.bytes_per_second)]
+            .into_iter()
+            .flatten() {
             prop_assert!((1..=LARGEST_RATE).contains(&rate));
         }
     }

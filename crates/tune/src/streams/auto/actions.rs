@@ -489,12 +489,11 @@ impl AutoTuner {
         // The gain tells how many of them it takes; some still start slowly.
         let enough = streams_for_gain(from, outcome.gain() * LIMITS.unfinished_gain);
         let enough = enough.clamp(from, to);
-        // Under losses the gain is uneven as long as the path is not full.
-        let is_told = match action {
-            Action::StreamsForSlowGrowth => false,
-            Action::StreamsForLoss => now.interval.rtt.has_queue(),
-            _ => true,
-        };
+        // Windows that losses had not reduced yet carried more than they will.
+        let is_told = !matches!(
+            action,
+            Action::StreamsForSlowGrowth | Action::StreamsForLoss
+        );
         if enough < to && is_told {
             self.fail(action, at);
             reason = format!("{reason}: {enough} are enough");

@@ -32,9 +32,9 @@ use std::time::Duration;
 
 use self::bottleneck_times::{BottleneckTimes, TransferBottleneck};
 use self::cooldown::Cooldown;
-use self::estimate::{EstimatedLoss, PathEstimator};
+use self::estimate::{Confidence, EstimatedLoss, PathEstimator};
 use self::experiment::{Baseline, TriedChange};
-use self::prior_knowledge::PriorKnowledge;
+use self::prior_knowledge::{PriorDisagreement, PriorKnowledge};
 use self::rules::{Action, Now, RULES};
 use self::side_by_side::{CandidateShare, SideBySide};
 use self::state::{StateKind, TunerState};
@@ -43,8 +43,7 @@ use self::transfer_meter::{TransferInterval, TransferMeter};
 use crate::congestion::{SHORT_PATH, loss_tolerant_alternative};
 use crate::limiter::Limiter;
 use crate::observation::{Bottleneck, Hysteresis};
-use crate::path::prior_check::PriorDisagreement;
-use crate::prior::Prior;
+use crate::prior::{PathRate, Prior};
 
 pub use self::decision::{AutoLimits, TransferDecision, TransferSetting};
 pub use self::thresholds::{RoundTrips, Thresholds};
@@ -102,7 +101,7 @@ impl AutoTuner {
 
     /// A tuner that begins with what is known of the path, within the limits. The caller opens that number of
     /// streams itself (one, if unknown); the first decisions set the congestion control and the pacing rate. What was known is dropped
-    /// within two round trips if the first samples contradict it ([`PriorCheck`](crate::path::PriorCheck)).
+    /// as soon as the first measurements contradict it.
     pub fn from_prior(limits: AutoLimits, prior: Prior) -> Self {
         let least = limits.min_streams.max(1);
         let most = limits.max_streams.max(least);
@@ -154,7 +153,6 @@ impl AutoTuner {
         if self.meter.take_path_lengthened() {
             self.on_longer_path(base_rtt, sample);
         }
-        self.check_prior(sample);
         self.continue_probe(sample);
         self.continue_comparison(sample);
         if let Some(interval) = self.meter.take_interval(sample.streams) {
@@ -203,6 +201,7 @@ impl AutoTuner {
         let limit = self.transfer_bottleneck(sample, interval);
         self.times.add_interval(interval, limit, sample.streams);
         self.estimator.on_interval(interval);
+        self.check_prior(sample);
         self.forget_others(interval.at);
         let now = Now {
             sample,
@@ -373,6 +372,15 @@ impl AutoTuner {
     /// Pacing rate of all streams together, bytes per second, if the transfer's own queue is kept short by it.
     pub fn pacing_rate(&self) -> Option<u64> {
         self.state.pace().map(pacing::PathPace::pace)
+    }
+
+    /// Rate that the path has carried, as far as it is known.
+    pub fn path_rate(&self) -> Option<PathRate> {
+        let known = self.estimator.path.bottleneck_bandwidth;
+        (known.value > 0).then_some(PathRate {
+            bytes_per_second: known.value,
+            is_full: known.confidence >= Confidence::Earlier,
+        })
     }
 
     /// How the path differs from what was known, if the tuner has dropped that.

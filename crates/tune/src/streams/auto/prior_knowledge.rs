@@ -1,4 +1,4 @@
-//! Knowledge of the path from before the transfer: the first estimate, until measurements contradict it.
+//! Knowledge of the path from before the transfer: the first estimate, until measurements take its place.
 
 use std::time::Duration;
 
@@ -7,28 +7,25 @@ use units::show;
 use super::AutoTuner;
 use super::decision::TransferSetting;
 use super::estimate::{Confidence, Estimated};
-use super::experiment::TriedChange;
 use super::pacing::PathPace;
 use super::rules::Action;
 use super::state::TunerState;
 use super::thresholds::LIMITS;
-use super::transfer_meter::TransferCounters;
 use super::transfer_sample::TransferSample;
-use crate::observation::Bottleneck;
-use crate::path::prior_check::{PriorCheck, PriorDisagreement, PriorFinding, PriorSample};
-use crate::prior::Prior;
+use crate::prior::{PathRate, Prior, is_other_round_trip};
 use crate::streams::initial::prior_from_rtt;
 
-/// Shortest time over which a rate is measured.
-const SHORTEST_RATE_TIME: Duration = Duration::from_millis(50);
+/// Part of the known rate below which a full path has become slower.
+const SLOWER: f64 = 0.7;
 
 /// Knowledge of the path from before the transfer.
 #[derive(Debug)]
 pub(super) struct PriorKnowledge {
     /// Until it was applied.
     prior: Option<Prior>,
-    /// Until it is decided whether it holds.
-    check: Option<PriorCheck>,
+    /// Until it was compared.
+    min_rtt: Option<Duration>,
+    full_rate: Option<u64>,
     /// How the path has turned out to differ.
     pub(super) disagreement: Option<PriorDisagreement>,
     /// Congestion control that it has set.
@@ -37,13 +34,34 @@ pub(super) struct PriorKnowledge {
     pub(super) has_settings: bool,
 }
 
+/// How a path differs from what was known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PriorDisagreement {
+    /// Its round trip is another.
+    RoundTrip,
+    /// It is full at a lower rate.
+    SlowerPath,
+}
+
+impl PriorDisagreement {
+    /// The reason, for people.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::RoundTrip => "its round trip is another",
+            Self::SlowerPath => "it is slower now",
+        }
+    }
+}
+
 impl PriorKnowledge {
     pub(super) fn new(prior: Prior) -> Self {
+        let full_rate = prior.path_rate.filter(|rate| rate.is_full);
         Self {
-            check: PriorCheck::new(&prior),
+            min_rtt: prior.min_rtt.filter(|rtt| !rtt.is_zero()),
+            full_rate: full_rate.map(|rate| rate.bytes_per_second),
             disagreement: None,
             congestion_control: None,
-            has_settings: prior.congestion_control.is_some() || prior.expected_rate.is_some(),
+            has_settings: prior.congestion_control.is_some() || full_rate.is_some(),
             prior: Some(prior),
         }
     }
@@ -55,12 +73,18 @@ impl AutoTuner {
         let Some(prior) = self.known.prior.take() else {
             return;
         };
-        let earlier = Confidence::Earlier;
-        let path = &mut self.estimator.path;
-        if let Some(value) = prior.expected_rate {
-            path.bottleneck_bandwidth = Estimated {
-                value,
-                confidence: earlier,
+        if let Some(PathRate {
+            bytes_per_second,
+            is_full,
+        }) = prior.path_rate
+        {
+            self.estimator.path.bottleneck_bandwidth = Estimated {
+                value: bytes_per_second,
+                confidence: if is_full {
+                    Confidence::Earlier
+                } else {
+                    Confidence::AtLeast
+                },
             };
             // Streams that an earlier transfer has ended with are not put to the test at once.
             self.cooldowns[Action::FewerStreams as usize].extend(at, LIMITS.pace_proved);
@@ -87,108 +111,65 @@ impl AutoTuner {
         }
     }
 
-    /// Passes the sample to the check of the knowledge and acts on its finding.
+    /// Compares the knowledge with the first measurement of each quantity.
     pub(super) fn check_prior(&mut self, sample: &TransferSample<'_>) {
-        let now = self.prior_sample(sample);
-        let Some(check) = &mut self.known.check else {
-            return;
+        let path = &self.estimator.path;
+        let (rtt, rate) = (path.base_rtt, path.bottleneck_bandwidth);
+        let known = match rtt.is_zero() {
+            true => None,
+            false => self.known.min_rtt.take(),
         };
-        match check.on_sample(&now) {
-            PriorFinding::Undecided => {}
-            PriorFinding::Keep => self.known.check = None,
-            PriorFinding::Drop(disagreement) => {
-                self.known.check = None;
-                self.drop_prior(sample, disagreement, now.loss);
-            }
+        if known.is_some_and(|known| is_other_round_trip(known, rtt)) {
+            self.known.full_rate = None;
+            self.drop_prior(sample, rtt);
+        } else if rate.confidence == Confidence::Measured
+            && let Some(known) = self.known.full_rate.take()
+            && (rate.value as f64) < known as f64 * SLOWER
+        {
+            // The measured rate has taken the place of the known one, and the rules follow it.
+            self.disagree(PriorDisagreement::SlowerPath);
+            let reason = self.describe_disagreement();
+            self.note(reason);
         }
     }
 
-    fn prior_sample(&self, sample: &TransferSample<'_>) -> PriorSample {
-        let (now, rtt) = (self.meter.counters(), self.meter.current_rtt());
-        let time = rtt.smoothed.max(SHORTEST_RATE_TIME);
-        let then = self.meter.counters_at(now.at.saturating_sub(time));
-        let rate = now.since(&then).rate();
-        let has_idle_writers = matches!(
-            self.estimator.path.bottleneck,
-            Bottleneck::SenderApp | Bottleneck::ReceiverApp
-        );
-        PriorSample {
-            at: now.at,
-            min_rtt: rtt.min,
-            smoothed_rtt: rtt.smoothed,
-            rate,
-            loss: now.since(&TransferCounters::default()).loss_ratio(),
-            // A rate falls when nothing is left to hand out.
-            is_held_back: has_idle_writers
-                || sample.is_rate_limited(rate)
-                || sample.bytes_left == Some(0),
-        }
-    }
-
-    /// Goes back to the estimate and the settings of a transfer that knows nothing.
-    fn drop_prior(
-        &mut self,
-        sample: &TransferSample<'_>,
-        disagreement: PriorDisagreement,
-        loss: f64,
-    ) {
-        let (at, rtt) = (sample.at, self.meter.current_rtt());
+    fn disagree(&mut self, disagreement: PriorDisagreement) {
         self.known.disagreement = Some(disagreement);
-        let reason = format!(
-            "earlier knowledge of this path does not hold: {}",
-            disagreement.describe()
-        );
+    }
+
+    fn describe_disagreement(&self) -> String {
+        let how = self
+            .known
+            .disagreement
+            .map_or("", PriorDisagreement::describe);
+        format!("earlier knowledge of this path does not hold: {how}")
+    }
+
+    /// Another path: back to the estimate and the settings of a transfer that knows nothing.
+    fn drop_prior(&mut self, sample: &TransferSample<'_>, rtt: Duration) {
+        self.disagree(PriorDisagreement::RoundTrip);
+        let reason = self.describe_disagreement();
         self.estimator.path.bottleneck_bandwidth = Estimated::default();
         self.cooldowns[Action::FewerStreams as usize].reset();
-        self.stop_pacing(at, &reason);
-        // Losses without a queue call for the control that tolerates them, known or not.
-        let is_lossy = loss >= LIMITS.least_loss && !rtt.is_congested();
+        self.stop_pacing(sample.at, &reason);
         let known = self.known.congestion_control.take();
         let system = self.control.system_default.clone();
         if known.as_deref() == Some(self.control.in_force.as_str())
-            && !is_lossy
             && !self.control.refused.contains(&system)
         {
             let setting = TransferSetting::CongestionControl(system);
             self.set(setting, reason.clone());
         }
-        let initial = prior_from_rtt(rtt.min, sample.bytes_left, 0, self.stream_cap);
+        let initial = prior_from_rtt(rtt, sample.bytes_left, 0, self.stream_cap);
         let initial = initial.streams.unwrap_or(1).max(self.limits.min_streams);
-        let to = match disagreement {
-            PriorDisagreement::RoundTrip if !is_lossy => initial,
-            // A full path needs no more streams.
-            PriorDisagreement::SlowerPath if !is_lossy && rtt.has_queue() => {
-                self.streams.min(initial)
-            }
-            // Where losses or windows limit each stream, more cost nothing and may be needed.
-            _ => self.streams.max(initial),
-        };
-        let to = to.min(self.stream_cap);
-        if to != self.streams {
-            let reason = format!("{reason}: {to} streams instead of {}", self.streams);
-            self.set_streams(to, reason);
+        if initial != self.streams {
+            let reason = format!("{reason}: {initial} streams instead of {}", self.streams);
+            self.set_streams(initial, reason);
         }
-        if self
-            .pending
-            .iter()
-            .any(|decision| decision.setting.is_some())
-        {
-            // An experiment under way compares with settings that are gone. Controls are still compared.
-            if let TunerState::Experiment(experiment, _) = &self.state
-                && let TriedChange::CongestionControl { from, .. } = &experiment.change
-            {
-                let from = from.clone();
-                let reason = format!("the streams are others: back to {from}");
-                self.set(TransferSetting::CongestionControl(from), reason);
-            }
-            self.abandon(|_| true);
-            if self.state.sharing().is_some() {
-                self.end_sharing();
-            }
-            self.on_change(at);
-            self.meter.restart_interval();
-        } else {
+        if self.pending.is_empty() {
             self.note(reason);
         }
+        self.on_change(sample.at);
+        self.meter.restart_interval();
     }
 }
