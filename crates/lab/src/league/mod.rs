@@ -73,6 +73,9 @@ pub struct LeagueEntry {
     pub auto_memory_bytes: f64,
     /// The same of the leanest fixed setting.
     pub lean_memory_bytes: f64,
+    /// Rate of the competitors beside `auto`, as a part of their rate beside the fair fixed setting: one stream of the system's
+    /// control. `None` if none ran at the time.
+    pub competitors_keep: Option<f64>,
     /// The rest of the file was extrapolated, with `auto` or with the best fixed setting.
     pub is_extrapolated: bool,
     /// The path loses segments without congestion.
@@ -183,6 +186,10 @@ fn compare(path_seed: u64, history: bool) -> Option<LeagueEntry> {
         rtt_seconds: sampled.path.rtt,
         auto_memory_bytes: outcome.peak_memory,
         lean_memory_bytes: leanest.1.peak_memory,
+        competitors_keep: outcome
+            .competitor_rate
+            .zip(best.1.competitor_rate)
+            .map(|(beside_auto, beside_one)| beside_auto / beside_one.max(1.0)),
         is_extrapolated: outcome.is_extrapolated || best.1.is_extrapolated,
         is_lossy: sampled.path.loss.ratio > 0.0,
         has_competitors: !sampled.path.competitors.is_empty(),

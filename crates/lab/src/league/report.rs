@@ -100,6 +100,7 @@ impl LeagueReport {
         }
         text += "\nmean: geometric. > 2 N: auto used more than twice the streams of the leanest fixed setting\nwithin 2 % of the best\n\n";
         self.write_costs(&mut text);
+        self.write_fairness(&mut text);
         self.write_worst(&mut text);
         text
     }
@@ -152,6 +153,19 @@ impl LeagueReport {
                 mean(auto),
                 median(lean),
                 mean(lean)
+            );
+        }
+    }
+
+    /// Shares that are left to others.
+    fn write_fairness(&self, text: &mut String) {
+        let kept = Quantiles::of(self.entries.iter().filter_map(|e| e.competitors_keep));
+        if kept.count > 0 {
+            let _ = writeln!(
+                text,
+                "\ncompetitors beside auto keep, of their rate beside one stream of the system's control: \
+                 median {:.2}, p10 {:.2}, worst {:.2} ({} paths)",
+                kept.median, kept.tenth, kept.worst, kept.count
             );
         }
     }

@@ -45,6 +45,9 @@ pub(super) struct FluidNetwork {
     limits: FlowLimits,
     changes: Vec<FluidChange>,
     competitors: Vec<RunningCompetitor>,
+    /// Segments that competitors which have ended delivered, and the time that all have run, summed.
+    ended_competitors: f64,
+    competitor_seconds: f64,
     step: f64,
     index: u64,
     delay_steps: u64,
@@ -91,6 +94,8 @@ impl FluidNetwork {
                     flow: None,
                 })
                 .collect(),
+            ended_competitors: 0.0,
+            competitor_seconds: 0.0,
             step,
             index: 0,
             delay_steps,
@@ -118,6 +123,16 @@ impl FluidNetwork {
     /// Queueing delay now, seconds.
     pub(super) fn queueing_delay(&self) -> f64 {
         self.queue / self.capacity
+    }
+
+    /// Mean payload rate of the competitors while they ran, bytes per second; `None` if none did.
+    pub(super) fn competitor_rate(&self) -> Option<f64> {
+        let running = self.competitors.iter().filter_map(|other| other.flow);
+        let running: f64 = running
+            .map(|flow| self.flows[flow].counters.delivered)
+            .sum();
+        let segments = self.ended_competitors + running;
+        (self.competitor_seconds > 0.0).then(|| segments * SEGMENT / self.competitor_seconds)
     }
 
     /// Opens a flow, which sends after a handshake of one round trip; returns its index.
@@ -223,10 +238,14 @@ impl FluidNetwork {
                     self.competitors[index].flow = Some(flow);
                 }
                 Some(flow) if !runs => {
+                    self.ended_competitors += self.flows[flow].counters.delivered;
                     self.close(flow);
                     self.competitors[index].flow = None;
                 }
-                Some(flow) => self.flows[flow].unsent = 1e6,
+                Some(flow) => {
+                    self.flows[flow].unsent = 1e6;
+                    self.competitor_seconds += self.step;
+                }
                 None => {}
             }
         }

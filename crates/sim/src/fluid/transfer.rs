@@ -69,6 +69,8 @@ pub struct FluidOutcome {
     pub peak_memory: f64,
     /// Segments retransmitted.
     pub retransmits: u64,
+    /// Mean payload rate of each competitor beside the transfer, bytes per second; `None` if there was none.
+    pub competitor_rate: Option<f64>,
 }
 
 /// Result of a tuned transfer.
@@ -549,6 +551,7 @@ impl<'p> RunningFluidTransfer<'p> {
             queueing_delay: self.queue_seconds / now.max(1e-9),
             peak_memory: self.peak_memory,
             retransmits: self.retransmits(),
+            competitor_rate: self.network.competitor_rate(),
         }
     }
 
