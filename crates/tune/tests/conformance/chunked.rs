@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tune::streams::chunked::{
-    Chunk, ChunkParameters, ChunkResult, ChunkTuner, ChunkTuningMode, Optimum, RttCommands,
-    mode_tuner, probe_tuner,
+    Chunk, ChunkParameters, ChunkResult, ChunkTuner, ChunkTuningMode, Optimum, RelativeRate,
+    RttCommands, mode_tuner, probe_tuner,
 };
 
 /// A tuner under test.
@@ -150,11 +150,13 @@ proptest! {
     fn arbitrary_measurements_are_survived(
         parameters in any_parameters(), window in any_bytes(), rtt in any_time(),
         chunks in prop::collection::vec(prop::option::of(any_chunk()), 0..60),
+        at_least in 0.0..1e300_f64, at_most in 0.0..1e300_f64,
     ) {
         for policy in ALL {
             let mut tuner = policy.start(parameters, window, rtt);
             for chunk in &chunks {
                 is_sound(tuner.next(chunk.as_ref()), parameters.max_streams, tuner.as_ref());
+                tuner.on_rate(RelativeRate { at_least, at_most });
             }
         }
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::marker_rate::RelativeRate;
+
 /// One of the paper's modes (§3.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChunkTuningMode {
@@ -69,6 +71,12 @@ pub trait ChunkTuner: Send {
     /// The next chunk to transfer. `last` is the chunk that ended last, `None` while none has ended. The next
     /// chunk may be requested before the one before it has ended.
     fn next(&mut self, last: Option<&ChunkResult>) -> Chunk;
+
+    /// Takes the rate of the running chunk. Returns whether the chunk has shown enough: the next range then begins the
+    /// [`next`](Self::next) chunk, without a result of this one.
+    fn on_rate(&mut self, _rate: RelativeRate) -> bool {
+        false
+    }
 
     /// Reason for the latest chunk, for people.
     fn reason(&self) -> String;

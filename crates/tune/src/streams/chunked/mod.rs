@@ -7,6 +7,7 @@
 //! the chunk is complete.
 
 mod chunk;
+mod marker_rate;
 mod modes;
 mod parameters;
 mod probe;
@@ -15,6 +16,7 @@ mod size;
 use std::time::Duration;
 
 pub use chunk::{Chunk, ChunkResult, ChunkTuner, ChunkTuningMode};
+pub use marker_rate::{MarkerRateMeter, RelativeRate};
 pub use parameters::{ChunkParameters, Optimum, ParameterError, RttCommands};
 
 /// R of §3.3: running average `R ← R(1−ρ) + R_i·ρ`, which begins with the first sample.
@@ -78,7 +80,7 @@ pub fn mode_tuner(
 ///
 /// It doubles the streams while that raises goodput by 15 % or more, settles at the smallest number that
 /// reaches about the best goodput, tries fewer, and searches again when goodput falls below three quarters of
-/// that or after a long time.
+/// that, rises above four thirds, or after a long time. Markers show such a change while a chunk still runs.
 pub fn probe_tuner(first: u32, most: u32, rtt: Duration) -> Box<dyn ChunkTuner> {
     Box::new(probe::ProbeTuner::new(first, most, rtt))
 }

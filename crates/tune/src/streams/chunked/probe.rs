@@ -5,6 +5,7 @@ use std::time::Duration;
 use units::show;
 
 use super::chunk::{Chunk, ChunkResult, ChunkTuner};
+use super::marker_rate::RelativeRate;
 use super::size::whole_bytes;
 use crate::streams::describe::{describe_streams, whole_rate};
 
@@ -12,8 +13,9 @@ use crate::streams::describe::{describe_streams, whole_rate};
 const MIN_GAIN: f64 = 1.15;
 /// Share of the best goodput that fewer streams must reach to count as equally good.
 const EQUAL_SHARE: f64 = 0.96;
-/// Share of the settled goodput below which the path must have changed.
+/// Shares of the settled goodput below and above which the path must have changed.
 const FALLEN_SHARE: f64 = 0.75;
+const RISEN_SHARE: f64 = 1.0 / FALLEN_SHARE;
 /// Slow start lowers the goodput of the first chunk, but not below this share of the goodput of more streams.
 /// A number of streams that stayed below it need not be tried again.
 const SLOW_START_SHARE: f64 = 0.6;
@@ -68,8 +70,8 @@ enum ProbePhase {
 /// Cause of a new search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReprobeCause {
-    /// Goodput has fallen.
-    Fall,
+    /// Goodput has fallen or risen.
+    Change,
     /// The last search was long ago.
     Age,
 }
@@ -97,9 +99,9 @@ pub(super) struct ProbeTuner {
     /// Time and number of chunks since the search ended.
     settled_for: Duration,
     settled_chunks: u32,
-    /// Consecutive searches without gain: those for age, and those after a fall of goodput.
+    /// Consecutive searches without gain: those for age, and those after a change of goodput.
     failed_searches: u32,
-    failed_searches_after_fall: u32,
+    failed_searches_after_change: u32,
     reason: String,
 }
 
@@ -127,7 +129,7 @@ impl ProbeTuner {
             settled_for: Duration::ZERO,
             settled_chunks: 0,
             failed_searches: 0,
-            failed_searches_after_fall: 0,
+            failed_searches_after_change: 0,
             reason: format!("{} to begin with", describe_streams(first)),
         }
     }
@@ -164,7 +166,7 @@ impl ProbeTuner {
             // The chunk belongs to an earlier phase: it ended after the next one was requested.
             self.note(used, goodput);
         }
-        self.bytes = self.next_size(chunk, goodput);
+        self.bytes = self.next_size(chunk.streams, chunk.bytes, goodput);
     }
 
     /// Counts a chunk with an unrequested number of streams. After several in a row no other number is possible:
@@ -291,7 +293,7 @@ impl ProbeTuner {
         let goodput = self.goodput_of(n).unwrap_or_default();
         if let Some((cause, before)) = self.cause {
             let failed_searches = match cause {
-                ReprobeCause::Fall => &mut self.failed_searches_after_fall,
+                ReprobeCause::Change => &mut self.failed_searches_after_change,
                 ReprobeCause::Age => &mut self.failed_searches,
             };
             let has_gained = goodput >= MIN_GAIN * before;
@@ -313,16 +315,12 @@ impl ProbeTuner {
         self.settled_for = self.settled_for.saturating_add(chunk.time);
         self.settled_chunks = self.settled_chunks.saturating_add(1);
         let now = show::bits(whole_rate(goodput * 8.0));
-        // Each failed search doubles the number of chunks before the next one may begin.
-        if goodput < FALLEN_SHARE * settled
-            && self.settled_chunks >= 1 << self.failed_searches_after_fall
-        {
-            let was = show::bits(whole_rate(settled * 8.0));
-            self.reprobe(
-                ReprobeCause::Fall,
-                goodput,
-                &format!("{now}, down from {was}"),
-            );
+        // The search has measured its shorter chunks, of which slow start and commands took a larger part.
+        let is_first = self.settled_chunks == 1;
+        let has_changed =
+            goodput < FALLEN_SHARE * settled || (goodput > RISEN_SHARE * settled && !is_first);
+        if has_changed && self.may_follow_change(self.settled_chunks) {
+            self.follow_change(goodput, settled);
         } else if self.settled_for >= NEW_SEARCH_AFTER * (1 << self.failed_searches) {
             self.reprobe(
                 ReprobeCause::Age,
@@ -331,14 +329,33 @@ impl ProbeTuner {
             );
         } else {
             if self.settled_chunks > 1 << MAX_DOUBLINGS {
-                self.failed_searches_after_fall = 0;
+                self.failed_searches_after_change = 0;
             }
-            // A slow average keeps the reference when single chunks are slow.
-            self.phase = ProbePhase::Settled {
-                goodput: settled + (goodput - settled) / 4.0,
+            let goodput = match is_first && goodput > settled {
+                true => goodput,
+                // A slow average keeps the reference when single chunks are slow.
+                false => settled + (goodput - settled) / 4.0,
             };
+            self.phase = ProbePhase::Settled { goodput };
             self.reason = format!("{now} with {}", describe_streams(self.streams));
         }
+    }
+
+    /// Whether a change in settled chunk number `chunk` begins a search: each failed one doubles the number of chunks
+    /// before the next.
+    fn may_follow_change(&self, chunk: u32) -> bool {
+        chunk >= 1 << self.failed_searches_after_change
+    }
+
+    /// Begins a new search, as goodput is no longer that of the settled number.
+    fn follow_change(&mut self, goodput: f64, settled: f64) {
+        let [now, was] = [goodput, settled].map(|rate| show::bits(whole_rate(rate * 8.0)));
+        let way = if goodput < settled { "down" } else { "up" };
+        self.reprobe(
+            ReprobeCause::Change,
+            goodput,
+            &format!("{now}, {way} from {was}"),
+        );
     }
 
     /// Begins a new search from the present number of streams.
@@ -363,16 +380,12 @@ impl ProbeTuner {
         }
     }
 
-    /// Size of the next chunk, by the goodput of the last one.
-    fn next_size(&self, chunk: &ChunkResult, goodput: f64) -> u64 {
+    /// Size of the next chunk, by the streams, the size and the goodput of the last one.
+    fn next_size(&self, streams: u32, bytes: u64, goodput: f64) -> u64 {
         // Doubled streams bring between nothing and twice the goodput.
-        let more = if self.streams > chunk.streams {
-            1.5
-        } else {
-            1.0
-        };
-        let bytes = goodput * more * self.intended_time().as_secs_f64();
-        whole_bytes(bytes.min(chunk.bytes as f64 * GROWTH))
+        let more = if self.streams > streams { 1.5 } else { 1.0 };
+        let wanted = goodput * more * self.intended_time().as_secs_f64();
+        whole_bytes(wanted.min(bytes as f64 * GROWTH))
     }
 }
 
@@ -385,6 +398,29 @@ impl ChunkTuner for ProbeTuner {
             streams: self.streams,
             bytes: self.bytes,
         }
+    }
+
+    fn on_rate(&mut self, rate: RelativeRate) -> bool {
+        // The chunks of a search end soon.
+        let ProbePhase::Settled { goodput: settled } = self.phase else {
+            return false;
+        };
+        let share = if rate.at_most < FALLEN_SHARE {
+            rate.at_most
+        } else if rate.at_least > RISEN_SHARE {
+            rate.at_least
+        } else {
+            return false;
+        };
+        if !self.may_follow_change(self.settled_chunks.saturating_add(1)) {
+            return false;
+        }
+        let (streams, bytes) = (self.streams, self.bytes);
+        // A server may stop for a moment, or report any number of bytes.
+        let goodput = settled * share.clamp(1.0 / GROWTH, GROWTH);
+        self.follow_change(goodput, settled);
+        self.bytes = self.next_size(streams, bytes, goodput);
+        true
     }
 
     fn reason(&self) -> String {
@@ -529,6 +565,51 @@ mod tests {
         assert_eq!(drive.last_number(), 8, "{:?}", drive.numbers);
         drive.run(200.0, full);
         assert_eq!(drive.last_number(), 1, "{:?}", drive.numbers);
+    }
+
+    #[test]
+    fn a_rise_of_goodput_begins_a_new_search() {
+        let slow = |n| (f64::from(n) * 2e6).min(6e6);
+        let mut drive = ProbeDrive::new(2, 256);
+        drive.run(60.0, slow);
+        assert_eq!(drive.last_number(), 4, "{:?}", drive.numbers);
+        drive.run(40.0, |n| (f64::from(n) * 4e6).min(48e6));
+        assert_eq!(drive.last_number(), 16, "{:?}", drive.numbers);
+    }
+
+    #[test]
+    fn a_change_within_a_chunk_begins_a_new_search_with_the_next_one() {
+        let rate = |share| RelativeRate {
+            at_least: share,
+            at_most: share,
+        };
+        let settled = || {
+            let mut drive = ProbeDrive::new(1, 64);
+            drive.run(20.0, full);
+            drive
+        };
+        for (share, begins) in [
+            (0.8, false),
+            (0.0, true),
+            (1.2, false),
+            (0.5, true),
+            (2.0, true),
+            (1e300, true),
+        ] {
+            let mut drive = settled();
+            assert_eq!(drive.probe.on_rate(rate(share)), begins, "{share}");
+            assert_eq!(drive.probe.next(None).streams, if begins { 2 } else { 1 });
+            assert!(!drive.probe.on_rate(rate(share)));
+            assert!(drive.probe.next(None).bytes > 100_000);
+        }
+        // A search without gain makes the next one wait, as it does for whole chunks.
+        let mut drive = settled();
+        assert!(drive.probe.on_rate(rate(0.5)));
+        drive.last = None;
+        while !drive.probe.is_settled() {
+            drive.chunk(|_| 6e6);
+        }
+        assert!(!drive.probe.on_rate(rate(0.5)));
     }
 
     #[test]

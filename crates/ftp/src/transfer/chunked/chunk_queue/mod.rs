@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use proto::ranges::{ByteRange, RangeSet};
-use tune::streams::chunked::{Chunk, ChunkResult, ChunkTuner};
+use tune::streams::chunked::{Chunk, ChunkResult, ChunkTuner, MarkerRateMeter};
 
 /// Smallest range at the end of the file, bytes: less is not worth a command.
 const MIN_TAIL_BYTES: u64 = 1 << 20;
@@ -18,6 +18,8 @@ pub(super) struct RangeAssignment {
     pub(super) range: ByteRange,
     /// Number of streams.
     pub(super) streams: u32,
+    /// The session.
+    session: u32,
     /// Number of its chunk, counted from 0.
     chunk_number: u64,
 }
@@ -57,6 +59,8 @@ pub(super) struct ChunkQueue {
     /// command, more if parts of the chunk were there already.
     last_chunk: Option<(u64, ChunkResult)>,
     chunk_count: u64,
+    /// The rate of the running ranges, by the servers' markers.
+    rates: MarkerRateMeter,
 }
 
 /// A chunk whose ranges are being handed out.
@@ -102,6 +106,7 @@ impl ChunkQueue {
             chunk: None,
             last_chunk: None,
             chunk_count: 0,
+            rates: MarkerRateMeter::default(),
         }
     }
 
@@ -151,8 +156,11 @@ impl ChunkQueue {
                 end: gap.start + length,
             },
             streams: stream_share(chunk.streams, sessions, session),
+            session,
             chunk_number: number,
         };
+        self.rates
+            .begin_range(session, assignment.streams, chunk.streams, progress.at);
         self.missing
             .remove(assignment.range.start, assignment.range.end);
         Some(QueuedRange {
@@ -196,6 +204,17 @@ impl ChunkQueue {
         })
     }
 
+    /// Takes a marker that arrived at `at`, since the transfer started: the server has stored `bytes` of the session's
+    /// running range. A change of the rate ends the chunk: ranges cannot be shortened, but each session's next one
+    /// belongs to a new chunk.
+    pub(super) fn on_marker(&mut self, session: u32, at: Duration, bytes: u64) {
+        let rate = self.rates.on_marker(session, at, bytes);
+        if rate.is_some_and(|rate| self.tuner.on_rate(rate)) {
+            self.chunk = None;
+            self.rates.forget();
+        }
+    }
+
     /// Records that a range has arrived over `streams` streams, its command answered after `time`.
     pub(super) fn range_done(
         &mut self,
@@ -204,6 +223,12 @@ impl ChunkQueue {
         time: Duration,
         progress: ChunkProgress,
     ) {
+        self.rates.end_range(assignment.session);
+        let is_running = self.chunk.is_some() && assignment.chunk_number == self.chunk_count;
+        if !is_running {
+            // The tuner has judged the chunk by its markers.
+            return;
+        }
         let bytes = assignment.range.len();
         let (bytes, time) = match &self.last_chunk {
             Some((chunk, before)) if *chunk == assignment.chunk_number => {
@@ -225,6 +250,7 @@ impl ChunkQueue {
     pub(super) fn return_range(&mut self, assignment: &RangeAssignment) {
         self.missing
             .insert(assignment.range.start, assignment.range.end);
+        self.rates.end_range(assignment.session);
         self.remove_session();
     }
 

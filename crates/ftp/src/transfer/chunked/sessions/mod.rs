@@ -159,7 +159,9 @@ impl<'a> ChunkSessions<'a> {
             let sent_at = Instant::now();
             // A server's markers may report any number of bytes.
             let length = assignment.range.len();
-            let progress = |bytes: u64| self.note_third_party_bytes(session, bytes.min(length));
+            let progress = |bytes: u64| {
+                self.note_third_party_bytes(session, bytes.min(length), self.started.elapsed());
+            };
             let moving = chunk_session.transfer_chunk(&spec, &control, &progress);
             match self
                 .forward_markers(&spec, assignment.range.start, moving)
@@ -311,9 +313,11 @@ impl<'a> ChunkSessions<'a> {
         }
     }
 
-    fn note_third_party_bytes(&self, session: u32, bytes: u64) {
+    /// Takes the bytes of the session's running range that its servers report `at` this time since the start.
+    fn note_third_party_bytes(&self, session: u32, bytes: u64, at: Duration) {
         let mut state = self.state.lock();
         state.third_party_bytes.entry(session).or_default().1 = bytes;
+        state.queue.on_marker(session, at, bytes);
         let all = state.third_party_bytes.values().map(|(a, b)| a + b).sum();
         drop(state);
         (self.progress)(all);

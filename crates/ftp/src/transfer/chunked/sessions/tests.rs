@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use data::job::TransferReport;
-use tune::streams::chunked::probe_tuner_with_min;
+use tune::streams::chunked::{Chunk, ChunkResult, ChunkTuner, RelativeRate, probe_tuner_with_min};
 
 use super::super::chunk_session::{BoxedFuture, OpeningFuture};
 use super::*;
@@ -117,4 +117,62 @@ async fn ranges_returned_by_the_second_session_are_counted_once() {
 async fn markers_beyond_the_chunk_are_ignored() {
     let (_, _, marked) = moved(SecondSessionFault::NeverOpens).await;
     assert_eq!((marked.byte_count(), marked.end()), (SIZE, SIZE));
+}
+
+#[test]
+fn markers_within_a_chunk_show_that_the_rate_has_changed() {
+    let spec = spec();
+    let control = Arc::new(TransferControl::new());
+    let mut missing = RangeSet::new();
+    missing.insert(0, 1 << 40);
+    let rtt = Duration::from_millis(20);
+    let tuner = ChangeTuner { streams: 4 };
+    let queue = ChunkQueue::new(missing, Box::new(tuner), 2);
+    let sessions = ChunkSessions::new(&spec, &control, &|_| {}, queue, RttSource::Known(rtt));
+    let streams = |session| sessions.next_range(session).unwrap().streams;
+    assert_eq!([streams(0), streams(1)], [2, 2]);
+    let second = |n: u64, bytes: u64| {
+        for session in 0..2 {
+            // The ranges began after the start of the transfer.
+            sessions.note_third_party_bytes(session, bytes, Duration::from_secs(n + 1));
+        }
+    };
+    (0..5).for_each(|n| second(n, n * 1_000));
+    assert_eq!(sessions.next_range(0).unwrap().streams, 2);
+    // One session has a new range, whose markers begin anew.
+    (5..9).for_each(|n| second(n, n * 1_000));
+    (9..12).for_each(|n| second(n, 9_000 + (n - 9) * 400));
+    assert_eq!([streams(1), streams(0)], [4, 4]);
+    let decisions = control.take_stream_decisions();
+    let settings: Vec<_> = decisions.into_iter().map(|d| d.setting).collect();
+    let expected = [4, 8].map(|streams| Some(TransferSetting::Streams(streams)));
+    assert_eq!(settings, expected);
+}
+
+/// Doubles the streams when the rate has fallen.
+struct ChangeTuner {
+    streams: u32,
+}
+
+impl ChunkTuner for ChangeTuner {
+    fn next(&mut self, _: Option<&ChunkResult>) -> Chunk {
+        Chunk {
+            streams: self.streams,
+            bytes: 1 << 30,
+        }
+    }
+
+    fn on_rate(&mut self, rate: RelativeRate) -> bool {
+        let has_fallen = rate.at_most < 0.75;
+        self.streams *= 1 + u32::from(has_fallen);
+        has_fallen
+    }
+
+    fn reason(&self) -> String {
+        String::new()
+    }
+
+    fn is_settled(&self) -> bool {
+        true
+    }
 }
