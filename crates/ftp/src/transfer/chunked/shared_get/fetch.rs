@@ -184,6 +184,10 @@ impl SharedFetch {
                     self.range_done(streams.number, &control, attempt);
                 }
                 Err(failure) => {
+                    if self.mode == TransferMode::Stream && control.bytes() > 0 {
+                        // It stays stored, so it must have been sent from where REST said.
+                        self.note_restart(session, &spec);
+                    }
                     return self.range_failed(streams.number, &control, failure);
                 }
             }
