@@ -1,12 +1,14 @@
 //! How many streams fetch one file from a sender that keeps the number it was told: more come with
 //! further sessions, while the data of the first one moves.
 //!
-//! Only the receiver is seen: its goodput, and its estimate of the round trip. Three rules:
+//! Only the receiver is seen: its goodput, and its estimate of the round trip. The rules:
 //! - While goodput still grows, nothing is changed: slow start is not over.
 //! - When it no longer grows, the path is full if the round trip shows a queue. Otherwise losses or windows
 //!   limit the streams, and as many again are tried.
-//! - A trial that raises goodput too little is the last one. What it opened stays until the file ends:
-//!   closing it would cost a slow start.
+//! - A trial that raises goodput too little ends the search. What it opened stays until the file ends: closing it
+//!   would cost a slow start.
+//! - When goodput then falls or rises clearly, the path has changed, and the search goes on, unless goodput comes
+//!   back. Each such search without gain doubles the time before the next change counts.
 
 use std::time::Duration;
 
@@ -26,6 +28,13 @@ const WARM_UP_INTERVALS: u32 = 2;
 /// A round trip so much longer than the smallest one shows a queue, which only a full path has.
 const QUEUE_SHARE: f64 = 1.25;
 const MIN_QUEUE: Duration = Duration::from_millis(3);
+/// Shares of the settled goodput below and above which the path must have changed.
+const FALLEN_SHARE: f64 = 0.75;
+const RISEN_SHARE: f64 = 1.0 / FALLEN_SHARE;
+/// Weight of an interval in the settled goodput: low, so that it does not follow a fall that takes seconds.
+const WEIGHT: f64 = 1.0 / 16.0;
+/// Most doublings of the time before a change counts.
+const MAX_DOUBLINGS: u32 = 6;
 /// Remaining time, in intervals, below which more streams come too late.
 const MIN_LEFT_INTERVALS: f64 = 4.0;
 
@@ -60,8 +69,10 @@ enum Phase {
     Growing { before: f64 },
     /// More streams were opened at goodput `before`; so many intervals are left until it is compared.
     Trial { before: f64, intervals: u32 },
-    /// No more streams.
-    Settled,
+    /// More streams did not help at `goodput`, an average, for so many intervals so far.
+    Settled { goodput: f64, intervals: u32 },
+    /// No further session is possible.
+    Closed,
 }
 
 /// The policy for one transfer.
@@ -74,6 +85,10 @@ pub struct SessionPolicy {
     /// Where the present interval began.
     from: Option<ReceiverSample>,
     phase: Phase,
+    /// Goodput before the change that began this search, bytes per second.
+    before_change: Option<f64>,
+    /// Consecutive searches after a change that gained nothing.
+    failed_searches: u32,
 }
 
 impl SessionPolicy {
@@ -85,6 +100,8 @@ impl SessionPolicy {
             interval: (min_rtt.min(MAX_INTERVAL) * ROUND_TRIPS).clamp(MIN_INTERVAL, MAX_INTERVAL),
             from: None,
             phase: Phase::Growing { before: 0.0 },
+            before_change: None,
+            failed_searches: 0,
         }
     }
 
@@ -96,7 +113,7 @@ impl SessionPolicy {
             return None;
         };
         let time = now.at.saturating_sub(from.at);
-        if time < self.interval || self.phase == Phase::Settled {
+        if time < self.interval || self.phase == Phase::Closed {
             return None;
         }
         self.from = Some(now);
@@ -115,16 +132,51 @@ impl SessionPolicy {
                 None
             }
             Phase::Trial { before, .. } if goodput >= MIN_GAIN * before => {
-                self.on_plateau(now, goodput)
+                let decision = self.on_plateau(now, goodput);
+                self.failed_searches = 0;
+                decision
             }
             Phase::Trial { .. } => self.settle(now, goodput, "more do not help"),
-            Phase::Settled => None,
+            Phase::Settled {
+                goodput: settled,
+                intervals,
+            } => self.continue_settled(now, goodput, settled, intervals.saturating_add(1)),
+            Phase::Closed => None,
         }
     }
 
     /// The server refused a further session, or there is no room for one.
     pub fn on_refused(&mut self) {
-        self.phase = Phase::Settled;
+        self.phase = Phase::Closed;
+    }
+
+    /// Watches for a change of the `settled` goodput, which has lasted for so many intervals.
+    fn continue_settled(
+        &mut self,
+        now: ReceiverSample,
+        goodput: f64,
+        settled: f64,
+        intervals: u32,
+    ) -> Option<MoreStreams> {
+        let counts = intervals >= 1 << self.failed_searches && !self.ends_soon(now, goodput);
+        if !counts || is_unchanged(goodput, settled) {
+            let goodput = settled + (goodput - settled) * WEIGHT;
+            self.phase = Phase::Settled { goodput, intervals };
+            return None;
+        }
+        // One more interval shows whether the change lasts.
+        self.phase = Phase::Growing { before: goodput };
+        self.before_change = Some(settled);
+        let way = if goodput < settled { "down" } else { "up" };
+        let was = show::bits(whole_rate(settled * 8.0));
+        let reason = format!("{}, {way} from {was}", describe_goodput(now, goodput));
+        Some(MoreStreams { streams: 0, reason })
+    }
+
+    /// Whether more streams would come too late at this goodput.
+    fn ends_soon(&self, now: ReceiverSample, goodput: f64) -> bool {
+        let left = now.left as f64 / goodput.max(1.0);
+        left < MIN_LEFT_INTERVALS * self.interval.as_secs_f64()
     }
 
     /// Goodput no longer grows by itself.
@@ -133,11 +185,16 @@ impl SessionPolicy {
         if queue >= MIN_QUEUE && now.rtt.as_secs_f64() >= QUEUE_SHARE * self.min_rtt.as_secs_f64() {
             return self.settle(now, goodput, "the path is full");
         }
+        if self
+            .before_change
+            .is_some_and(|before| is_unchanged(goodput, before))
+        {
+            return self.settle(now, goodput, "as before");
+        }
         if now.streams >= self.max_streams {
             return self.settle(now, goodput, "no more are allowed");
         }
-        let left = now.left as f64 / goodput.max(1.0);
-        if left < MIN_LEFT_INTERVALS * self.interval.as_secs_f64() {
+        if self.ends_soon(now, goodput) {
             return self.settle(now, goodput, "the file ends soon");
         }
         let streams = now.streams.max(1).min(self.max_streams - now.streams);
@@ -154,10 +211,21 @@ impl SessionPolicy {
     }
 
     fn settle(&mut self, now: ReceiverSample, goodput: f64, why: &str) -> Option<MoreStreams> {
-        self.phase = Phase::Settled;
+        if self.before_change.take().is_some() {
+            self.failed_searches = (self.failed_searches + 1).min(MAX_DOUBLINGS);
+        }
+        self.phase = Phase::Settled {
+            goodput,
+            intervals: 0,
+        };
         let reason = format!("{}: {why}", describe_goodput(now, goodput));
         Some(MoreStreams { streams: 0, reason })
     }
+}
+
+/// Whether goodput is still about the `settled` one.
+fn is_unchanged(goodput: f64, settled: f64) -> bool {
+    (FALLEN_SHARE * settled..=RISEN_SHARE * settled).contains(&goodput)
 }
 
 fn describe_goodput(now: ReceiverSample, goodput: f64) -> String {

@@ -134,6 +134,82 @@ fn a_refusal_ends_the_search() {
     }
 }
 
+/// The time from a change of the path after 20.05 s until the policy sees it, and the streams ten seconds later. The path
+/// carries `before` and then `after`, each with `rtt` for the round trip.
+fn change(rtt: Duration, before: Path, after: Path, queue: Duration) -> (Duration, u32) {
+    let change = Duration::from_millis(20_050);
+    let mut policy = SessionPolicy::new(64, rtt);
+    let (mut streams, mut bytes, mut seen) = (8, 0.0, None);
+    for tick in 1..400_u32 {
+        let at = TICK * tick;
+        let has_changed = at > change;
+        let path = if has_changed { &after } else { &before };
+        let wanted = path.per_stream * f64::from(streams);
+        bytes += wanted.min(path.link) * TICK.as_secs_f64();
+        let sample = ReceiverSample {
+            at,
+            bytes: whole_rate(bytes),
+            left: 1 << 40,
+            streams,
+            rtt: if has_changed { rtt + queue } else { rtt },
+        };
+        if let Some(decision) = policy.on_sample(sample) {
+            streams += decision.streams;
+            if has_changed {
+                seen.get_or_insert(at - change);
+            }
+        }
+    }
+    (seen.unwrap_or(Duration::MAX), streams)
+}
+
+#[test]
+fn a_change_is_seen_within_about_a_second() {
+    let path = |per_stream, link| Path {
+        per_stream,
+        link,
+        size: 0.0,
+    };
+    // The sender reads 8 MB/s, until losses halve the rate of each stream; until it reads faster; until others share
+    // the path.
+    let disk = || path(1e6, 8e6);
+    for ms in [5, 50, 100] {
+        let rtt = Duration::from_millis(ms);
+        let (seen, streams) = change(rtt, disk(), path(0.25e6, 8e6), Duration::ZERO);
+        assert!(seen <= Duration::from_millis(1300), "{seen:?}");
+        assert_eq!(streams, 32);
+        let (seen, streams) = change(rtt, disk(), path(1e6, 24e6), Duration::ZERO);
+        assert!(seen <= Duration::from_millis(1300), "{seen:?}");
+        assert_eq!(streams, 64);
+        let (seen, streams) = change(rtt, disk(), path(1e6, 4e6), rtt);
+        assert!(seen <= Duration::from_millis(1300), "{seen:?}");
+        assert_eq!(streams, 16);
+    }
+}
+
+#[test]
+fn a_moment_without_data_opens_nothing() {
+    let mut policy = SessionPolicy::new(64, RTT);
+    let (mut streams, mut bytes, mut changes) = (4, 0, 0);
+    for tick in 1..6000_u32 {
+        // Half a second in ten.
+        bytes += if tick % 100 < 5 { 0 } else { 1_000_000 };
+        let sample = ReceiverSample {
+            at: TICK * tick,
+            bytes,
+            left: 1 << 40,
+            streams,
+            rtt: RTT,
+        };
+        if let Some(decision) = policy.on_sample(sample) {
+            streams += decision.streams;
+            changes += 1;
+        }
+    }
+    assert_eq!(streams, 8);
+    assert!(changes < 40, "{changes}");
+}
+
 proptest! {
     #[test]
     fn the_number_never_exceeds_the_limit_and_never_doubles_twice_without_gain(
