@@ -260,6 +260,11 @@ impl ActiveTransfer {
         *self.prior_use.lock() = Some(text);
     }
 
+    /// Adds time in which round trips of streams were long, summed over the streams.
+    pub(crate) fn add_long_rtt_time(&self, time: Duration) {
+        self.evidence.lock().long_rtt_time += time;
+    }
+
     /// Adds the evidence of one stream.
     pub(crate) fn add_stream(&self, one: &Evidence) {
         self.evidence.lock().add_stream(one);

@@ -47,6 +47,9 @@ pub struct Evidence {
     pub store_time: Duration,
     /// Time that the stream threads spent blocked in the socket, summed.
     pub wire_time: Duration,
+    /// Time in which the round trips of streams were much longer than the smallest, summed over the streams (receiver;
+    /// [`has_long_round_trip`](crate::diagnosis::has_long_round_trip)).
+    pub long_rtt_time: Duration,
     /// Congestion control of this end's streams, by its kernel name; if they differ, that of the stream
     /// that ended last.
     pub congestion_control: Option<String>,
@@ -122,6 +125,7 @@ impl Evidence {
         self.socket_memory_bytes = self.socket_memory_bytes.max(other.socket_memory_bytes);
         self.store_time += other.store_time;
         self.wire_time += other.wire_time;
+        self.long_rtt_time += other.long_rtt_time;
     }
 }
 
@@ -152,6 +156,7 @@ mod tests {
             sndbuf_limited: ms(5),
             store_time: ms(7),
             wire_time: ms(70),
+            long_rtt_time: ms(60),
             congestion_control: Some("cubic".to_owned()),
             ..Evidence::for_role(Role::Sender)
         }
@@ -193,8 +198,12 @@ mod tests {
         assert_eq!(batch.role, Some(Role::Sender));
         for sum in [&transfer, &batch] {
             assert_eq!(
-                (sum.stream_time, sum.store_time, sum.wire_time),
-                (ms(180), ms(14), ms(140))
+                (
+                    sum.stream_time,
+                    sum.store_time,
+                    sum.wire_time + sum.long_rtt_time
+                ),
+                (ms(180), ms(14), ms(140 + 120))
             );
             assert_eq!((sum.min_rtt, sum.smoothed_rtt), (ms(20), ms(30)));
             assert_eq!((sum.retransmits, sum.buffer_bytes), (6, 4000));

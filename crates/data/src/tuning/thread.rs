@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::time::{ClockId, clock_gettime};
+use tune::diagnosis::has_long_round_trip;
 use tune::limiter::Role;
 use tune::sample::StreamId;
 use tune::sizing::BufferBounds;
@@ -105,8 +106,9 @@ struct TuningThread<'t> {
     policy: Box<dyn BufferPolicy>,
     tuning: Option<StreamTuning<'t>>,
     stop: &'t TuningStop<'t>,
-    /// Streams of the last sample.
+    /// Streams of the last sample, and its time.
     known: Vec<StreamId>,
+    sampled_at: Duration,
     /// When the next sample is due; `None` without a stream.
     next: Option<Instant>,
 }
@@ -126,6 +128,7 @@ impl<'t> TuningThread<'t> {
             tuning,
             stop,
             known: Vec::new(),
+            sampled_at: Duration::ZERO,
             next: None,
         }
     }
@@ -178,6 +181,7 @@ impl<'t> TuningThread<'t> {
         if streams.is_empty() {
             self.known.clear();
             self.next = None;
+            self.sampled_at = self.now();
             return;
         }
         // Known settings are applied at a stream's first sample, so a new stream does not wait.
@@ -186,6 +190,18 @@ impl<'t> TuningThread<'t> {
         }
         self.known = streams.iter().map(|s| s.id()).collect();
         let sample = self.sample(streams);
+        if self.role == Role::Receiver {
+            // Since the sample before, most probably.
+            let long = sample
+                .streams
+                .iter()
+                .filter(|s| has_long_round_trip(&s.sample));
+            let streams = u32::try_from(long.count()).unwrap_or(u32::MAX);
+            let time = sample.at.saturating_sub(self.sampled_at);
+            self.transfer
+                .add_long_rtt_time(time.saturating_mul(streams));
+            self.sampled_at = sample.at;
+        }
         let mut due = MAX_WAIT;
         if !sample.streams.is_empty() {
             self.policy.on_sample(&sample);

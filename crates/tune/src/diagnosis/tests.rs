@@ -95,6 +95,35 @@ fn time_after_a_stream_has_ended_does_not_count_as_cpu() {
     );
 }
 
+#[test]
+fn windows_do_not_limit_where_round_trips_are_long() {
+    let mut m = Evidence {
+        buffer_bytes: 8 << 20,
+        ..four(Role::Receiver)
+    };
+    m.bytes *= 4;
+    m.long_rtt_time = seconds(15.0);
+    assert_eq!(dominant_limiter(&m).limiter, Limiter::ReceiveWindow);
+    m.long_rtt_time = seconds(30.0);
+    assert_eq!(dominant_limiter(&m).limiter, Limiter::ServerCap);
+    assert!((long_rtt_share(&m) - 30.0 / 38.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_long_round_trip_is_half_as_long_again_as_the_smallest() {
+    let ms = Duration::from_millis;
+    let is_long = |handshake, now| {
+        has_long_round_trip(&TcpSample {
+            smoothed_rtt: handshake,
+            receiver_rtt: now,
+            ..TcpSample::default()
+        })
+    };
+    assert!(is_long(ms(20), ms(40)));
+    assert!(!is_long(ms(20), ms(29)) && !is_long(ms(20), ms(0)));
+    assert!(!is_long(Duration::from_micros(50), ms(40)));
+}
+
 /// Four streams that were open for 38 s together.
 fn four(role: Role) -> Evidence {
     Evidence {

@@ -25,7 +25,8 @@ const MIN_INTERVAL: Duration = Duration::from_millis(800);
 const MAX_INTERVAL: Duration = Duration::from_secs(5);
 /// Intervals between the opening of streams and their measurement: the login and the slow start.
 const WARM_UP_INTERVALS: u32 = 2;
-/// A round trip so much longer than the smallest one shows a queue, which only a full path has.
+/// A round trip so much longer than the smallest one shows a queue, which only a full path has, or pauses of the server
+/// ([`has_long_round_trip`](crate::diagnosis::has_long_round_trip)). Neither needs more streams.
 const QUEUE_SHARE: f64 = 1.25;
 const MIN_QUEUE: Duration = Duration::from_millis(3);
 /// Shares of the settled goodput below and above which the path must have changed.
@@ -183,7 +184,7 @@ impl SessionPolicy {
     fn on_plateau(&mut self, now: ReceiverSample, goodput: f64) -> Option<MoreStreams> {
         let queue = now.rtt.saturating_sub(self.min_rtt);
         if queue >= MIN_QUEUE && now.rtt.as_secs_f64() >= QUEUE_SHARE * self.min_rtt.as_secs_f64() {
-            return self.settle(now, goodput, "the path is full");
+            return self.settle(now, goodput, "the path is full, or the server pauses");
         }
         if self
             .before_change
