@@ -170,7 +170,7 @@ pub struct CopySummary {
     /// `crc32c`, `size`, `none`, `mixed`, or `reflink` when the copy shares the blocks of its
     /// source.
     pub verified: String,
-    /// Name of the limiter, or `path between the servers` when the bytes did not pass through this
+    /// Name of the limiter, or `servers or path between them` when the bytes did not pass through this
     /// machine.
     pub limited_by: String,
     /// One line in plain words: why the copy ran at this speed (`--why`).

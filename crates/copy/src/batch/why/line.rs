@@ -1,6 +1,6 @@
 //! The text of `--why`.
 
-use tune::diagnosis::LimiterShare;
+use tune::diagnosis::{LimiterShare, MIN_LONG_RTT_SHARE, long_rtt_share};
 use tune::limiter::Limiter;
 use units::show;
 
@@ -44,7 +44,10 @@ impl BatchEvidence {
         }
         line.push_str(&self.senders.final_streams_text(max_streams));
         let (name, explanation) = match finding {
-            LimiterFinding::Measured(share) => (finding.name(), describe_share(share)),
+            LimiterFinding::Measured(share) => {
+                let long = long_rtt_share(&self.own_evidence);
+                (finding.name(), describe_share(share, long))
+            }
             LimiterFinding::Reported(limiter) => {
                 (finding.name(), describe_limiter(limiter).to_owned())
             }
@@ -77,14 +80,14 @@ impl BatchEvidence {
         let name = finding.name();
         let (name, explanation) = match finding {
             LimiterFinding::Reported(limiter) => (
-                name.to_owned(),
+                name,
                 format!(
                     "reported by the sending server: {}",
                     describe_limiter(limiter)
                 ),
             ),
             _ => (
-                format!("{name}, or the servers themselves"),
+                "the servers or the path between them",
                 "the bytes did not pass through this machine".to_owned(),
             ),
         };
@@ -119,8 +122,9 @@ pub(crate) fn count_streams(n: u64) -> String {
     }
 }
 
-/// Describes how much of the time the limiter was active, as measured by this end.
-fn describe_share(share: LimiterShare) -> String {
+/// Describes how much of the time the limiter was active, as measured by this end, which had long round trips in so large a
+/// share of it.
+fn describe_share(share: LimiterShare, long_rtt: f64) -> String {
     let percent = (share.share * 100.0).round();
     let phrase = match share.limiter {
         Limiter::StoreRead => "of the time went into reading the file",
@@ -132,6 +136,10 @@ fn describe_share(share: LimiterShare) -> String {
         Limiter::CongestionWindow => "of the time the congestion window was full, without loss",
         Limiter::Loss => "of the time the congestion window was full, after losses",
         Limiter::RateLimit => "of the rate limit was used",
+        Limiter::ServerCap if long_rtt >= MIN_LONG_RTT_SHARE => {
+            "of the time this machine waited for the server or the path: packets queued on a full \
+             path, or the server paused"
+        }
         Limiter::ServerCap => "of the time this machine waited for the server or the path",
         Limiter::Unknown => return "too little was measured by this end".to_owned(),
     };

@@ -55,12 +55,12 @@ pub(crate) enum LimiterFinding {
 }
 
 impl LimiterFinding {
-    /// Name of the limiter, or where the limit must be.
+    /// Name of the limiter, or all places where the limit may be.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Measured(share) => share.limiter.name(),
             Self::Reported(limiter) => limiter.name(),
-            Self::BetweenServers => "path between the servers",
+            Self::BetweenServers => "servers or path between them",
         }
     }
 }

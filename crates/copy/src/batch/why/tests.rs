@@ -42,11 +42,11 @@ fn the_line_of_a_third_party_transfer_says_that_the_bytes_did_not_pass_here() {
     account.add_third_party(&one);
     account.add_third_party(&one);
     let finding = account.limiter_finding(None);
-    assert_eq!(finding.name(), "path between the servers");
+    assert_eq!(finding.name(), "servers or path between them");
     assert_eq!(
         account.why_line(2_500.0, finding),
-        "2.50 kbit/s over 4 streams between the servers; limited by: path between the servers, \
-         or the servers themselves (the bytes did not pass through this machine; the servers' \
+        "2.50 kbit/s over 4 streams between the servers; limited by: the servers or the path \
+         between them (the bytes did not pass through this machine; the servers' \
          markers and replies show 1.00 Gbit/s during the transfers)"
     );
     let mut silent = BatchEvidence::default();
@@ -126,6 +126,22 @@ fn the_limiter_of_a_get_is_the_one_that_the_sender_reports() {
         "762 Mbit/s over 4 streams (bbr); limited by: congestion window (loss) (the path lost \
          segments)"
     );
+}
+
+#[test]
+fn a_get_with_long_round_trips_names_both_causes_of_them() {
+    let mut account = received_transfer(0, 9);
+    let why = |account: &BatchEvidence| account.why_line(762e6, account.limiter_finding(None));
+    assert!(
+        why(&account).ends_with("for the server or the path)"),
+        "{}",
+        why(&account)
+    );
+    account.own_evidence.long_rtt_time = seconds(30);
+    assert_eq!(account.limiter_finding(None).name(), "server cap");
+    let expected =
+        "for the server or the path: packets queued on a full path, or the server paused)";
+    assert!(why(&account).ends_with(expected), "{}", why(&account));
 }
 
 #[test]

@@ -81,6 +81,11 @@ pub trait ChunkTuner: Send {
     /// Reason for the latest chunk, for people.
     fn reason(&self) -> String;
 
+    /// The last search's finding about the limiter, for people; `None` if there is none.
+    fn finding(&self) -> Option<String> {
+        None
+    }
+
     /// Whether the search for the number of streams has ended for now.
     fn is_settled(&self) -> bool;
 }

@@ -103,6 +103,8 @@ pub(super) struct ProbeTuner {
     failed_searches: u32,
     failed_searches_after_change: u32,
     reason: String,
+    /// What the last search has shown of the limiter.
+    finding: Option<String>,
 }
 
 impl ProbeTuner {
@@ -131,6 +133,7 @@ impl ProbeTuner {
             failed_searches: 0,
             failed_searches_after_change: 0,
             reason: format!("{} to begin with", describe_streams(first)),
+            finding: None,
         }
     }
 
@@ -228,8 +231,10 @@ impl ProbeTuner {
 
     fn climb(&mut self, goodput: f64) {
         let fewer = self.trials.iter().filter(|t| t.streams < self.streams);
-        let before = fewer.map(|t| t.goodput).reduce(f64::max);
-        let is_worth_it = before.is_none_or(|before| goodput >= MIN_GAIN * before);
+        let before = fewer
+            .max_by(|a, b| a.goodput.total_cmp(&b.goodput))
+            .copied();
+        let is_worth_it = before.is_none_or(|before| goodput >= MIN_GAIN * before.goodput);
         let now = format!(
             "{} with {}",
             show::bits(whole_rate(goodput * 8.0)),
@@ -240,6 +245,15 @@ impl ProbeTuner {
             self.reason = format!("{now}: next {}", describe_streams(self.streams));
             return;
         }
+        self.finding = before.map(|before| {
+            let (more, fewer) = (describe_streams(self.streams), before.streams);
+            match is_worth_it {
+                true => format!(
+                    "{more}, the most that are allowed, were faster than {fewer}: windows or losses limit each"
+                ),
+                false => format!("{more} were hardly faster than {fewer}: something else limits"),
+            }
+        });
         let enough = self.fewest_as_good().unwrap_or(self.streams);
         let why = if is_worth_it {
             "no more are allowed"
@@ -427,6 +441,10 @@ impl ChunkTuner for ProbeTuner {
         self.reason.clone()
     }
 
+    fn finding(&self) -> Option<String> {
+        self.finding.clone()
+    }
+
     fn is_settled(&self) -> bool {
         matches!(self.phase, ProbePhase::Settled { .. })
     }
@@ -513,6 +531,11 @@ mod tests {
         let mut distinct = drive.numbers.clone();
         distinct.dedup();
         assert_eq!(distinct, [1, 2, 4, 8, 16, 32, 64, 128, 256, 128]);
+        let finding = drive.probe.finding().unwrap();
+        assert!(
+            finding.starts_with("256 streams were hardly faster than 128"),
+            "{finding}"
+        );
     }
 
     #[test]
@@ -532,6 +555,20 @@ mod tests {
         assert_eq!(drive.last_number(), 24);
         assert!(drive.probe.is_settled());
         assert!(drive.numbers.iter().all(|n| *n <= 24));
+        let finding = drive.probe.finding().unwrap();
+        assert!(
+            finding.contains("were faster than 16: windows"),
+            "{finding}"
+        );
+        // A single number shows nothing.
+        let mut single = ProbeDrive::new(4, 4);
+        single.run(10.0, windows);
+        assert!(
+            single
+                .probe
+                .finding()
+                .is_none_or(|f| f.starts_with("4 streams were hardly"))
+        );
     }
 
     #[test]

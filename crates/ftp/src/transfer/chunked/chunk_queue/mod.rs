@@ -267,6 +267,11 @@ impl ChunkQueue {
         }
     }
 
+    /// What the tuner's last search has shown of the limiter.
+    pub(super) fn finding(&self) -> Option<String> {
+        self.tuner.finding()
+    }
+
     /// Whether ranges are left to hand out.
     pub(super) fn has_more(&self) -> bool {
         !self.missing.is_empty()

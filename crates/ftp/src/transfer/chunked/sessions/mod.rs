@@ -16,7 +16,7 @@ use super::chunk_session::ChunkSession;
 use super::rtt_sampling::{RttProbeSession, SharedRttAverage};
 use crate::Failure;
 use crate::transfer::chunk_totals::ChunkTotals;
-use crate::transfer::{TransferAttempt, TransferSpec};
+use crate::transfer::{HostRemark, TransferAttempt, TransferSpec};
 
 /// How often stored ranges reported for a chunk are added to those of the whole file.
 const MARKER_FORWARD_INTERVAL: Duration = Duration::from_millis(100);
@@ -135,7 +135,14 @@ impl<'a> ChunkSessions<'a> {
         }
         let state = state.into_inner();
         let (stored, elapsed) = (self.control.stored(), self.started.elapsed());
-        Ok(state.total.finish(stored, elapsed, self.spec.checksum))
+        let finding = state.queue.finding();
+        let mut attempt = state.total.finish(stored, elapsed, self.spec.checksum);
+        attempt.remarks.extend(finding.map(|text| HostRemark {
+            host: None,
+            verdict: None,
+            text: Some(text),
+        }));
+        Ok(attempt)
     }
 
     /// Moves ranges over one session until none is left.

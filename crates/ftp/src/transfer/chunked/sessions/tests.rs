@@ -149,6 +149,20 @@ fn markers_within_a_chunk_show_that_the_rate_has_changed() {
     assert_eq!(settings, expected);
 }
 
+#[tokio::test]
+async fn the_finding_of_the_search_is_a_remark_of_this_machine() {
+    let (spec, control) = (spec(), Arc::new(TransferControl::new()));
+    let tuner = Box::new(ChangeTuner { streams: 2 });
+    let queue = ChunkQueue::new(missing_at_first(), tuner, 1);
+    let rtt = RttSource::Known(Duration::from_millis(1));
+    let sessions = ChunkSessions::new(&spec, &control, &|_| {}, queue, rtt);
+    let first = Box::new(FakeChunkSession(Some(SecondSessionFault::NeverOpens)));
+    let remarks = sessions.transfer(first, false).await.unwrap().remarks;
+    assert_eq!(remarks.len(), 1);
+    assert_eq!(remarks[0].host, None);
+    assert_eq!(remarks[0].text.as_deref(), Some("more do not help"));
+}
+
 /// Doubles the streams when the rate has fallen.
 struct ChangeTuner {
     streams: u32,
@@ -170,6 +184,10 @@ impl ChunkTuner for ChangeTuner {
 
     fn reason(&self) -> String {
         String::new()
+    }
+
+    fn finding(&self) -> Option<String> {
+        Some("more do not help".to_owned())
     }
 
     fn is_settled(&self) -> bool {
