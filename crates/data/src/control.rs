@@ -324,7 +324,8 @@ impl TransferControl {
         self.notices.wake();
     }
 
-    pub(crate) fn note_begin(&self, at: Instant) {
+    /// Records when an attempt begins ([`TransferControl::started_at`]). A transfer of this machine does so itself.
+    pub fn note_begin(&self, at: Instant) {
         *self.started.lock() = Some(at);
         if let Some(parent) = &self.parent {
             // A parent may run several parts; its start is that of the first.

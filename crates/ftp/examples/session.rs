@@ -121,7 +121,9 @@ async fn run(
             spec.size = session.stat(path.as_bytes()).await?.size;
             let (from, to) = (path.as_bytes(), to.as_bytes());
             let progress = |bytes| println!("{bytes} bytes so far");
-            print_attempt(&third_party(session, from, &mut other, to, &spec, &progress).await?);
+            let control = Arc::default();
+            let copying = third_party(session, from, &mut other, to, &spec, &control, &progress);
+            print_attempt(&copying.await?);
             other.close().await;
         }
         _ => return Err(format!("no command {command} with these arguments").into()),

@@ -206,7 +206,8 @@ impl<'a> FileCopy<'a> {
                 (MoveMethod::ThirdParty, ..) => {
                     let meter = self.meter;
                     let progress = move |bytes| meter.report_bytes(bytes);
-                    let passing = from.transfer_to(path, &mut **to, &store_path, spec, &progress);
+                    let passing =
+                        from.transfer_to(path, &mut **to, &store_path, spec, control, &progress);
                     let watched = in_order.then_some((&store_path, before));
                     tokio::select! {
                         // The transfer's own end takes precedence over a stall that is detected in

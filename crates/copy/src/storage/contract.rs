@@ -448,6 +448,7 @@ impl dyn Storage + '_ {
         to: &mut dyn Storage,
         to_path: &[u8],
         spec: &TransferSpec,
+        control: &Arc<TransferControl>,
         progress: &(dyn Fn(u64) + Send + Sync),
     ) -> Result<TransferAttempt, Failure> {
         let refused = format!(
@@ -456,7 +457,11 @@ impl dyn Storage + '_ {
             to.name()
         );
         match self.direct_transfers() {
-            Some(direct) => direct.transfer_to(path, to, to_path, spec, progress).await,
+            Some(direct) => {
+                direct
+                    .transfer_to(path, to, to_path, spec, control, progress)
+                    .await
+            }
             None => Err(Failure::protocol(refused)),
         }
     }

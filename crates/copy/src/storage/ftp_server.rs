@@ -341,10 +341,11 @@ impl DirectTransfers for ClientSession {
         to: &mut dyn Storage,
         to_path: &[u8],
         spec: &TransferSpec,
+        control: &Arc<TransferControl>,
         progress: &(dyn Fn(u64) + Send + Sync),
     ) -> Result<TransferAttempt, Failure> {
         let to = ftp_session(to)?;
-        transfer::third_party(self, path, to, to_path, spec, progress).await
+        transfer::third_party(self, path, to, to_path, spec, control, progress).await
     }
 }
 

@@ -270,7 +270,8 @@ pub(crate) trait FollowUps {
 #[async_trait]
 pub(crate) trait DirectTransfers: Send {
     /// Moves a file to another storage with the same [`Capabilities::third_party`]. Calls
-    /// `progress` with the number of bytes moved so far, if the storages report it.
+    /// `progress` with the number of bytes moved so far, if the storages report it. `control` gets decisions about the
+    /// streams.
     ///
     /// # Errors
     /// As [`Storage::fetch`].
@@ -282,6 +283,7 @@ pub(crate) trait DirectTransfers: Send {
         to: &mut dyn Storage,
         to_path: &[u8],
         spec: &TransferSpec,
+        control: &Arc<TransferControl>,
         progress: &(dyn Fn(u64) + Send + Sync),
     ) -> Result<TransferAttempt, Failure>;
 }

@@ -217,6 +217,7 @@ async fn chunks_between_servers_report_progress_by_markers() {
         // An existing, longer file is truncated.
         to.store("g", &random_bytes(SIZE + 1000));
         let (mut source, mut destination) = (open(&from, "f").await, open(&to, "f").await);
+        let control = Arc::new(TransferControl::new());
         let progress = |bytes| {
             reported.fetch_max(bytes, std::sync::atomic::Ordering::Relaxed);
         };
@@ -226,9 +227,13 @@ async fn chunks_between_servers_report_progress_by_markers() {
             &mut destination,
             b"/g",
             &spec,
+            &control,
             &progress,
         );
         let attempt = attempt.await.unwrap();
+        // Each chunk begins with one.
+        assert!(!control.take_stream_decisions().is_empty());
+        assert!(control.started_at().is_some());
         assert_eq!(attempt.report.evidence.bytes, SIZE as u64);
         assert!(to.read("g") == bytes);
         assert_eq!(

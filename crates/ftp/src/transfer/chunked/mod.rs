@@ -14,6 +14,7 @@ mod sessions;
 mod shared_get;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use data::job::TransferControl;
 use data::store::{Sink, Source};
@@ -105,7 +106,8 @@ pub async fn put(
 
 /// Transfers a file from one server to another. In MODE E the 112 markers report progress to
 /// `progress`, in bytes so far. MODE S transfers report nothing until they end, so the caller has
-/// to detect a stall.
+/// to detect a stall. `control` gets the decisions about the streams and counts nothing, since the
+/// bytes do not pass this machine.
 ///
 /// # Errors
 /// The refusal of the side that failed first, by its class; `Integrity` when both confirmed a
@@ -117,6 +119,7 @@ pub async fn third_party(
     destination: &mut ClientSession,
     destination_path: &[u8],
     spec: &TransferSpec,
+    control: &Arc<TransferControl>,
     progress: &(dyn Fn(u64) + Send + Sync),
 ) -> Result<TransferAttempt, Failure> {
     let mut warnings = Vec::new();
@@ -148,9 +151,8 @@ pub async fn third_party(
         to: HeldSession::Borrowed(destination),
         to_path: destination_path.into(),
     });
-    // This control counts nothing, since the bytes do not pass this machine.
-    let control = Arc::new(TransferControl::new());
-    transfer_in_chunks(chunk_session, chunking, missing, spec, &control, progress).await
+    control.note_begin(Instant::now());
+    transfer_in_chunks(chunk_session, chunking, missing, spec, control, progress).await
 }
 
 /// The chunking and the missing ranges, if the transfer is to run in chunks. The size must be

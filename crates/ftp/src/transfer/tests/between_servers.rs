@@ -15,7 +15,16 @@ async fn copy(
 ) -> (Result<TransferAttempt, Failure>, Vec<u64>) {
     let reported = Mutex::new(Vec::new());
     let progress = |bytes| reported.lock().push(bytes);
-    let outcome = third_party(source, b"/s", destination, b"/d", spec, &progress).await;
+    let outcome = third_party(
+        source,
+        b"/s",
+        destination,
+        b"/d",
+        spec,
+        &Arc::default(),
+        &progress,
+    )
+    .await;
     (outcome, reported.into_inner())
 }
 

@@ -387,7 +387,16 @@ async fn copy_between_servers(
     let mut source = ClientSession::open(&from.server, TIMEOUT).await.unwrap();
     let mut destination = ClientSession::open(&to.server, TIMEOUT).await.unwrap();
     let (from, to) = (&mut source, &mut destination);
-    let result = third_party(from, b"/s", to, b"/d", &four_stream_spec(), &|_| ()).await;
+    let result = third_party(
+        from,
+        b"/s",
+        to,
+        b"/d",
+        &four_stream_spec(),
+        &Arc::default(),
+        &|_| (),
+    )
+    .await;
     (result, [source, destination])
 }
 

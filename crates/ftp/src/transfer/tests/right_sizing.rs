@@ -370,6 +370,7 @@ async fn copy_between_servers(
         &mut destination_session,
         b"/d",
         &spec,
+        &Arc::default(),
         &|_| (),
     )
     .await;

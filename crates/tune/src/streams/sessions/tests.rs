@@ -6,6 +6,7 @@ const RTT: Duration = Duration::from_millis(80);
 const TICK: Duration = Duration::from_millis(100);
 
 /// A path on which each stream carries `per_stream` bytes per second, and all together at most `link`.
+#[derive(Clone, Copy)]
 struct Path {
     per_stream: f64,
     link: f64,
