@@ -157,6 +157,7 @@ proptest! {
             for chunk in &chunks {
                 is_sound(tuner.next(chunk.as_ref()), parameters.max_streams, tuner.as_ref());
                 tuner.on_rate(RelativeRate { at_least, at_most });
+                let _ = tuner.ends_chunk();
             }
         }
     }

@@ -72,9 +72,12 @@ pub trait ChunkTuner: Send {
     /// chunk may be requested before the one before it has ended.
     fn next(&mut self, last: Option<&ChunkResult>) -> Chunk;
 
-    /// Takes the rate of the running chunk. Returns whether the chunk has shown enough: the next range then begins the
-    /// [`next`](Self::next) chunk, without a result of this one.
-    fn on_rate(&mut self, _rate: RelativeRate) -> bool {
+    /// Takes the rate of the running chunk.
+    fn on_rate(&mut self, _rate: RelativeRate) {}
+
+    /// Whether these rates have shown enough of the running chunk: the next range then begins the [`next`](Self::next)
+    /// one, for which no result of this one is given.
+    fn ends_chunk(&self) -> bool {
         false
     }
 

@@ -14,7 +14,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(800);
 const MAX_INTERVAL: Duration = Duration::from_millis(2500);
 /// Rates of two intervals whose quotient is at least this are the same rate.
 const STEADY_SHARE: f64 = 0.85;
-/// Weight of a further steady rate in their average: low, so that it does not follow the change that it is to show.
+/// Weight of a further steady rate in their average: low, so that it does not follow a fall that takes seconds.
 const WEIGHT: f64 = 1.0 / 16.0;
 
 /// Rate of a running chunk in the last seconds, relative to its steady rate before. Between the bounds it is not
@@ -36,11 +36,14 @@ pub struct MarkerRateMeter {
     streams: u32,
     /// Average of the steady rates of all these streams, bytes per second.
     steady: Option<f64>,
+    /// Their rate is steady now, and another one.
+    has_changed: bool,
 }
 
-/// A running range of one session.
-#[derive(Debug)]
+/// The range of one session, running or ended.
+#[derive(Debug, Default)]
 struct MarkedRange {
+    is_running: bool,
     streams: u32,
     /// When the last marker arrived, or the range began.
     heard: Duration,
@@ -48,9 +51,18 @@ struct MarkedRange {
     from: Option<(Duration, u64)>,
     /// Rates of the last two intervals, bytes per second, the latest first.
     rates: [Option<f64>; 2],
+    /// Time and rate at the end of the session's range before. The others' rates go back to then.
+    earlier: (Duration, f64),
 }
 
 impl MarkerRateMeter {
+    /// A new chunk begins, although the rate may have changed: it is the steady one from now on.
+    pub fn begin_chunk(&mut self) {
+        if std::mem::take(&mut self.has_changed) {
+            self.steady = None;
+        }
+    }
+
     /// Session number `session` begins a range at `at` with its share `streams` of `all_streams`. Rates with another
     /// number of streams are forgotten.
     pub fn begin_range(&mut self, session: u32, streams: u32, all_streams: u32, at: Duration) {
@@ -58,49 +70,63 @@ impl MarkerRateMeter {
             self.forget();
             self.streams = all_streams;
         }
-        let range = MarkedRange {
+        let range = self.ranges.entry(session).or_default();
+        *range = MarkedRange {
+            is_running: true,
             streams,
             heard: at,
-            from: None,
-            rates: [None; 2],
+            earlier: range.earlier,
+            ..MarkedRange::default()
         };
-        self.ranges.insert(session, range);
     }
 
     /// The session has ended its range.
     pub fn end_range(&mut self, session: u32) {
-        self.ranges.remove(&session);
+        if let Some(range) = self.ranges.get_mut(&session) {
+            *range = MarkedRange {
+                earlier: (range.heard, range.highest()),
+                ..MarkedRange::default()
+            };
+        }
     }
 
     /// Forgets all rates. The running ranges count no more.
     pub fn forget(&mut self) {
         self.ranges.clear();
-        self.steady = None;
+        (self.steady, self.has_changed) = (None, false);
     }
 
     /// Takes a marker that arrived at `at`: so many bytes of the session's range have moved. Returns the rate if the
     /// marker ends an interval and a steady rate is known.
     pub fn on_marker(&mut self, session: u32, at: Duration, bytes: u64) -> Option<RelativeRate> {
-        let ends_interval = self.ranges.get_mut(&session)?.on_marker(at, bytes);
+        let range = self.ranges.get_mut(&session).filter(|r| r.is_running)?;
+        let ends_interval = range.on_marker(at, bytes);
         // A session that reports nothing may move any number of bytes.
-        let is_silent = |range: &MarkedRange| at.saturating_sub(range.heard) > MAX_INTERVAL;
+        let is_silent =
+            |range: &MarkedRange| range.is_running && at.saturating_sub(range.heard) > MAX_INTERVAL;
         if !ends_interval || self.ranges.values().any(is_silent) {
             return None;
         }
         let (mut low, mut high, mut flowing) = (0.0, 0.0, 0);
         for range in self.ranges.values() {
             // A range that has just begun is still in slow start, and counts for what it moves.
-            let [latest, before] = range.rates;
-            high += latest.unwrap_or(0.0).max(before.unwrap_or(0.0));
+            let (ended, earlier) = range.earlier;
+            let is_past = at.saturating_sub(ended) > MAX_INTERVAL;
+            high += range.highest().max(if is_past { 0.0 } else { earlier });
             if let [Some(latest), Some(before)] = range.rates {
                 low += latest.min(before);
                 flowing += range.streams;
             }
         }
         let before = self.steady;
-        if flowing == self.streams && low > 0.0 && low >= STEADY_SHARE * high {
+        if flowing == self.streams && low > 0.0 && is_same(low, high) {
             let now = f64::midpoint(low, high);
-            self.steady = Some(before.map_or(now, |steady| steady + (now - steady) * WEIGHT));
+            let steady = before.unwrap_or(now);
+            // A change is measured by the rate before it, however long it lasts.
+            self.has_changed = !is_same(now, steady);
+            if !self.has_changed {
+                self.steady = Some(steady + (now - steady) * WEIGHT);
+            }
         }
         let steady = before?;
         // The streams that flow carry at least their share of the rate, on a full path more.
@@ -112,7 +138,18 @@ impl MarkerRateMeter {
     }
 }
 
+/// Whether two rates are the same for a meter of markers.
+fn is_same(one: f64, other: f64) -> bool {
+    one.min(other) >= STEADY_SHARE * one.max(other)
+}
+
 impl MarkedRange {
+    /// The higher rate of the last two intervals.
+    fn highest(&self) -> f64 {
+        let [latest, before] = self.rates.map(Option::unwrap_or_default);
+        latest.max(before)
+    }
+
     /// Takes a marker; returns whether it ends an interval.
     fn on_marker(&mut self, at: Duration, bytes: u64) -> bool {
         self.heard = at;
@@ -185,9 +222,15 @@ mod tests {
         assert!(same.at_least > 0.9 && same.at_most < 1.1, "{same:?}");
         // One slow interval may be a marker that is late.
         assert!(pair.second([500, 500]).unwrap().at_most > 0.9);
-        assert!(pair.second([500, 500]).unwrap().at_most < 0.6);
+        for _ in 0..50 {
+            assert!(pair.second([500, 500]).unwrap().at_most < 0.6);
+        }
         assert!(pair.second([2000, 2000]).unwrap().at_least < 1.0);
         assert!(pair.second([2000, 2000]).unwrap().at_least > 1.7);
+        // It is the steady rate of the next chunk.
+        pair.meter.begin_chunk();
+        let same = pair.second([2000, 2000]).unwrap();
+        assert!(same.at_least > 0.9 && same.at_most < 1.1, "{same:?}");
     }
 
     #[test]
@@ -210,6 +253,21 @@ mod tests {
             slow_start.at_least < 1.1 && slow_start.at_most > 0.9,
             "{slow_start:?}"
         );
+    }
+
+    #[test]
+    fn a_session_that_has_ended_had_its_share_of_the_seconds_before() {
+        let mut pair = Pair::new();
+        (0..4).for_each(|_| _ = pair.second([600, 1400]));
+        pair.meter.end_range(1);
+        for n in 1..5 {
+            // The other one gets all of the full path.
+            pair.moved[0] += if n == 1 { 600 } else { 2000 };
+            let rate = pair
+                .meter
+                .on_marker(0, pair.at + ms(1000 * n), pair.moved[0]);
+            assert!(rate.unwrap().at_most > 0.9, "{n}: {rate:?}");
+        }
     }
 
     #[test]

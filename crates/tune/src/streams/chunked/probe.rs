@@ -102,6 +102,8 @@ pub(super) struct ProbeTuner {
     /// Consecutive searches without gain: those for age, and those after a change of goodput.
     failed_searches: u32,
     failed_searches_after_change: u32,
+    /// Rate of the running chunk, relative to the settled goodput, if it has clearly changed.
+    changed_to: Option<f64>,
     reason: String,
     /// What the last search has shown of the limiter.
     finding: Option<String>,
@@ -132,6 +134,7 @@ impl ProbeTuner {
             settled_chunks: 0,
             failed_searches: 0,
             failed_searches_after_change: 0,
+            changed_to: None,
             reason: format!("{} to begin with", describe_streams(first)),
             finding: None,
         }
@@ -372,6 +375,19 @@ impl ProbeTuner {
         );
     }
 
+    /// Begins a new search, as the markers of the running chunk show another rate.
+    fn follow_rate(&mut self) {
+        let (ProbePhase::Settled { goodput: settled }, Some(share)) = (self.phase, self.changed_to)
+        else {
+            return;
+        };
+        let (streams, bytes) = (self.streams, self.bytes);
+        // A server may stop for a moment, or report any number of bytes.
+        let goodput = settled * share.clamp(1.0 / GROWTH, GROWTH);
+        self.follow_change(goodput, settled);
+        self.bytes = self.next_size(streams, bytes, goodput);
+    }
+
     /// Begins a new search from the present number of streams.
     fn reprobe(&mut self, cause: ReprobeCause, goodput: f64, why: &str) {
         self.cause = Some((cause, goodput));
@@ -405,36 +421,38 @@ impl ProbeTuner {
 
 impl ChunkTuner for ProbeTuner {
     fn next(&mut self, last: Option<&ChunkResult>) -> Chunk {
-        if let Some(chunk) = last {
+        if self.ends_chunk() && last.is_none() {
+            self.follow_rate();
+        } else if let Some(chunk) = last {
             self.on_chunk(chunk);
         }
+        self.changed_to = None;
         Chunk {
             streams: self.streams,
             bytes: self.bytes,
         }
     }
 
-    fn on_rate(&mut self, rate: RelativeRate) -> bool {
-        // The chunks of a search end soon.
-        let ProbePhase::Settled { goodput: settled } = self.phase else {
-            return false;
-        };
-        let share = if rate.at_most < FALLEN_SHARE {
-            rate.at_most
+    fn on_rate(&mut self, rate: RelativeRate) {
+        // The last rate that is clear, until another one shows that it is over: while a session waits for a command, or
+        // is in slow start, little is known.
+        if rate.at_most < FALLEN_SHARE {
+            self.changed_to = Some(rate.at_most);
         } else if rate.at_least > RISEN_SHARE {
-            rate.at_least
-        } else {
-            return false;
-        };
-        if !self.may_follow_change(self.settled_chunks.saturating_add(1)) {
-            return false;
+            self.changed_to = Some(rate.at_least);
+        } else if self.changed_to.is_some_and(|share| match share < 1.0 {
+            true => rate.at_least >= FALLEN_SHARE,
+            false => rate.at_most <= RISEN_SHARE,
+        }) {
+            self.changed_to = None;
         }
-        let (streams, bytes) = (self.streams, self.bytes);
-        // A server may stop for a moment, or report any number of bytes.
-        let goodput = settled * share.clamp(1.0 / GROWTH, GROWTH);
-        self.follow_change(goodput, settled);
-        self.bytes = self.next_size(streams, bytes, goodput);
-        true
+    }
+
+    fn ends_chunk(&self) -> bool {
+        // The chunks of a search end soon.
+        self.changed_to.is_some()
+            && self.is_settled()
+            && self.may_follow_change(self.settled_chunks.saturating_add(1))
     }
 
     fn reason(&self) -> String {
@@ -623,30 +641,37 @@ mod tests {
         let settled = || {
             let mut drive = ProbeDrive::new(1, 64);
             drive.run(20.0, full);
-            drive
+            drive.probe
         };
-        for (share, begins) in [
-            (0.8, false),
-            (0.0, true),
-            (1.2, false),
-            (0.5, true),
-            (2.0, true),
-            (1e300, true),
-        ] {
-            let mut drive = settled();
-            assert_eq!(drive.probe.on_rate(rate(share)), begins, "{share}");
-            assert_eq!(drive.probe.next(None).streams, if begins { 2 } else { 1 });
-            assert!(!drive.probe.on_rate(rate(share)));
-            assert!(drive.probe.next(None).bytes > 100_000);
+        let changes = [0.5, 0.0, 2.0, 1e300];
+        for share in changes.into_iter().chain([0.8, 1.2]) {
+            let mut probe = settled();
+            probe.on_rate(rate(share));
+            let begins = changes.contains(&share);
+            assert_eq!(probe.ends_chunk(), begins, "{share}");
+            let chunk = probe.next(None);
+            assert_eq!(chunk.streams, if begins { 2 } else { 1 });
+            assert!(chunk.bytes > 100_000 && !probe.ends_chunk());
         }
+        // Between wide bounds a change may go on; it is over when the rate is known to be as before.
+        let mut probe = settled();
+        probe.on_rate(rate(0.5));
+        probe.on_rate(RelativeRate {
+            at_least: 0.1,
+            at_most: 1.0,
+        });
+        assert!(probe.ends_chunk());
+        probe.on_rate(rate(0.9));
+        assert!(!probe.ends_chunk());
         // A search without gain makes the next one wait, as it does for whole chunks.
-        let mut drive = settled();
-        assert!(drive.probe.on_rate(rate(0.5)));
-        drive.last = None;
-        while !drive.probe.is_settled() {
+        probe.on_rate(rate(0.5));
+        let mut drive = ProbeDrive::new(1, 64);
+        drive.probe = probe;
+        while drive.numbers.is_empty() || !drive.probe.is_settled() {
             drive.chunk(|_| 6e6);
         }
-        assert!(!drive.probe.on_rate(rate(0.5)));
+        drive.probe.on_rate(rate(0.5));
+        assert!(!drive.probe.ends_chunk());
     }
 
     #[test]

@@ -119,6 +119,11 @@ impl ChunkQueue {
         let gap = self.missing.iter().next()?;
         let sessions = self.session_count;
         let mut decision = None;
+        if self.tuner.ends_chunk() {
+            // The other sessions' ranges cannot be shortened; their next ones follow.
+            (self.chunk, self.last_chunk) = (None, None);
+            self.rates.forget();
+        }
         if self
             .chunk
             .is_none_or(|chunk| chunk.is_complete(sessions, progress))
@@ -175,6 +180,7 @@ impl ChunkQueue {
         let Chunk { streams, bytes } = self.tuner.next(last.as_ref());
         // Each session needs at least one stream.
         let streams = streams.max(self.session_count);
+        self.rates.begin_chunk();
         self.chunk_count += 1;
         self.chunk = Some(RunningChunk {
             streams,
@@ -205,13 +211,10 @@ impl ChunkQueue {
     }
 
     /// Takes a marker that arrived at `at`, since the transfer started: the server has stored `bytes` of the session's
-    /// running range. A change of the rate ends the chunk: ranges cannot be shortened, but each session's next one
-    /// belongs to a new chunk.
+    /// running range.
     pub(super) fn on_marker(&mut self, session: u32, at: Duration, bytes: u64) {
-        let rate = self.rates.on_marker(session, at, bytes);
-        if rate.is_some_and(|rate| self.tuner.on_rate(rate)) {
-            self.chunk = None;
-            self.rates.forget();
+        if let Some(rate) = self.rates.on_marker(session, at, bytes) {
+            self.tuner.on_rate(rate);
         }
     }
 
@@ -224,11 +227,6 @@ impl ChunkQueue {
         progress: ChunkProgress,
     ) {
         self.rates.end_range(assignment.session);
-        let is_running = self.chunk.is_some() && assignment.chunk_number == self.chunk_count;
-        if !is_running {
-            // The tuner has judged the chunk by its markers.
-            return;
-        }
         let bytes = assignment.range.len();
         let (bytes, time) = match &self.last_chunk {
             Some((chunk, before)) if *chunk == assignment.chunk_number => {

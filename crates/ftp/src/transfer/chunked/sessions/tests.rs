@@ -126,7 +126,10 @@ fn markers_within_a_chunk_show_that_the_rate_has_changed() {
     let mut missing = RangeSet::new();
     missing.insert(0, 1 << 40);
     let rtt = Duration::from_millis(20);
-    let tuner = ChangeTuner { streams: 4 };
+    let tuner = ChangeTuner {
+        streams: 4,
+        ..ChangeTuner::default()
+    };
     let queue = ChunkQueue::new(missing, Box::new(tuner), 2);
     let sessions = ChunkSessions::new(&spec, &control, &|_| {}, queue, RttSource::Known(rtt));
     let streams = |session| sessions.next_range(session).unwrap().streams;
@@ -152,7 +155,10 @@ fn markers_within_a_chunk_show_that_the_rate_has_changed() {
 #[tokio::test]
 async fn the_finding_of_the_search_is_a_remark_of_this_machine() {
     let (spec, control) = (spec(), Arc::new(TransferControl::new()));
-    let tuner = Box::new(ChangeTuner { streams: 2 });
+    let tuner = Box::new(ChangeTuner {
+        streams: 2,
+        ..ChangeTuner::default()
+    });
     let queue = ChunkQueue::new(missing_at_first(), tuner, 1);
     let rtt = RttSource::Known(Duration::from_millis(1));
     let sessions = ChunkSessions::new(&spec, &control, &|_| {}, queue, rtt);
@@ -164,22 +170,27 @@ async fn the_finding_of_the_search_is_a_remark_of_this_machine() {
 }
 
 /// Doubles the streams when the rate has fallen.
+#[derive(Default)]
 struct ChangeTuner {
     streams: u32,
+    has_fallen: bool,
 }
 
 impl ChunkTuner for ChangeTuner {
     fn next(&mut self, _: Option<&ChunkResult>) -> Chunk {
+        self.streams *= 1 + u32::from(std::mem::take(&mut self.has_fallen));
         Chunk {
             streams: self.streams,
             bytes: 1 << 30,
         }
     }
 
-    fn on_rate(&mut self, rate: RelativeRate) -> bool {
-        let has_fallen = rate.at_most < 0.75;
-        self.streams *= 1 + u32::from(has_fallen);
-        has_fallen
+    fn on_rate(&mut self, rate: RelativeRate) {
+        self.has_fallen = rate.at_most < 0.75;
+    }
+
+    fn ends_chunk(&self) -> bool {
+        self.has_fallen
     }
 
     fn reason(&self) -> String {
