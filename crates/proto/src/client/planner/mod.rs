@@ -6,8 +6,8 @@ mod step;
 
 use crate::checksum::ChecksumAlgorithm;
 use crate::command::{
-    BufferDirection, Command, DataType, OptsCommand, RestartMarker, RetrieveOption, SiteCommand,
-    TransferMode, TriggerEvent,
+    BufferDirection, Command, DataType, ExtendedStore, OptsCommand, RestartMarker, RetrieveOption,
+    SiteCommand, TransferMode, TriggerEvent,
 };
 use crate::feature::ServerFeatures;
 use crate::security::{DataCredential, ExchangeKind};
@@ -230,7 +230,9 @@ impl CommandPlanner {
         // Markers matter only while the server stores, and only MODE E has them (GFD.20 §3.8).
         let is_large = requirements
             .announced_size
-            .is_none_or(|size| size >= MIN_SIZE_FOR_MARKERS);
+            .is_none_or(|size| size >= MIN_SIZE_FOR_MARKERS)
+            // A part of a file has others beside it, whose number of streams the markers decide.
+            || matches!(requirements.command, Command::Esto(ExtendedStore::Adjusted { .. }, _));
         if requirements.direction != TransferDirection::Receive
             || requirements.mode != TransferMode::Extended
             || self.markers_requested

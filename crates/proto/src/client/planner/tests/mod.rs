@@ -469,6 +469,13 @@ fn large_stores_request_frequent_markers_once() {
     assert!(!again.iter().any(|l| l.starts_with("TREV")), "{again:?}");
     let small = run(&mut globus(), &put(TransferMode::Extended, None));
     assert!(!small.iter().any(|l| l.starts_with("TREV")), "{small:?}");
+    // A small part of a file has others beside it.
+    let part = TransferRequirements {
+        command: Command::Esto(ExtendedStore::Adjusted { offset: 300 }, b"/f".to_vec()),
+        ..put(TransferMode::Extended, None)
+    };
+    let parts = run(&mut globus(), &part);
+    assert!(parts.contains(&"TREV PERF 1".to_owned()), "{parts:?}");
     let mut stream = put(TransferMode::Stream, None);
     stream.announced_size = Some(MIN_SIZE_FOR_MARKERS);
     assert!(
