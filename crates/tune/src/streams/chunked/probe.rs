@@ -105,7 +105,7 @@ pub(super) struct ProbeTuner {
     /// Rate of the running chunk, relative to the settled goodput, if it has clearly changed.
     changed_to: Option<f64>,
     reason: String,
-    /// What the last search has shown of the limiter.
+    /// The finding of the last search about the limiter.
     finding: Option<String>,
 }
 

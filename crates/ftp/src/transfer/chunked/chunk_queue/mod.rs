@@ -265,7 +265,7 @@ impl ChunkQueue {
         }
     }
 
-    /// What the tuner's last search has shown of the limiter.
+    /// The finding of the tuner's last search about the limiter.
     pub(super) fn finding(&self) -> Option<String> {
         self.tuner.finding()
     }
