@@ -70,25 +70,20 @@ impl AutoTuner {
         now.has_passed(LIMITS.steady, self.changed_at)
     }
 
-    /// The rate is settled, and the buffers of as many streams again would fill so soon that they do not pass for a gain.
-    pub(super) fn may_each_reader_be_slow(&self, now: &Now<'_>) -> bool {
-        let buffers = u64::from(self.streams).saturating_mul(self.estimator.largest_window);
-        buffers <= bytes_in(now.interval.rate(), LIMITS.settle_program.least / 2)
-            && self.has_rate_settled(now)
-    }
-
     /// The rate has been steady for long enough to tell whether fewer streams carry it, and enough is left.
     pub(super) fn is_rate_steady(&self, now: &Now<'_>) -> bool {
         let rtt = now.interval.rtt;
-        // A store stalls now and then.
-        let is_uneven = matches!(
-            now.path.bottleneck,
-            Bottleneck::Loss | Bottleneck::Cwnd | Bottleneck::ReceiverApp
-        ) && !self.state.is_paced();
-        let patience = if is_uneven {
-            LIMITS.steady_uneven
-        } else {
-            LIMITS.steady
+        let limits_each = matches!(now.path.bottleneck, Bottleneck::Cwnd | Bottleneck::Loss)
+            && !rtt.has_queue()
+            && !is_loss_tolerant(&self.control.in_force);
+        if limits_each && !self.state.is_paced() {
+            return false;
+        }
+        // Losses make a rate uneven, and a store stalls now and then.
+        let patience = match now.path.bottleneck {
+            Bottleneck::Link | Bottleneck::SenderApp => LIMITS.steady,
+            _ if self.state.is_paced() => LIMITS.steady,
+            _ => LIMITS.steady_uneven,
         };
         // Under pacing a slow start cannot overrun the path, and a stream that waits for its program may never leave it.
         let since = if self.state.is_paced() || now.path.bottleneck.is_program() {
@@ -104,16 +99,6 @@ impl AutoTuner {
                 .state
                 .pace()
                 .is_none_or(super::pacing::PathPace::is_used)
-    }
-
-    /// The windows of at most seven eighths of the streams hold what fills the path.
-    pub(super) fn are_windows_larger_than_the_path(&self, now: &Now<'_>) -> bool {
-        let since = self.changed_at.max(self.estimator.slow_start_seen);
-        let held = u64::from(self.streams_that_hold_the_path(now));
-        // While losses are repaired, the rate is larger than what is acknowledged.
-        held * 8 <= u64::from(self.streams) * 7
-            && !now.interval.is_recovering
-            && now.has_passed(LIMITS.settle_streams, since)
     }
 
     /// Streams whose windows, perhaps the smallest ones, hold what fills the path, as long as they do not grow.
@@ -132,15 +117,6 @@ impl AutoTuner {
         });
         let held = sums.take_while(|sum| *sum < filled).count() + 1;
         u32::try_from(held).unwrap_or(u32::MAX)
-    }
-
-    /// The rate is steady, and each stream has a limit of its own: fewer carry less, unless packets queue or the control is indifferent
-    /// to losses.
-    pub(super) fn may_streams_be_too_many(&self, now: &Now<'_>) -> bool {
-        (self.state.is_paced()
-            || now.interval.rtt.has_queue()
-            || is_loss_tolerant(&self.control.in_force))
-            && self.is_rate_steady(now)
     }
 }
 
@@ -238,11 +214,7 @@ impl AutoTuner {
 
     fn add_streams_for_program(&mut self, now: &Now<'_>) {
         let speed = show::bits(now.interval.rate().saturating_mul(8));
-        let program = match now.path.bottleneck {
-            Bottleneck::ReceiverApp => "receiving program reads",
-            _ => "sending program writes",
-        };
-        let reason = format!("the {program} only {speed}, perhaps on each stream");
+        let reason = format!("the sending program writes only {speed}, perhaps on each stream");
         let action = Action::StreamsForProgram;
         self.double_streams(action, &reason, now.interval, now.sample);
     }
@@ -449,12 +421,9 @@ impl AutoTuner {
         else {
             return;
         };
-        let (change, after) = (experiment.change.clone(), experiment.after);
+        let change = experiment.change.clone();
         self.state = std::mem::replace(under, TunerState::Steady);
         self.on_change(now.interval.at);
-        if outcome.is_kept {
-            self.baseline.set(&after);
-        }
         match change {
             TriedChange::MoreStreams {
                 from, to, action, ..
@@ -486,28 +455,7 @@ impl AutoTuner {
         self.cooldowns[action as usize].reset();
         // Streams that have just proved useful are not put to the test at once.
         self.cooldowns[Action::FewerStreams as usize].extend(at, LIMITS.lasting_queue);
-        // The gain tells how many of them it takes; some still start slowly.
-        let enough = streams_for_gain(from, outcome.gain() * LIMITS.unfinished_gain);
-        let enough = enough.clamp(from, to);
-        // Windows that losses had not reduced yet carried more than they will.
-        let is_told = !matches!(
-            action,
-            Action::StreamsForSlowGrowth | Action::StreamsForLoss
-        );
-        if enough < to && is_told {
-            self.fail(action, at);
-            reason = format!("{reason}: {enough} are enough");
-            self.set_streams(enough, reason);
-            return;
-        }
         self.note(reason);
-        // A gain in proportion to the streams asks for more at once.
-        if action == Action::StreamsForLoss && outcome.gain() >= LIMITS.candidate_gain {
-            let is_lossy = matches!(now.path.loss, EstimatedLoss::Random { .. });
-            if is_lossy && self.are_losses_each_streams_own(now) {
-                self.add_streams_for_loss(now);
-            }
-        }
     }
 
     fn on_fewer_streams(

@@ -67,10 +67,6 @@ impl TriedChange {
                     measure: LIMITS.measure_losses,
                     ..added
                 },
-                Action::StreamsForProgram => Terms {
-                    settle: LIMITS.settle_program,
-                    ..added
-                },
                 _ => added,
             },
             Self::FewerStreams { .. } => Terms {
@@ -142,8 +138,6 @@ impl RateMoments {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Baseline {
     rates: VecDeque<u64>,
-    /// Those of an experiment that was kept, until there are others.
-    kept: RateMoments,
 }
 
 impl Baseline {
@@ -159,19 +153,9 @@ impl Baseline {
         *self = Self::default();
     }
 
-    /// An experiment was kept: its rate is that of the present settings, bytes per second.
-    pub(super) fn set(&mut self, rates: &RateMoments) {
-        self.kept = *rates;
-        self.rates.clear();
-    }
-
     /// The rates before a change; `latest` counts if there are none.
     pub(super) fn moments(&self, latest: u64) -> RateMoments {
-        let mut moments = if self.rates.len() < LIMITS.baseline {
-            self.kept
-        } else {
-            RateMoments::default()
-        };
+        let mut moments = RateMoments::default();
         for rate in &self.rates {
             moments.add(*rate as f64);
         }
@@ -224,7 +208,7 @@ pub(super) struct Experiment {
     started: Duration,
     /// Counters at the start of the measurement, once the change has settled.
     from: Option<TransferCounters>,
-    pub(super) after: RateMoments,
+    after: RateMoments,
     repeats: u32,
 }
 

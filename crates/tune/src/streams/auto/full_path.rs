@@ -178,11 +178,6 @@ impl AutoTuner {
                     self.share_path(interval.at);
                 }
             }
-            PaceUpdate::QueueWasHidden => {
-                let reason =
-                    format!("a round trip takes only {minimum} without the queue of others");
-                self.stop_pacing(interval.at, &reason);
-            }
             PaceUpdate::PathFaster => {
                 let reason = format!("the path became faster: nothing queues at {speed}");
                 self.stop_pacing(interval.at, &reason);

@@ -35,8 +35,6 @@ const MAX_SURPLUS: f64 = 4.0;
 const SURPLUS_DECAY: f64 = 0.95;
 /// Part of the path's rate from which on an unused pacing rate may stay.
 const ACCEPTED_SHARE: f64 = 0.9;
-/// Part of the first round trip below which it held a queue.
-const SAME_ROUND_TRIP: f64 = 0.8;
 /// Part of the first rate below which cross traffic must have arrived.
 const OWN_SHARE: f64 = 0.85;
 
@@ -130,8 +128,6 @@ pub(super) struct PathPace {
     congested_intervals: u32,
     /// Factor on the pacing rate that makes up for streams that do not use their part.
     surplus: f64,
-    /// Round trip that was taken for one without a queue at the start.
-    base_rtt: Option<Duration>,
 }
 
 /// Answer to an interval under pacing.
@@ -143,8 +139,6 @@ pub(super) enum PaceUpdate {
     Set(u64),
     /// Cross traffic arrived, or the path became slower: pacing ends.
     CrossTraffic,
-    /// There was a queue of others in what was taken for the empty path: pacing ends.
-    QueueWasHidden,
     /// The path became faster: pacing ends.
     PathFaster,
     /// Something else limits: pacing ends.
@@ -164,7 +158,6 @@ impl PathPace {
             unused_intervals: 0,
             congested_intervals: 0,
             surplus: 1.0,
-            base_rtt: None,
         }
     }
 
@@ -185,10 +178,6 @@ impl PathPace {
 
     pub(super) fn on_interval(&mut self, interval: &TransferInterval) -> PaceUpdate {
         let min_rtt = interval.rtt.min;
-        let base_rtt = *self.base_rtt.get_or_insert(min_rtt);
-        if min_rtt + Duration::from_millis(1) < base_rtt.mul_f64(SAME_ROUND_TRIP) {
-            return PaceUpdate::QueueWasHidden;
-        }
         // Below this queueing delay the bottleneck may be idle at times.
         let idle_below = min_rtt / 25 + Duration::from_micros(500);
         let queue = interval.queueing_delay();

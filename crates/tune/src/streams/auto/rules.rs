@@ -88,7 +88,7 @@ const fn seconds(n: u64) -> Duration {
 }
 
 /// The table.
-pub(super) const RULES: [Rule; 11] = [
+pub(super) const RULES: [Rule; 8] = [
     Rule {
         states: &[Steady, Shared],
         bottlenecks: &[ReceiveWindow, SendBuffer],
@@ -97,16 +97,6 @@ pub(super) const RULES: [Rule; 11] = [
         action: Action::StreamsForWindows,
         guard: AutoTuner::have_windows_stopped_growing,
         cooldown: seconds(10),
-        doublings: 5,
-    },
-    Rule {
-        states: &[Steady],
-        bottlenecks: &[Link],
-        loss: LossIs::Any,
-        queue: QueueIs::Harmful,
-        action: Action::FewerStreams,
-        guard: AutoTuner::are_windows_larger_than_the_path,
-        cooldown: seconds(20),
         doublings: 5,
     },
     Rule {
@@ -170,32 +160,12 @@ pub(super) const RULES: [Rule; 11] = [
         doublings: 5,
     },
     Rule {
-        states: &[Steady],
-        bottlenecks: &[ReceiverApp],
-        loss: LossIs::Any,
-        queue: QueueIs::Harmless,
-        action: Action::StreamsForProgram,
-        guard: AutoTuner::may_each_reader_be_slow,
-        cooldown: seconds(60),
-        doublings: 5,
-    },
-    Rule {
         states: &[Steady, Paced],
-        bottlenecks: &[Link, SenderApp, ReceiverApp],
+        bottlenecks: &[Link, SenderApp, ReceiverApp, Cwnd, Loss],
         loss: LossIs::Any,
         queue: QueueIs::Any,
         action: Action::FewerStreams,
         guard: AutoTuner::is_rate_steady,
-        cooldown: seconds(20),
-        doublings: 5,
-    },
-    Rule {
-        states: &[Steady, Paced],
-        bottlenecks: &[Cwnd, Loss],
-        loss: LossIs::Any,
-        queue: QueueIs::Any,
-        action: Action::FewerStreams,
-        guard: AutoTuner::may_streams_be_too_many,
         cooldown: seconds(20),
         doublings: 5,
     },

@@ -66,8 +66,6 @@ pub struct Thresholds {
     pub worthwhile_gain: f64,
     /// Gain of streams where nothing queues, above 1: they take from nobody. Chosen.
     pub harmless_gain: f64,
-    /// Factor, above 1, on a gain that was measured while some streams still started. Chosen.
-    pub unfinished_gain: f64,
     /// Part of the rate that fewer streams must keep, below 1: 2 % are noise. A rate that varies may be lower, down to the second
     /// value, if Student's t is not below the third, negative. Chosen.
     pub kept_rate: (f64, f64, f64),
@@ -91,8 +89,6 @@ pub struct Thresholds {
     /// Time after which new streams count, and a buffer that the kernel enlarges has grown: four doublings (tcp(7),
     /// `tcp_moderate_rcvbuf`; RFC 5681 §3.1).
     pub settle_streams: RoundTrips,
-    /// Time after which new streams count where a program limits: the buffers of a slow receiver are full by then. Chosen.
-    pub settle_program: RoundTrips,
     /// Time after which another congestion control counts. Chosen.
     pub settle_control: RoundTrips,
     /// Time over which more streams are measured where windows limit. Chosen.
@@ -111,7 +107,7 @@ pub struct Thresholds {
     pub longest_opening: Duration,
     /// Time without a change after which fewer streams are tried. Chosen.
     pub steady: RoundTrips,
-    /// The same where losses make the rate uneven. Chosen.
+    /// The same where losses or a store make the rate uneven. Chosen.
     pub steady_uneven: RoundTrips,
     /// Time that must be left for a change: new streams need some round trips. Chosen.
     pub left_for_change: RoundTrips,
@@ -146,7 +142,6 @@ impl Thresholds {
         prediction_margin: 1.1,
         worthwhile_gain: 1.1,
         harmless_gain: 1.05,
-        unfinished_gain: 1.4,
         kept_rate: (0.98, 0.95, 1.5),
         clear_t: 3.0,
         obvious: (1.5, 0.85),
@@ -157,7 +152,6 @@ impl Thresholds {
         harmful_loss: (2.0, 0.01),
         baseline: 4,
         settle_streams: RoundTrips::new(4, 80),
-        settle_program: RoundTrips::new(8, 2_000),
         settle_control: RoundTrips::new(6, 200),
         measure_windows: RoundTrips::new(2, 50),
         measure_losses: RoundTrips::new(10, 400),
