@@ -76,7 +76,8 @@ fn path_rate(evidence: &Evidence, is_proved: bool) -> Option<PathRate> {
     let rate = evidence.path_rate.unwrap_or(mean);
     (rate.bytes_per_second > 0 && is_rate_of_path(evidence)).then(|| PathRate {
         bytes_per_second: rate.bytes_per_second.min(LARGEST_RATE),
-        ..rate
+        // In that time a transfer finds what the path carries.
+        is_full: rate.is_full || is_proved || limiter_of(evidence) == Limiter::Link,
     })
 }
 

@@ -299,7 +299,7 @@ impl AutoTuner {
             self.compare(compare, now.sample, reason);
         } else {
             let reason = format!("{description}: {candidate} instead of {in_force}");
-            self.switch_control(candidate, false, now.interval, reason);
+            self.switch_control(candidate, None, now.interval, reason);
         }
     }
 
@@ -328,6 +328,7 @@ impl AutoTuner {
         let path = self.estimator.path;
         let outcome = compare.on_sample(sample, rtt, &path, self.estimator.losses.has_events());
         let (candidate, incumbent) = (compare.candidate.clone(), compare.incumbent.clone());
+        let without = compare.incumbent_rate() * f64::from(self.streams);
         match outcome {
             ControlComparison::Undecided if joined.is_empty() => {}
             ControlComparison::Undecided => {
@@ -349,7 +350,7 @@ impl AutoTuner {
                 };
                 let interval = self.meter.since(self.changed_at);
                 self.state = TunerState::Steady;
-                self.switch_control(&candidate, true, &interval, reason);
+                self.switch_control(&candidate, Some(without), &interval, reason);
             }
             ControlComparison::IncumbentStays => {
                 self.state = TunerState::Steady;
@@ -362,19 +363,23 @@ impl AutoTuner {
         }
     }
 
+    /// `without`: rate that all streams would have with the present one, bytes per second, if streams beside each other have shown it.
     fn switch_control(
         &mut self,
         to: &str,
-        is_proved: bool,
+        without: Option<f64>,
         interval: &TransferInterval,
         reason: String,
     ) {
         let change = TriedChange::CongestionControl {
             from: self.control.in_force.clone(),
             to: to.to_owned(),
-            is_proved,
+            is_proved: without.is_some(),
         };
         self.experiment(change, None, interval);
+        if let (TunerState::Experiment(experiment, _), Some(rate)) = (&mut self.state, without) {
+            experiment.compare_with(rate);
+        }
         let setting = TransferSetting::CongestionControl(to.to_owned());
         self.set(setting, reason);
     }

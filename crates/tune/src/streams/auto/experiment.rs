@@ -227,6 +227,12 @@ impl Experiment {
         }
     }
 
+    /// The change is judged by this rate, bytes per second, instead of that of the streams before it.
+    pub(super) fn compare_with(&mut self, rate: f64) {
+        self.before.rates = RateMoments::default();
+        self.before.rates.add(rate);
+    }
+
     /// Takes an interval; returns the outcome at the end of the experiment.
     pub(super) fn on_interval(
         &mut self,
@@ -280,7 +286,10 @@ impl Experiment {
                 gain >= self.terms.gain
                     || (gain >= uneven && self.after.t_against(&self.before.rates) > -t)
             }
-            TriedChange::CongestionControl { .. } => gain >= self.terms.gain && !is_harmful,
+            // What hardly carries anything without it is of no use to others, either.
+            TriedChange::CongestionControl { .. } => {
+                gain >= self.terms.gain && (!is_harmful || gain >= LIMITS.gain_despite_loss)
+            }
         };
         outcome
     }
@@ -307,7 +316,7 @@ impl Experiment {
             TriedChange::CongestionControl { is_proved, .. } => {
                 let is_large = *is_proved || outcome.gain() >= LIMITS.obvious.0;
                 self.repeats < if is_large { self.terms.repeats } else { 1 }
-                    && outcome.gain() >= LIMITS.worthwhile_gain
+                    && outcome.gain() >= self.terms.gain
             }
             _ => self.repeats < self.terms.repeats && is_starting,
         }

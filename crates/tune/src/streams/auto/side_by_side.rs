@@ -146,6 +146,11 @@ impl SideBySide {
         ControlComparison::Undecided
     }
 
+    /// Mean rate of a stream with the incumbent, bytes per second.
+    pub(super) fn incumbent_rate(&self) -> f64 {
+        self.rates[0].mean
+    }
+
     /// Whether the streams with the candidate were faster in this round; `None` if one side has no stream.
     fn end_round(&mut self, samples: &[TcpSample]) -> Option<bool> {
         let mut rates = [RateMoments::default(); 2];

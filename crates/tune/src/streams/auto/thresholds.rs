@@ -84,6 +84,9 @@ pub struct Thresholds {
     /// Losses of another control, as a multiple of those before and in addition to them, that are too many: they hit others.
     /// Chosen.
     pub harmful_loss: (f64, f64),
+    /// Gain with which another control is kept although it loses too much: a path that carries so little without it is of no use to
+    /// others, either. Chosen.
+    pub gain_despite_loss: f64,
     /// Intervals of two round trips before a change with which it is compared. Chosen.
     pub baseline: usize,
     /// Time after which new streams count, and a buffer that the kernel enlarges has grown: four doublings (tcp(7),
@@ -150,6 +153,7 @@ impl Thresholds {
         comparison_round: RoundTrips::new(1, 50),
         longest_comparison: RoundTrips::new(40, 4_000),
         harmful_loss: (2.0, 0.01),
+        gain_despite_loss: 2.5,
         baseline: 4,
         settle_streams: RoundTrips::new(4, 80),
         settle_control: RoundTrips::new(6, 200),

@@ -119,12 +119,8 @@ impl TransferMeter {
                 .on_samples(sample.at, sample.streams, self.latest_rtt);
         let min_rtt = self.min_rtt_filter.get();
         self.latest_rtt = self.latest_rtt.max(min_rtt);
-        let rtt = Rtt {
-            min: min_rtt,
-            smoothed: self.latest_rtt,
-        };
         if self.is_very_lossy
-            && rtt.is_local()
+            && min_rtt < LIMITS.long_path
             && self.latest_rtt - min_rtt <= LIMITS.harmless_queue
         {
             self.latest_rtt = min_rtt;

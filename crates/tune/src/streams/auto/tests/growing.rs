@@ -185,27 +185,26 @@ fn bbr_without_gain_is_reverted_and_streams_are_tried() {
     );
 }
 
-#[test]
-fn bbr_that_causes_losses_is_reverted() {
+/// A shallow queue: BBR multiplies the rate of 20 Mbit/s by a gain, at the cost of other flows.
+fn settings_over_a_shallow_queue(gain: u64) -> Vec<TransferSetting> {
     let mut transfer = ScriptedTransfer::new(limits(1), 1);
-    // A shallow queue: BBR doubles its rate at the cost of other flows.
-    transfer.run(ms(10_000), |now| ScriptedFlow {
-        rate: if now.congestion_control == "bbr" {
-            90 * MBIT
-        } else {
-            45 * MBIT
-        },
-        loss: if now.congestion_control == "bbr" {
-            0.08
-        } else {
-            0.004
-        },
-        ..ScriptedFlow::default()
+    transfer.run(ms(10_000), |now| {
+        let is_bbr = now.congestion_control == "bbr";
+        ScriptedFlow {
+            rate: if is_bbr { 20 * MBIT * gain } else { 20 * MBIT },
+            loss: if is_bbr { 0.08 } else { 0.004 },
+            ..ScriptedFlow::default()
+        }
     });
-    let names: Vec<TransferSetting> = ["bbr", "cubic"]
-        .map(|n| TransferSetting::CongestionControl(n.to_owned()))
-        .into();
-    assert_eq!(transfer.settings(), names);
+    transfer.settings()
+}
+
+#[test]
+fn bbr_that_causes_losses_is_reverted_unless_hardly_anything_moves_without_it() {
+    let [bbr, cubic] =
+        ["bbr", "cubic"].map(|name| TransferSetting::CongestionControl(name.to_owned()));
+    assert_eq!(settings_over_a_shallow_queue(2), [bbr.clone(), cubic]);
+    assert_eq!(settings_over_a_shallow_queue(4), [bbr]);
 }
 
 #[test]
