@@ -95,6 +95,8 @@ impl ConcurrencyBounds {
 pub struct SessionRamp {
     sessions: usize,
     most: usize,
+    /// Bytes that must be left for each session when others join.
+    least_each: u64,
     /// Files and bytes per second before the last addition.
     before: Option<(f64, f64)>,
     settled: bool,
@@ -120,9 +122,12 @@ impl SessionRamp {
             FileMovement::SharedConnections => most,
             _ => most.div_ceil(2).max(FEW.min(most)),
         };
+        let has_streams = facts.movement == FileMovement::SharedConnections
+            && facts.mean_size >= FILLING_SIZE;
         Self {
             sessions: first,
             most,
+            least_each: if has_streams { STREAM_BYTES } else { 0 },
             before: None,
             settled: false,
             interval: MIN_INTERVAL.max(facts.rtt * INTERVAL_ROUND_TRIPS),
@@ -133,6 +138,7 @@ impl SessionRamp {
         Self {
             sessions,
             most: sessions,
+            least_each: 0,
             before: None,
             settled: true,
             interval: MIN_INTERVAL,
@@ -161,8 +167,15 @@ impl SessionRamp {
         self.settled = true;
     }
 
-    /// Takes the files and bytes of an interval with the present sessions. Returns whether to add sessions.
-    pub fn on_interval(&mut self, files: u64, bytes: u64, elapsed: Duration) -> bool {
+    /// Takes the files and bytes of an interval with the present sessions, and the bytes that are left, if they are known. Returns
+    /// whether to add sessions.
+    pub fn on_interval(
+        &mut self,
+        files: u64,
+        bytes: u64,
+        elapsed: Duration,
+        left: Option<u64>,
+    ) -> bool {
         if self.settled || self.sessions >= self.most || elapsed.is_zero() {
             return false;
         }
@@ -184,8 +197,15 @@ impl SessionRamp {
             self.settled = true;
             return false;
         }
-        self.sessions = self.sessions.saturating_mul(2).min(self.most);
-        true
+        let mut to = self.sessions.saturating_mul(2).min(self.most);
+        if self.least_each > 0 {
+            // While files are listed nobody knows whether the last ones are not already on their way.
+            let each = left.unwrap_or(0) / self.least_each;
+            to = to.min(usize::try_from(each).unwrap_or(usize::MAX));
+        }
+        let adds = to > self.sessions;
+        self.sessions = self.sessions.max(to);
+        adds
     }
 }
 
@@ -251,7 +271,7 @@ mod tests {
     fn most(facts: &BatchFacts, limits: ConcurrencyBounds) -> usize {
         let mut ramp = SessionRamp::new(facts, limits);
         let mut rate = 100;
-        while ramp.on_interval(rate, 0, Duration::from_secs(1)) {
+        while ramp.on_interval(rate, 0, Duration::from_secs(1), None) {
             rate *= 2;
         }
         ramp.sessions()
@@ -291,9 +311,15 @@ mod tests {
         );
         let mut ramp = ramp(20);
         let second = Duration::from_secs(1);
-        assert!(ramp.on_interval(60, 60_000_000, second));
-        assert!(ramp.on_interval(90, 90_000_000, second));
+        assert!(ramp.on_interval(60, 60_000_000, second, Some(1 << 34)));
+        assert!(ramp.on_interval(90, 90_000_000, second, Some(1 << 34)));
         assert_eq!(ramp.sessions(), 32);
+        // The last files are for those that are there.
+        for left in [None, Some(20 << 24)] {
+            let mut ramp = ramp_of(100, usize::MAX);
+            ramp.on_interval(60, 60_000_000, second, left);
+            assert_eq!(ramp.sessions(), left.map_or(16, |_| 20));
+        }
     }
 
     #[test]
@@ -322,7 +348,7 @@ mod tests {
         let mut ramp = SessionRamp::new(&path, ConcurrencyBounds::default());
         ramp.on_limit(5);
         assert_eq!(ramp.sessions(), 5);
-        assert!(!ramp.on_interval(1000, 0, Duration::from_secs(1)));
+        assert!(!ramp.on_interval(1000, 0, Duration::from_secs(1), None));
     }
 
     #[test]
@@ -332,12 +358,12 @@ mod tests {
             ConcurrencyBounds::default(),
         );
         let start = ramp.sessions();
-        assert!(!ramp.on_interval(0, 0, Duration::from_secs(1)));
-        assert!(start < 64 && ramp.on_interval(100, 0, Duration::from_secs(1)));
+        assert!(!ramp.on_interval(0, 0, Duration::from_secs(1), None));
+        assert!(start < 64 && ramp.on_interval(100, 0, Duration::from_secs(1), None));
         let raised = ramp.sessions();
         assert!(raised > start);
-        assert!(!ramp.on_interval(101, 0, Duration::from_secs(1)));
-        assert!(!ramp.on_interval(500, 0, Duration::from_secs(1)));
+        assert!(!ramp.on_interval(101, 0, Duration::from_secs(1), None));
+        assert!(!ramp.on_interval(500, 0, Duration::from_secs(1), None));
         assert_eq!(ramp.sessions(), raised);
     }
 

@@ -186,6 +186,11 @@ impl WorkQueue {
         }
     }
 
+    /// Bytes of all files, as soon as they are listed.
+    pub(crate) fn bytes(&self) -> Option<u64> {
+        self.plan.is_listed().then(|| self.plan.size().1)
+    }
+
     /// Reads the next window, and creates its directories.
     async fn load(&self, supply: &mut WorkSupply) -> PlanWindow {
         let window = match self.read_window(supply).await {

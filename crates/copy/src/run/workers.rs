@@ -80,7 +80,8 @@ where
                 let elapsed = last.0.elapsed();
                 if elapsed >= ramp.interval() {
                     let now = totals.lock().files_and_bytes();
-                    ramp.on_interval(now.0 - last.1.0, now.1 - last.1.1, elapsed);
+                    let left = queue.bytes().map(|all| all.saturating_sub(now.1));
+                    ramp.on_interval(now.0 - last.1.0, now.1 - last.1.1, elapsed, left);
                     last = (Instant::now(), now);
                 }
             }
