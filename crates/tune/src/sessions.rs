@@ -122,8 +122,8 @@ impl SessionRamp {
             FileMovement::SharedConnections => most,
             _ => most.div_ceil(2).max(FEW.min(most)),
         };
-        let has_streams = facts.movement == FileMovement::SharedConnections
-            && facts.mean_size >= FILLING_SIZE;
+        let has_streams =
+            facts.movement == FileMovement::SharedConnections && facts.mean_size >= FILLING_SIZE;
         Self {
             sessions: first,
             most,
@@ -198,9 +198,8 @@ impl SessionRamp {
             return false;
         }
         let mut to = self.sessions.saturating_mul(2).min(self.most);
-        if self.least_each > 0 {
-            // While files are listed nobody knows whether the last ones are not already on their way.
-            let each = left.unwrap_or(0) / self.least_each;
+        // While files are listed nobody knows whether the last ones are not already on their way.
+        if let Some(each) = left.unwrap_or(0).checked_div(self.least_each) {
             to = to.min(usize::try_from(each).unwrap_or(usize::MAX));
         }
         let adds = to > self.sessions;
