@@ -286,7 +286,7 @@ impl Experiment {
                 gain >= self.terms.gain
                     || (gain >= uneven && self.after.t_against(&self.before.rates) > -t)
             }
-            // What hardly carries anything without it is of no use to others, either.
+            // A path that hardly carries anything without it is of no use to others, either.
             TriedChange::CongestionControl { .. } => {
                 gain >= self.terms.gain && (!is_harmful || gain >= LIMITS.gain_despite_loss)
             }
