@@ -84,11 +84,12 @@ impl RecordedEvidence {
         prior_from_evidence(&self.evidence(), age)
     }
 
-    /// The rate of this transfer, whatever limited it, and how much those before have differed.
+    /// The rate of this transfer, whatever limited it, and how much those before have differed. `None` for a short one.
     pub(crate) fn goodput(&self) -> Option<ExpectedRate> {
         let rate = bytes_per_second(self.bytes, Duration::from_micros(self.elapsed));
         let known = ExpectedRate::of_one_transfer(rate);
-        (rate > 0).then_some(ExpectedRate {
+        // A short transfer is mostly its start.
+        (rate > 0 && !self.is_short()).then_some(ExpectedRate {
             spread_percent: self.spread_percent.unwrap_or(known.spread_percent),
             ..known
         })
@@ -104,6 +105,11 @@ impl RecordedEvidence {
             spread_percent: spread,
             ..self
         }
+    }
+
+    /// Whether the transfer ended before its settings had proved themselves.
+    pub(crate) fn is_short(&self) -> bool {
+        self.prior(Duration::ZERO).streams.is_none()
     }
 
     /// How much follows from the transfer: the settings that a path needs take some time, and its rate is known only if something

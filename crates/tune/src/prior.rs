@@ -84,7 +84,7 @@ impl Prior {
     /// [`MIN_BYTES_PER_STREAM`]; more than the path needs later, where their slow starts save a good part of the transfer's time.
     /// `usual`: the number if none is known.
     pub fn first_streams(&self, bytes: Option<u64>, usual: u32) -> u32 {
-        let known = self.streams.map_or(usual, |n| {
+        let known = self.streams.map_or(usual.max(1), |n| {
             n.min(part_count(bytes, MIN_BYTES_PER_STREAM)).max(1)
         });
         let (Some(path), Some(rtt), Some(bytes)) = (self.path_rate, self.min_rtt, bytes) else {
@@ -102,7 +102,7 @@ impl Prior {
         let mut streams = known;
         // Slow start takes a round trip less with twice the streams.
         while streams.saturating_mul(2) <= most
-            && rtt.saturating_mul(WORTHWHILE_PART) >= time.saturating_add(rtt * 4)
+            && rtt.saturating_mul(WORTHWHILE_PART) >= time.saturating_add(rtt.saturating_mul(4))
         {
             streams *= 2;
         }
@@ -150,6 +150,15 @@ mod tests {
         assert_eq!(streams, [16, 1, 1, 5, 16]);
         assert_eq!(Prior::with_streams(0).first_streams(None, 8), 1);
         assert_eq!(Prior::default().first_streams(Some(1 << 40), 8), 8);
+        let absurd = Prior {
+            path_rate: Some(PathRate {
+                bytes_per_second: u64::MAX,
+                is_full: false,
+            }),
+            min_rtt: Some(Duration::from_micros(u64::MAX)),
+            ..Prior::with_streams(0)
+        };
+        assert_eq!(absurd.first_streams(Some(u64::MAX), 0), 8);
     }
 
     #[test]

@@ -14,6 +14,8 @@ use crate::record_file::{self, FileStamp, KnownPaths};
 use crate::recorded_evidence::RecordedEvidence;
 use crate::session_limit::SessionLimit;
 
+/// Time after a record in which short transfers teach nothing more, seconds.
+const SHORT_ONES_COUNT_AGAIN_AFTER: u64 = 60;
 /// A firewall changes rarely, and each run searches again, with less patience alone: how long closed ports count, seconds.
 const CLOSED_PORTS_EXPIRE_AFTER: u64 = 7 * 86_400;
 
@@ -180,6 +182,13 @@ impl PathHistory {
         let Some(record) = RecordedEvidence::of(key, evidence, now) else {
             return;
         };
+        // The small files of a batch teach the same, one after the other.
+        let is_fresh = |known: &RecordedEvidence| {
+            known.key == key && now.saturating_sub(known.time) < SHORT_ONES_COUNT_AGAIN_AFTER
+        };
+        if record.is_short() && self.known().records.iter().any(is_fresh) {
+            return;
+        }
         let recorded =
             record_file::update(&self.file, |known| merge(&mut known.records, record, now));
         if let Err(error) = recorded {

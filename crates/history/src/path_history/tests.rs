@@ -152,6 +152,32 @@ fn the_number_of_records_is_bounded_and_the_oldest_go_first() {
 }
 
 #[test]
+fn a_short_transfer_teaches_the_rate_once_a_minute_and_replaces_no_longer_one() {
+    let TestMemory { history, .. } = &TestMemory::new();
+    let key = key(2, Role::Sender);
+    let short = |bytes| Evidence {
+        bytes,
+        elapsed: Duration::from_secs(1),
+        ..evidence()
+    };
+    let rate = |now| {
+        history
+            .prior_at(&key, now)
+            .path_rate
+            .map(|r| r.bytes_per_second)
+    };
+    history.record_at(key, &short(10_000_000), 1_000);
+    history.record_at(key, &short(20_000_000), 1_059);
+    assert_eq!(rate(1_060), Some(10_000_000));
+    assert_eq!(history.goodput_at(&key, Duration::ZERO, 1_060), None);
+    history.record_at(key, &short(20_000_000), 1_060);
+    assert_eq!(rate(1_061), Some(20_000_000));
+    history.record_at(key, &evidence(), 1_061);
+    history.record_at(key, &short(20_000_000), 2_000);
+    assert_eq!(rate(2_001), Some(100_000_000));
+}
+
+#[test]
 fn a_transfer_that_its_ends_limited_does_not_replace_a_record_of_the_path() {
     let memory = TestMemory::new();
     let path = key(2, Role::Sender);

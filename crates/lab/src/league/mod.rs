@@ -12,8 +12,11 @@ use serde::Serialize;
 use sim::fluid::{AutoFluidOutcome, FluidOutcome, FluidTransfer, SampledPath, StaticSetting};
 use tune::path::prior_from_evidence;
 
+mod promise;
 mod report;
 mod trace;
+
+use self::promise::ToldEnds;
 
 pub use report::LeagueReport;
 pub use trace::trace;
@@ -76,6 +79,9 @@ pub struct LeagueEntry {
     /// Rate of the competitors beside `auto`, as a part of their rate beside the fair fixed setting: one stream of the system's
     /// control. `None` if none ran at the time.
     pub competitors_keep: Option<f64>,
+    /// Ends that were told while `auto` ran.
+    #[serde(skip)]
+    told: ToldEnds,
     /// The rest of the file was extrapolated, with `auto` or with the best fixed setting.
     pub is_extrapolated: bool,
     /// The path loses segments without congestion.
@@ -190,6 +196,7 @@ fn compare(path_seed: u64, history: bool) -> Option<LeagueEntry> {
             .competitor_rate
             .zip(best.1.competitor_rate)
             .map(|(beside_auto, beside_one)| beside_auto / beside_one.max(1.0)),
+        told: ToldEnds::of(&auto, sampled.bytes),
         is_extrapolated: outcome.is_extrapolated || best.1.is_extrapolated,
         is_lossy: sampled.path.loss.ratio > 0.0,
         has_competitors: !sampled.path.competitors.is_empty(),

@@ -101,6 +101,7 @@ impl LeagueReport {
         text += "\nmean: geometric. > 2 N: auto used more than twice the streams of the leanest fixed setting\nwithin 2 % of the best\n\n";
         self.write_costs(&mut text);
         self.write_fairness(&mut text);
+        self.write_promise(&mut text);
         self.write_worst(&mut text);
         text
     }
@@ -166,6 +167,22 @@ impl LeagueReport {
                 "\ncompetitors beside auto keep, of their rate beside one stream of the system's control: \
                  median {:.2}, p10 {:.2}, worst {:.2} ({} paths)",
                 kept.median, kept.tenth, kept.worst, kept.count
+            );
+        }
+    }
+
+    /// How often the told ends were right.
+    fn write_promise(&self, text: &mut String) {
+        let told = || self.entries.iter().map(|e| &e.told);
+        let (held, of): (usize, usize) = (told().map(|t| t.held).sum(), told().map(|t| t.of).sum());
+        if of > 0 {
+            let widths = Quantiles::of(told().flat_map(|t| t.half_widths.iter().copied()));
+            let _ = writeln!(
+                text,
+                "\nthe end told while a copy runs: {:.0} % of {of} intervals held it; after 30 s they are ± {:.0} % (median of {})",
+                held as f64 * 100.0 / of as f64,
+                widths.median * 100.0,
+                widths.count
             );
         }
     }
