@@ -112,11 +112,14 @@ impl RecordedEvidence {
         self.prior(Duration::ZERO).streams.is_none()
     }
 
-    /// How much follows from the transfer: the settings that a path needs take some time, and its rate is known only if something
-    /// at the ends did not limit.
+    /// How much follows from the transfer: the settings that a path needs take some time, its rate is known only if something
+    /// at the ends did not limit, and how much more it carries only if it was full.
     pub(crate) fn teaches(&self) -> usize {
         let prior = self.prior(Duration::ZERO);
-        usize::from(prior.streams.is_some()) + usize::from(prior.path_rate.is_some())
+        let is_full = prior.path_rate.is_some_and(|rate| rate.is_full);
+        usize::from(prior.streams.is_some())
+            + usize::from(prior.path_rate.is_some())
+            + usize::from(is_full)
     }
 
     /// Whether it can be that of a transfer of this program. A file may hold anything.

@@ -210,6 +210,7 @@ impl ServiceAdvice {
             path_rate: advice.expected_bps.and_then(rate),
             min_rtt,
             send_buffer: None,
+            is_alone: false,
         }
     }
 

@@ -63,13 +63,12 @@ impl PathKnowledge {
         self.goodput = path.memory.as_ref().and_then(PathMemory::goodput);
         self.memory = path.memory.clone();
         let is_small = size.is_some_and(|size| size < ADVISED_FROM);
-        if is_small {
-            return;
-        }
-        if self.known.describe_settings().is_none() {
+        if !is_small && self.known.describe_settings().is_none() {
             self.take_advice(ctx, &path, size).await;
         }
-        if let Some(rate) = self.goodput(ctx) {
+        // Beside other files, and on connections that they have used, more streams than the path needs would only be in each other's way.
+        self.known.is_alone = ctx.meter.active().len() <= 1 && ctx.meter.totals().moved == 0;
+        if let Some(rate) = self.goodput(ctx).filter(|_| !is_small) {
             ctx.meter.expect(rate);
         }
     }

@@ -119,7 +119,10 @@ impl FluidTransfer<'_> {
     pub fn run_auto(&self, permitted: &[FluidControl], prior: Option<Prior>) -> AutoFluidOutcome {
         let rtt = Duration::from_secs_f64(self.path.rtt);
         let by_rtt = adapting_from_rtt(rtt, Some(self.bytes), 0, MAX_STREAMS);
-        let known = prior.unwrap_or_default();
+        let known = Prior {
+            is_alone: true,
+            ..prior.unwrap_or_default()
+        };
         let streams = known.first_streams(Some(self.bytes), by_rtt.streams.unwrap_or(1));
         let prior = Prior {
             streams: Some(streams),

@@ -9,6 +9,7 @@ const NOTHING: Prior = Prior {
     send_buffer: None,
     path_rate: None,
     min_rtt: None,
+    is_alone: false,
 };
 
 /// A path of 50 ms to a longhaul server.

@@ -7,7 +7,7 @@ use units::{bytes_in, show};
 use super::AutoTuner;
 use super::decision::TransferSetting;
 use super::estimate::{Confidence, EstimatedLoss, per_cent, segment};
-use super::experiment::{Before, Experiment, ExperimentOutcome, TriedChange, bits};
+use super::experiment::{Before, Experiment, ExperimentOutcome, RateMoments, TriedChange, bits};
 use super::predict::{stream_rate_under_loss, streams_for_gain, streams_to_fill};
 use super::rules::{Action, Now, Rule};
 use super::side_by_side::{CandidateShare, ControlComparison, SideBySide};
@@ -70,8 +70,9 @@ impl AutoTuner {
         now.has_passed(LIMITS.steady, self.changed_at)
     }
 
-    /// The rate has been steady for long enough to tell whether fewer streams carry it, and enough is left.
-    pub(super) fn is_rate_steady(&self, now: &Now<'_>) -> bool {
+    /// No stream has a limit of its own (then fewer carry less), the rate has been steady for long enough to tell whether fewer carry
+    /// it, and enough is left.
+    pub(super) fn may_streams_be_too_many(&self, now: &Now<'_>) -> bool {
         let rtt = now.interval.rtt;
         let limits_each = matches!(now.path.bottleneck, Bottleneck::Cwnd | Bottleneck::Loss)
             && !rtt.has_queue()
@@ -363,7 +364,7 @@ impl AutoTuner {
         }
     }
 
-    /// `without`: rate that all streams would have with the present one, bytes per second, if streams beside each other have shown it.
+    /// `without`: see [`TriedChange::CongestionControl`].
     fn switch_control(
         &mut self,
         to: &str,
@@ -374,12 +375,9 @@ impl AutoTuner {
         let change = TriedChange::CongestionControl {
             from: self.control.in_force.clone(),
             to: to.to_owned(),
-            is_proved: without.is_some(),
+            without,
         };
         self.experiment(change, None, interval);
-        if let (TunerState::Experiment(experiment, _), Some(rate)) = (&mut self.state, without) {
-            experiment.compare_with(rate);
-        }
         let setting = TransferSetting::CongestionControl(to.to_owned());
         self.set(setting, reason);
     }
@@ -396,6 +394,10 @@ impl AutoTuner {
             TriedChange::MoreStreams { .. } if allowed.is_none() => {
                 self.baseline.moments_at_least(interval.rate())
             }
+            TriedChange::CongestionControl {
+                without: Some(rate),
+                ..
+            } => RateMoments::of(*rate),
             _ => self.baseline.moments(interval.rate()),
         };
         let loss = match self.estimator.path.loss {

@@ -115,6 +115,8 @@ pub(super) struct PathEstimator {
     pub(super) losses: LossEstimator,
     /// Consecutive intervals with this bottleneck.
     pub(super) run: u32,
+    /// Largest rate of this transfer, bytes per second.
+    pub(super) best_rate: u64,
     /// Last time at which packets queued, segments were lost, and a stream was in its first slow start.
     pub(super) queue_seen: Duration,
     pub(super) loss_seen: Option<Duration>,
@@ -173,6 +175,9 @@ impl PathEstimator {
             self.slow_start_seen = at;
         }
         let (known, rate) = (&mut self.path.bottleneck_bandwidth, interval.rate());
+        if !interval.is_recovering {
+            self.best_rate = self.best_rate.max(rate);
+        }
         // A queue keeps the bottleneck busy, unless an end limits. While losses are repaired, the count of acknowledged bytes jumps.
         if has_queue
             && !interval.bottleneck.is_at_an_end()

@@ -23,11 +23,12 @@ pub(super) enum TriedChange {
         from: u32,
         to: u32,
     },
-    /// Another congestion control. `is_proved`: streams beside each other have shown that it is faster.
+    /// Another congestion control. `without`: rate that all streams would have with the present one, bytes per second, if streams
+    /// beside each other have shown it; otherwise the rate before counts.
     CongestionControl {
         from: String,
         to: String,
-        is_proved: bool,
+        without: Option<f64>,
     },
 }
 
@@ -75,10 +76,10 @@ impl TriedChange {
                 repeats: 0,
                 ..added
             },
-            Self::CongestionControl { is_proved, .. } => Terms {
+            Self::CongestionControl { without, .. } => Terms {
                 settle: LIMITS.settle_control,
                 measure: LIMITS.measure_control,
-                gain: if *is_proved {
+                gain: if without.is_some() {
                     LIMITS.kept_rate.1
                 } else {
                     LIMITS.worthwhile_gain
@@ -109,6 +110,13 @@ pub(super) struct RateMoments {
 }
 
 impl RateMoments {
+    /// A single value.
+    pub(super) fn of(rate: f64) -> Self {
+        let mut moments = Self::default();
+        moments.add(rate);
+        moments
+    }
+
     pub(super) fn add(&mut self, rate: f64) {
         self.count += 1;
         let off = rate - self.mean;
@@ -227,12 +235,6 @@ impl Experiment {
         }
     }
 
-    /// The change is judged by this rate, bytes per second, instead of that of the streams before it.
-    pub(super) fn compare_with(&mut self, rate: f64) {
-        self.before.rates = RateMoments::default();
-        self.before.rates.add(rate);
-    }
-
     /// Takes an interval; returns the outcome at the end of the experiment.
     pub(super) fn on_interval(
         &mut self,
@@ -313,8 +315,8 @@ impl Experiment {
     fn may_change_yet(&self, interval: &TransferInterval, outcome: &ExperimentOutcome) -> bool {
         let is_starting = interval.in_slow_start || interval.bottleneck == Bottleneck::SlowStart;
         match &self.change {
-            TriedChange::CongestionControl { is_proved, .. } => {
-                let is_large = *is_proved || outcome.gain() >= LIMITS.obvious.0;
+            TriedChange::CongestionControl { without, .. } => {
+                let is_large = without.is_some() || outcome.gain() >= LIMITS.obvious.0;
                 self.repeats < if is_large { self.terms.repeats } else { 1 }
                     && outcome.gain() >= self.terms.gain
             }

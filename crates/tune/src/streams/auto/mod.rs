@@ -351,7 +351,7 @@ impl AutoTuner {
             TunerState::Experiment(experiment, _) => match &experiment.change {
                 TriedChange::CongestionControl {
                     from,
-                    is_proved: false,
+                    without: None,
                     ..
                 } => Some(from),
                 _ => None,
@@ -374,12 +374,19 @@ impl AutoTuner {
         self.state.pace().map(pacing::PathPace::pace)
     }
 
-    /// Rate that the path has carried, as far as it is known.
+    /// Rate that the path has carried for this transfer, as far as it was measured.
     pub fn path_rate(&self) -> Option<PathRate> {
         let known = self.estimator.path.bottleneck_bandwidth;
-        (known.value > 0).then_some(PathRate {
-            bytes_per_second: known.value,
-            is_full: known.confidence >= Confidence::Earlier,
+        let is_full = known.confidence == Confidence::Measured;
+        // An earlier transfer's rate is no measurement of this one.
+        let rate = if is_full {
+            known.value
+        } else {
+            self.estimator.best_rate
+        };
+        (rate > 0).then_some(PathRate {
+            bytes_per_second: rate,
+            is_full,
         })
     }
 

@@ -165,7 +165,7 @@ pub(super) const RULES: [Rule; 8] = [
         loss: LossIs::Any,
         queue: QueueIs::Any,
         action: Action::FewerStreams,
-        guard: AutoTuner::is_rate_steady,
+        guard: AutoTuner::may_streams_be_too_many,
         cooldown: seconds(20),
         doublings: 5,
     },

@@ -20,6 +20,7 @@ fn prior() -> Prior {
         send_buffer: Some(8 * MB),
         path_rate: Some(full(90 * MBIT)),
         min_rtt: Some(ms(50)),
+        is_alone: false,
     }
 }
 
