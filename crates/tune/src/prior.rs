@@ -15,8 +15,8 @@ const INITIAL_WINDOW: u64 = 10 * 1448;
 const WORTHWHILE_PART: u32 = 30;
 /// Smallest part of a file for a stream that only helps to start, bytes: a few windows.
 const LEAST_PART: u64 = 64 << 10;
-/// Most streams that only help to start.
-const MOST_TO_START: u32 = 64;
+/// Most streams that only help to start: the usual number of the longest paths.
+const MOST_TO_START: u32 = 32;
 /// Factor by which a path may be faster than something else has let it show, and by which streams are then multiplied at most.
 const HIDDEN: (u64, u32) = (4, 8);
 
