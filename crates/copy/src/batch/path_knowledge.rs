@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use data::rate::RateLimit;
-use tune::Prior;
 use tune::forecast::ExpectedRate;
 use tune::limiter::Role;
 use tune::streams::initial;
+use tune::{Prior, is_other_round_trip};
 
 use super::path_advice::ServiceAdvice;
 use super::path_memory::PathMemory;
@@ -77,6 +77,11 @@ impl PathKnowledge {
         self.advice = ctx.advice.advice(path.service, path.rtt).await;
         if let Some(advice) = &self.advice {
             self.known = advice.prior(path.role);
+            // The service may have seen another way to this host, or answered with another client's: its rate starts no stream.
+            let is_other = |known| !path.rtt.is_zero() && is_other_round_trip(known, path.rtt);
+            if self.known.min_rtt.is_some_and(is_other) {
+                self.known.path_rate = None;
+            }
             self.goodput = self.goodput.or(advice.goodput(path.role));
             if path.keeps_streams {
                 // Nobody would correct a number that is too small.
