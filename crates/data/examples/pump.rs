@@ -186,7 +186,7 @@ fn measure(
     };
     let mut ranges = RangeSet::new();
     ranges.insert(0, len);
-    let plan = SendPlan { ranges, origin: 0 };
+    let plan = SendPlan::new(ranges, 0);
     let before = cpu_time();
     let (sent, received) = std::thread::scope(|scope| {
         let sending = scope.spawn(|| {

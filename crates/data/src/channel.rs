@@ -87,6 +87,8 @@ pub struct SessionDataChannel {
     endpoint: ChannelEndpoint,
     cached: Option<CachedStreams>,
     budget: Option<StreamBudget>,
+    /// Senders that each end their part by an EOF of their own, at least 1.
+    senders: u32,
 }
 
 impl SessionDataChannel {
@@ -105,7 +107,7 @@ impl SessionDataChannel {
         Ok(Self::from_endpoint(ChannelEndpoint::Passive {
             listener,
             address,
-            accept: options.accept,
+            accept: options.accept.clone(),
         }))
     }
 
@@ -133,6 +135,7 @@ impl SessionDataChannel {
             endpoint,
             cached: None,
             budget: None,
+            senders: 1,
         }
     }
 
@@ -157,6 +160,21 @@ impl SessionDataChannel {
     /// Counts this channel's streams against a budget shared with other channels.
     pub fn set_budget(&mut self, budget: StreamBudget) {
         self.budget = Some(budget);
+    }
+
+    /// Expects the data of several senders, each of which ends its part as if it were alone (MODE E from a striped server).
+    pub fn expect_senders(&mut self, senders: u32) {
+        self.senders = senders.max(1);
+    }
+
+    /// Whether its connections are with several hosts' stripes, so that they serve no other transfer.
+    pub fn is_striped(&self) -> bool {
+        self.senders > 1 || self.targets().len() > 1
+    }
+
+    /// Number of senders.
+    pub(crate) fn senders(&self) -> u32 {
+        self.senders
     }
 
     /// A copy of the listener's descriptor, which is readable while a connection waits to be
@@ -373,7 +391,7 @@ fn open_first(
     match endpoint {
         ChannelEndpoint::Passive {
             listener, accept, ..
-        } => accept_one(transfer, listener, *accept, settings, permit),
+        } => accept_one(transfer, listener, accept, settings, permit),
         // RFC 959 has one target. If SPOR gave several, MODE S uses the last.
         ChannelEndpoint::Active { targets, .. } => {
             let one = targets.last().map_or(&[][..], std::slice::from_ref);

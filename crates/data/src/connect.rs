@@ -350,7 +350,7 @@ impl Drop for RejectedPeers {
 pub(crate) fn accept_allowed(
     transfer: &ActiveTransfer,
     listener: &Socket,
-    allowed: AllowedPeers,
+    allowed: &AllowedPeers,
     settings: &TransferSettings,
     rejected: &mut RejectedPeers,
 ) -> Result<AcceptResult, DataError> {
@@ -424,7 +424,7 @@ pub(crate) fn is_shortage(error: &io::Error) -> bool {
 pub(crate) fn accept_one(
     transfer: &ActiveTransfer,
     listener: &Socket,
-    allowed: AllowedPeers,
+    allowed: &AllowedPeers,
     settings: &TransferSettings,
     permit: StreamPermit,
 ) -> Result<Arc<DataStream>, DataError> {

@@ -290,6 +290,12 @@ impl TransferControl {
         }
     }
 
+    /// Counts what others have moved for this transfer: `bytes` more, and ranges that are stored and safe.
+    pub fn note_elsewhere(&self, bytes: u64, safe: &RangeSet) {
+        self.add_bytes(bytes);
+        self.stored.lock().extend(safe);
+    }
+
     pub(crate) fn add_bytes(&self, n: u64) {
         self.bytes.fetch_add(n, Ordering::Relaxed);
         if let Some(parent) = &self.parent {

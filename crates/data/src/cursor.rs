@@ -132,6 +132,17 @@ impl RemainingRanges {
         self.ranges.is_empty()
     }
 
+    /// Number of bytes that were not handed out.
+    pub(crate) fn byte_count(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Adds ranges behind all others.
+    pub(crate) fn append(&mut self, more: &RangeSet) {
+        self.bytes += more.byte_count();
+        self.ranges.extend(more.iter());
+    }
+
     /// Returns a range that was handed out and not moved. It is the next part again.
     pub(crate) fn return_range(&mut self, range: ByteRange) {
         self.bytes += range.len();

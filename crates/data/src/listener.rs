@@ -5,6 +5,7 @@ use std::hash::BuildHasher;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use proto::address::is_same_host;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -33,23 +34,26 @@ pub struct ListenOptions {
 
 /// Hosts from which a passive channel accepts connections. Others are closed at once, and the
 /// transfer continues.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AllowedPeers {
     /// Only this host (the control connection's peer). IPv4-mapped IPv6 addresses count as IPv4,
     /// and 127.0.0.1 and ::1 are one host.
     Only(IpAddr),
     /// These two hosts: the control connection's peer, and the one that it named.
     Either(IpAddr, IpAddr),
+    /// These hosts: the nodes of a striped server.
+    Among(Arc<[IpAddr]>),
     /// Any host (third-party transfers, if the administrator allows them).
     Any,
 }
 
 impl AllowedPeers {
     /// Whether a host may connect.
-    pub fn admits(self, host: IpAddr) -> bool {
+    pub fn admits(&self, host: IpAddr) -> bool {
         match self {
-            Self::Only(one) => is_same_host(host, one),
-            Self::Either(one, other) => is_same_host(host, one) || is_same_host(host, other),
+            Self::Only(one) => is_same_host(host, *one),
+            Self::Either(one, other) => is_same_host(host, *one) || is_same_host(host, *other),
+            Self::Among(hosts) => hosts.iter().any(|one| is_same_host(host, *one)),
             Self::Any => true,
         }
     }

@@ -122,7 +122,7 @@ fn pass(
     if let Some(length) = source.len().unwrap() {
         ranges.insert(0, length);
     }
-    let send = SendPlan { ranges, origin: 0 };
+    let send = SendPlan::new(ranges, 0);
     let receive = ReceivePlan {
         origin: 0,
         stream_start: 0,

@@ -136,6 +136,16 @@ impl RangeSet {
         gaps
     }
 
+    /// The bytes of `start..end` that are in the set.
+    pub fn within(&self, start: u64, end: u64) -> Self {
+        let mut within = Self::new();
+        within.insert(start, end);
+        for gap in self.gaps(start, end).iter() {
+            within.remove(gap.start, gap.end);
+        }
+        within
+    }
+
     /// Whether all of `start..end` is in the set; true if `start..end` is empty.
     pub fn contains(&self, start: u64, end: u64) -> bool {
         start >= end || self.last_starting_by(start).is_some_and(|r| end <= r.end)

@@ -3,6 +3,8 @@
 
 use std::net::SocketAddr;
 
+use crate::ranges::{ByteRange, RangeSet};
+
 /// Most stripes accepted in one SPOR command or SPAS reply.
 pub const MAX_STRIPES: usize = 256;
 
@@ -33,6 +35,73 @@ impl Stripe {
     /// Number of stripes of the transfer, at least 1.
     pub const fn count(self) -> u32 {
         self.count
+    }
+}
+
+/// Which stripe sends which bytes (GFD.20 §3.6, `OPTS RETR StripeLayout`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StripeLayout {
+    /// The client asked for none: a stripe that is free takes the next bytes, so that a slow one delays nobody.
+    #[default]
+    Free,
+    /// Contiguous parts of equal size, in the order of the stripes.
+    Partitioned,
+    /// Block k goes to stripe k modulo their number.
+    Blocked {
+        /// Length of a block, bytes, at least [`MIN_STRIPE_BLOCK`].
+        block: u64,
+    },
+}
+
+/// Block size of [`StripeLayout::Blocked`] if the client names none (that of globus-gridftp-server), bytes.
+pub const STRIPE_BLOCK: u64 = 1 << 20;
+/// Smallest block of [`StripeLayout::Blocked`], bytes: each block is a range of its own.
+pub const MIN_STRIPE_BLOCK: u64 = 4 << 10;
+
+impl StripeLayout {
+    /// The next bytes of `stripe` in a file of `size` bytes: those at `from` or behind it that the layout gives to the stripe,
+    /// as one range. `None`: there are none. All bytes belong to every stripe of [`StripeLayout::Free`].
+    pub fn next_range(self, stripe: Stripe, size: u64, from: u64) -> Option<ByteRange> {
+        let count = u64::from(stripe.count());
+        let number = u64::from(stripe.number());
+        let (start, end) = match self {
+            Self::Free => (0, size),
+            Self::Partitioned => {
+                let part = size.div_ceil(count);
+                let start = part.saturating_mul(number);
+                (start, start.saturating_add(part))
+            }
+            Self::Blocked { block } => {
+                let block = block.max(1);
+                let at = from / block;
+                // The first block of the stripe that does not end before `from`.
+                let behind = (number + count - at % count) % count;
+                let start = at.saturating_add(behind).saturating_mul(block);
+                (start, start.saturating_add(block))
+            }
+        };
+        ByteRange::new(start.max(from), end.min(size))
+    }
+
+    /// The bytes of `wanted` that a stripe sends, from `from` on, of its next `blocks` blocks; and where the rest begins, if any
+    /// is left to look at.
+    pub fn share(
+        self,
+        stripe: Stripe,
+        wanted: &RangeSet,
+        from: u64,
+        blocks: usize,
+    ) -> (RangeSet, Option<u64>) {
+        let mut share = RangeSet::new();
+        let mut from = from;
+        for _ in 0..blocks {
+            let Some(own) = self.next_range(stripe, wanted.end(), from) else {
+                return (share, None);
+            };
+            share.extend(&wanted.within(own.start, own.end));
+            from = own.end;
+        }
+        (share, Some(from))
     }
 }
 
@@ -85,6 +154,41 @@ mod tests {
 
     fn at(port: u16) -> SocketAddr {
         SocketAddr::from(([192, 0, 2, 1], port))
+    }
+
+    /// Every byte that is wanted is in the share of exactly one stripe.
+    #[test]
+    fn layouts_divide_the_wanted_bytes() {
+        let mut wanted = RangeSet::new();
+        wanted.insert(3, 1000);
+        wanted.insert(5000, 12_345);
+        for layout in [
+            StripeLayout::Partitioned,
+            StripeLayout::Blocked { block: 1000 },
+            StripeLayout::Blocked { block: 1 },
+        ] {
+            let (mut all, mut bytes) = (RangeSet::new(), 0);
+            for number in 0..5 {
+                let stripe = Stripe::new(number, 5).unwrap();
+                let mut from = Some(0);
+                while let Some(at) = from {
+                    let (share, rest) = layout.share(stripe, &wanted, at, 7);
+                    bytes += share.byte_count();
+                    all.extend(&share);
+                    from = rest;
+                }
+            }
+            assert_eq!((&all, bytes), (&wanted, wanted.byte_count()), "{layout:?}");
+        }
+        let blocked = StripeLayout::Blocked { block: 100 };
+        let second = Stripe::new(1, 3).unwrap();
+        let range = |from| blocked.next_range(second, 1000, from);
+        assert_eq!(range(0), ByteRange::new(100, 200));
+        assert_eq!(range(150), ByteRange::new(150, 200));
+        assert_eq!(range(200), ByteRange::new(400, 500));
+        assert_eq!(range(800), None);
+        let (all, _) = StripeLayout::Free.share(second, &wanted, 0, 7);
+        assert_eq!(all, wanted);
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod congestion;
 mod listen;
 mod login;
 mod monitoring;
+mod node;
 mod proxy_header;
 mod reload;
 mod roots;
@@ -33,6 +34,7 @@ mod session;
 mod shutdown;
 mod startup;
 mod state;
+mod stripes;
 #[cfg(test)]
 mod test_pipe;
 mod transfer;

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use crate::config::ServerConfig;
 use crate::listen;
 use crate::monitoring;
+use crate::node;
 use crate::proxy_header;
 use crate::reload::{self, ReloadRequests};
 use crate::service_manager;
@@ -245,7 +246,14 @@ fn admitted_session(
         Ok(slot) => {
             shared.metrics.count_session(true);
             let shared = Arc::clone(shared);
-            Some(session::run(shared, transport, entry, addresses, slot))
+            Some(async move {
+                // A data node serves its front ends and nobody else.
+                if shared.config.front_ends.is_empty() {
+                    session::run(shared, transport, entry, addresses, slot).await;
+                } else {
+                    node::run(shared, transport, addresses, slot).await;
+                }
+            })
         }
         Err(reason) => {
             turn_away(shared, &transport, entry, &addresses, &reason.to_string());

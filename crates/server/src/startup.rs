@@ -212,9 +212,7 @@ fn listener(
 
 /// Logs a warning about settings that allow no login.
 pub(crate) fn warn_if_nobody_can_log_in(config: &ServerConfig) {
-    let has_logins =
-        config.anonymous.is_some() || config.has_passwords() || config.security.has_other_logins();
-    if !has_logins {
+    if !config.has_clients() {
         tracing::warn!(
             "nobody can log in: neither anonymous sessions nor users, PAM, a gridmap or tokens are set"
         );

@@ -17,7 +17,7 @@ pub(super) fn receive(
     channel: &mut SessionDataChannel,
     task: &ReceiveTask<'_>,
 ) -> Result<Option<String>, DataError> {
-    let receive = ExtendedReceive::new(task.checksum(true))?;
+    let receive = ExtendedReceive::new(task.checksum(true), channel.senders())?;
     // Cached connections already hold permits.
     let reused = channel.has_cached(false);
     let permit = if reused {

@@ -37,13 +37,14 @@ pub(super) struct ExtendedReceive {
 }
 
 impl ExtendedReceive {
-    pub(super) fn new(checksum: TransferChecksum) -> Result<Self, DataError> {
+    /// `senders`: how many senders end their part by an EOF.
+    pub(super) fn new(checksum: TransferChecksum, senders: u32) -> Result<Self, DataError> {
         let wake = || WakeEvent::new().map_err(|e| DataError::setup("an event descriptor", e));
         Ok(Self {
             checksum,
             completed: wake()?,
             acceptor_wake: wake()?,
-            completion: Mutex::default(),
+            completion: Mutex::new(EodCounter::of_senders(senders)),
             has_header: AtomicBool::new(false),
             active_readers: AtomicUsize::new(0),
             parked: Mutex::default(),

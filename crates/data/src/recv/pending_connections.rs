@@ -154,7 +154,7 @@ impl<'t> PendingConnections<'t> {
             if self.full {
                 return Ok(());
             }
-            match accept_allowed(transfer, listener, *policy, settings, &mut self.rejected)? {
+            match accept_allowed(transfer, listener, policy, settings, &mut self.rejected)? {
                 AcceptResult::Nothing => break,
                 AcceptResult::Closed => {}
                 AcceptResult::Connection(socket, peer) => {

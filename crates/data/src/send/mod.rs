@@ -2,11 +2,14 @@
 
 pub mod body;
 mod modes;
+mod range_supply;
 mod sender_threads;
 mod stream_sender;
 #[cfg(test)]
 mod tests;
 mod zerocopy;
+
+pub use range_supply::RangeSupply;
 
 use std::sync::Arc;
 
@@ -33,6 +36,8 @@ pub struct SendPlan {
     /// Subtracted from file offsets to get wire offsets (ERET P: start of the part). No range may
     /// start before it.
     pub origin: u64,
+    /// Ranges that come later (MODE E); `None`: there are none.
+    pub supply: Option<Arc<RangeSupply>>,
 }
 
 /// Sends the planned ranges over the channel. Blocks until everything is handed to the kernel and
@@ -64,6 +69,17 @@ pub fn run(
     transfer.finish(result)
 }
 
+impl SendPlan {
+    /// These ranges and no others; `origin` is subtracted from their offsets.
+    pub fn new(ranges: RangeSet, origin: u64) -> Self {
+        Self {
+            ranges,
+            origin,
+            supply: None,
+        }
+    }
+}
+
 /// A transfer that is ready to start.
 struct SendTask<'t> {
     source: Arc<dyn Source>,
@@ -73,6 +89,7 @@ struct SendTask<'t> {
     /// Subtracted from the cursor's offsets to get wire offsets.
     origin: u64,
     checksum: TransferChecksum,
+    supply: Option<Arc<RangeSupply>>,
     settings: &'t TransferSettings,
     transfer: &'t ActiveTransfer,
 }
@@ -96,11 +113,12 @@ impl<'t> SendTask<'t> {
         let size = source.len().map_err(|e| DataError::read(&**source, e))?;
         let task = |source, cursor: TransferCursor, origin, checksum| Self {
             source,
-            bytes: matches!(cursor, TransferCursor::Ranges { .. })
+            bytes: (matches!(cursor, TransferCursor::Ranges { .. }) && plan.supply.is_none())
                 .then(|| plan.ranges.byte_count()),
             cursor,
             origin,
             checksum,
+            supply: plan.supply.clone(),
             settings,
             transfer,
         };

@@ -179,8 +179,18 @@ impl<'c> SenderThreads<'c> {
         // Connections that other streams wait for are no longer needed.
         self.all_handed_out.wake();
         let close = self.task.settings.close_after;
+        let peer = sender.io().stream().peer();
         let end = match active.finish() {
-            Some(eods) => BlockHeader::eof(eods, close),
+            Some(eods) => {
+                // A receiver that has named one address for several stripes waits for an EOF of each.
+                let stripes = self.channel.targets().iter().filter(|to| **to == peer);
+                for _ in stripes.skip(1) {
+                    sender
+                        .io()
+                        .send_all(&BlockHeader::eof_of_nothing().encode(), &[], true)?;
+                }
+                BlockHeader::eof(eods, close)
+            }
             None => BlockHeader::eod(close),
         };
         sender.io().send_all(&end.encode(), &[], false)?;

@@ -73,10 +73,21 @@ impl<'t> StreamSender<'t> {
         let mut all = false;
         while !all && !leave.load(Ordering::Relaxed) {
             // Relaxed: one more block after the flag was set does no harm.
-            all = !self.send_block(framed)?;
+            all = !self.send_block(framed)? && !self.wait_for_supply(leave)?;
         }
         self.finish()?;
         Ok(all)
+    }
+
+    /// Waits until more may be there to send; `false`: nothing more will come.
+    fn wait_for_supply(&self, leave: &AtomicBool) -> Result<bool, DataError> {
+        let Some(supply) = &self.task.supply else {
+            return Ok(false);
+        };
+        let transfer = self.task.transfer;
+        let more = supply.wait(|| !leave.load(Ordering::Relaxed) && transfer.check().is_ok());
+        transfer.check()?;
+        Ok(more)
     }
 
     /// Sends the next block. Returns false when everything was handed out.
@@ -84,6 +95,9 @@ impl<'t> StreamSender<'t> {
         let TransferCursor::Ranges { left, .. } = &self.task.cursor else {
             return self.send_next(framed);
         };
+        if let Some(supply) = &self.task.supply {
+            supply.refill(left);
+        }
         let block = self.task.settings.options.block as u64;
         let streams = self.task.transfer.stream_set().wanted();
         let sent = SentSoFar {
@@ -93,7 +107,12 @@ impl<'t> StreamSender<'t> {
         let Some(part) = TransferCursor::next(left, block, streams, sent) else {
             return Ok(false);
         };
-        if part.is_near_end && !self.is_near_end {
+        let is_last = self
+            .task
+            .supply
+            .as_ref()
+            .is_none_or(|more| more.has_ended());
+        if part.is_near_end && is_last && !self.is_near_end {
             // The other streams finish sooner if this one has little queued in the kernel.
             self.is_near_end = true;
             self.io.stream().limit_unsent_near_end();

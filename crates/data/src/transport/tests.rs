@@ -122,7 +122,7 @@ fn the_kernel_never_bypasses_a_layer() {
             let mut out = SessionDataChannel::connect_to(vec![at], None);
             let mut ranges = RangeSet::new();
             ranges.insert(0, bytes.len() as u64);
-            let plan = SendPlan { ranges, origin: 0 };
+            let plan = SendPlan::new(ranges, 0);
             let sent = send::run(
                 &mut out,
                 &source,

@@ -85,7 +85,7 @@ pub(crate) fn memory(bytes: Vec<u8>) -> Arc<dyn Source> {
 pub(crate) fn plan(len: usize) -> SendPlan {
     let mut ranges = RangeSet::new();
     ranges.insert(0, len as u64);
-    SendPlan { ranges, origin: 0 }
+    SendPlan::new(ranges, 0)
 }
 
 pub(crate) const ANY: ReceivePlan = ReceivePlan {

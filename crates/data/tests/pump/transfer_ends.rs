@@ -98,7 +98,7 @@ pub(crate) fn memory(bytes: &[u8]) -> Arc<dyn Source> {
 pub(crate) fn whole_plan(len: u64) -> SendPlan {
     let mut ranges = RangeSet::new();
     ranges.insert(0, len);
-    SendPlan { ranges, origin: 0 }
+    SendPlan::new(ranges, 0)
 }
 
 pub(crate) const ANY: ReceivePlan = ReceivePlan {

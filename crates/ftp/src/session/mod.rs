@@ -48,6 +48,7 @@ mod right_sizing;
 pub mod scripted_server;
 mod secure;
 mod stat;
+pub(crate) mod stripes;
 
 use control::ClientControlConnection;
 pub use control::dialogue::{DIALOGUE, log_dialogue};
@@ -86,6 +87,8 @@ pub struct ClientSession {
     /// The host that `data_channel` connects to; `None` when the server connects.
     data_host: Option<IpAddr>,
     passive_preference: passive::PassivePreference,
+    /// The data nodes of the server, as far as they are known.
+    stripes: stripes::ServerStripes,
     given_warnings: HashSet<&'static str>,
     handshake_rtt: Duration,
     checksum_markers_requested: bool,
@@ -263,6 +266,7 @@ impl ClientSession {
             control,
             planner,
             data_channel: None,
+            stripes: stripes::ServerStripes::default(),
             data_host: None,
             given_warnings: HashSet::new(),
             handshake_rtt,

@@ -195,6 +195,10 @@ impl ClientSession {
         announced: &StripeAddresses,
         warnings: &mut Vec<String>,
     ) -> Option<StripeAddresses> {
+        if announced.as_slice().len() > 1 {
+            self.connect_to_stripes(announced);
+            return None;
+        }
         let announced = self.checked_data_addresses(announced, warnings);
         if let Some(route) = self.control.route() {
             // The server's host is reached as the control connection was.
@@ -252,6 +256,7 @@ impl ClientSession {
         &mut self,
         ports: Option<(u16, u16)>,
         buffers: SocketBuffers,
+        striped: bool,
     ) -> Result<StripeAddresses, Failure> {
         let failure = |reason: String| {
             Failure::local(format!(
@@ -261,22 +266,26 @@ impl ClientSession {
         let options = ListenOptions {
             ip: self.control.local_addr().ip().to_canonical(),
             ports: ports.map(|(low, high)| RangeInclusive::new(low, high)),
-            accept: match self.allow_foreign_data {
-                true => AllowedPeers::Any,
-                false => AllowedPeers::Only(self.control.peer_addr().ip().to_canonical()),
+            accept: match (self.allow_foreign_data, striped) {
+                (true, _) => AllowedPeers::Any,
+                (false, true) => AllowedPeers::Among(self.hosts_of_stripes()),
+                (false, false) => AllowedPeers::Only(self.control.peer_addr().ip().to_canonical()),
             },
             buffers,
         };
         // The old listener is closed first: its port may be the only one allowed.
         self.data_channel = None;
-        let channel =
+        let mut channel =
             SessionDataChannel::listen(&options).map_err(|error| failure(error.to_string()))?;
         let address = channel
             .local_addr()
             .ok_or_else(|| failure("the listener has no address".to_owned()))?;
+        let stripes = if striped { self.stripe_count() } else { 1 };
+        channel.expect_senders(u32::try_from(stripes).unwrap_or(u32::MAX));
         self.data_channel = Some(channel);
         self.data_host = None;
-        Ok(StripeAddresses::single(address))
+        Ok(StripeAddresses::new(vec![address; stripes])
+            .unwrap_or_else(|| StripeAddresses::single(address)))
     }
 
     /// Evaluates the reply to `port_command`. After a refusal EPRT is tried for an IPv4 address.
@@ -327,7 +336,7 @@ pub(super) fn is_behind_nat(local: IpAddr, peer: IpAddr) -> bool {
 }
 
 /// From how far an address can be reached: 0 this host, 1 a private network, 2 anywhere.
-fn reachability(ip: IpAddr) -> u8 {
+pub(super) fn reachability(ip: IpAddr) -> u8 {
     let (host, private) = match ip {
         IpAddr::V4(ip) => (
             ip.is_loopback() || ip.is_unspecified(),

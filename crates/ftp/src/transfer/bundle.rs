@@ -170,7 +170,7 @@ pub async fn put_bundle(
     let exchange = TransferExchange {
         local_end: LocalTransfer::Send {
             source: Arc::clone(source) as Arc<dyn Source>,
-            plan: SendPlan { ranges, origin: 0 },
+            plan: SendPlan::new(ranges, 0),
         },
         settings: negotiation::data_settings(session, agreement.mode, spec, &RangeSet::new()),
         control,
@@ -259,6 +259,7 @@ async fn agree(
     let data_end = LocalDataEnd {
         ports: spec.data_ports,
         options: spec.options.clone(),
+        is_large: false,
     };
     loop {
         let mut requirements = TransferRequirements {

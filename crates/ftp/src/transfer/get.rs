@@ -19,7 +19,7 @@ use super::exchange::{CompletedExchange, LocalTransfer, TransferExchange};
 use super::negotiation;
 use super::outcome::FailedTransfer;
 use super::prepare::{LocalDataEnd, PreparationResult};
-use super::{RestartProof, TransferAttempt, TransferSpec, restart};
+use super::{RestartProof, TransferAttempt, TransferSpec, put, restart};
 use crate::Failure;
 use crate::failure::{Operation, Sentence};
 use crate::session::ClientSession;
@@ -160,6 +160,7 @@ async fn agree_on_get(
             congestion: CongestionChoice::System,
             ..spec.options.clone()
         },
+        is_large: put::is_large(spec.size.or(spec.part.map(|(_, length)| length))),
     };
     loop {
         let spelled = prove_restart(session, path, spec, mode, &mut kept_ranges).await?;

@@ -198,7 +198,7 @@ pub(super) fn has_reusable_connections(
         && session
             .data_channel
             .as_ref()
-            .is_some_and(|channel| channel.has_cached(sending))
+            .is_some_and(|channel| !channel.is_striped() && channel.has_cached(sending))
 }
 
 /// The failure for a transfer that both sides report complete although bytes are missing.

@@ -23,6 +23,8 @@ pub struct LocalDataEnd {
     pub ports: Option<(u16, u16)>,
     /// Options of the data connections' sockets.
     pub options: TransferOptions,
+    /// So much is to be moved that each data node of the server is worth asking for.
+    pub is_large: bool,
 }
 
 impl LocalDataEnd {
@@ -101,13 +103,22 @@ impl ClientSession {
             protection: self.agree_data_protection(purpose).await?,
             ..requirements.clone()
         };
+        let striped = local_end.is_large && self.may_use_stripes(requirements);
+        if striped && !requirements.server_listens {
+            self.learn_stripes().await?;
+        }
+        self.ask_for_stripes(striped && requirements.server_listens);
         for pipeline in self.planner.pipelined_plan(requirements) {
             let mut local_addresses = None;
             let sizing = requirements.buffer_sizing.unwrap_or_default();
             // The listener must exist before PORT names its address.
             if pipeline.contains(&PlanStep::Connect) {
                 let options = local_end.agreed_options(self.planner.agreed_sizing(sizing));
-                local_addresses = Some(self.listen_for_data(local_end.ports, options.buffers)?);
+                local_addresses = Some(self.listen_for_data(
+                    local_end.ports,
+                    options.buffers,
+                    striped && self.stripe_count() > 1,
+                )?);
             }
             let result = self
                 .send_pipeline(&pipeline, local_addresses.as_ref(), operation, warnings)
@@ -208,7 +219,7 @@ impl ClientSession {
                     self.planner.may_listen_for_drs() || pipeline.iter().any(is_drs_option);
                 allowed.then_some(Command::Dpsv)
             }
-            PlanStep::Listen => Some(self.passive_command()),
+            PlanStep::Listen => Some(self.listen_command()),
             PlanStep::Connect => local_addresses.map(port_command),
         }
     }
@@ -271,7 +282,7 @@ impl ClientSession {
         // Last, since a refused PASV sends another command.
         if let Some(reply) = passive.filter(|_| result.replan.is_none()) {
             self.data_channel = None;
-            result.passive_addresses = Some(self.handle_passive_reply(reply).await?);
+            result.passive_addresses = Some(self.handle_listen_reply(reply).await?);
         }
         Ok(result)
     }

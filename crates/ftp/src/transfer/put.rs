@@ -20,6 +20,9 @@ use crate::failure::Operation;
 use crate::session::ClientSession;
 use crate::{Failure, FailureKind};
 
+/// Smallest transfer for which a server's data nodes are asked for, bytes.
+const STRIPED_FROM: u64 = 64 << 20;
+
 /// Agreement with the server before the transfer.
 struct PutAgreement {
     mode: TransferMode,
@@ -46,10 +49,7 @@ pub(super) async fn put(
     let missing = size.map(|size| agreement.kept_ranges.gaps(0, size));
     let local_end = LocalTransfer::Send {
         source,
-        plan: SendPlan {
-            ranges: shift_ranges(missing.as_ref(), origin),
-            origin,
-        },
+        plan: SendPlan::new(shift_ranges(missing.as_ref(), origin), origin),
     };
     let exchange = TransferExchange {
         local_end,
@@ -167,6 +167,7 @@ async fn agree_on_put(
         let data_end = LocalDataEnd {
             ports: None,
             options: spec.options.clone(),
+            is_large: is_large(size),
         };
         match session
             .prepare_transfer(&requirements, &data_end, operation, warnings)
@@ -190,6 +191,11 @@ async fn agree_on_put(
             }
         }
     }
+}
+
+/// Whether a transfer of this size is worth asking for data nodes: the commands and connections cost round trips.
+pub(super) fn is_large(size: Option<u64>) -> bool {
+    size.is_some_and(|size| size >= STRIPED_FROM)
 }
 
 /// The restart marker for a store that keeps stored bytes. Without REST the server truncates the

@@ -68,6 +68,14 @@ pub(crate) struct ServeArgs {
     /// flag for third-party transfers
     #[arg(long, help_heading = headings::NETWORK)]
     foreign_data_addresses: bool,
+    /// Divide large transfers among this data node, too: another longhaul that serves the same file system with --front-end.
+    /// May be repeated; needs --cert, --key and --node-ca
+    #[arg(long, value_name = "HOST:PORT", help_heading = headings::NETWORK)]
+    data_node: Vec<String>,
+    /// Serve as a data node, and only the front end whose certificate has this subject (`/CN=front.example.org`). May be repeated;
+    /// needs --cert, --key and --node-ca
+    #[arg(long, value_name = "SUBJECT", help_heading = headings::NETWORK)]
+    front_end: Vec<String>,
     /// Settings file (TOML); flags override it
     #[arg(long, value_name = "FILE.toml", help_heading = headings::PROCESS)]
     config: Option<PathBuf>,
@@ -234,10 +242,7 @@ impl ServeArgs {
         }
         // Refused at the start: otherwise the administrator would learn it from the first failed
         // login.
-        let has_logins = config.anonymous.is_some()
-            || config.has_passwords()
-            || config.security.has_other_logins();
-        if !has_logins {
+        if !config.has_clients() {
             return Err(
                 "nobody could log in; give --anonymous ro, --anonymous rw, --users FILE (created by \
                  `longhaul user add`), --pam SERVICE, or --gridmap FILE"
@@ -319,6 +324,12 @@ impl ServeArgs {
         );
         // The flag has no value, so it can only switch the setting on.
         config.foreign_data_addresses |= self.foreign_data_addresses;
+        if !self.data_node.is_empty() {
+            config.data_nodes = self.data_node;
+        }
+        if !self.front_end.is_empty() {
+            config.front_ends = self.front_end;
+        }
         let anonymous = self.anonymous.map(|choice| match choice {
             AnonymousArg::Ro => Anonymous::Ro,
             AnonymousArg::Rw => Anonymous::Rw,

@@ -34,6 +34,9 @@ pub(crate) struct ServeSecurityArgs {
     /// Certificate authorities of the clients: a PEM file or a directory
     #[arg(long, value_name = "PATH")]
     client_ca: Option<PathBuf>,
+    /// Certificate authorities of front ends and data nodes: a PEM file or a directory
+    #[arg(long, value_name = "PATH")]
+    node_ca: Option<PathBuf>,
     /// Whether TLS data connections must resume the session of the control connection, which proves
     /// that they come from the same client [default: any]
     #[arg(long, value_name = "any|required")]
@@ -130,6 +133,7 @@ impl ServeSecurityArgs {
         config.key = self.key.or(config.key.take());
         config.implicit_tls = self.implicit_tls.or(config.implicit_tls);
         config.client_authorities = self.client_ca.or(config.client_authorities.take());
+        config.node_authorities = self.node_ca.or(config.node_authorities.take());
         config.gridmap = self.gridmap.or(config.gridmap.take());
         config.grid_authorities = self.ca_dir.or(config.grid_authorities.take());
         config.clear_commands |= self.allow_ccc;

@@ -58,10 +58,15 @@ fn examine_at(config: &ServerConfig, host: &str, now: SystemTime) -> Vec<Finding
         findings.extend(of_gridmap(path, accounts.as_ref()));
         findings.extend(of_grid_directory(security));
     }
-    if let Some(path) = &security.client_authorities {
+    let authorities = [
+        ("authorities of clients", &security.client_authorities),
+        ("authorities of data nodes", &security.node_authorities),
+    ];
+    for (name, path) in authorities {
+        let Some(path) = path else { continue };
         findings.push(match TrustStore::from_path(path) {
-            Ok(_) => Finding::good("authorities of clients", path.display().to_string()),
-            Err(error) => Finding::failure("authorities of clients", error.to_string()),
+            Ok(_) => Finding::good(name, path.display().to_string()),
+            Err(error) => Finding::failure(name, error.to_string()),
         });
     }
     findings.extend(of_pam(config));

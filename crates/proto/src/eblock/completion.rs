@@ -8,10 +8,23 @@ use super::{BlockError, MAX_STREAMS};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EodCounter {
     eods: u64,
+    /// EODs that EOF headers have announced, of all senders together.
     expected: Option<u64>,
+    /// EOF headers that have arrived, and those that will; 0 counts as 1.
+    eofs: u32,
+    senders: u32,
 }
 
 impl EodCounter {
+    /// The counter of a transfer from several senders, each of which announces its own EODs by one EOF header (striped, GFD.20
+    /// §3.4).
+    pub fn of_senders(senders: u32) -> Self {
+        Self {
+            senders,
+            ..Self::default()
+        }
+    }
+
     /// Counts the EOD of one connection.
     ///
     /// # Errors
@@ -25,11 +38,20 @@ impl EodCounter {
         Ok(())
     }
 
-    /// Records an EOF header that announces `streams` EODs. Returns whether it is the first one.
+    /// Records an EOF header that announces `streams` EODs. Returns whether all counts are known by it.
     ///
     /// # Errors
     /// An earlier EOF header announced another count.
     pub fn on_eof(&mut self, streams: u64) -> Result<bool, BlockError> {
+        self.eofs = self.eofs.saturating_add(1);
+        if self.senders > 1 {
+            let before = self.expected.unwrap_or(0);
+            self.expected = Some(before.saturating_add(streams));
+            return match self.eofs <= self.senders {
+                true => Ok(self.eofs == self.senders),
+                false => Err(BlockError::EodCountMismatch(before, streams)),
+            };
+        }
         match self.expected.replace(streams) {
             Some(before) if before != streams => Err(BlockError::EodCountMismatch(before, streams)),
             before => Ok(before.is_none()),
@@ -38,7 +60,7 @@ impl EodCounter {
 
     /// Whether EOF and all announced EODs have arrived.
     pub fn is_complete(&self) -> bool {
-        self.expected.is_some_and(|n| self.eods >= n)
+        self.eofs >= self.senders && self.expected.is_some_and(|n| self.eods >= n)
     }
 }
 
@@ -60,6 +82,23 @@ mod tests {
         let mut none = EodCounter::default();
         none.on_eof(0).unwrap();
         assert!(none.is_complete(), "EOF with count 0 ends at once");
+    }
+
+    #[test]
+    fn each_of_several_senders_announces_its_own_eods() {
+        let mut c = EodCounter::of_senders(2);
+        c.on_eod().unwrap();
+        assert_eq!(c.on_eof(1), Ok(false));
+        assert!(
+            !c.is_complete(),
+            "the other sender may have anything to send"
+        );
+        assert_eq!(c.on_eof(2), Ok(true));
+        c.on_eod().unwrap();
+        assert!(!c.is_complete());
+        c.on_eod().unwrap();
+        assert!(c.is_complete());
+        assert_eq!(c.on_eof(1), Err(BlockError::EodCountMismatch(3, 1)));
     }
 
     #[test]

@@ -80,6 +80,15 @@ impl BlockHeader {
         }
     }
 
+    /// Header with the EOF of a stripe that has had no streams of its own.
+    pub const fn eof_of_nothing() -> Self {
+        Self {
+            flags: BlockFlags(BlockFlags::EOF),
+            count: 0,
+            offset: 0,
+        }
+    }
+
     /// Encodes the header.
     pub fn encode(self) -> [u8; HEADER_LEN] {
         let mut b = [0; HEADER_LEN];

@@ -17,7 +17,7 @@ use crate::security::{
 };
 use crate::sizing::SocketBuffers;
 use crate::streams::ParallelismRange;
-use crate::stripes::StripeAddresses;
+use crate::stripes::{StripeAddresses, StripeLayout};
 use crate::timestamp::Timestamp;
 
 /// One action for the driver to carry out.
@@ -136,6 +136,8 @@ pub struct ListenRequest {
     pub any_host: bool,
     /// One host, besides the control peer, whose data connections are accepted.
     pub other_host: Option<IpAddr>,
+    /// SPAS: each data node may listen, if there are any.
+    pub striped: bool,
     /// Socket buffers of the connections. Pinned sizes are set before listen(2), since the kernel derives the
     /// window scale of accepted connections from them (tcp(7)).
     pub buffers: SocketBuffers,
@@ -152,6 +154,8 @@ pub struct TransferRequest {
     pub type_: DataType,
     /// Number of data connections when the server sends in MODE E, at least 1.
     pub streams: ParallelismRange,
+    /// Which stripe sends which bytes, where there are several.
+    pub layout: StripeLayout,
     /// Congestion control that the client asked for; empty when it asked for none.
     pub congestion_control: String,
     /// Delayed passive mode: the driver opens this listener and reports [`DriverEvent::Listening`]
@@ -308,6 +312,8 @@ pub struct TransferProgress {
     pub now: f64,
     /// Bytes sent or received by this transfer.
     pub bytes: u64,
+    /// Those of each stripe; empty: there is one.
+    pub stripes: Vec<u64>,
     /// All ranges stored by this transfer, in wire offsets; empty unless it is a store.
     pub stored: RangeSet,
 }

@@ -85,7 +85,14 @@ impl LoggedInSession {
         // The previous address is invalid from now on, even if the listener cannot be opened.
         self.data_channel = DataChannel::None;
         self.pending = PendingTask::Listen(form);
-        vec![SessionAction::Listen(self.listen_request())]
+        let striped = matches!(
+            form,
+            PassiveReplyForm::Spas | PassiveReplyForm::SpasExtended
+        );
+        vec![SessionAction::Listen(ListenRequest {
+            striped,
+            ..self.listen_request()
+        })]
     }
 
     /// Closes the connections of an earlier transfer, which were made with settings that no longer hold. An
@@ -113,6 +120,7 @@ impl LoggedInSession {
             family: self.family(),
             any_host: self.may_use_any_host(),
             other_host: self.data_peer,
+            striped: false,
             buffers: self.listener_buffers(),
         }
     }

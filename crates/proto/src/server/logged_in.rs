@@ -22,7 +22,7 @@ use crate::path::VPath;
 use crate::reply::Reply;
 use crate::sizing::SocketBuffers;
 use crate::streams::ParallelismRange;
-use crate::stripes::StripeAddresses;
+use crate::stripes::{STRIPE_BLOCK, StripeAddresses, StripeLayout};
 use crate::timestamp::Timestamp;
 
 /// Login state of a control connection.
@@ -274,6 +274,10 @@ pub(super) struct SessionParameters {
     pub(super) mode: TransferMode,
     /// Data connections when sending in MODE E (`OPTS RETR Parallelism`).
     pub(super) parallelism: ParallelismRange,
+    /// Layout of stripes (OPTS RETR).
+    pub(super) layout: StripeLayout,
+    /// Block of the blocked layout, bytes.
+    pub(super) stripe_block: u64,
     /// Congestion control for sending (`OPTS TUNE Congestion`); empty for the server's own.
     pub(super) congestion_control: String,
     /// Socket buffers: pinned by SBUF, otherwise sized as set by `OPTS DRS`.
@@ -311,6 +315,8 @@ impl SessionParameters {
             mode: TransferMode::Stream,
             // GFD.20 §4.2: without OPTS RETR the server opens a single connection.
             parallelism: ParallelismRange::fixed(1),
+            layout: StripeLayout::Free,
+            stripe_block: STRIPE_BLOCK,
             congestion_control: String::new(),
             buffers: SocketBuffers::sized_by(config.default_buffer_sizing()),
             reads_remarks: false,

@@ -20,6 +20,8 @@ pub(super) struct MarkerSchedule {
     reported: RangeSet,
     /// Bytes transferred, from the last progress report.
     bytes: u64,
+    /// Those of each stripe; empty: there is one.
+    stripes: Vec<u64>,
     /// Ranges stored, from the last progress report; empty after a 111 has listed them.
     stored: RangeSet,
 }
@@ -75,6 +77,7 @@ impl MarkerSchedule {
             sent_performance_marker: false,
             reported: RangeSet::new(),
             bytes: 0,
+            stripes: Vec::new(),
             stored: RangeSet::new(),
         }
     }
@@ -88,6 +91,7 @@ impl MarkerSchedule {
     pub(super) fn on_progress(&mut self, progress: TransferProgress) -> Vec<Reply> {
         let now = progress.now;
         self.bytes = progress.bytes;
+        self.stripes = progress.stripes;
         self.stored = progress.stored;
         let mut replies = Vec::new();
         // The first marker is sent at once, so that a client can measure the rate from the start.
@@ -95,7 +99,7 @@ impl MarkerSchedule {
         if let Some(perf) = &mut self.perf {
             self.sent_performance_marker = true;
             if perf.take_due(now) || first {
-                replies.push(perf_reply(now, self.bytes));
+                replies.extend(perf_replies(now, self.bytes, &self.stripes));
             }
         }
         if self.range.as_mut().is_some_and(|range| range.take_due(now)) {
@@ -107,14 +111,16 @@ impl MarkerSchedule {
     /// The transfer is complete: returns a last 112, and a 111 with the ranges not listed yet.
     pub(super) fn on_complete(&mut self, last: TransferProgress) -> Vec<Reply> {
         self.bytes = last.bytes;
+        self.stripes = last.stripes;
         self.stored = last.stored;
         let mut replies = Vec::new();
         if self.perf.is_some() {
             // A transfer shorter than one progress period still gets a first marker with 0 bytes.
             if !self.sent_performance_marker {
-                replies.push(perf_reply(last.now, 0));
+                let none = vec![0; self.stripes.len()];
+                replies.extend(perf_replies(last.now, 0, &none));
             }
-            replies.push(perf_reply(last.now, last.bytes));
+            replies.extend(perf_replies(last.now, last.bytes, &self.stripes));
         }
         replies.extend(self.on_failure());
         replies
@@ -140,14 +146,22 @@ impl MarkerSchedule {
     }
 }
 
-fn perf_reply(timestamp: f64, bytes: u64) -> Reply {
-    PerformanceMarker {
+/// A marker for each stripe (GFD.20 §3.8); one if there are none.
+fn perf_replies(timestamp: f64, bytes: u64, stripes: &[u64]) -> Vec<Reply> {
+    let stripes = if stripes.is_empty() {
+        &[bytes]
+    } else {
+        stripes
+    };
+    let stripe_count = u32::try_from(stripes.len()).unwrap_or(u32::MAX);
+    let marker = |(stripe_index, stripe_bytes): (u32, &u64)| PerformanceMarker {
         timestamp,
-        stripe_index: 0,
-        stripe_bytes: bytes,
-        stripe_count: 1,
-    }
-    .to_reply()
+        stripe_index,
+        stripe_bytes: *stripe_bytes,
+        stripe_count,
+    };
+    let markers = (0..).zip(stripes).map(marker);
+    markers.map(|marker| marker.to_reply()).collect()
 }
 
 /// The bytes of `all` that are not in `reported`. One pass over both, since a store over many streams can
@@ -200,6 +214,7 @@ mod tests {
             mode: TransferMode::Extended,
             type_: DataType::Image,
             streams: crate::streams::ParallelismRange::fixed(1),
+            layout: Default::default(),
             congestion_control: String::new(),
             delayed_passive: None,
             buffers: SocketBuffers::default(),
@@ -217,11 +232,15 @@ mod tests {
     }
 
     fn at(now: f64, stored: &[(u64, u64)]) -> TransferProgress {
-        let stored = set(stored);
+        at_time(now, &set(stored))
+    }
+
+    fn at_time(now: f64, stored: &RangeSet) -> TransferProgress {
         TransferProgress {
             now,
             bytes: stored.byte_count(),
-            stored,
+            stripes: Vec::new(),
+            stored: stored.clone(),
         }
     }
 
@@ -273,6 +292,22 @@ mod tests {
     }
 
     #[test]
+    fn each_stripe_has_its_markers() {
+        let mut markers = markers(5, 0);
+        let progress = TransferProgress {
+            stripes: vec![5, 7],
+            ..at(0.0, &[(0, 12)])
+        };
+        let replies = markers.on_progress(progress);
+        let texts: Vec<String> = replies.iter().map(|reply| format!("{reply:?}")).collect();
+        assert_eq!(texts.len(), 2);
+        for (index, text) in texts.iter().enumerate() {
+            assert!(text.contains(&format!("Stripe Index: {index}")), "{text}");
+            assert!(text.contains("Total Stripe Count: 2"), "{text}");
+        }
+    }
+
+    #[test]
     fn an_empty_file_has_no_restart_marker() {
         let replies = markers(5, 5).on_complete(at(7.0, &[]));
         assert_eq!(codes(&replies), [112, 112]);
@@ -298,10 +333,10 @@ mod tests {
             for (wait, start, length) in ticks {
                 now += wait;
                 stored.insert(start, start + length);
-                let progress = TransferProgress { now, bytes: stored.byte_count(), stored: stored.clone() };
+                let progress = at_time(now, &stored);
                 replies.extend(markers.on_progress(progress));
             }
-            let last = TransferProgress { now, bytes: stored.byte_count(), stored: stored.clone() };
+            let last = at_time(now, &stored);
             replies.extend(markers.on_complete(last));
             for reply in replies.iter().filter(|r| r.code == 111) {
                 let ranges = crate::marker::parse_range_marker(reply).unwrap();

@@ -9,6 +9,7 @@ use crate::command::{
 };
 use crate::listing::FactSet;
 use crate::sizing::MAX_BUFFER;
+use crate::stripes::{MIN_STRIPE_BLOCK, StripeLayout};
 
 impl LoggedInSession {
     /// TYPE
@@ -103,8 +104,7 @@ impl LoggedInSession {
     }
 
     /// Applies one option of OPTS RETR. A request for more connections than the server allows is
-    /// reduced without error: the receiver learns the number from the EOD count. Stripe layouts have
-    /// no effect on a server with a single node.
+    /// reduced without error: the receiver learns the number from the EOD count.
     fn retrieve_option(&mut self, config: &SessionConfig, option: RetrieveOption) {
         match option {
             RetrieveOption::Parallelism(streams) => {
@@ -112,9 +112,19 @@ impl LoggedInSession {
             }
             RetrieveOption::Markers(seconds) => self.parameters.retrieve_perf_seconds = seconds,
             RetrieveOption::Checksum(algorithm) => self.parameters.retrieve_checksum = algorithm,
-            RetrieveOption::Partitioned
-            | RetrieveOption::Blocked
-            | RetrieveOption::BlockSize(_) => {}
+            RetrieveOption::Partitioned => self.parameters.layout = StripeLayout::Partitioned,
+            RetrieveOption::Blocked => {
+                self.parameters.layout = StripeLayout::Blocked {
+                    block: self.parameters.stripe_block,
+                };
+            }
+            RetrieveOption::BlockSize(bytes) => {
+                let block = bytes.max(MIN_STRIPE_BLOCK);
+                self.parameters.stripe_block = block;
+                if let StripeLayout::Blocked { .. } = self.parameters.layout {
+                    self.parameters.layout = StripeLayout::Blocked { block };
+                }
+            }
         }
     }
 

@@ -146,6 +146,7 @@ impl LoggedInSession {
             mode: parameters.mode,
             type_: parameters.type_,
             streams: parameters.parallelism,
+            layout: parameters.layout,
             congestion_control: parameters.congestion_control.clone(),
             delayed_passive: matches!(self.data_channel, DataChannel::DelayedPassive(_))
                 .then(|| self.listen_request()),

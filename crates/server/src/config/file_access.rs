@@ -33,6 +33,7 @@ impl FileAccess {
             security.key.as_deref().filter(|_| own_key),
             security.gridmap.as_deref(),
             security.client_authorities.as_deref(),
+            security.node_authorities.as_deref(),
             config.messages.banner_file.as_deref(),
             config.messages.welcome_file.as_deref(),
         ];
@@ -43,6 +44,7 @@ impl FileAccess {
                 .map(|keys| directory_of(Path::new(keys))),
         );
         read.extend(security.client_authorities.clone());
+        read.extend(security.node_authorities.clone());
         read.extend(security.grid_authorities.clone());
         read.extend(environment_paths());
         Self { read, write }

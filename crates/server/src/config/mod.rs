@@ -158,6 +158,10 @@ pub struct ServerConfig {
     pub client_congestion: bool,
     /// Unprivileged account that a server started as root becomes after binding its port.
     pub run_as: Option<String>,
+    /// Data nodes that carry out striped transfers, host and port each (the tables `[[data-node]]` with `address`).
+    pub data_nodes: Vec<String>,
+    /// Subjects of the certificates of the front ends whose data node this server is; empty: it has sessions of its own.
+    pub front_ends: Vec<String>,
     /// TLS, GSI, client certificates and bearer tokens.
     pub security: SecurityConfig,
     /// The process that holds the private key of `security.certificate`; `None`: this process reads the
@@ -237,6 +241,8 @@ impl Default for ServerConfig {
             sync_policy: SyncPolicy::default(),
             client_congestion: true,
             run_as: None,
+            data_nodes: Vec::new(),
+            front_ends: Vec::new(),
             security: SecurityConfig::default(),
             key_holder: None,
             pam: PamConfig::default(),
@@ -308,6 +314,14 @@ impl ServerConfig {
     /// Bounds on questions to PAM, each of which waits for a process of its own.
     pub(crate) fn pam_queue(&self) -> QueueBounds {
         self.queue_bounds(MAX_ATTEMPTS, FREE_FAILURES as usize)
+    }
+
+    /// Whether anybody can be served: logins are configured, or front ends whose data node this is.
+    pub fn has_clients(&self) -> bool {
+        self.anonymous.is_some()
+            || self.has_passwords()
+            || self.security.has_other_logins()
+            || !self.front_ends.is_empty()
     }
 
     /// Whether logins with a password are configured.

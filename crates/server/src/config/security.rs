@@ -88,6 +88,8 @@ pub struct SecurityConfig {
     pub client_certificates: ClientCertificates,
     /// `client-ca`: PEM file or directory of the authorities of client certificates.
     pub client_authorities: Option<PathBuf>,
+    /// `node-ca`: PEM file or directory of the authorities of front ends and data nodes.
+    pub node_authorities: Option<PathBuf>,
     /// `tls-session-reuse`: Session resumption of data connections.
     pub session_reuse: SessionReuse,
     /// `allow-ccc`: CCC is allowed: the commands after the login may travel in the clear.
@@ -244,7 +246,7 @@ mod tests {
     fn every_setting_of_the_file_is_applied() {
         let config = with(concat!(
             "tls = \"required\"\ncert = \"/c\"\nkey = \"/k\"\nimplicit-tls = \"[::]:990\"\n",
-            "client-certs = \"optional\"\nclient-ca = \"/ca\"\ntls-session-reuse = \"required\"\n",
+            "client-certs = \"optional\"\nclient-ca = \"/ca\"\nnode-ca = \"/na\"\ntls-session-reuse = \"required\"\n",
             "allow-ccc = true\nrequire-protection = \"data\"\nclear-passwords = true\n",
             "gridmap = \"/g\"\ngridmap-rights = \"ro\"\nca-dir = \"/d\"\n",
             "[[token-issuer]]\nurl = \"https://i\"\naudience = [\"a\"]\naccount = \"ann\"\n",
@@ -256,6 +258,7 @@ mod tests {
             implicit_tls: Some("[::]:990".parse().unwrap()),
             client_certificates: ClientCertificates::Optional,
             client_authorities: Some("/ca".into()),
+            node_authorities: Some("/na".into()),
             session_reuse: SessionReuse::Required,
             clear_commands: true,
             require_protection: RequiredProtection::Data,

@@ -18,6 +18,19 @@ pub enum UnusableSetting {
     /// A greeting with more lines would be shown in one.
     #[error("banner has more than one line; write the lines to a file and name it in banner-file")]
     BannerLines,
+    /// Front ends and data nodes would not know each other.
+    #[error(
+        "data-node and front-ends need cert, key and node-ca: both ends of the connection show a certificate of an authority in node-ca"
+    )]
+    NodesWithoutCertificate,
+    /// A data node has no sessions that it could divide.
+    #[error(
+        "data-node and front-ends are for two servers: the front end names its data nodes, a data node its front ends"
+    )]
+    FrontEndAndNode,
+    /// No host and port.
+    #[error("data-node is {0:?}; give HOST:PORT")]
+    NodeAddress(String),
     /// It would never be found.
     #[error(
         "directory-message is {0:?}; give the name of a file, such as \".message\", without a directory"
@@ -49,7 +62,29 @@ impl ServerConfig {
         if let Some((key, _)) = numbers.chain(times).find(|(_, is_zero)| *is_zero) {
             return Err(UnusableSetting::Zero(key));
         }
+        self.require_usable_nodes()?;
         self.messages.require_usable()
+    }
+
+    fn require_usable_nodes(&self) -> Result<(), UnusableSetting> {
+        let is_front_end = !self.data_nodes.is_empty();
+        let is_node = !self.front_ends.is_empty();
+        let security = &self.security;
+        let has_certificate = security.certificate.is_some() && security.node_authorities.is_some();
+        let has_port = |node: &&String| {
+            let port = node.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+            matches!(port, Some(Ok(1..)))
+        };
+        if is_front_end && is_node {
+            return Err(UnusableSetting::FrontEndAndNode);
+        }
+        if (is_front_end || is_node) && !has_certificate {
+            return Err(UnusableSetting::NodesWithoutCertificate);
+        }
+        match self.data_nodes.iter().find(|node| !has_port(node)) {
+            Some(node) => Err(UnusableSetting::NodeAddress(node.clone())),
+            None => Ok(()),
+        }
     }
 }
 
@@ -103,6 +138,26 @@ mod tests {
             change(&mut config);
             assert_eq!(config.require_usable(), Err(UnusableSetting::Zero(key)));
         }
+    }
+
+    #[test]
+    fn nodes_and_front_ends_must_be_able_to_know_each_other() {
+        let with = |change: fn(&mut ServerConfig)| {
+            let mut config = ServerConfig::default();
+            config.data_nodes = vec!["n1:2812".to_owned()];
+            config.security.certificate = Some("/c".into());
+            config.security.node_authorities = Some("/a".into());
+            change(&mut config);
+            config.require_usable()
+        };
+        use UnusableSetting as U;
+        assert_eq!(with(|_| {}), Ok(()));
+        let without = with(|config| config.security.node_authorities = None);
+        assert_eq!(without, Err(U::NodesWithoutCertificate));
+        let both = with(|config| config.front_ends = vec!["/CN=f".to_owned()]);
+        assert_eq!(both, Err(U::FrontEndAndNode));
+        let no_port = with(|config| config.data_nodes = vec!["n1".to_owned()]);
+        assert_eq!(no_port, Err(U::NodeAddress("n1".to_owned())));
     }
 
     #[test]

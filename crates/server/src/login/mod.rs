@@ -165,6 +165,16 @@ impl Authenticator {
         }
     }
 
+    /// The server's root.
+    pub(crate) fn root(&self) -> &Arc<Root> {
+        &self.root
+    }
+
+    /// The server's root on the host.
+    pub(crate) fn root_path(&self) -> &Path {
+        &self.root_path
+    }
+
     /// The password users as of the last reload.
     pub(crate) fn users(&self) -> Option<Arc<Users>> {
         self.policy().users.clone()

@@ -9,7 +9,7 @@ use security::gsi::DataHandshakeMode;
 use security::tls::{ExpectedPeer, TlsError, TlsOptions};
 use security::x509::{CertifiedKey, DistinguishedName, TrustStore};
 
-use super::{GridSecurity, SecurityMaterial, SessionSecurity, TlsSecurity};
+use super::{GridSecurity, NodeSecurity, SecurityMaterial, SessionSecurity, TlsSecurity};
 use crate::config::SessionReuse;
 
 /// The reason why a transfer cannot have the protection that its client asked for.
@@ -69,6 +69,79 @@ impl SessionSecurity {
     }
 }
 
+impl SessionSecurity {
+    /// Whether data nodes could protect this session's data connections.
+    pub(crate) fn suits_nodes(&self) -> bool {
+        match self {
+            Self::Clear => true,
+            Self::Grid(grid) => grid.own_credential().is_some(),
+            _ => false,
+        }
+    }
+
+    /// What a data node needs to protect the next transfer as this process would; `None`: its bytes are in the clear. The error says
+    /// why only this process can.
+    pub(crate) fn node_security(
+        &self,
+        asked: &DataChannelProtection,
+    ) -> Result<Option<NodeSecurity>, &'static str> {
+        if asked.level == ProtectionLevel::Clear && asked.authentication == DataChannelAuth::None {
+            return Ok(None);
+        }
+        let Self::Grid(grid) = self else {
+            return Err("only GSI protects the data connections of stripes");
+        };
+        let credential = grid.own_credential();
+        let credential = credential.ok_or("you have delegated no credential")?;
+        let pem = credential.to_pem();
+        let pem = pem.map_err(|_| "the credential cannot be passed on")?;
+        let is_shared = grid.data_credential.is_some();
+        let same_user = match is_shared {
+            true => credential.identity(),
+            false => grid.peer.identity.clone(),
+        };
+        Ok(Some(NodeSecurity {
+            credential: String::from_utf8_lossy(&pem).into_owned(),
+            expected: expected_peer(asked, &same_user).to_string(),
+            is_protected: handshake_mode(asked) == DataHandshakeMode::Protected,
+            is_shared,
+        }))
+    }
+}
+
+impl GridSecurity {
+    /// The credential that the client has given this session.
+    fn own_credential(&self) -> Option<&CertifiedKey> {
+        self.data_credential.as_ref().or(self.delegated.as_ref())
+    }
+}
+
+/// The protection of a part that a data node carries out.
+///
+/// # Errors
+/// [`DataProtectionError::NoCredential`] if this node trusts no authorities of the grid (`ca-dir`).
+pub(crate) fn of_order(
+    order: &NodeSecurity,
+    material: &SecurityMaterial,
+) -> Result<DataSecurity, DataProtectionError> {
+    let credential =
+        CertifiedKey::from_pem(order.credential.as_bytes(), "a front end's credential");
+    let credential = credential.map_err(|_| DataProtectionError::NoCredential)?;
+    let trust = match order.is_shared {
+        true => trust_in_itself(&credential),
+        false => {
+            let trust = material.node_grid_trust();
+            Arc::clone(trust.ok_or(DataProtectionError::NoCredential)?)
+        }
+    };
+    let mode = match order.is_protected {
+        true => DataHandshakeMode::Protected,
+        false => DataHandshakeMode::AuthenticateOnly,
+    };
+    let expected = DistinguishedName::from_text(order.expected.as_str());
+    between(mode, &expected, &credential, &trust)
+}
+
 impl TlsSecurity {
     /// TLS with this end as the server (RFC 4217 section 7). A client that has shown a certificate must show
     /// the same one, or resume the session in which it did.
@@ -119,9 +192,13 @@ fn shared_by_both(
     asked: &DataChannelProtection,
     credential: &CertifiedKey,
 ) -> Result<DataSecurity, DataProtectionError> {
-    let own = std::iter::once(credential.leaf()).chain(credential.chain());
-    let trust = Arc::new(TrustStore::exactly(own.cloned().collect()));
+    let trust = trust_in_itself(credential);
     authenticated_by(asked, credential, &trust, &credential.identity())
+}
+
+fn trust_in_itself(credential: &CertifiedKey) -> Arc<TrustStore> {
+    let own = std::iter::once(credential.leaf()).chain(credential.chain());
+    Arc::new(TrustStore::exactly(own.cloned().collect()))
 }
 
 /// Both ends show a certificate. `same_user`: the peer's identity with DCAU A, where both ends act for the same user (GFD.20
@@ -132,16 +209,36 @@ fn authenticated_by(
     trust: &Arc<TrustStore>,
     same_user: &DistinguishedName,
 ) -> Result<DataSecurity, DataProtectionError> {
-    let expected = match &asked.authentication {
+    let expected = expected_peer(asked, same_user);
+    between(handshake_mode(asked), &expected, credential, trust)
+}
+
+fn expected_peer(
+    asked: &DataChannelProtection,
+    same_user: &DistinguishedName,
+) -> DistinguishedName {
+    match &asked.authentication {
         DataChannelAuth::Subject(subject) => DistinguishedName::from_text(subject.as_str()),
         DataChannelAuth::SelfAuth | DataChannelAuth::None => same_user.clone(),
-    };
-    let mode = match asked.level {
+    }
+}
+
+fn handshake_mode(asked: &DataChannelProtection) -> DataHandshakeMode {
+    match asked.level {
         ProtectionLevel::Clear => DataHandshakeMode::AuthenticateOnly,
         ProtectionLevel::Safe | ProtectionLevel::Confidential | ProtectionLevel::Private => {
             DataHandshakeMode::Protected
         }
-    };
+    }
+}
+
+/// GSI between `credential` and the `expected` peer.
+fn between(
+    mode: DataHandshakeMode,
+    expected: &DistinguishedName,
+    credential: &CertifiedKey,
+    trust: &Arc<TrustStore>,
+) -> Result<DataSecurity, DataProtectionError> {
     let options = |role| {
         TlsOptions::grid(role)
             .with_credential(credential.clone())

@@ -51,6 +51,10 @@ pub(crate) struct SecurityMaterial {
     settings: SecurityConfig,
     credential: Option<CertifiedKey>,
     client_trust: Option<Arc<TrustStore>>,
+    /// Authorities of front ends and data nodes.
+    node_trust: Option<Arc<TrustStore>>,
+    /// Authorities of the grid, for the data connections of a data node.
+    node_grid_trust: Option<Arc<TrustStore>>,
     grid: Option<GridMaterial>,
     mechanisms: Arc<[SecurityMechanism]>,
 }
@@ -82,6 +86,15 @@ impl SecurityMaterial {
         }
         let grid = load_grid(&settings, before)?;
         let client_trust = load_client_trust(&settings, grid.as_ref(), before)?;
+        let node_trust = load_node_trust(&settings, before)?;
+        let node_grid_trust = match (&grid, &settings.grid_authorities) {
+            (Some(grid), _) => Some(Arc::clone(&grid.trust)),
+            (None, Some(folder)) if node_trust.is_some() => {
+                let trust = TrustStore::from_path(folder);
+                Some(Arc::new(trust.map_err(SecurityMaterialError::Authorities)?))
+            }
+            (None, _) => None,
+        };
         let mut mechanisms = Vec::new();
         if settings.tls_policy() != TlsPolicy::Off {
             mechanisms.push(tls_mechanism());
@@ -96,6 +109,8 @@ impl SecurityMaterial {
             settings,
             credential,
             client_trust,
+            node_trust,
+            node_grid_trust,
             grid,
             mechanisms: mechanisms.into(),
         };
@@ -161,6 +176,36 @@ impl SecurityMaterial {
             trust: self.client_trust.clone(),
             client_certificates: self.settings.client_certificates,
             ..TlsOptions::server().with_tickets()
+        })
+    }
+
+    /// The grid's authorities, for the data connections of a data node.
+    pub(crate) fn node_grid_trust(&self) -> Option<&Arc<TrustStore>> {
+        self.node_grid_trust.as_ref()
+    }
+
+    /// A front end's configuration for the data node `host`.
+    ///
+    /// # Errors
+    /// [`TlsError::Config`]
+    pub(crate) fn node_client_config(&self, host: &str) -> Result<TlsConfig, TlsError> {
+        TlsConfig::new(TlsOptions {
+            credential: self.credential.clone(),
+            trust: self.node_trust.clone(),
+            ..TlsOptions::client().for_host(host)
+        })
+    }
+
+    /// A data node's configuration for its front ends.
+    ///
+    /// # Errors
+    /// [`TlsError::Config`]
+    pub(crate) fn node_server_config(&self) -> Result<TlsConfig, TlsError> {
+        TlsConfig::new(TlsOptions {
+            credential: self.credential.clone(),
+            trust: self.node_trust.clone(),
+            client_certificates: ClientCertificates::Required,
+            ..TlsOptions::server()
         })
     }
 
@@ -306,6 +351,26 @@ fn load_client_trust(
     match before.and_then(|before| before.client_trust.clone()) {
         Some(kept) if is_denied(path) => {
             warn_kept("authorities of clients", path);
+            Ok(Some(kept))
+        }
+        _ => TrustStore::from_path(path)
+            .map(|trust| Some(Arc::new(trust)))
+            .map_err(SecurityMaterialError::Authorities),
+    }
+}
+
+/// The authorities of front ends and data nodes.
+fn load_node_trust(
+    settings: &SecurityConfig,
+    before: Option<&SecurityMaterial>,
+) -> Result<Option<Arc<TrustStore>>, SecurityMaterialError> {
+    let Some(path) = &settings.node_authorities else {
+        return Ok(None);
+    };
+    let before = before.filter(|b| b.settings.node_authorities.as_ref() == Some(path));
+    match before.and_then(|before| before.node_trust.clone()) {
+        Some(kept) if is_denied(path) => {
+            warn_kept("authorities of data nodes", path);
             Ok(Some(kept))
         }
         _ => TrustStore::from_path(path)

@@ -2,11 +2,13 @@
 
 mod data_channel;
 mod material;
+mod node_security;
 mod session;
 
-pub(crate) use data_channel::DataProtectionError;
+pub(crate) use data_channel::{DataProtectionError, of_order};
 pub use material::SecurityMaterialError;
 pub(crate) use material::{SecurityMaterial, tls_mechanism};
+pub(crate) use node_security::NodeSecurity;
 pub(crate) use session::{
     CarriedSecurity, GridSecurity, GsiExchange, SessionSecurity, TlsSecurity,
 };

@@ -11,14 +11,17 @@ use proto::server::{DriverEvent, FileError, FileErrorKind, ListenRequest};
 use proto::stripes::StripeAddresses;
 
 use crate::state::ServerState;
+use crate::stripes::StripeSet;
 use crate::transfer::{ControlAddresses, advertised_address};
-use crate::work::SessionWork;
+use crate::work::{OpenedListener, SessionWork};
 
 /// The data connections that commands have agreed on.
 #[derive(Debug, Default)]
 pub(super) struct DataConnections {
     /// After PASV or PORT. A running transfer has it, and gives it back at its end.
     pub(super) channel: Option<SessionDataChannel>,
+    /// The data nodes, after SPAS or a striped transfer. A running transfer has them.
+    pub(super) stripes: Option<StripeSet>,
     /// This end of the DRS channel, for all transfers after DPSV or DPRT.
     pub(super) drs: Option<Arc<DrsEndpoint>>,
     /// Hosts that are expected to connect, for the log of a transfer without any connection.
@@ -35,20 +38,33 @@ impl DataConnections {
     ) -> SessionWork {
         // A new PASV or EPSV replaces the data connections (RFC 959 section 3.2), so the old listener
         // closes before the new one opens: with a small port range it may need that very port.
-        self.channel = None;
+        self.drop_channel();
         self.note_expected_hosts(request, ends);
         match ends.listen_options(request, &shared.config) {
-            Ok(options) => SessionWork::listen(options, ends.peer.ip(), shared),
+            Ok(options) => SessionWork::listen(options, request.striped, ends.peer.ip(), shared),
             Err(error) => SessionWork::Immediate(DriverEvent::Listening(Err(error))),
         }
     }
 
-    /// Keeps the listener that [`DataConnections::listen`] has opened; returns the address to advertise.
+    /// Closes the listener and all data connections.
+    pub(super) fn drop_channel(&mut self) {
+        self.channel = None;
+        self.stripes = None;
+    }
+
+    /// Keeps what [`DataConnections::listen`] has opened; returns the addresses to advertise.
     pub(super) fn keep_listener(
         &mut self,
-        channel: SessionDataChannel,
+        opened: OpenedListener,
         public: Option<IpAddr>,
     ) -> Result<StripeAddresses, FileError> {
+        let channel = match opened {
+            OpenedListener::Own(channel) => channel,
+            OpenedListener::Striped(stripes, addresses) => {
+                self.stripes = Some(stripes);
+                return Ok(addresses);
+            }
+        };
         let address = channel
             .local_addr()
             .ok_or_else(|| FileError::new(FileErrorKind::Other, "no listener"))?;
@@ -69,6 +85,7 @@ impl DataConnections {
         let local = ends.bind_address(targets, shared.config.foreign_data_addresses);
         let mut channel = SessionDataChannel::connect_to(targets.to_vec(), local);
         channel.set_budget(shared.client_stream_budget(ends.peer.ip()));
+        self.drop_channel();
         self.channel = Some(channel);
     }
 

@@ -14,10 +14,9 @@ use data::transport::{ControlTransport, tls_error};
 use proto::command::Secret;
 use proto::ranges::RangeSet;
 use proto::server::{
-    CarriedRules, DriverEvent, ExpectedInput, FileError, FileErrorKind, FileRequest, LoginFailure,
-    ServerSession, SessionAction, TransferError, TransferProgress, TransferRequest,
+    CarriedRules, DriverEvent, ExpectedInput, FileError, FileErrorKind, FileRequest, ListenRequest,
+    LoginFailure, ServerSession, SessionAction, TransferError, TransferProgress, TransferRequest,
 };
-use proto::stripes::Stripe;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::Instrument;
@@ -28,8 +27,8 @@ use crate::secure::{DataProtectionError, SessionSecurity};
 use crate::state::{ServerPhase, ServerState};
 use crate::transfer::{
     AdmissionResult, ControlAddresses, DataAddresses, FinishedTransfer, LocalHandles,
-    QueuedTransfer, StopCause, TransferHandle, TransferMemory, TransferOrder, TransferTerms,
-    TransferUpdate, WorkerEvent, seconds_since_1970,
+    QueuedTransfer, StopCause, StripedWork, TransferHandle, TransferMemory, TransferOrder,
+    TransferTerms, TransferUpdate, WorkerEvent, seconds_since_1970, stripe_obstacle,
 };
 use crate::transfer_log::LoggedTransferKind;
 use crate::users::UserAccount;
@@ -491,6 +490,10 @@ impl SessionDriver {
                     self.work = self.start_file_work(request);
                 }
                 SessionAction::Listen(request) => {
+                    let request = ListenRequest {
+                        striped: request.striped && self.security.suits_nodes(),
+                        ..request
+                    };
                     self.work = self.data.listen(&request, &self.addresses, &self.shared);
                 }
                 SessionAction::ConnectTo(targets) => {
@@ -511,7 +514,7 @@ impl SessionDriver {
                         running.follow_buffer(bytes);
                     }
                 }
-                SessionAction::DropChannel => self.data.channel = None,
+                SessionAction::DropChannel => self.data.drop_channel(),
                 SessionAction::Transfer(request) => self.work = self.queue_transfer(*request),
                 SessionAction::Abort => self.work.stop(StopCause::Abort),
                 SessionAction::LogField(key, value) => self.records.set_note(key, value),
@@ -625,7 +628,8 @@ impl SessionDriver {
             .security
             .data_security(&request.protection, &self.shared.material)
             .map_err(|error| protection_error(&error))?;
-        let config = &self.shared.config;
+        let shared = Arc::clone(&self.shared);
+        let config = &shared.config;
         let connections = match &request.delayed_passive {
             None => DataAddresses::of(self.data.channel.as_ref()),
             Some(listen) => DataAddresses::ToListen {
@@ -643,10 +647,10 @@ impl SessionDriver {
             };
             TransferMemory::new(history, control.local.ip(), peer, control.direct_peer())
         });
+        let striped = self.striped_work(&request, &connections)?;
         let order = TransferOrder {
             terms: TransferTerms::of(&request, config),
             request,
-            stripe: Stripe::SINGLE,
             connections,
             uploader,
         };
@@ -661,8 +665,47 @@ impl SessionDriver {
             security: security.map(Arc::new),
             memory,
             permit,
+            striped,
         };
         Ok((order, handles))
+    }
+
+    /// The data nodes for a transfer: those that listen for it, or those that shall connect to several targets. `None`: this
+    /// process carries it out.
+    fn striped_work(
+        &mut self,
+        request: &TransferRequest,
+        connections: &DataAddresses,
+    ) -> Result<Option<StripedWork>, FileError> {
+        let listening = self.data.stripes.take();
+        let LoginStatus::LoggedIn(login) = &self.login else {
+            return Err(not_logged_in_error());
+        };
+        let root = login
+            .root_path
+            .strip_prefix(self.shared.authenticator.root_path());
+        let security = self.security.node_security(&request.protection);
+        let obstacle = match root {
+            Ok(_) => stripe_obstacle(request).or(security.as_ref().err().copied()),
+            Err(_) => Some("your directory is not on the file system of the data nodes"),
+        };
+        let has_targets =
+            matches!(connections, DataAddresses::Targets(targets) if targets.as_slice().len() > 1);
+        match (obstacle, self.shared.node_access(), root) {
+            (None, Some(access), Ok(root)) if listening.is_some() || has_targets => {
+                Ok(Some(StripedWork {
+                    access,
+                    listening,
+                    root: root.to_owned(),
+                    security: security.unwrap_or_default(),
+                }))
+            }
+            (Some(obstacle), ..) if listening.is_some() => {
+                let text = format!("data nodes listen for this transfer (SPAS), but {obstacle}");
+                Err(FileError::new(FileErrorKind::Other, text))
+            }
+            _ => Ok(None),
+        }
     }
 
     fn on_work_event(&mut self, step: WorkEvent) -> Result<(), SessionEnd> {
@@ -787,10 +830,12 @@ impl SessionDriver {
             result,
             last,
             channel,
+            stripes,
             summary,
         } = ended;
         // Kept before the outcome is reported: the next command may use its connections at once.
         self.data.channel = channel;
+        self.data.stripes = stripes;
         self.activity.has_transferred = true;
         if result.is_err() {
             // The last 111 marker must name all bytes that are safe: the client resumes from it.
@@ -829,6 +874,7 @@ fn zero_progress() -> TransferProgress {
     TransferProgress {
         now: seconds_since_1970(),
         bytes: 0,
+        stripes: Vec::new(),
         stored: RangeSet::new(),
     }
 }

@@ -13,6 +13,7 @@ use crate::config::{ServerConfig, SiteTerms};
 use crate::limits::{BandwidthBudgets, BudgetHolder, FairQueue, HandshakeLimits, SessionLimits};
 use crate::login::{Authenticator, Login};
 use crate::secure::SecurityMaterial;
+use crate::stripes::{NodeAccess, NodeDirectory};
 use crate::transfer_log::TransferLog;
 
 mod lost_process;
@@ -74,6 +75,7 @@ pub(crate) struct ServerState {
     pub(crate) handshakes: Arc<HandshakeLimits>,
     /// One permit per step of a GSI exchange: each takes up to a second of processor time.
     pub(crate) exchange_queue: Arc<FairQueue>,
+    node_directory: Arc<NodeDirectory>,
     phase: Arc<watch::Sender<ServerPhase>>,
     lost_process: Arc<OnceLock<LostProcess>>,
     /// The material of the last reload.
@@ -104,6 +106,7 @@ impl ServerState {
             metrics: Arc::new(ServerMetrics::new()),
             handshakes: Arc::default(),
             exchange_queue: FairQueue::new(config.exchange_queue()),
+            node_directory: Arc::default(),
             phase: Arc::new(watch::Sender::new(ServerPhase::Serving)),
             lost_process: Arc::default(),
             newest_material: Arc::new(watch::Sender::new(Arc::default())),
@@ -162,6 +165,7 @@ impl ServerState {
             metrics: Arc::clone(&self.metrics),
             handshakes: Arc::clone(&self.handshakes),
             exchange_queue: Arc::clone(&self.exchange_queue),
+            node_directory: Arc::clone(&self.node_directory),
             phase: Arc::clone(&self.phase),
             lost_process: Arc::clone(&self.lost_process),
             newest_material: Arc::clone(&self.newest_material),
@@ -169,6 +173,16 @@ impl ServerState {
             authenticator: Arc::clone(&self.authenticator),
             transfer_log: Arc::clone(&self.transfer_log),
         }
+    }
+
+    /// Access to the data nodes; `None`: there are none.
+    pub(crate) fn node_access(&self) -> Option<NodeAccess> {
+        let nodes = &self.config.data_nodes;
+        (!nodes.is_empty()).then(|| NodeAccess {
+            nodes: nodes.clone(),
+            directory: Arc::clone(&self.node_directory),
+            material: Arc::clone(&self.material),
+        })
     }
 
     /// The stream budget of one client.

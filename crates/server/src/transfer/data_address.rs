@@ -153,6 +153,7 @@ mod tests {
             family,
             any_host,
             other_host: None,
+            striped: false,
             buffers: proto::sizing::SocketBuffers::default(),
         }
     }

@@ -7,7 +7,7 @@ use proto::server::{FileError, FileErrorKind, TransferError};
 
 /// Classifies the error of a transfer: an error of the file, no data connection, or a broken data
 /// connection. The class decides between the replies 425, 426 and those of file errors.
-pub(super) fn transfer_error(error: &DataError) -> TransferError {
+pub(crate) fn transfer_error(error: &DataError) -> TransferError {
     match error {
         DataError::Aborted => TransferError::Aborted,
         DataError::Connect { .. }

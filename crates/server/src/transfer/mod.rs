@@ -13,10 +13,12 @@ use proto::sizing::{self, BufferSizing};
 use proto::stripes::StripeAddresses;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval};
+use tracing::Instrument;
 use tune::Evidence;
 use units::message_rate::MessageRateLimiter;
 
 use crate::state::{CountedTransfer, TransferOutcome};
+use crate::stripes::StripeSet;
 use crate::transfer_log::LoggedTransferKind;
 
 mod admission;
@@ -25,14 +27,17 @@ mod error;
 mod limiter;
 mod order;
 mod path_memory;
+mod striped;
 mod worker;
 
 pub(crate) use admission::{AdmissionResult, QueuedTransfer};
 pub(crate) use data_address::{ControlAddresses, advertised_address};
-pub(crate) use error::file_error;
+pub(crate) use error::{file_error, transfer_error};
 pub(crate) use limiter::LimiterSummary;
 pub(crate) use order::{DataAddresses, LocalHandles, TransferOrder, TransferTerms};
 pub(crate) use path_memory::TransferMemory;
+use striped::StripeBytes;
+pub(crate) use striped::{StripedWork, obstacle as stripe_obstacle};
 
 /// Interval at which a session reads the progress of its transfer. Marker intervals are whole seconds,
 /// so markers are late by half a second at most.
@@ -66,6 +71,8 @@ pub(crate) struct FinishedTransfer {
     pub(crate) last: TransferProgress,
     /// The data channel, to be used by the next transfer.
     pub(crate) channel: Option<SessionDataChannel>,
+    /// The data nodes, likewise.
+    pub(crate) stripes: Option<StripeSet>,
     /// Facts for the log.
     pub(crate) summary: TransferSummary,
 }
@@ -124,6 +131,8 @@ pub(crate) enum StopCause {
 #[derive(Debug)]
 pub(crate) struct TransferHandle {
     control: Arc<TransferControl>,
+    /// Bytes of each stripe; empty: there are none.
+    stripes: StripeBytes,
     events: mpsc::Receiver<WorkerEvent>,
     /// The latest size of a receiver's buffers, bytes.
     resized: watch::Receiver<u64>,
@@ -150,13 +159,13 @@ pub(crate) enum TransferUpdate {
 }
 
 impl TransferHandle {
-    /// Starts the worker thread.
+    /// Starts the worker thread, or the task that has data nodes carry out the order.
     ///
     /// # Errors
     /// The system refuses another thread; the session's data channel is lost.
     pub(crate) fn start(
         order: TransferOrder,
-        handles: LocalHandles,
+        mut handles: LocalHandles,
         counted: CountedTransfer,
     ) -> io::Result<Self> {
         let control = Arc::new(TransferControl::new());
@@ -172,13 +181,23 @@ impl TransferHandle {
         let shared = Arc::clone(&control);
         // The thread enters the session's span, so that its messages name the client.
         let session = tracing::Span::current();
-        std::thread::Builder::new()
-            .name("transfer".to_owned())
-            .spawn(move || session.in_scope(|| worker::run(order, handles, &shared, &reports)))?;
+        let stripes = StripeBytes::default();
+        if let Some(work) = handles.striped.take() {
+            let bytes = Arc::clone(&stripes);
+            let run = striped::run(order, handles, work, shared, bytes, reports);
+            tokio::spawn(run.instrument(session));
+        } else {
+            std::thread::Builder::new()
+                .name("transfer".to_owned())
+                .spawn(move || {
+                    session.in_scope(|| worker::run(order, handles, &shared, &reports))
+                })?;
+        }
         let mut tick = interval(PROGRESS_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Self {
             control,
+            stripes,
             events,
             resized,
             pace: sizing::announced_size_limiter(),
@@ -211,7 +230,7 @@ impl TransferHandle {
             }
             _ = self.tick.tick(), if self.opened => {
                 self.counted.count_bytes(self.control.bytes());
-                TransferUpdate::Tick(progress(&self.control))
+                TransferUpdate::Tick(progress(&self.control, &self.stripes))
             }
         }
     }
@@ -266,10 +285,11 @@ pub(crate) fn seconds_since_1970() -> f64 {
 }
 
 /// The current progress of a transfer.
-fn progress(control: &TransferControl) -> TransferProgress {
+fn progress(control: &TransferControl, stripes: &StripeBytes) -> TransferProgress {
     TransferProgress {
         now: seconds_since_1970(),
         bytes: control.bytes(),
+        stripes: stripes.lock().clone(),
         stored: control.safe(),
     }
 }

@@ -14,23 +14,21 @@ use data::rate::RateLimit;
 use data::security::DataSecurity;
 use proto::server::{FileError, TransferRequest};
 use proto::sizing::BufferSizing;
-use proto::stripes::{Stripe, StripeAddresses};
+use proto::stripes::StripeAddresses;
 use tune::Prior;
 use tune::sizing::drs::DrsInterval;
 
-use super::{TransferMemory, advertised_address, file_error};
+use super::{StripedWork, TransferMemory, advertised_address, file_error};
 use crate::config::ServerConfig;
 use crate::files::{ControlSocket, SessionFiles, Uploader};
 use crate::limits::QueuePermit;
 
-/// The complete description of a transfer. It holds no open files, connections or shared state, so it
-/// could be serialized and sent to another process.
+/// The complete description of a transfer. It holds no open files, connections or shared state: what a data node needs of it is a
+/// [`crate::stripes::NodeOrder`].
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TransferOrder {
     /// File, ranges, mode, streams, buffers and markers.
     pub(crate) request: TransferRequest,
-    /// The stripe of the transfer that this order covers.
-    pub(crate) stripe: Stripe,
     /// Addresses of the data connections.
     pub(crate) connections: DataAddresses,
     /// Behaviour of the data connections.
@@ -99,6 +97,8 @@ pub(crate) struct LocalHandles {
     pub(crate) memory: Option<TransferMemory>,
     /// The permit of this transfer.
     pub(crate) permit: QueuePermit,
+    /// The data nodes that carry out the order; `None`: this process does.
+    pub(crate) striped: Option<StripedWork>,
 }
 
 impl TransferTerms {
@@ -235,6 +235,7 @@ mod tests {
                     min: 2,
                     max: 9,
                 },
+                layout: Default::default(),
                 congestion_control: "auto".to_owned(),
                 delayed_passive: None,
                 buffers: SocketBuffers::sized_by(BufferSizing::Auto),
@@ -242,7 +243,6 @@ mod tests {
                 range_marker_seconds: 0,
                 protection: proto::security::DataChannelProtection::default(),
             },
-            stripe: Stripe::SINGLE,
             connections: DataAddresses::Targets(StripeAddresses::single(at(40_000))),
             terms: TransferTerms {
                 congestion: CongestionChoice::Auto,
@@ -297,7 +297,7 @@ mod tests {
         // The copy does not change when the original is dropped or changed.
         let mut other = one.clone();
         drop(one);
-        other.stripe = Stripe::new(1, 2).unwrap();
+        other.uploader = Uploader::User("bob".to_owned());
         assert_ne!(other, copy);
         assert_eq!(copy, order());
         let elsewhere = TransferOrder {

@@ -17,8 +17,8 @@ use tune::Evidence;
 
 use super::error::transfer_error;
 use super::{
-    FinishedTransfer, LimiterSummary, LocalHandles, TransferOrder, TransferSummary, WorkerEvent,
-    progress,
+    FinishedTransfer, LimiterSummary, LocalHandles, StripeBytes, TransferOrder, TransferSummary,
+    WorkerEvent, progress,
 };
 use crate::files::{
     OpenedBundleSource, OpenedBundleStore, OpenedStore, OpenedTransfer, PassingChecksum,
@@ -44,6 +44,7 @@ pub(super) fn run(
         security,
         memory,
         permit,
+        striped: _,
     } = handles;
     let mut settings = TransferSettings {
         security,
@@ -119,7 +120,7 @@ fn finish(
     summary.decision = log_buffer_decisions(control);
     log_stream_decisions(control);
     summary.peers = control.peers();
-    let last = progress(control);
+    let last = progress(control, &StripeBytes::default());
     FinishedTransfer {
         result: result.map(|()| CompletedTransfer {
             progress: last.clone(),
@@ -127,6 +128,7 @@ fn finish(
         }),
         last,
         channel,
+        stripes: None,
         summary,
     }
 }
@@ -275,7 +277,7 @@ impl TransferWorker<'_> {
 }
 
 impl TransferSummary {
-    fn of(request: &TransferRequest, mut settings: TransferSettings) -> Self {
+    pub(super) fn of(request: &TransferRequest, mut settings: TransferSettings) -> Self {
         if matches!(request.kind, TransferKind::List(_)) {
             // Listings have CR LF line ends already; TYPE A would translate them to CR CR LF.
             settings.type_ = DataType::Image;

@@ -10,12 +10,14 @@ use data::channel::{ListenOptions, SessionDataChannel};
 use data::drs;
 use proto::security::SecurityToken;
 use proto::server::{DriverEvent, FileError, FileErrorKind, FileResponse};
+use proto::stripes::StripeAddresses;
 use security::gsi::{GsiAcceptor, GsiError, GsiStep};
 
 use crate::files::ListingMemoryShare;
 use crate::limits::QueuePermit;
 use crate::login::{Login, LoginRefusal};
 use crate::state::ServerState;
+use crate::stripes::{NodeAccess, StripeSet};
 use crate::transfer::{
     AdmissionResult, QueuedTransfer, StopCause, TransferHandle, TransferUpdate, file_error,
 };
@@ -38,7 +40,7 @@ pub(crate) enum SessionWork {
     /// A login is being checked.
     Login(PendingResult<Result<Login, LoginRefusal>>),
     /// A data listener is being opened.
-    Listen(PendingResult<Result<SessionDataChannel, FileError>>),
+    Listen(PendingResult<Result<OpenedListener, FileError>>),
     /// A listener for the DRS channel is being opened.
     ListenDrs(PendingResult<Result<drs::DrsEndpoint, FileError>>),
     /// A file request.
@@ -47,6 +49,15 @@ pub(crate) enum SessionWork {
     Admission(Box<QueuedTransfer>),
     /// A running transfer.
     Transfer(Box<TransferHandle>),
+}
+
+/// The listener of a session, or those of its data nodes.
+#[derive(Debug)]
+pub(crate) enum OpenedListener {
+    /// This process listens.
+    Own(SessionDataChannel),
+    /// The data nodes listen, on these addresses.
+    Striped(StripeSet, StripeAddresses),
 }
 
 /// A computed step of a GSI exchange, and the acceptor for the next one.
@@ -69,7 +80,7 @@ pub(crate) enum WorkEvent {
     /// The result of the login.
     Login(Result<Login, LoginRefusal>),
     /// The data listener.
-    Listen(Result<SessionDataChannel, FileError>),
+    Listen(Result<OpenedListener, FileError>),
     /// The listener of the DRS channel.
     ListenDrs(Result<drs::DrsEndpoint, FileError>),
     /// Bytes of the file that a checksum has read so far.
@@ -83,15 +94,25 @@ pub(crate) enum WorkEvent {
 }
 
 impl SessionWork {
-    /// Starts to open a data listener for `client`. It runs on a blocking thread, because it may try a
-    /// whole range of busy ports.
+    /// Starts to open a data listener for `client`, or, for a `striped` transfer, one at each data node, if there are any. This
+    /// process's own is opened on a blocking thread, because it may try a whole range of busy ports.
     pub(crate) fn listen(
         options: ListenOptions,
+        striped: bool,
         client: IpAddr,
         shared: &Arc<ServerState>,
     ) -> Self {
         let shared = Arc::clone(shared);
         Self::Listen(Box::pin(async move {
+            if let Some(access) = shared.node_access().filter(|_| striped) {
+                match listen_at_nodes(&access, &options).await {
+                    Ok((stripes, addresses)) => {
+                        return Ok(OpenedListener::Striped(stripes, addresses));
+                    }
+                    // One stripe is better than none.
+                    Err(error) => tracing::warn!(%error, "the front end itself listens"),
+                }
+            }
             let permit = shared
                 .listener_queue
                 .acquire(client)
@@ -104,7 +125,7 @@ impl SessionWork {
             // Connections are counted when they are accepted, against the budget of the control
             // connection's client, whoever connects.
             channel.set_budget(shared.client_stream_budget(client));
-            Ok(channel)
+            Ok(OpenedListener::Own(channel))
         }))
     }
 
@@ -182,6 +203,18 @@ impl SessionWork {
             Self::Transfer(running) => WorkEvent::Transfer(running.next_update().await),
         }
     }
+}
+
+/// Has all data nodes that can be used listen.
+async fn listen_at_nodes(
+    access: &NodeAccess,
+    options: &ListenOptions,
+) -> Result<(StripeSet, StripeAddresses), String> {
+    let stripes = StripeSet::of_all(access).await;
+    let mut stripes = stripes.map_err(|error| error.to_string())?;
+    let addresses = stripes.listen(options).await;
+    let addresses = addresses.map_err(|failure| failure.into_file_error().text)?;
+    Ok((stripes, addresses))
 }
 
 async fn run_blocking<T: Send + 'static>(
@@ -380,7 +413,7 @@ mod tests {
                 accept: data::channel::AllowedPeers::Any,
                 buffers: proto::sizing::SocketBuffers::default(),
             };
-            SessionWork::listen(options, PEER, shared)
+            SessionWork::listen(options, false, PEER, shared)
         });
     }
 }

@@ -31,6 +31,40 @@ pub fn start(store: &TestStore) -> Result<PeerServer> {
     spawn(store, &options, &GridEnvironment::default())
 }
 
+/// A front end, and its data nodes, which end with it.
+#[derive(Debug)]
+pub struct StripedGlobusServer {
+    /// Clients connect to it.
+    pub front: PeerServer,
+    _nodes: Vec<PeerServer>,
+}
+
+/// Serves the store to anonymous sessions by a front end with this number of data nodes.
+pub fn start_striped(store: &TestStore, nodes: u16) -> Result<StripedGlobusServer> {
+    let mut all = Vec::new();
+    let mut addresses = Vec::new();
+    let none = GridEnvironment::default();
+    for _ in 0..nodes {
+        let mut options = vec!["-dn", "-auth-level", "0", "-no-secure-ipc"];
+        if is_root() {
+            options.extend(["-process-user", ACCOUNT]);
+        }
+        let options: Vec<String> = options.into_iter().map(str::to_owned).collect();
+        let node = spawn(store, &options, &none)?;
+        addresses.push(node.address().to_string());
+        all.push(node);
+    }
+    let mut options = vec!["-aa".to_owned(), "-no-secure-ipc".to_owned()];
+    options.extend(["-r".to_owned(), addresses.join(",")]);
+    if is_root() {
+        options.extend(["-anonymous-user".to_owned(), ACCOUNT.to_owned()]);
+    }
+    Ok(StripedGlobusServer {
+        front: spawn(store, &options, &none)?,
+        _nodes: all,
+    })
+}
+
 /// Serves the store to the users of [`PeerPki::write_gridmap`] with GSI, with this certificate of the host.
 pub fn start_gsi_as(
     store: &TestStore,

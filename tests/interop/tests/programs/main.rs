@@ -44,6 +44,7 @@ mod ssh_faults;
 mod ssh_install;
 mod ssh_paths;
 mod sshftp;
+mod striped;
 mod thin_volume;
 mod third_party;
 mod verbs;

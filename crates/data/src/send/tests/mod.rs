@@ -64,7 +64,7 @@ fn send(
     let source: Arc<dyn Source> = Arc::new(MemorySource::new(bytes.to_vec(), "source"));
     let mut ranges = RangeSet::new();
     ranges.insert(0, bytes.len() as u64);
-    let plan = SendPlan { ranges, origin: 0 };
+    let plan = SendPlan::new(ranges, 0);
     let result = SendTask::new(&source, &plan, settings, &transfer).and_then(|task| {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -83,10 +83,7 @@ pub(super) fn local_transfer(end: &SeriesEnd, file: &SeriesFile) -> LocalTransfe
             ranges.insert(file.start, file.start.saturating_add(file.size));
             LocalTransfer::Send {
                 source: Arc::clone(source) as Arc<dyn Source>,
-                plan: SendPlan {
-                    ranges,
-                    origin: file.start,
-                },
+                plan: SendPlan::new(ranges, file.start),
             }
         }
     }

@@ -34,9 +34,20 @@ pub(super) const RULES: &[Contradiction] = &[
     },
     Contradiction {
         applies: |flags| {
-            flags.has_any(&["gridmap_rights", "ca_dir"]) && !flags.has_any(&["gridmap", "config"])
+            flags.has("gridmap_rights") && !flags.has_any(&["gridmap", "config"])
+                || flags.has("ca_dir") && !flags.has_any(&["gridmap", "front_end", "config"])
         },
         line: "--gridmap-rights and --ca-dir are for --gridmap: give it, too, or leave them out",
+    },
+    Contradiction {
+        applies: |flags| flags.has("data_node") && flags.has("front_end"),
+        line: "--data-node is for a front end, and --front-end for its data nodes: leave one of them out",
+    },
+    Contradiction {
+        applies: |flags| {
+            flags.has("front_end") && flags.has_any(&["anonymous", "users", "pam", "gridmap"])
+        },
+        line: "--front-end has no sessions of its own, and a login was given: leave one of them out",
     },
     Contradiction {
         applies: |flags| {

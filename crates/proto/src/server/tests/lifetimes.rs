@@ -37,6 +37,7 @@ fn finish(session: &mut ServerSession) {
     let progress = TransferProgress {
         now: 1.0,
         bytes: 0,
+        stripes: Vec::new(),
         stored: RangeSet::new(),
     };
     session.on_driver_event(DriverEvent::Transferred(Ok(CompletedTransfer {

@@ -194,6 +194,7 @@ fn progress(choice: u8) -> TransferProgress {
     TransferProgress {
         now: f64::from(choice),
         bytes: u64::from(choice),
+        stripes: vec![0; usize::from(choice % 4)],
         stored,
     }
 }

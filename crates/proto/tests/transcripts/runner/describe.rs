@@ -92,6 +92,9 @@ fn listen(request: &ListenRequest) -> String {
     if let Some(host) = request.other_host {
         text.push_str(&format!(" other-host={host}"));
     }
+    if request.striped {
+        text.push_str(" striped");
+    }
     text + &buffers(request.buffers)
 }
 

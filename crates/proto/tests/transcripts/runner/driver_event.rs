@@ -215,6 +215,7 @@ fn progress(text: &str) -> Result<TransferProgress, String> {
     Ok(TransferProgress {
         now,
         bytes,
+        stripes: Vec::new(),
         stored: stored.map_err(|e| e.to_string())?.unwrap_or_default(),
     })
 }

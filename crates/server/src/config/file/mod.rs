@@ -108,6 +108,7 @@ pub struct FileConfig {
     pub implicit_tls: Option<SocketAddr>,
     pub client_certs: Option<ClientCertificatesName>,
     pub client_ca: Option<PathBuf>,
+    pub node_ca: Option<PathBuf>,
     pub tls_session_reuse: Option<SessionReuse>,
     pub allow_ccc: Option<bool>,
     pub require_protection: Option<RequiredProtection>,
@@ -119,6 +120,8 @@ pub struct FileConfig {
     pub pam_rights: Option<UnlistedRights>,
     pub pam_min_uid: Option<u32>,
     pub token_issuer: Option<Vec<TokenIssuerConfig>>,
+    pub data_node: Option<Vec<DataNodeTable>>,
+    pub front_ends: Option<Vec<String>>,
 }
 
 /// The table `[advisor]`.
@@ -127,6 +130,14 @@ pub struct FileConfig {
 pub struct AdvisorTable {
     /// `config`: settings file of the network-advice service.
     config: PathBuf,
+}
+
+/// A table `[[data-node]]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct DataNodeTable {
+    /// `address`: host and port.
+    address: String,
 }
 
 /// A range of ports, written `LOW-HIGH`; both are above 0.
@@ -354,6 +365,10 @@ impl FileConfig {
         config.transfer_log = self.transfer_log.or(config.transfer_log.take());
         config.ftp_info_log = self.ftp_info_log.or(config.ftp_info_log.take());
         config.run_as = self.run_as.or(config.run_as.take());
+        let nodes = self.data_node;
+        let nodes = nodes.map(|nodes| nodes.into_iter().map(|node| node.address).collect());
+        set_if_given(&mut config.data_nodes, nodes);
+        set_if_given(&mut config.front_ends, self.front_ends);
         let advisor = self.advisor.map(|table| table.config);
         config.metrics = self.metrics.or(config.metrics);
         config.advisor = advisor.or(config.advisor.take());
@@ -381,6 +396,7 @@ impl FileConfig {
         config.key = self.key.take().or(config.key.take());
         config.implicit_tls = self.implicit_tls.or(config.implicit_tls);
         config.client_authorities = self.client_ca.take().or(config.client_authorities.take());
+        config.node_authorities = self.node_ca.take().or(config.node_authorities.take());
         config.gridmap = self.gridmap.take().or(config.gridmap.take());
         config.grid_authorities = self.ca_dir.take().or(config.grid_authorities.take());
         set_if_given(

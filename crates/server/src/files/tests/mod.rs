@@ -153,6 +153,7 @@ impl FilesFixture {
             mode,
             type_,
             streams: proto::streams::ParallelismRange::fixed(1),
+            layout: Default::default(),
             congestion_control: String::new(),
             delayed_passive: None,
             buffers: proto::sizing::SocketBuffers::default(),

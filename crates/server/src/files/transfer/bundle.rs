@@ -58,10 +58,7 @@ impl SessionFiles {
         let source = BundleSource::new(members_of(files), open);
         OpenedBundleSource {
             source: Arc::new(source),
-            plan: SendPlan {
-                ranges: whole(files),
-                origin: 0,
-            },
+            plan: SendPlan::new(whole(files), 0),
             last: self.last_bundle.clone(),
         }
     }

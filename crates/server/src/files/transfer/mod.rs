@@ -132,10 +132,7 @@ impl SessionFiles {
         Ok(OpenedSource {
             source: Arc::new(ListingSource::start(self, request)?),
             // A listing is sent in order to its end; its length is not known.
-            plan: SendPlan {
-                ranges: RangeSet::new(),
-                origin: 0,
-            },
+            plan: SendPlan::new(RangeSet::new(), 0),
             path: request.path.clone(),
             checksum: None,
         })
@@ -461,10 +458,10 @@ fn send_plan(size: u64, part: Option<(u64, u64)>, have: &RangeSet) -> SendPlan {
             range.end.saturating_add(origin),
         );
     }
-    SendPlan {
-        ranges: received.gaps(origin, size.min(origin.saturating_add(length))),
+    SendPlan::new(
+        received.gaps(origin, size.min(origin.saturating_add(length))),
         origin,
-    }
+    )
 }
 
 /// Where received bytes go in a file of `size` bytes.

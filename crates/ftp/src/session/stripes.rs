@@ -1,0 +1,142 @@
+//! A server's data nodes (GFD.20 §3): how many there are, and data connections with each.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use data::channel::SessionDataChannel;
+use proto::address::{AddressFamily, parse_spas_lines};
+use proto::client::TransferRequirements;
+use proto::command::{Command, TransferMode};
+use proto::reply::Reply;
+use proto::stripes::StripeAddresses;
+
+use super::ClientSession;
+use super::passive::reachability;
+use crate::Failure;
+
+/// Lowest port of a data node that this end connects to.
+const MIN_PORT: u16 = 1024;
+
+/// Of a server's data nodes.
+#[derive(Debug, Default)]
+pub(crate) struct ServerStripes {
+    /// Their hosts, one for each stripe; `None`: not asked yet.
+    hosts: Option<Vec<IpAddr>>,
+    /// SPAS comes in place of PASV or EPSV.
+    is_asked: bool,
+}
+
+impl ClientSession {
+    /// Whether the data connections of a transfer may be with data nodes: in MODE E, directly, where the server knows
+    /// SPAS and SPOR and is not known to have one node only.
+    pub(crate) fn may_use_stripes(&self, requirements: &TransferRequirements) -> bool {
+        let is_known_to_be_one = self.stripes.hosts.as_ref().is_some_and(|all| all.len() < 2);
+        requirements.mode == TransferMode::Extended
+            && self.features().spas
+            && !self.is_carried()
+            && self.control.route().is_none()
+            && !is_known_to_be_one
+    }
+
+    /// Number of stripes of the server, at least 1.
+    pub(crate) fn stripe_count(&self) -> usize {
+        self.stripes
+            .hosts
+            .as_ref()
+            .map_or(1, |all| all.len().max(1))
+    }
+
+    /// The hosts of the server's data nodes, and its own.
+    pub(super) fn hosts_of_stripes(&self) -> Arc<[IpAddr]> {
+        let own = self.control.peer_addr().ip().to_canonical();
+        let nodes = self.stripes.hosts.iter().flatten().copied();
+        nodes.chain([own]).collect()
+    }
+
+    /// Whether the next listening server is asked by SPAS.
+    pub(crate) fn ask_for_stripes(&mut self, is_asked: bool) {
+        self.stripes.is_asked = is_asked;
+    }
+
+    /// The command that asks the server to listen.
+    pub(crate) fn listen_command(&self) -> Command {
+        match self.stripes.is_asked {
+            true => self.spas_command(),
+            false => self.passive_command(),
+        }
+    }
+
+    /// Evaluates the reply to [`ClientSession::listen_command`]. A server that refuses SPAS, or names nodes that this end must not
+    /// connect to, is asked again without it.
+    pub(crate) async fn handle_listen_reply(
+        &mut self,
+        reply: Reply,
+    ) -> Result<StripeAddresses, Failure> {
+        if !std::mem::take(&mut self.stripes.is_asked) {
+            return self.handle_passive_reply(reply).await;
+        }
+        if let Some(addresses) = self.note_stripes(&reply) {
+            return Ok(addresses);
+        }
+        let passive = self.passive_command();
+        let reply = self.control.call(&passive).await?;
+        self.handle_passive_reply(reply).await
+    }
+
+    /// Asks the server for its data nodes, unless they are known: they will connect to this end.
+    pub(crate) async fn learn_stripes(&mut self) -> Result<(), Failure> {
+        if self.stripes.hosts.is_none() {
+            let spas = self.spas_command();
+            let reply = self.control.call(&spas).await?;
+            self.note_stripes(&reply);
+        }
+        Ok(())
+    }
+
+    /// Connects to the data nodes when the next transfer begins.
+    pub(super) fn connect_to_stripes(&mut self, addresses: &StripeAddresses) {
+        self.data_host = Some(addresses.first().ip());
+        let local = self.local_address_for(addresses.first().ip());
+        let targets = addresses.as_slice().to_vec();
+        self.data_channel = Some(SessionDataChannel::connect_to(targets, local));
+    }
+
+    fn spas_command(&self) -> Command {
+        match self.control.peer_addr().ip().to_canonical() {
+            IpAddr::V4(_) => Command::Spas(None),
+            IpAddr::V6(_) => Command::Spas(Some(AddressFamily::V6)),
+        }
+    }
+
+    /// Notes the nodes that a reply to SPAS names; `None`: it names none that may be used.
+    fn note_stripes(&mut self, reply: &Reply) -> Option<StripeAddresses> {
+        let named = self.parse_stripes(reply);
+        let hosts = named
+            .as_ref()
+            .map(|all| all.as_slice().iter().map(|at| at.ip()).collect());
+        self.stripes.hosts = Some(hosts.unwrap_or_default());
+        named
+    }
+
+    /// The addresses of a reply to SPAS. A server must not direct its clients at hosts that only they can reach (RFC 2577 §3), so
+    /// no node may be in a narrower network than the server itself.
+    fn parse_stripes(&self, reply: &Reply) -> Option<StripeAddresses> {
+        let own = self.control.peer_addr().ip().to_canonical();
+        let inner = reply.lines.get(1..reply.lines.len().saturating_sub(1))?;
+        let lines: Vec<_> = inner
+            .iter()
+            .map(|line| String::from_utf8_lossy(line))
+            .collect();
+        let named = parse_spas_lines(lines.iter().map(|line| line.as_ref())).ok()?;
+        let addresses: Option<Vec<_>> = named
+            .into_iter()
+            .map(|node| {
+                let ip = node.ip.filter(|ip| !ip.is_unspecified()).unwrap_or(own);
+                let may_connect = self.allow_foreign_data || reachability(ip) >= reachability(own);
+                let at = std::net::SocketAddr::new(ip.to_canonical(), node.port);
+                (reply.is_success() && may_connect && node.port >= MIN_PORT).then_some(at)
+            })
+            .collect();
+        StripeAddresses::new(addresses?)
+    }
+}

@@ -1,0 +1,506 @@
+//! A data node: it carries out what its front ends order, and has no sessions of its own.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use data::channel::{ListenOptions, SessionDataChannel};
+use data::error::DataError;
+use data::job::{TransferControl, TransferSettings};
+use data::options::{CongestionChoice, TransferOptions};
+use data::rate::RateLimit;
+use data::recv::ReceivePlan;
+use data::send::{RangeSupply, SendPlan};
+use data::store::file::{FileSink, FileSource};
+use data::store::root::{FileIdentity, StoreError};
+use data::store::{Sink, Source};
+use data::transport::{ControlTransport, tls_error};
+use data::{recv, send};
+use proto::command::{DataType, TransferMode};
+use proto::path::VPath;
+use proto::ranges::RangeSet;
+use proto::server::{FileError, FileErrorKind, TransferError};
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use crate::limits::SessionSlot;
+use crate::secure::of_order;
+use crate::state::ServerState;
+use crate::stripes::{
+    FrontMessage, NodeConnection, NodeFailure, NodeListen, NodeMessage, NodeOrder, NodePart,
+    PartReport, VERSION, WireRanges,
+};
+use crate::transfer::{ControlAddresses, file_error, transfer_error};
+
+/// Interval of progress reports. A front end takes a node that is silent for some seconds for lost.
+const REPORT_INTERVAL: Duration = Duration::from_millis(250);
+/// Time for which a stripe asks for work.
+const WORK_AHEAD: Duration = Duration::from_secs(2);
+/// Least and most bytes that it asks for.
+const WANTED_BYTES: (u64, u64) = (4 << 20, 1 << 30);
+/// Events of a part that wait for the connection's task.
+const QUEUE: usize = 8;
+
+/// Serves one connection of a front end.
+pub(crate) async fn run(
+    shared: Arc<ServerState>,
+    transport: ControlTransport,
+    ends: ControlAddresses,
+    slot: SessionSlot,
+) {
+    let peer = ends.peer;
+    let limit = shared.config.login_timeout;
+    let identified = match timeout(limit, identify(&shared, transport)).await {
+        Ok(identified) => identified,
+        Err(_) => Err("it did not complete the handshake".to_owned()),
+    };
+    match identified {
+        Ok((connection, name)) => {
+            tracing::debug!(%peer, name, "a front end has connected");
+            let node = NodeSession {
+                shared,
+                connection,
+                own_address: ends.local.ip(),
+                channel: None,
+                running: None,
+            };
+            let error = node.serve().await;
+            tracing::debug!(%peer, name, %error, "a front end has left");
+        }
+        Err(error) => tracing::warn!(%peer, error, "no front end of this data node"),
+    }
+    drop(slot);
+}
+
+/// Makes the handshake, and checks that the peer is one of the front ends; the text of a failure is for the log.
+async fn identify(
+    shared: &ServerState,
+    mut transport: ControlTransport,
+) -> Result<(NodeConnection, String), String> {
+    let in_words = |error: io::Error| match tls_error(&error) {
+        Some(error) => error.to_string(),
+        None => error.to_string(),
+    };
+    transport.peer_has_begun().await.map_err(in_words)?;
+    let config = shared.material.node_server_config();
+    let config = config.map_err(|error| error.to_string())?;
+    let started = transport.start_tls(&config, None);
+    started.map_err(|error| error.to_string())?;
+    transport.complete_handshake().await.map_err(in_words)?;
+    let peer = transport.tls().and_then(|engine| engine.peer());
+    let name = peer
+        .ok_or("it has shown no certificate")?
+        .identity
+        .to_string();
+    if !shared.config.front_ends.contains(&name) {
+        return Err(format!("{name} is not in front-ends"));
+    }
+    let mut connection = NodeConnection::new(transport);
+    let hello = NodeMessage::Hello { version: VERSION };
+    connection.send(&hello).await.map_err(in_words)?;
+    Ok((connection, name))
+}
+
+/// The orders of one connection.
+struct NodeSession {
+    shared: Arc<ServerState>,
+    connection: NodeConnection,
+    /// Where the front end has reached this node.
+    own_address: IpAddr,
+    /// Of the last part: its connections serve the next one.
+    channel: Option<SessionDataChannel>,
+    running: Option<RunningPart>,
+}
+
+/// A part that runs on a thread of its own. Dropping it stops the thread.
+struct RunningPart {
+    control: Arc<TransferControl>,
+    supply: Option<Arc<RangeSupply>>,
+    events: mpsc::Receiver<PartEvent>,
+    /// Safe ranges that the front end knows.
+    reported: RangeSet,
+    begin: Instant,
+}
+
+impl Drop for RunningPart {
+    fn drop(&mut self) {
+        self.control.cancel();
+    }
+}
+
+enum PartEvent {
+    Opened { reused: bool },
+    RunsLow,
+    Ended(Box<SessionDataChannel>, Result<(), TransferError>),
+}
+
+impl NodeSession {
+    /// Serves until the connection ends; returns why.
+    async fn serve(mut self) -> io::Error {
+        let mut tick = interval(REPORT_INTERVAL);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let done = tokio::select! {
+                message = self.connection.receive() => match message {
+                    Ok(message) => self.on_message(message).await,
+                    Err(error) => Err(error),
+                },
+                event = next_event(&mut self.running) => self.on_event(event).await,
+                _ = tick.tick(), if self.running.is_some() => self.report_progress(false).await,
+            };
+            if let Err(error) = done {
+                return error;
+            }
+        }
+    }
+
+    async fn on_message(&mut self, message: FrontMessage) -> io::Result<()> {
+        match message {
+            FrontMessage::Listen(listen) => {
+                self.channel = None;
+                let address = self.listen(listen).await;
+                self.connection.send(&NodeMessage::Listening(address)).await
+            }
+            FrontMessage::Run(order) => {
+                if let Err(failure) = self.start(*order) {
+                    let report = PartReport {
+                        failure: Some(failure),
+                        ..PartReport::default()
+                    };
+                    self.connection.send(&NodeMessage::Ended(report)).await?;
+                }
+                Ok(())
+            }
+            FrontMessage::Ranges { ranges, last } => {
+                let supply = self.running.as_ref().and_then(|part| part.supply.as_ref());
+                if let Some(supply) = supply {
+                    supply.hand_in(&ranges.to_set());
+                    if last {
+                        supply.end();
+                    }
+                }
+                Ok(())
+            }
+            FrontMessage::Stop => {
+                if let Some(part) = &self.running {
+                    part.control.cancel();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Listens for data connections; returns the address for clients.
+    async fn listen(&mut self, listen: NodeListen) -> Result<std::net::SocketAddr, NodeFailure> {
+        let config = &self.shared.config;
+        // Data may come by another network than orders do.
+        let any: IpAddr = match self.own_address {
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let options = ListenOptions {
+            ip: any,
+            ports: config.data_ports.map(|(low, high)| low..=high),
+            accept: listen.accept.into(),
+            buffers: listen.buffers.into(),
+        };
+        let opened = tokio::task::spawn_blocking(move || SessionDataChannel::listen(&options));
+        let opened = opened
+            .await
+            .map_err(|error| NodeFailure::other(error.to_string()))?;
+        let mut channel = opened.map_err(|error| NodeFailure::file(file_error(&error)))?;
+        channel.set_budget(self.shared.stream_budget.clone());
+        let mut address = channel
+            .local_addr()
+            .ok_or_else(|| NodeFailure::other("no listener"))?;
+        address.set_ip(match config.public_address {
+            Some(public) if public.is_ipv4() == self.own_address.is_ipv4() => public,
+            _ => self.own_address,
+        });
+        self.channel = Some(channel);
+        Ok(address)
+    }
+
+    /// Starts the thread of a part.
+    fn start(&mut self, order: NodeOrder) -> Result<(), NodeFailure> {
+        if self.running.is_some() {
+            return Err(NodeFailure::other("another part is running"));
+        }
+        let channel = match &order.part {
+            NodePart::Receive { .. } => self.channel.take(),
+            NodePart::Send { target, .. } => {
+                let known = self
+                    .channel
+                    .take()
+                    .filter(|channel| channel.targets() == [*target]);
+                known.or_else(|| {
+                    let mut channel = SessionDataChannel::connect_to(vec![*target], None);
+                    channel.set_budget(self.shared.stream_budget.clone());
+                    Some(channel)
+                })
+            }
+        };
+        let channel = channel.ok_or_else(|| NodeFailure::other("nothing listens for this part"))?;
+        let control = Arc::new(TransferControl::new());
+        let (sender, events) = mpsc::channel(QUEUE);
+        let supply = match &order.part {
+            NodePart::Send { last: false, .. } => {
+                let asking = sender.clone();
+                // A full queue has such an event already, or the part is at its end.
+                let ask = move || drop(asking.try_send(PartEvent::RunsLow));
+                Some(Arc::new(RangeSupply::new(ask)))
+            }
+            _ => None,
+        };
+        let work = PartWork {
+            shared: Arc::clone(&self.shared),
+            order,
+            channel,
+            control: Arc::clone(&control),
+            supply: supply.clone(),
+        };
+        let span = tracing::Span::current();
+        let thread = std::thread::Builder::new().name("transfer".to_owned());
+        let started = thread.spawn(move || {
+            span.in_scope(|| {
+                let (channel, result) = work.carry_out(&sender);
+                let _ = sender.blocking_send(PartEvent::Ended(Box::new(channel), result));
+            });
+        });
+        started.map_err(|error| NodeFailure::other(format!("it has no thread: {error}")))?;
+        self.running = Some(RunningPart {
+            control,
+            supply,
+            events,
+            reported: RangeSet::new(),
+            begin: Instant::now(),
+        });
+        Ok(())
+    }
+
+    async fn on_event(&mut self, event: Option<PartEvent>) -> io::Result<()> {
+        match event {
+            Some(PartEvent::Opened { reused }) => {
+                self.connection.send(&NodeMessage::Opened { reused }).await
+            }
+            Some(PartEvent::RunsLow) => {
+                let bytes = self.running.as_ref().map_or(0, RunningPart::wanted_bytes);
+                self.connection
+                    .send(&NodeMessage::WantsRanges { bytes })
+                    .await
+            }
+            Some(PartEvent::Ended(channel, result)) => {
+                self.channel = result.is_ok().then_some(*channel);
+                self.end(result).await
+            }
+            None => {
+                let lost = TransferError::Broken("internal error".to_owned());
+                self.end(Err(lost)).await
+            }
+        }
+    }
+
+    async fn end(&mut self, result: Result<(), TransferError>) -> io::Result<()> {
+        self.report_progress(true).await?;
+        let Some(part) = self.running.take() else {
+            return Ok(());
+        };
+        let evidence = part.control.evidence();
+        tracing::info!(bytes = part.control.bytes(), "a part has ended");
+        let report = PartReport {
+            failure: result.err().map(NodeFailure::from),
+            bytes: part.control.bytes(),
+            streams: evidence.streams,
+            final_streams: evidence.final_streams,
+            retransmits: evidence.retransmits,
+            min_rtt: evidence.min_rtt,
+            congestion: evidence.congestion_control.clone(),
+        };
+        self.connection.send(&NodeMessage::Ended(report)).await
+    }
+
+    /// Tells the front end what has become safe; `all`: in as many messages as that takes.
+    async fn report_progress(&mut self, all: bool) -> io::Result<()> {
+        let Some(part) = &mut self.running else {
+            return Ok(());
+        };
+        let mut new = RangeSet::new();
+        for range in part.control.safe().iter() {
+            new.extend(&part.reported.gaps(range.start, range.end));
+        }
+        loop {
+            let safe = WireRanges::take_from(&mut new);
+            part.reported.extend(&safe.to_set());
+            let bytes = part.control.bytes();
+            let progress = NodeMessage::Progress { bytes, safe };
+            self.connection.send(&progress).await?;
+            if new.is_empty() || !all {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl RunningPart {
+    /// Bytes that this part could send in the next seconds.
+    fn wanted_bytes(&self) -> u64 {
+        let elapsed = self.begin.elapsed().as_secs_f64().max(0.001);
+        let ahead = self.control.bytes() as f64 / elapsed * WORK_AHEAD.as_secs_f64();
+        (ahead as u64).clamp(WANTED_BYTES.0, WANTED_BYTES.1)
+    }
+}
+
+/// The next event of the running part; waits for ever if there is none. Cancel-safe.
+async fn next_event(running: &mut Option<RunningPart>) -> Option<PartEvent> {
+    match running {
+        Some(part) => part.events.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A part on its thread.
+struct PartWork {
+    shared: Arc<ServerState>,
+    order: NodeOrder,
+    channel: SessionDataChannel,
+    control: Arc<TransferControl>,
+    supply: Option<Arc<RangeSupply>>,
+}
+
+impl PartWork {
+    fn carry_out(
+        mut self,
+        events: &mpsc::Sender<PartEvent>,
+    ) -> (SessionDataChannel, Result<(), TransferError>) {
+        let result = match self.order.part.clone() {
+            NodePart::Send { ranges, origin, .. } => self.send(ranges.to_set(), origin, events),
+            NodePart::Receive { origin, limit } => {
+                let plan = ReceivePlan {
+                    origin,
+                    stream_start: 0,
+                    limit,
+                };
+                self.receive(plan, events)
+            }
+        };
+        (self.channel, result)
+    }
+
+    fn send(
+        &mut self,
+        ranges: RangeSet,
+        origin: u64,
+        events: &mpsc::Sender<PartEvent>,
+    ) -> Result<(), TransferError> {
+        let (root, path) = self.place()?;
+        let file = root.open_read(&path).map_err(of_file)?;
+        self.require_same(&file, &path)?;
+        let source = FileSource::new(file, path.to_string());
+        let source = source.map_err(|error| of_file(StoreError::from_io("open", &path, &error)))?;
+        let source: Arc<dyn Source> = Arc::new(source);
+        let plan = SendPlan {
+            supply: self.supply.clone(),
+            ..SendPlan::new(ranges, origin)
+        };
+        let settings = self.settings(true)?;
+        self.announce(true, events);
+        let sent = send::run(&mut self.channel, &source, &plan, &settings, &self.control);
+        sent.map(drop).map_err(|error| transfer_error(&error))
+    }
+
+    fn receive(
+        &mut self,
+        plan: ReceivePlan,
+        events: &mpsc::Sender<PartEvent>,
+    ) -> Result<(), TransferError> {
+        let (root, path) = self.place()?;
+        // The front end has made it, and holds its lock.
+        let file = root.open_existing(&path).map_err(of_file)?;
+        self.require_same(&file, &path)?;
+        let sink = FileSink::new(file, path.to_string());
+        let sink = sink.map_err(|error| of_file(StoreError::from_io("open", &path, &error)))?;
+        let policy = self.shared.config.sync_policy;
+        let sink: Arc<dyn Sink> = Arc::new(sink.with_policy(policy, None));
+        let settings = self.settings(false)?;
+        self.announce(false, events);
+        recv::run(&mut self.channel, &sink, &plan, &settings, &self.control)
+            .map_err(|error| transfer_error(&error))?;
+        self.control.checkpoint(|| sink.sync()).map_err(|source| {
+            let what = path.to_string();
+            transfer_error(&DataError::Write { what, source })
+        })
+    }
+
+    /// The session's root and the file in it.
+    fn place(&self) -> Result<(Arc<data::store::root::Root>, VPath), TransferError> {
+        let main = self.shared.authenticator.root();
+        let below = Path::new(std::ffi::OsStr::from_bytes(&self.order.root));
+        let root = if below.as_os_str().is_empty() {
+            Arc::clone(main)
+        } else {
+            let opened = main.open_below(below);
+            Arc::new(opened.map_err(|error| other(error.to_string()))?)
+        };
+        let path = VPath::root().resolve(&self.order.path);
+        Ok((root, path.map_err(|error| other(error.to_string()))?))
+    }
+
+    /// Fails unless the front end has this file open.
+    fn require_same(&self, file: &std::fs::File, path: &VPath) -> Result<(), TransferError> {
+        let identity = FileIdentity::of(file);
+        let identity = identity.map_err(|e| of_file(StoreError::from_io("open", path, &e)))?;
+        if identity.inode.1 == self.order.inode {
+            return Ok(());
+        }
+        Err(other(format!(
+            "{path} is another file here than at the front end: both must have their root on one shared file system"
+        )))
+    }
+
+    fn settings(&self, sends: bool) -> Result<TransferSettings, TransferError> {
+        let security = self.order.security.as_ref();
+        let security = security.map(|order| of_order(order, &self.shared.material));
+        let security = security
+            .transpose()
+            .map_err(|error| other(error.to_string()))?;
+        let config = &self.shared.config;
+        let [streams, min, max] = self.order.streams;
+        Ok(TransferSettings {
+            security: security.map(Arc::new),
+            options: TransferOptions {
+                buffers: self.order.buffers.clone().into(),
+                congestion: match sends {
+                    true => CongestionChoice::parse(&self.order.congestion),
+                    false => CongestionChoice::System,
+                },
+                rate: self.order.rate.map(RateLimit::new),
+                ..config.transfer.clone()
+            },
+            mode: TransferMode::Extended,
+            type_: DataType::Image,
+            streams: streams as usize,
+            max_streams: max as usize,
+            min_streams: min as usize,
+            max_connections: config.max_streams_per_transfer as usize,
+            adapt: sends && max > min,
+            connect_timeout: config.transfer.stall,
+            ..TransferSettings::default()
+        })
+    }
+
+    fn announce(&self, sending: bool, events: &mpsc::Sender<PartEvent>) {
+        let reused = self.channel.has_cached(sending);
+        let _ = events.blocking_send(PartEvent::Opened { reused });
+    }
+}
+
+fn of_file(error: StoreError) -> TransferError {
+    TransferError::File(error.into())
+}
+
+fn other(text: impl Into<String>) -> TransferError {
+    TransferError::File(FileError::new(FileErrorKind::Other, text))
+}

@@ -1,0 +1,17 @@
+//! Several machines for one transfer (GFD.20 section 3): a front end has the sessions, and data nodes have the data connections.
+//! A front end divides a transfer among its nodes; each is a server of its own that carries out orders.
+
+mod connection;
+mod dealer;
+mod directory;
+mod message;
+mod set;
+
+pub(crate) use connection::NodeConnection;
+pub(crate) use dealer::RangeDealer;
+pub(crate) use directory::NodeDirectory;
+pub(crate) use message::{
+    FrontMessage, NodeFailure, NodeListen, NodeMessage, NodeOrder, NodePart, PartReport, VERSION,
+    WireRanges,
+};
+pub(crate) use set::{NodeAccess, StripeSet};

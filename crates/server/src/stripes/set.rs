@@ -1,0 +1,259 @@
+//! The data nodes of one session's transfers: a connection to each.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use data::channel::ListenOptions;
+use data::transport::ControlTransport;
+use proto::stripes::StripeAddresses;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::message::VERSION;
+use super::{FrontMessage, NodeConnection, NodeDirectory, NodeFailure, NodeListen, NodeMessage};
+use crate::secure::SecurityMaterial;
+
+/// Longest wait for a node to be reached and to answer.
+const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+/// Messages that wait for the other side, of each node.
+const QUEUE: usize = 64;
+
+/// A front end's access to its nodes.
+#[derive(Debug, Clone)]
+pub(crate) struct NodeAccess {
+    /// Host and port of each.
+    pub(crate) nodes: Vec<String>,
+    /// Which of them have failed.
+    pub(crate) directory: Arc<NodeDirectory>,
+    /// The certificate and authorities.
+    pub(crate) material: Arc<SecurityMaterial>,
+}
+
+/// The nodes that carry out one session's transfers, in the order of the stripes.
+#[derive(Debug)]
+pub(crate) struct StripeSet {
+    nodes: Vec<StripeNode>,
+    /// Messages with the number of their node; `None`: the node is lost.
+    events: mpsc::Receiver<(usize, Option<NodeMessage>)>,
+    directory: Arc<NodeDirectory>,
+}
+
+/// A node of a set.
+#[derive(Debug)]
+pub(crate) struct StripeNode {
+    /// Host and port.
+    pub(crate) name: String,
+    messages: mpsc::Sender<FrontMessage>,
+}
+
+impl StripeSet {
+    /// Connects to every node that can be reached.
+    ///
+    /// # Errors
+    /// None can.
+    pub(crate) async fn of_all(access: &NodeAccess) -> io::Result<Self> {
+        let reached = reach_all(access).await?;
+        Ok(Self::of(reached, &access.directory))
+    }
+
+    /// Connects to nodes for `stripes` stripes: to one each if there are as many, else to some of them several times.
+    ///
+    /// # Errors
+    /// None can be reached.
+    pub(crate) async fn for_stripes(access: &NodeAccess, stripes: usize) -> io::Result<Self> {
+        let mut reached = reach_all(access).await?;
+        let names: Vec<String> = reached.iter().map(|(name, _)| name.clone()).collect();
+        while reached.len() < stripes {
+            let name = names[reached.len() % names.len()].clone();
+            let connection = reach(&name, &access.material).await?;
+            reached.push((name, connection));
+        }
+        reached.truncate(stripes);
+        Ok(Self::of(reached, &access.directory))
+    }
+
+    fn of(reached: Vec<(String, NodeConnection)>, directory: &Arc<NodeDirectory>) -> Self {
+        let (sender, events) = mpsc::channel(QUEUE);
+        let node = |(number, (name, connection)): (usize, (String, NodeConnection))| {
+            let (messages, outgoing) = mpsc::channel(QUEUE);
+            tokio::spawn(converse(
+                number,
+                name.clone(),
+                connection,
+                outgoing,
+                sender.clone(),
+            ));
+            StripeNode { name, messages }
+        };
+        Self {
+            nodes: reached.into_iter().enumerate().map(node).collect(),
+            events,
+            directory: Arc::clone(directory),
+        }
+    }
+
+    /// The nodes.
+    pub(crate) fn nodes(&self) -> &[StripeNode] {
+        &self.nodes
+    }
+
+    /// Sends a message to a node. That a node is lost shows as an event.
+    pub(crate) async fn send(&self, node: usize, message: FrontMessage) {
+        if let Some(node) = self.nodes.get(node) {
+            let _ = node.messages.send(message).await;
+        }
+    }
+
+    /// The next message with the number of its node; `None`: the node is lost. Cancel-safe.
+    pub(crate) async fn next_event(&mut self) -> (usize, Option<NodeMessage>) {
+        match self.events.recv().await {
+            Some((node, None)) => {
+                self.note_failure(node);
+                (node, None)
+            }
+            Some(event) => event,
+            // Every task reports its end before.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Notes that a node has failed: the next transfers go on without it for a while.
+    pub(crate) fn note_failure(&self, node: usize) {
+        if let Some(node) = self.nodes.get(node) {
+            tracing::warn!(node = node.name, "a data node is lost");
+            self.directory.note_failure(&node.name, Instant::now());
+        }
+    }
+
+    /// Has every node listen; returns their addresses, in the order of the stripes.
+    ///
+    /// # Errors
+    /// A node cannot listen, or is lost.
+    pub(crate) async fn listen(
+        &mut self,
+        options: &ListenOptions,
+    ) -> Result<StripeAddresses, NodeFailure> {
+        let listen = NodeListen {
+            accept: options.accept.clone().into(),
+            buffers: options.buffers.into(),
+        };
+        for node in 0..self.nodes.len() {
+            self.send(node, FrontMessage::Listen(listen.clone())).await;
+        }
+        let mut addresses = vec![None; self.nodes.len()];
+        while addresses.contains(&None) {
+            let event = timeout(CONNECT_LIMIT, self.next_event()).await;
+            let Ok((node, event)) = event else {
+                return Err(NodeFailure::other("a data node does not answer"));
+            };
+            let name = &self.nodes[node].name;
+            match event {
+                Some(NodeMessage::Listening(Ok(address))) => addresses[node] = Some(address),
+                Some(NodeMessage::Listening(Err(failure))) => return Err(failure.at(name)),
+                None => return Err(NodeFailure::other("it is lost").at(name)),
+                Some(_) => {}
+            }
+        }
+        StripeAddresses::new(addresses.into_iter().flatten().collect())
+            .ok_or_else(|| NodeFailure::other("there are too many data nodes"))
+    }
+}
+
+/// Connects to all nodes at the same time; those that answer, in the order of the settings.
+async fn reach_all(access: &NodeAccess) -> io::Result<Vec<(String, NodeConnection)>> {
+    let mut attempts = JoinSet::new();
+    let usable = access.directory.usable(&access.nodes, Instant::now());
+    for (number, name) in usable.into_iter().enumerate() {
+        let material = Arc::clone(&access.material);
+        attempts.spawn(async move {
+            let reached = reach(&name, &material).await;
+            (number, name, reached)
+        });
+    }
+    let mut reached = Vec::new();
+    while let Some(attempt) = attempts.join_next().await {
+        match attempt {
+            Ok((number, name, Ok(connection))) => {
+                access.directory.note_success(&name);
+                reached.push((number, name, connection));
+            }
+            Ok((_, name, Err(error))) => {
+                tracing::warn!(node = name, %error, "a data node cannot be used");
+                access.directory.note_failure(&name, Instant::now());
+            }
+            Err(error) => tracing::warn!(%error, "a data node cannot be used"),
+        }
+    }
+    if reached.is_empty() {
+        return Err(io::Error::other("no data node can be used"));
+    }
+    reached.sort_by_key(|(number, ..)| *number);
+    Ok(reached
+        .into_iter()
+        .map(|(_, name, connection)| (name, connection))
+        .collect())
+}
+
+/// Connects to a node, and waits until it serves.
+async fn reach(name: &str, material: &SecurityMaterial) -> io::Result<NodeConnection> {
+    timeout(CONNECT_LIMIT, connect(name, material)).await?
+}
+
+async fn connect(name: &str, material: &SecurityMaterial) -> io::Result<NodeConnection> {
+    let (host, _) = name.rsplit_once(':').unwrap_or((name, ""));
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let mut refused = io::Error::from(io::ErrorKind::NotFound);
+    for address in tokio::net::lookup_host(name).await? {
+        match ControlTransport::connect(address).await {
+            Ok(mut transport) => {
+                let config = material
+                    .node_client_config(host)
+                    .map_err(io::Error::other)?;
+                transport
+                    .start_tls(&config, None)
+                    .map_err(io::Error::other)?;
+                transport.complete_handshake().await?;
+                let mut connection = NodeConnection::new(transport);
+                return match connection.receive().await? {
+                    NodeMessage::Hello { version: VERSION } => Ok(connection),
+                    _ => Err(io::Error::other("it is not of this version of longhaul")),
+                };
+            }
+            Err(error) => refused = error,
+        }
+    }
+    Err(refused)
+}
+
+/// Serves the connection to one node until either end closes it.
+async fn converse(
+    number: usize,
+    name: String,
+    mut connection: NodeConnection,
+    mut outgoing: mpsc::Receiver<FrontMessage>,
+    events: mpsc::Sender<(usize, Option<NodeMessage>)>,
+) {
+    loop {
+        let went_well = tokio::select! {
+            message = outgoing.recv() => match message {
+                Some(message) => connection.send(&message).await,
+                // The session does not need the node any more.
+                None => return,
+            },
+            received = connection.receive() => match received {
+                Ok(message) => match events.send((number, Some(message))).await {
+                    Ok(()) => Ok(()),
+                    Err(_) => return,
+                },
+                Err(error) => Err(error),
+            },
+        };
+        if let Err(error) = went_well {
+            tracing::debug!(node = name, %error, "the connection to a data node has ended");
+            let _ = events.send((number, None)).await;
+            return;
+        }
+    }
+}

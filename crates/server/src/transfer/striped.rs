@@ -1,0 +1,475 @@
+//! A transfer that data nodes carry out: this process has the file open, divides the work, and completes the store.
+
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use data::error::DataError;
+use data::job::{TransferControl, TransferReport};
+use data::store::root::FileIdentity;
+use parking_lot::Mutex;
+use proto::command::{DataType, TransferMode};
+use proto::ranges::RangeSet;
+use proto::server::{
+    CompletedTransfer, FileError, FileErrorKind, StoreDisposition, TransferError, TransferKind,
+    TransferRequest,
+};
+use proto::stripes::{Stripe, StripeAddresses};
+use tokio::sync::mpsc;
+use tune::Evidence;
+use tune::limiter::Role;
+
+use super::error::transfer_error;
+use super::{
+    DataAddresses, FinishedTransfer, LocalHandles, TransferOrder, TransferSummary, WorkerEvent,
+    progress, worker,
+};
+use crate::files::{
+    OpenedSource, OpenedStore, OpenedTransfer, SessionFiles, UploadClient, transfer_error_of_file,
+};
+use crate::secure::NodeSecurity;
+use crate::stripes::{
+    FrontMessage, NodeAccess, NodeFailure, NodeMessage, NodeOrder, NodePart, PartReport,
+    RangeDealer, StripeSet, WireRanges,
+};
+use crate::transfer_log::LoggedTransferKind;
+
+/// Bytes that each stripe begins with.
+const FIRST_DEAL: u64 = 16 << 20;
+/// A node reports several times a second. One that is silent for this time is lost.
+const SILENCE_LIMIT: Duration = Duration::from_secs(5);
+/// Interval at which cancelling and silence are noticed.
+const WATCH_INTERVAL: Duration = Duration::from_millis(100);
+/// Longest wait for stopped nodes to report what they have stored.
+const STOP_LIMIT: Duration = Duration::from_secs(2);
+
+/// With which nodes a transfer is carried out.
+#[derive(Debug)]
+pub(crate) struct StripedWork {
+    /// The nodes of the front end.
+    pub(crate) access: NodeAccess,
+    /// Those that listen (SPAS); `None`: nodes are to connect to the targets (SPOR).
+    pub(crate) listening: Option<StripeSet>,
+    /// The session's root, below that of the server.
+    pub(crate) root: PathBuf,
+    /// Protection of the data connections.
+    pub(crate) security: Option<NodeSecurity>,
+}
+
+/// Bytes that each stripe has moved.
+pub(crate) type StripeBytes = Arc<Mutex<Vec<u64>>>;
+
+/// Why a transfer cannot be divided among nodes; `None`: it can.
+pub(crate) fn obstacle(request: &TransferRequest) -> Option<&'static str> {
+    let whole_file = match &request.kind {
+        TransferKind::Retrieve { .. } => true,
+        TransferKind::Store { disposition, .. } => !matches!(
+            disposition,
+            StoreDisposition::Append | StoreDisposition::Unique
+        ),
+        _ => false,
+    };
+    if request.mode != TransferMode::Extended || request.type_ != DataType::Image {
+        return Some("stripes need MODE E and TYPE I");
+    }
+    if request.buffers.sizing.needs_peer_support() {
+        return Some("stripes have no right-sizing channel");
+    }
+    (!whole_file).then_some("only RETR, ERET, STOR and ESTO of a file can have stripes")
+}
+
+/// Carries out an order with data nodes and reports events, as [`worker::run`] does in this process.
+pub(super) async fn run(
+    order: TransferOrder,
+    handles: LocalHandles,
+    work: StripedWork,
+    control: Arc<TransferControl>,
+    bytes: StripeBytes,
+    reports: mpsc::Sender<WorkerEvent>,
+) {
+    let set = match (work.listening, &order.connections) {
+        (Some(set), _) => Ok(set),
+        (None, DataAddresses::Targets(targets)) => {
+            StripeSet::for_stripes(&work.access, targets.as_slice().len()).await
+        }
+        (None, _) => Err(io::Error::other("no data connection")),
+    };
+    let set = match set {
+        Ok(set) => set,
+        Err(error) => {
+            // This process can send to all targets, too.
+            tracing::warn!(%error, "a striped transfer runs without data nodes");
+            let run = move || worker::run(order, handles, &control, &reports);
+            let _ = tokio::task::spawn_blocking(run).await;
+            return;
+        }
+    };
+    let LocalHandles {
+        files,
+        control_socket,
+        channel,
+        rate,
+        permit,
+        ..
+    } = handles;
+    let started_at = Instant::now();
+    let mut summary = TransferSummary::of(&order.request, order.settings(None, None));
+    *bytes.lock() = vec![0; set.nodes().len()];
+    let mut transfer = StripedTransfer {
+        rate: rate.map(|rate| rate.rate() / set.nodes().len().max(1) as u64),
+        client: UploadClient {
+            uploader: order.uploader.clone(),
+            control_socket,
+            control: Arc::clone(&control),
+        },
+        root: work.root.as_os_str().as_bytes().to_vec(),
+        security: work.security,
+        parts: set.nodes().iter().map(|_| StripePart::default()).collect(),
+        order,
+        set,
+        control: Arc::clone(&control),
+        bytes: Arc::clone(&bytes),
+        reports: reports.clone(),
+        summary: &mut summary,
+    };
+    let result = transfer.carry_out(files).await;
+    let StripedTransfer { set, parts, .. } = transfer;
+    summary.elapsed = started_at.elapsed();
+    summary.evidence = evidence(&summary, &control, &parts);
+    // After a failure a node may still have connections of this transfer.
+    let stripes = result.is_ok().then_some(set);
+    drop(permit);
+    let last = progress(&control, &bytes);
+    let result = result.map(|()| CompletedTransfer {
+        progress: last.clone(),
+        remarks: summary.limiter.client_remark.clone(),
+    });
+    let finished = FinishedTransfer {
+        result,
+        last,
+        channel,
+        stripes,
+        summary,
+    };
+    let _ = reports.send(WorkerEvent::Ended(Box::new(finished))).await;
+}
+
+/// What one stripe has done.
+#[derive(Debug, Default)]
+struct StripePart {
+    opened: Option<bool>,
+    report: Option<PartReport>,
+    /// Until the first message.
+    heard: Option<Instant>,
+}
+
+struct StripedTransfer<'s> {
+    order: TransferOrder,
+    set: StripeSet,
+    parts: Vec<StripePart>,
+    client: UploadClient,
+    root: Vec<u8>,
+    security: Option<NodeSecurity>,
+    rate: Option<u64>,
+    control: Arc<TransferControl>,
+    bytes: StripeBytes,
+    reports: mpsc::Sender<WorkerEvent>,
+    summary: &'s mut TransferSummary,
+}
+
+impl StripedTransfer<'_> {
+    async fn carry_out(&mut self, files: SessionFiles) -> Result<(), TransferError> {
+        let (request, client) = (self.order.request.clone(), self.client.clone());
+        let open = move || {
+            files
+                .open(&request, &client)
+                .map_err(transfer_error_of_file)
+        };
+        match blocking(open).await? {
+            OpenedTransfer::Send(sending) => self.send(sending).await,
+            OpenedTransfer::Receive(storing) => self.receive(storing).await,
+            OpenedTransfer::SendBundle(_) | OpenedTransfer::ReceiveBundle(_) => {
+                Err(other_error("bundles have no stripes"))
+            }
+        }
+    }
+
+    async fn send(&mut self, sending: OpenedSource) -> Result<(), TransferError> {
+        let DataAddresses::Targets(targets) = self.order.connections.clone() else {
+            return Err(other_error(
+                "in MODE E the sender connects; use SPOR or PORT",
+            ));
+        };
+        self.summary.path = sending.path.clone();
+        let identity = sending.source.fd().map(FileIdentity::of);
+        let inode = inode_of(identity)?;
+        let plan = sending.plan;
+        let layout = self.order.request.layout;
+        let mut dealer = RangeDealer::new(layout, plan.ranges, stripe_count(&targets));
+        for (stripe, target) in targets.iter() {
+            let (mut ranges, last) = dealer.deal(stripe, FIRST_DEAL);
+            let part = NodePart::Send {
+                target,
+                ranges: WireRanges::take_from(&mut ranges),
+                last,
+                origin: plan.origin,
+            };
+            self.start(stripe, inode, part).await;
+        }
+        self.follow(Some(dealer)).await
+    }
+
+    async fn receive(&mut self, storing: OpenedStore) -> Result<(), TransferError> {
+        self.summary.path = storing.path.clone();
+        let begun = blocking(move || {
+            // The old content goes before the first node writes.
+            if let Err(error) = storing.sink.begin(0) {
+                storing.abandon();
+                return Err(store_error(error));
+            }
+            let identity = storing.sink.fd().map(FileIdentity::of);
+            Ok((storing, identity))
+        });
+        let (storing, identity) = begun.await?;
+        let stored = match inode_of(identity) {
+            Ok(inode) => {
+                for number in 0..self.set.nodes().len() {
+                    let part = NodePart::Receive {
+                        origin: storing.plan.origin,
+                        limit: storing.plan.limit,
+                    };
+                    self.start(self.stripe(number), inode, part).await;
+                }
+                self.follow(None).await
+            }
+            Err(error) => Err(error),
+        };
+        let (stored_ranges, bytes) = (self.control.stored(), self.control.bytes());
+        let control = Arc::clone(&self.control);
+        let complete = move || {
+            let origin = storing.plan.origin;
+            let end = stored_ranges.end().saturating_add(origin);
+            // The nodes have written past the sink: the quota hears of it here.
+            let charged = stored.and_then(|()| {
+                let charged = storing.sink.begin(end);
+                charged.map_err(store_error)
+            });
+            match charged {
+                Err(error) => {
+                    storing.abandon();
+                    Err(error)
+                }
+                Ok(()) => {
+                    let report = TransferReport {
+                        stored: stored_ranges,
+                        evidence: Evidence {
+                            bytes,
+                            ..Evidence::for_role(Role::Receiver)
+                        },
+                        ..TransferReport::default()
+                    };
+                    storing.finish(&report, &mut |_| !control.is_cancelled())
+                }
+            }
+        };
+        self.summary.digest = blocking(complete).await?;
+        Ok(())
+    }
+
+    fn stripe(&self, number: usize) -> Stripe {
+        let count = u32::try_from(self.set.nodes().len()).unwrap_or(u32::MAX);
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        Stripe::new(number, count).unwrap_or(Stripe::SINGLE)
+    }
+
+    async fn start(&self, stripe: Stripe, inode: u64, part: NodePart) {
+        let request = &self.order.request;
+        let streams = request.streams;
+        let order = NodeOrder {
+            root: self.root.clone(),
+            path: self.summary.path.as_bytes().to_vec(),
+            inode,
+            part,
+            streams: [streams.start, streams.min, streams.max],
+            buffers: request.buffers.into(),
+            congestion: self.order.terms.congestion.name().to_owned(),
+            rate: self.rate,
+            security: self.security.clone(),
+        };
+        let run = FrontMessage::Run(Box::new(order));
+        self.set.send(stripe.number() as usize, run).await;
+    }
+
+    /// Follows the parts to their end. After the failure of one the others are stopped; what they have stored by then counts.
+    async fn follow(&mut self, mut dealer: Option<RangeDealer>) -> Result<(), TransferError> {
+        let mut failure: Option<TransferError> = None;
+        let mut stopped_at: Option<Instant> = None;
+        let begin = Instant::now();
+        while self.parts.iter().any(|part| part.report.is_none()) {
+            let event = tokio::time::timeout(WATCH_INTERVAL, self.set.next_event()).await;
+            if let Ok((number, event)) = event
+                && let Err(error) = self.on_event(number, event, &mut dealer).await
+            {
+                failure.get_or_insert(error);
+            }
+            if let Some(number) = self.silent_part(begin) {
+                self.set.note_failure(number);
+                failure.get_or_insert_with(|| self.lost(number));
+            }
+            if self.control.is_cancelled() {
+                failure.get_or_insert(TransferError::Aborted);
+            }
+            match stopped_at {
+                None if failure.is_some() => {
+                    stopped_at = Some(Instant::now());
+                    for number in 0..self.parts.len() {
+                        self.set.send(number, FrontMessage::Stop).await;
+                    }
+                }
+                Some(at) if at.elapsed() >= STOP_LIMIT => break,
+                _ => {}
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    async fn on_event(
+        &mut self,
+        number: usize,
+        event: Option<NodeMessage>,
+        dealer: &mut Option<RangeDealer>,
+    ) -> Result<(), TransferError> {
+        let stripe = self.stripe(number);
+        let name = self.set.nodes().get(number).map(|node| node.name.clone());
+        let Some(part) = self.parts.get_mut(number) else {
+            return Ok(());
+        };
+        part.heard = Some(Instant::now());
+        match event {
+            None if part.report.is_none() => {
+                part.report = Some(PartReport::default());
+                return Err(self.lost(number));
+            }
+            None | Some(NodeMessage::Hello { .. } | NodeMessage::Listening(_)) => {}
+            Some(NodeMessage::Opened { reused }) => {
+                part.opened = Some(reused);
+                self.announce_if_opened().await;
+            }
+            Some(NodeMessage::Progress { bytes, safe }) => {
+                self.note_progress(number, bytes, &safe.to_set());
+            }
+            Some(NodeMessage::WantsRanges { bytes }) => {
+                if let Some(dealer) = dealer {
+                    let (mut ranges, last) = dealer.deal(stripe, bytes);
+                    let ranges = WireRanges::take_from(&mut ranges);
+                    let more = FrontMessage::Ranges { ranges, last };
+                    self.set.send(number, more).await;
+                }
+            }
+            Some(NodeMessage::Ended(report)) => {
+                let failure = report.failure.clone();
+                let bytes = report.bytes;
+                part.report = Some(report);
+                self.note_progress(number, bytes, &RangeSet::new());
+                if let Some(failure) = failure {
+                    let name = name.unwrap_or_default();
+                    return Err(NodeFailure::at(failure, &name).into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn note_progress(&self, number: usize, bytes: u64, safe: &RangeSet) {
+        let mut all = self.bytes.lock();
+        if let Some(stripe) = all.get_mut(number) {
+            let more = bytes.saturating_sub(*stripe);
+            *stripe = bytes.max(*stripe);
+            self.control.note_elsewhere(more, safe);
+        }
+    }
+
+    /// Tells the session that the transfer has begun, when every node has opened the file.
+    async fn announce_if_opened(&self) {
+        let opened: Option<Vec<bool>> = self.parts.iter().map(|part| part.opened).collect();
+        if let Some(reused) = opened {
+            let event = WorkerEvent::Opened {
+                reused: reused.iter().all(|reused| *reused),
+                unique_name: None,
+            };
+            let _ = self.reports.send(event).await;
+        }
+    }
+
+    /// A node that has said nothing for too long.
+    fn silent_part(&self, begin: Instant) -> Option<usize> {
+        self.parts.iter().position(|part| {
+            part.report.is_none() && part.heard.unwrap_or(begin).elapsed() >= SILENCE_LIMIT
+        })
+    }
+
+    fn lost(&self, number: usize) -> TransferError {
+        let name = self.set.nodes().get(number).map(|node| node.name.as_str());
+        let name = name.unwrap_or_default();
+        TransferError::Broken(format!(
+            "data node {name} is lost; the transfer can be resumed"
+        ))
+    }
+}
+
+/// The evidence of all parts together.
+fn evidence(
+    summary: &TransferSummary,
+    control: &TransferControl,
+    parts: &[StripePart],
+) -> Evidence {
+    let reports = || parts.iter().filter_map(|part| part.report.as_ref());
+    let role = match summary.direction {
+        LoggedTransferKind::Store => Role::Receiver,
+        LoggedTransferKind::Retrieve | LoggedTransferKind::List => Role::Sender,
+    };
+    let rtts = reports().map(|report| report.min_rtt);
+    Evidence {
+        bytes: control.bytes(),
+        elapsed: summary.elapsed,
+        streams: reports().map(|report| report.streams).sum(),
+        final_streams: reports().map(|report| report.final_streams).sum(),
+        retransmits: reports().map(|report| report.retransmits).sum(),
+        min_rtt: rtts.filter(|rtt| !rtt.is_zero()).min().unwrap_or_default(),
+        congestion_control: reports().find_map(|report| report.congestion.clone()),
+        ..Evidence::for_role(role)
+    }
+}
+
+fn stripe_count(targets: &StripeAddresses) -> u32 {
+    u32::try_from(targets.as_slice().len()).unwrap_or(u32::MAX)
+}
+
+fn inode_of(identity: Option<io::Result<FileIdentity>>) -> Result<u64, TransferError> {
+    match identity {
+        Some(Ok(identity)) => Ok(identity.inode.1),
+        Some(Err(error)) => Err(store_error(error)),
+        None => Err(other_error("only a file can have stripes")),
+    }
+}
+
+/// The error of the file as the sink has it.
+fn store_error(source: io::Error) -> TransferError {
+    let what = "the file of a striped transfer".to_owned();
+    transfer_error(&DataError::Write { what, source })
+}
+
+fn other_error(text: impl Into<String>) -> TransferError {
+    TransferError::File(FileError::new(FileErrorKind::Other, text))
+}
+
+/// Runs what may wait for the disk.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, TransferError> + Send + 'static,
+) -> Result<T, TransferError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|_| Err(other_error("internal error")))
+}

@@ -1,0 +1,278 @@
+//! Striped transfers: a front end with data nodes, by the clients that know SPAS and SPOR, and `longhaul cp` with a striped
+//! globus-gridftp-server.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use interop::cells::MatrixRow;
+use interop::longhaul::copy::{self, cp};
+use interop::longhaul::rows::path_argument;
+use interop::longhaul::running_copy::RunningCopy;
+use interop::longhaul::serve::{LonghaulServer, ServeCommand, add_user};
+use interop::matrix::{self, TestStore};
+use interop::peer::globus_gridftp_server as globus;
+use interop::peer::globus_url_copy::{GlobusUrlCopy, file_url};
+use interop::pki::environment::GridEnvironment;
+use interop::pki::{PeerPki, PeerProxy};
+use interop::require;
+use interop::test_files;
+
+/// Addresses of data nodes, which are those in the certificate of the tests' host.
+const NODE_HOSTS: [&str; 3] = ["127.0.0.2", "127.0.0.90", "127.0.0.1"];
+/// The subject of that certificate.
+const SUBJECT: &str = r"/O=Grid/OU=interop/CN=host\/localhost";
+/// Large enough for `longhaul cp` to ask for data nodes.
+const LARGE: u64 = test_files::LARGE;
+
+/// A front end and its data nodes.
+struct StripedServer {
+    front: LonghaulServer,
+    nodes: Vec<LonghaulServer>,
+}
+
+/// Certificate and authorities of both kinds of server.
+fn identified(command: ServeCommand, pki: &PeerPki) -> ServeCommand {
+    let authority = path_argument(&pki.ca_file());
+    command
+        .certificate(&pki.host)
+        .option("--node-ca", &authority)
+}
+
+fn node(root: &Path, pki: &PeerPki, host: &str) -> Result<LonghaulServer> {
+    let command = identified(ServeCommand::new(root), pki)
+        .listen(&format!("{host}:0"))
+        .option("--ca-dir", &path_argument(&pki.ca_directory()))
+        .option("--front-end", SUBJECT);
+    command.start()
+}
+
+fn front(root: &Path, pki: &PeerPki, nodes: &[LonghaulServer]) -> Result<LonghaulServer> {
+    let authority = path_argument(&pki.ca_file());
+    let users = root.join("users");
+    add_user(&users, root)?;
+    let mut command = ServeCommand::anonymous(root).gsi(pki)?;
+    command = command.option("--node-ca", &authority);
+    // Third-party transfers need an account, and both servers have several addresses.
+    command = command.option("--users", &path_argument(&users));
+    command = command.flag("--foreign-data-addresses");
+    for node in nodes {
+        command = command.option("--data-node", &node.address().to_string());
+    }
+    command.start()
+}
+
+impl StripedServer {
+    fn start(store: &TestStore, pki: &PeerPki, nodes: usize) -> Result<Self> {
+        let nodes = NODE_HOSTS.iter().take(nodes);
+        let nodes: Result<Vec<_>> = nodes.map(|host| node(store.root(), pki, host)).collect();
+        let nodes = nodes?;
+        let front = front(store.root(), pki, &nodes)?;
+        Ok(Self { front, nodes })
+    }
+
+    fn explain<T>(&self, result: Result<T>) -> Result<T> {
+        let logs: Vec<String> = self.nodes.iter().map(LonghaulServer::log).collect();
+        let result = result.with_context(|| format!("nodes:\n{}", logs.join("\n")));
+        self.front.explain(result)
+    }
+}
+
+#[test]
+fn globus_url_copy_transfers_stripes() {
+    let client = require!(GlobusUrlCopy::find());
+    let pki = require!(PeerPki::find());
+    let store = TestStore::new().unwrap();
+    let server = StripedServer::start(&store, &pki, 3).unwrap();
+    let mut cells = MatrixRow::new("globus-url-copy, striped longhaul");
+    for options in [&["-stripe"][..], &["-stripe", "-p", "4"]] {
+        matrix::get(&mut cells, &store, &test_files::SIZES, |from, to| {
+            let copied = client.copy(options, &server.front.url(from), &file_url(to));
+            server.explain(copied).map(drop)
+        });
+        matrix::put(&mut cells, &store, &test_files::SIZES, |from, to| {
+            let copied = client.copy(options, &file_url(from), &server.front.url(to));
+            let copied = server.explain(copied)?;
+            let said = copied.stderr_text();
+            ensure!(said.contains("Total Stripe Count: 3"), "no stripes: {said}");
+            Ok(())
+        });
+    }
+    cells.finish();
+}
+
+#[test]
+fn data_nodes_protect_what_their_front_end_would() {
+    let client = require!(GlobusUrlCopy::find());
+    let pki = require!(PeerPki::find());
+    let client = client.with(GridEnvironment::proxy(
+        &pki,
+        &pki.proxy(PeerProxy::Full).unwrap(),
+    ));
+    let store = TestStore::new().unwrap();
+    let server = StripedServer::start(&store, &pki, 2).unwrap();
+    let mut cells = MatrixRow::new("globus-url-copy, striped longhaul, GSI");
+    for protection in [&[][..], &["-dcpriv"], &["-dcsafe"], &["-nodcau"]] {
+        let options = [&["-stripe", "-p", "2"], protection].concat();
+        matrix::put(&mut cells, &store, &test_files::FEW_SIZES, |from, to| {
+            let copied = client.copy(&options, &file_url(from), &server.front.gsi_url(to));
+            let said = server.explain(copied)?.stderr_text();
+            ensure!(said.contains("Total Stripe Count: 2"), "no stripes: {said}");
+            Ok(())
+        });
+    }
+    cells.finish();
+}
+
+#[test]
+fn third_party_transfers_work_between_different_numbers_of_stripes() {
+    let client = require!(GlobusUrlCopy::find());
+    let pki = require!(PeerPki::find());
+    let mut cells = MatrixRow::new("globus-url-copy, striped to striped");
+    for (senders, receivers) in [(3, 2), (2, 3), (1, 3), (3, 1)] {
+        let (from, to) = (TestStore::new().unwrap(), TestStore::new().unwrap());
+        let source = StripedServer::start(&from, &pki, senders).unwrap();
+        let destination = StripedServer::start(&to, &pki, receivers).unwrap();
+        for layout in [&[][..], &["-sbs", "100000"]] {
+            let options = [&["-stripe", "-p", "2"], layout].concat();
+            let sizes = &test_files::FEW_SIZES;
+            matrix::third_party(&mut cells, &to, sizes, |served, target| {
+                let served = source.front.user_url(served);
+                let target = destination.front.user_url(target);
+                let copied = client.copy(&options, &served, &target);
+                source.explain(destination.explain(copied)).map(drop)
+            });
+        }
+    }
+    cells.finish();
+}
+
+/// What the nodes have to do shows in their logs.
+fn parts(nodes: &[LonghaulServer]) -> usize {
+    let has_moved = |node: &&LonghaulServer| node.messages().contains("a part has ended");
+    nodes.iter().filter(has_moved).count()
+}
+
+#[test]
+fn longhaul_cp_uses_every_data_node() {
+    let pki = require!(PeerPki::find());
+    let mut cells = MatrixRow::new("longhaul cp, striped longhaul");
+    let file = test_files::shared(LARGE).unwrap();
+    let name = test_files::name(LARGE);
+    cells.check("get", || {
+        let store = TestStore::new()?;
+        let server = StripedServer::start(&store, &pki, 3)?;
+        let to = store.local();
+        std::fs::copy(&file, store.path(&name))?;
+        let copied = cp(&["-p", "2", &server.front.url(&name), &path_argument(&to)]);
+        server.explain(copied)?;
+        test_files::ensure_same(&file, &to)?;
+        ensure!(parts(&server.nodes) == 3, "not all nodes have sent: {} {}", server.front.log(), server.nodes[0].log());
+        Ok(())
+    });
+    cells.check("put", || {
+        let store = TestStore::new()?;
+        let server = StripedServer::start(&store, &pki, 3)?;
+        let copied = cp(&["-p", "2", &path_argument(&file), &server.front.url("stored")]);
+        server.explain(copied)?;
+        test_files::ensure_same(&file, &store.path("stored"))?;
+        ensure!(parts(&server.nodes) == 3, "not all nodes have received");
+        Ok(())
+    });
+    cells.finish();
+}
+
+#[test]
+fn a_copy_survives_the_death_of_a_data_node() {
+    let pki = require!(PeerPki::find());
+    let mut cells = MatrixRow::new("longhaul cp, a data node is killed");
+    let file = test_files::shared(LARGE).unwrap();
+    let name = test_files::name(LARGE);
+    for direction in ["get", "put"] {
+        cells.check(direction, || {
+            let store = TestStore::new()?;
+            let mut server = StripedServer::start(&store, &pki, 3)?;
+            let local = store.local();
+            std::fs::copy(&file, store.path(&name))?;
+            let (from, to) = match direction {
+                "get" => (server.front.url(&name), path_argument(&local)),
+                _ => (path_argument(&file), server.front.url("stored")),
+            };
+            // Three seconds at this rate.
+            let command = copy::command(&["-p", "2", "--limit-rate", "300M", &from, &to])?;
+            let mut running = RunningCopy::start(command)?;
+            std::thread::sleep(Duration::from_millis(1500));
+            server.nodes[1].guard().kill();
+            let killed = Instant::now();
+            let status = running.wait_for_end()?;
+            ensure!(status.success(), "{}", server.front.log());
+            ensure!(killed.elapsed() < Duration::from_secs(60), "it took long");
+            let stored = match direction {
+                "get" => local,
+                _ => store.path("stored"),
+            };
+            test_files::ensure_same(&file, &stored)
+        });
+    }
+    cells.finish();
+}
+
+#[test]
+fn a_data_node_serves_its_front_ends_alone() {
+    let client = require!(GlobusUrlCopy::find());
+    let pki = require!(PeerPki::find());
+    let (store, elsewhere) = (TestStore::new().unwrap(), TestStore::new().unwrap());
+    let file = test_files::shared(20_000_000).unwrap();
+    let put = |front: &LonghaulServer, to: &str| {
+        let copied = client.copy(&["-stripe"], &file_url(&file), &front.url(to));
+        copied.map(|copied| copied.stderr_text())
+    };
+    // Another front end: the transfer has one stripe.
+    let stranger = identified(ServeCommand::new(store.root()), &pki)
+        .option("--front-end", "/CN=another")
+        .start()
+        .unwrap();
+    let alone = front(store.root(), &pki, &[stranger]).unwrap();
+    let said = put(&alone, "alone").unwrap();
+    assert!(said.contains("Total Stripe Count: 1"), "{said}");
+    test_files::ensure_same(&file, &store.path("alone")).unwrap();
+    // Another file system: nothing may be stored there, and nothing is said to be.
+    let apart = node(elsewhere.root(), &pki, NODE_HOSTS[0]).unwrap();
+    std::fs::write(elsewhere.path("apart"), "unchanged").unwrap();
+    let apart_front = front(store.root(), &pki, &[apart]).unwrap();
+    let error = put(&apart_front, "apart").unwrap_err();
+    assert!(
+        format!("{error:#}").contains("another file here"),
+        "{error:#}"
+    );
+    let kept = std::fs::read_to_string(elsewhere.path("apart")).unwrap();
+    assert_eq!(kept, "unchanged");
+}
+
+#[test]
+fn longhaul_cp_works_with_a_striped_globus_server() {
+    require!(globus::find());
+    let store = TestStore::new().unwrap();
+    let server = globus::start_striped(&store, 3).unwrap();
+    let file = test_files::shared(LARGE).unwrap();
+    let name = test_files::name(LARGE);
+    std::fs::copy(&file, store.path(&name)).unwrap();
+    let mut cells = MatrixRow::new("longhaul cp, striped globus-gridftp-server");
+    for options in [&[][..], &["-p", "4"]] {
+        cells.check(format!("get {}", options.join(" ")), || {
+            let to = store.local();
+            let (from, to_path) = (server.front.url(&name), path_argument(&to));
+            let arguments = [options, &[&from, &to_path]].concat();
+            cp(&arguments).context(server.front.log())?;
+            test_files::ensure_same(&file, &to)
+        });
+        cells.check(format!("put {}", options.join(" ")), || {
+            let served = store.upload();
+            let (from, to) = (path_argument(&file), server.front.url(&served));
+            let arguments = [options, &[&from, &to]].concat();
+            cp(&arguments).context(server.front.log())?;
+            test_files::ensure_same(&file, &store.path(&served))
+        });
+    }
+    cells.finish();
+}
