@@ -251,7 +251,8 @@ fn admitted_session(
                 if shared.config.front_ends.is_empty() {
                     session::run(shared, transport, entry, addresses, slot).await;
                 } else {
-                    node::run(shared, transport, addresses, slot).await;
+                    // Boxed: the sessions of other servers should not pay for it.
+                    Box::pin(node::run(shared, transport, addresses, slot)).await;
                 }
             })
         }

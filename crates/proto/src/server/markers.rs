@@ -299,12 +299,19 @@ mod tests {
             ..at(0.0, &[(0, 12)])
         };
         let replies = markers.on_progress(progress);
-        let texts: Vec<String> = replies.iter().map(|reply| format!("{reply:?}")).collect();
-        assert_eq!(texts.len(), 2);
-        for (index, text) in texts.iter().enumerate() {
-            assert!(text.contains(&format!("Stripe Index: {index}")), "{text}");
-            assert!(text.contains("Total Stripe Count: 2"), "{text}");
-        }
+        let parsed = replies
+            .iter()
+            .map(|reply| crate::marker::PerformanceMarker::from_reply(reply).unwrap());
+        let parsed: Vec<_> = parsed
+            .map(|marker| {
+                (
+                    marker.stripe_index,
+                    marker.stripe_bytes,
+                    marker.stripe_count,
+                )
+            })
+            .collect();
+        assert_eq!(parsed, [(0, 5, 2), (1, 7, 2)]);
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl SessionSecurity {
         }
     }
 
-    /// What a data node needs to protect the next transfer as this process would; `None`: its bytes are in the clear. The error says
+    /// Credential and rules with which a data node protects the next transfer as this process would; `None`: its bytes are in the clear. The error says
     /// why only this process can.
     pub(crate) fn node_security(
         &self,

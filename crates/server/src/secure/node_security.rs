@@ -1,8 +1,8 @@
-//! What a data node needs to protect data connections as its front end would.
+//! Credential and rules with which a data node protects data connections as its front end would.
 
 use serde::{Deserialize, Serialize};
 
-/// What both ends of a protected data connection know of each other. The connection between front end and node keeps it secret.
+/// The knowledge that both ends of a protected data connection have of each other. The connection between front end and node keeps it secret.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NodeSecurity {
     /// The certificates and the key that the client has delegated, or given by DCSC (PEM).

@@ -66,10 +66,14 @@ impl NodeConnection {
                 let text = format!("a message is longer than {MAX_MESSAGE} bytes");
                 return Err(io::Error::new(io::ErrorKind::InvalidData, text));
             }
+            // Read without waiting, so that the buffer is no part of the task.
+            self.transport.readable().await?;
             let mut buffer = [0; 16 << 10];
-            match self.transport.read(&mut buffer).await? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                count => self.input.extend(&buffer[..count]),
+            match self.transport.try_read(&mut buffer) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => self.input.extend(&buffer[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
             }
         }
     }

@@ -156,7 +156,7 @@ pub(super) async fn run(
     let _ = reports.send(WorkerEvent::Ended(Box::new(finished))).await;
 }
 
-/// What one stripe has done.
+/// The progress of one stripe.
 #[derive(Debug, Default)]
 struct StripePart {
     opened: Option<bool>,

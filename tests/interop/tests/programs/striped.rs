@@ -147,7 +147,7 @@ fn third_party_transfers_work_between_different_numbers_of_stripes() {
     cells.finish();
 }
 
-/// What the nodes have to do shows in their logs.
+/// How many nodes have done something, by their logs.
 fn parts(nodes: &[LonghaulServer]) -> usize {
     let has_moved = |node: &&LonghaulServer| node.messages().contains("a part has ended");
     nodes.iter().filter(has_moved).count()
@@ -173,7 +173,12 @@ fn longhaul_cp_uses_every_data_node() {
     cells.check("put", || {
         let store = TestStore::new()?;
         let server = StripedServer::start(&store, &pki, 3)?;
-        let copied = cp(&["-p", "2", &path_argument(&file), &server.front.url("stored")]);
+        let copied = cp(&[
+            "-p",
+            "2",
+            &path_argument(&file),
+            &server.front.url("stored"),
+        ]);
         server.explain(copied)?;
         test_files::ensure_same(&file, &store.path("stored"))?;
         ensure!(parts(&server.nodes) == 3, "not all nodes have received");
