@@ -15,8 +15,17 @@ pub(crate) struct RangeDealer {
     stripes: u32,
     /// [`StripeLayout::Free`]: what was not dealt. Else: all that is sent.
     wanted: RangeSet,
-    /// Where each stripe's rest begins; `None`: it has everything. Only with a layout.
-    next: Vec<Option<u64>>,
+    /// With a layout: what each stripe gets next.
+    shares: Vec<StripeShare>,
+}
+
+/// The part of one stripe by a layout, as far as it was not dealt.
+#[derive(Debug, Clone)]
+struct StripeShare {
+    /// Looked at already.
+    ready: RangeSet,
+    /// Where the rest begins; `None`: there is no more.
+    next: Option<u64>,
 }
 
 impl RangeDealer {
@@ -26,7 +35,13 @@ impl RangeDealer {
             layout,
             stripes,
             wanted,
-            next: vec![Some(0); stripes as usize],
+            shares: vec![
+                StripeShare {
+                    ready: RangeSet::new(),
+                    next: Some(0),
+                };
+                stripes as usize
+            ],
         }
     }
 
@@ -36,42 +51,40 @@ impl RangeDealer {
         match self.layout {
             StripeLayout::Free => {
                 let fair = self.wanted.byte_count() / (2 * u64::from(self.stripes.max(1)));
-                let dealt = self.take(bytes.min(fair).max(MIN_DEAL));
+                let dealt = take(&mut self.wanted, bytes.min(fair).max(MIN_DEAL));
                 (dealt, self.wanted.is_empty())
             }
             layout => {
-                let Some(next) = self.next.get_mut(stripe.number() as usize) else {
+                let Some(share) = self.shares.get_mut(stripe.number() as usize) else {
                     return (RangeSet::new(), true);
                 };
-                let mut dealt = RangeSet::new();
                 // A part of the layout may be stored already.
-                while let Some(from) = *next
-                    && dealt.is_empty()
+                while let Some(from) = share.next
+                    && share.ready.is_empty()
                 {
-                    let (share, rest) = layout.share(stripe, &self.wanted, from, MAX_BLOCKS);
-                    dealt = share;
-                    *next = rest;
+                    (share.ready, share.next) = layout.share(stripe, &self.wanted, from, MAX_BLOCKS);
                 }
-                (dealt, next.is_none())
+                let dealt = take(&mut share.ready, u64::MAX);
+                (dealt, share.ready.is_empty() && share.next.is_none())
             }
         }
     }
+}
 
-    /// Takes the first `bytes` of what is left.
-    fn take(&mut self, bytes: u64) -> RangeSet {
-        let mut taken = RangeSet::new();
-        for range in self.wanted.iter() {
-            let left = bytes - taken.byte_count();
-            if left == 0 || taken.range_count() == MAX_BLOCKS {
-                break;
-            }
-            taken.insert(range.start, range.end.min(range.start.saturating_add(left)));
+/// Takes the first `bytes` of a set, in at most [`MAX_BLOCKS`] ranges: as many as a message may have.
+fn take(left: &mut RangeSet, bytes: u64) -> RangeSet {
+    let mut taken = RangeSet::new();
+    for range in left.iter() {
+        let room = bytes - taken.byte_count();
+        if room == 0 || taken.range_count() == MAX_BLOCKS {
+            break;
         }
-        for range in taken.iter() {
-            self.wanted.remove(range.start, range.end);
-        }
-        taken
+        taken.insert(range.start, range.end.min(range.start.saturating_add(room)));
     }
+    for range in taken.iter() {
+        left.remove(range.start, range.end);
+    }
+    taken
 }
 
 #[cfg(test)]
@@ -113,6 +126,30 @@ mod tests {
             }
             prop_assert_eq!(bytes, wanted.byte_count());
             prop_assert_eq!(dealt, wanted);
+        }
+    }
+
+    #[test]
+    fn scattered_bytes_are_dealt_in_many_messages() {
+        let mut wanted = RangeSet::new();
+        for n in 0..30_000 {
+            wanted.insert(n * 10, n * 10 + 1);
+        }
+        for layout in [StripeLayout::Free, StripeLayout::Partitioned] {
+            let mut dealer = RangeDealer::new(layout, wanted.clone(), 2);
+            let mut dealt = RangeSet::new();
+            for number in [0, 1] {
+                let stripe = Stripe::new(number, 2).unwrap();
+                loop {
+                    let (part, is_last) = dealer.deal(stripe, 1 << 30);
+                    assert!(part.range_count() <= MAX_BLOCKS);
+                    dealt.extend(&part);
+                    if is_last {
+                        break;
+                    }
+                }
+            }
+            assert_eq!(dealt, wanted);
         }
     }
 
