@@ -1,8 +1,8 @@
-//! The edge that the programs `longhaul`, `longhaul-advisor` and `longhaul-lab` share.
+//! The edge that the programs `longhaul`, `longhaul-advisor`, `longhaul-lab` and `longhaul-queue` share.
 //!
-//! [`output`] and [`log`] are all that they print. [`flags`] has the values that flags take, and the verbs of the other two
-//! programs, so that `longhaul` parses, explains and completes them. [`programs`] is how `longhaul advisor` and `longhaul lab`
-//! become those programs.
+//! [`output`] and [`log`] are all that they print. [`flags`] has the values that flags take, and the verbs of the other
+//! programs, so that `longhaul` parses, explains and completes them. [`programs`] is how `longhaul advisor`, `longhaul lab` and
+//! `longhaul queue` become those programs.
 
 #![forbid(unsafe_code)]
 

@@ -80,8 +80,11 @@ fn run(verb: Verb, words: &[OsString]) -> Result<u8> {
         print_to_stderr(&format!("longhaul: cannot forbid core dumps: {error}"));
     }
     let exit = match verb {
-        Verb::Lab(_) => become_program_of("lab", words),
-        Verb::Advisor(_) => become_program_of("advisor", words),
+        Verb::Lab(_) => become_program_of("lab", &words[2..]),
+        Verb::Advisor(_) => become_program_of("advisor", &words[2..]),
+        Verb::Queue(_) => become_program_of("queue", &words[2..]),
+        // `worker` is a verb of that program, too.
+        Verb::Worker(_) => become_program_of("queue", &words[1..]),
         Verb::Cp(args) => copying::cp(&args),
         Verb::Sync(args) => copying::sync(&args),
         Verb::Serve(args) => serve(*args),
@@ -110,7 +113,7 @@ fn run(verb: Verb, words: &[OsString]) -> Result<u8> {
 }
 
 /// Whether the process of a verb holds passwords, tokens or keys. `serve` and the processes that it starts forbid core
-/// dumps themselves, and so does the program of `advisor`; what `demo` runs are such verbs.
+/// dumps themselves, and so do the programs of `advisor` and `queue`; what `demo` runs are such verbs.
 fn holds_secrets(verb: &Verb) -> bool {
     matches!(
         verb,
@@ -129,9 +132,9 @@ fn holds_secrets(verb: &Verb) -> bool {
     )
 }
 
-/// Goes on as the program of a verb, which parses the same words again.
+/// Goes on as the program of a verb, which parses these words again.
 fn become_program_of(verb: &str, words: &[OsString]) -> Result<Exit> {
-    match programs::become_program_of(verb, words.iter().skip(2)) {
+    match programs::become_program_of(verb, words) {
         Ok(never) => match never {},
         Err(error) => {
             print_to_stderr(&format!("longhaul: {error}"));

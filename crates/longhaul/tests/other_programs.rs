@@ -1,4 +1,4 @@
-//! The programs of `longhaul advisor` and `longhaul lab`, which another installation may lack.
+//! The programs of `longhaul advisor`, `longhaul lab` and `longhaul queue`, which another installation may lack.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -41,7 +41,11 @@ fn said(output: &Output) -> String {
 fn a_missing_program_is_named_with_the_way_to_get_it() {
     let _alone = alone();
     let place = tempfile::tempdir().unwrap();
-    for words in [&["lab", "list"][..], &["advisor", "list"]] {
+    for words in [
+        &["lab", "list"][..],
+        &["advisor", "list"],
+        &["queue", "list"],
+    ] {
         let output = lonely(place.path()).args(words).output().unwrap();
         let (said, name) = (said(&output), format!("longhaul-{}", words[0]));
         assert_eq!(output.status.code(), Some(7), "{said}");
@@ -77,6 +81,19 @@ fn a_program_of_path_is_run_with_all_words_and_its_exit_code() {
         .unwrap();
     assert_eq!(output.status.code(), Some(5));
     assert!(said(&output).ends_with("/p/longhaul-lab exec a -- -x y\n"));
+}
+
+#[test]
+fn a_worker_is_run_by_the_program_of_the_queue() {
+    let _alone = alone();
+    let place = tempfile::tempdir().unwrap();
+    script(&place.path().join("bin/longhaul-queue"), 0o755);
+    let output = lonely(place.path())
+        .args(["worker", "--jobs", "2"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(5));
+    assert!(said(&output).ends_with("/longhaul-queue worker --jobs 2\n"));
 }
 
 #[test]

@@ -50,6 +50,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("advisor", &["enable", "smallfile", "tune", "units"]),
     ("command-line", &["data", "enable", "proto", "units"]),
+    ("queue", &["smallfile", "units"]),
     (
         "lab",
         &[

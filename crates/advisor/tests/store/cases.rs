@@ -9,8 +9,8 @@ use advisor::measurement::{Measurement, Quantity};
 use advisor::store::{LONGEST_LEASE, Store, StoreEntry, StoredClient};
 use jiff::Timestamp;
 use sqlx::Connection;
+use test_postgres::Postgres;
 
-use crate::postgres::Postgres;
 use crate::servers::four_servers_share_measurements_and_take_turns;
 
 /// Runs every case on a new database each.
@@ -31,7 +31,10 @@ macro_rules! cases {
             let Some(server) = Postgres::start("postgresql_passes_the_same_cases_as_sqlite") else {
                 return;
             };
-            $($case(&server.database(stringify!($case))).await;)*
+            $(
+                let url = StoreUrl::try_from(server.database(stringify!($case))).unwrap();
+                $case(&url).await;
+            )*
         }
     };
 }

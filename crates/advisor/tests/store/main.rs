@@ -4,6 +4,5 @@
 #![expect(clippy::unwrap_used, reason = "a test reports by panicking")]
 
 mod cases;
-mod postgres;
 mod servers;
 mod trouble;

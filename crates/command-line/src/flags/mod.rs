@@ -10,4 +10,5 @@ pub mod headings;
 pub mod lab;
 pub mod lab_league;
 pub mod lab_sim;
+pub mod queue;
 pub mod values;

@@ -33,6 +33,7 @@ use clap::{Parser, Subcommand};
 use command_line::EXIT_CODES;
 use command_line::flags::advisor::AdvisorArgs;
 use command_line::flags::lab::LabArgs;
+use command_line::flags::queue::{QueueArgs, WorkerArgs};
 use command_line::flags::{headings, values};
 pub(crate) use cp::{CopyFlags, CpArgs};
 pub(crate) use doctor::DoctorArgs;
@@ -113,6 +114,8 @@ pub(crate) enum Verb {
     Config(ConfigArgs),
     Doctor(Box<DoctorArgs>),
     Lab(Box<LabArgs>),
+    Queue(Box<QueueArgs>),
+    Worker(Box<WorkerArgs>),
     Help(HelpArgs),
     Man(ManArgs),
     /// Print a completion script for a shell

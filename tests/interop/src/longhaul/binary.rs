@@ -44,8 +44,9 @@ fn find() -> Result<PathBuf> {
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     build
         .args(["build", "--quiet", "--package", "longhaul"])
-        // The programs of `longhaul advisor` and `longhaul lab` must be of the same build.
+        // The programs of `longhaul advisor`, `longhaul lab` and `longhaul queue` must be of the same build.
         .args(["--package", "longhaul-advisor", "--package", "longhaul-lab"])
+        .args(["--package", "longhaul-queue"])
         .arg("--target-dir")
         .arg(target);
     if profile.file_name().is_some_and(|name| name == "release") {

@@ -1,4 +1,11 @@
-//! A PostgreSQL server of a test: its own directory, its own account, a Unix socket and no port.
+//! A PostgreSQL server of a test: its own directory, its own account, a Unix socket and no port. A machine without
+//! PostgreSQL prints `SKIPPED`; with `LONGHAUL_REQUIRE_PEERS=1` the test fails there.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "a test reports by panicking"
+)]
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -6,11 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use advisor::config::StoreUrl;
-
 /// A running server; dropping it ends it and removes its directory.
-pub(crate) struct Postgres {
-    process: Child,
+pub struct Postgres {
+    process: Option<Child>,
     programs: PathBuf,
     account: String,
     directory: tempfile::TempDir,
@@ -18,7 +23,7 @@ pub(crate) struct Postgres {
 
 impl Postgres {
     /// Starts a server, or says why there is none.
-    pub(crate) fn start(test: &str) -> Option<Self> {
+    pub fn start(test: &str) -> Option<Self> {
         let programs = programs();
         let Some(programs) = programs else {
             let required = std::env::var_os("LONGHAUL_REQUIRE_PEERS").is_some_and(|v| v == "1");
@@ -63,35 +68,53 @@ impl Postgres {
             "{}",
             String::from_utf8_lossy(&made.stderr)
         );
-        let process = as_account(&account, &programs.join("postgres"))
-            .args(["-c", "listen_addresses=", "-c", "fsync=off", "-k"])
-            .arg(directory.path())
-            .arg("-D")
-            .arg(&data)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let server = Self {
-            process,
+        let mut server = Self {
+            process: None,
             programs,
             account,
             directory,
         };
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while !server.run("pg_isready", &["-q", "-d", "postgres"]) {
-            assert!(Instant::now() < deadline, "PostgreSQL does not start");
-            std::thread::yield_now();
-        }
+        server.resume();
         Some(server)
     }
 
-    /// A new, empty database.
-    pub(crate) fn database(&self, name: &str) -> StoreUrl {
+    /// Starts the server again after [`halt`](Self::halt), with the data that it had.
+    pub fn resume(&mut self) {
+        let process = as_account(&self.account, &self.programs.join("postgres"))
+            .args(["-c", "listen_addresses=", "-c", "fsync=off", "-k"])
+            .arg(self.directory.path())
+            .arg("-D")
+            .arg(self.directory.path().join("data"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        self.process = Some(process);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !self.run("pg_isready", &["-q", "-d", "postgres"]) {
+            assert!(Instant::now() < deadline, "PostgreSQL does not start");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Ends the server, whatever its clients do; its data stay.
+    pub fn halt(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            // SIGINT is the fast shutdown: it does not wait for clients.
+            let id = i32::try_from(process.id()).unwrap();
+            let _ = nix::sys::signal::kill(
+                nix::unistd::Pid::from_raw(id),
+                nix::sys::signal::Signal::SIGINT,
+            );
+            let _ = process.wait();
+        }
+    }
+
+    /// The URL of a new, empty database.
+    pub fn database(&self, name: &str) -> String {
         assert!(self.run("createdb", &[name]), "createdb {name}");
         let socket = self.directory.path().display();
-        let url = format!("postgres://enable@localhost/{name}?host={socket}");
-        StoreUrl::try_from(url).unwrap()
+        format!("postgres://enable@localhost/{name}?host={socket}")
     }
 
     fn run(&self, program: &str, arguments: &[&str]) -> bool {
@@ -108,13 +131,7 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // SIGINT is the fast shutdown: it does not wait for clients.
-        let id = i32::try_from(self.process.id()).unwrap();
-        let _ = nix::sys::signal::kill(
-            nix::unistd::Pid::from_raw(id),
-            nix::sys::signal::Signal::SIGINT,
-        );
-        let _ = self.process.wait();
+        self.halt();
     }
 }
 

@@ -1,0 +1,243 @@
+//! The database of the queue: a schema of its own, `longhaul_queue`, in any database of PostgreSQL.
+//!
+//! Every time is one of the database's clock. Each call ends within [`PATIENCE`], also when the network is cut.
+
+use std::future::Future;
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
+use sqlx::{PgConnection, PgPool, SqlSafeStr};
+
+mod claim;
+mod lease;
+mod limits;
+mod overview;
+mod result;
+mod rows;
+pub mod submit;
+
+pub use claim::{ClaimedJob, WorkerIdentity};
+pub use lease::{HeldJob, JobProgress, LeaseAnswer};
+pub use limits::LimitChange;
+pub use overview::{OwnerCounts, QueueOverview, StateCounts, WorkerRow};
+pub use result::AttemptResult;
+pub use rows::{AttemptRow, JobFilter, JobRow, JobState};
+
+/// Longest time of one call.
+pub const PATIENCE: Duration = Duration::from_secs(15);
+/// Longest wait for a connection.
+const CONNECT: Duration = Duration::from_secs(10);
+/// Schema of the tables.
+const SCHEMA: &str = "longhaul_queue";
+/// Channel of LISTEN and NOTIFY.
+const CHANNEL: &str = "longhaul_queue";
+/// Key of the advisory lock under which the schema is made.
+const SCHEMA_LOCK: i64 = 0x6c68_7175_6575_6501;
+/// Key of the advisory lock under which jobs are taken: limits are those of the whole fleet.
+const CLAIM_LOCK: i64 = 0x6c68_7175_6575_6502;
+
+/// Why the database did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum QueueError {
+    /// The URL is none of a PostgreSQL database.
+    #[error("the database's URL is not postgres://USER@HOST/DATABASE")]
+    Url,
+    /// A statement failed, or the database cannot be reached.
+    #[error("database {database}: {cause}")]
+    Database {
+        /// Host and name of the database.
+        database: String,
+        /// The database's reason.
+        cause: sqlx::Error,
+    },
+    /// No answer came in time.
+    #[error("database {database}: no answer within {} s", PATIENCE.as_secs())]
+    Slow {
+        /// Host and name of the database.
+        database: String,
+    },
+    /// The tables cannot be made or brought up to date.
+    #[error("cannot prepare the tables of database {database}: {cause}")]
+    Migrate {
+        /// Host and name of the database.
+        database: String,
+        /// The reason.
+        cause: sqlx::migrate::MigrateError,
+    },
+    /// The time zone of a limit.
+    #[error("the database knows no time zone {0}")]
+    Zone(String),
+}
+
+/// A connection to the queue. Clones share it.
+#[derive(Debug, Clone)]
+pub struct TransferQueue {
+    pool: PgPool,
+    database: String,
+}
+
+impl TransferQueue {
+    /// Prepares connections to a database. None is made yet.
+    ///
+    /// # Errors
+    /// `Url`.
+    pub fn new(url: &str) -> Result<Self, QueueError> {
+        if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+            return Err(QueueError::Url);
+        }
+        let options = PgConnectOptions::from_str(url).map_err(|_| QueueError::Url)?;
+        let options = options.application_name("longhaul-queue").options([
+            ("search_path", SCHEMA),
+            ("statement_timeout", "10s"),
+            // A client that stands still must not hold up the fleet.
+            ("lock_timeout", "8s"),
+            ("idle_in_transaction_session_timeout", "10s"),
+            // Arithmetic of times must not depend on the server's settings.
+            ("TimeZone", "UTC"),
+        ]);
+        let host = match options.get_socket() {
+            Some(socket) => socket.display().to_string(),
+            None => format!("{}:{}", options.get_host(), options.get_port()),
+        };
+        let name = options
+            .get_database()
+            .unwrap_or_else(|| options.get_username());
+        let database = format!("{name} at {host}");
+        let pool = PgPoolOptions::new()
+            .max_connections(4)
+            .acquire_timeout(CONNECT)
+            .connect_lazy_with(options);
+        Ok(Self { pool, database })
+    }
+
+    /// Makes the tables, or brings them up to date. Tables that are, need no right to change the schema.
+    ///
+    /// # Errors
+    /// The database cannot be reached or changed, or is of a later version of longhaul.
+    pub async fn prepare(&self) -> Result<(), QueueError> {
+        let migrator = migrator();
+        let latest = migrator.iter().map(|one| one.version).max().unwrap_or(0);
+        let found = self.within(self.version()).await?;
+        if found == Some(latest) {
+            return Ok(());
+        }
+        self.within(self.make_schema()).await?;
+        let migrated = tokio::time::timeout(PATIENCE * 4, migrator.run(&self.pool)).await;
+        let database = self.database.clone();
+        match migrated {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(cause)) => Err(QueueError::Migrate { database, cause }),
+            Err(_) => Err(QueueError::Slow { database }),
+        }
+    }
+
+    async fn version(&self) -> Result<Option<i64>, sqlx::Error> {
+        let table: Option<String> = sqlx::query_scalar("SELECT to_regclass($1)::text")
+            .bind(format!("{SCHEMA}._sqlx_migrations"))
+            .fetch_one(&self.pool)
+            .await?;
+        if table.is_none() {
+            return Ok(None);
+        }
+        sqlx::query_scalar("SELECT MAX(version) FROM _sqlx_migrations WHERE success")
+            .fetch_one(&self.pool)
+            .await
+    }
+
+    async fn make_schema(&self) -> Result<(), sqlx::Error> {
+        let mut transaction = self.pool.begin().await?;
+        lock(&mut transaction, SCHEMA_LOCK).await?;
+        let schema: Option<String> = sqlx::query_scalar("SELECT to_regnamespace($1)::text")
+            .bind(SCHEMA)
+            .fetch_one(&mut *transaction)
+            .await?;
+        // Without this question the right to make schemas would be needed also where there is one.
+        if schema.is_none() {
+            sqlx::query("CREATE SCHEMA longhaul_queue")
+                .execute(&mut *transaction)
+                .await?;
+        }
+        transaction.commit().await
+    }
+
+    /// Waits for a change that may concern a worker. A notice can be lost: whoever waits looks at intervals, too.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub async fn listen(&self) -> Result<QueueNotices, QueueError> {
+        self.within(async {
+            let mut listener = PgListener::connect_with(&self.pool).await?;
+            listener.listen(CHANNEL).await?;
+            Ok(QueueNotices(listener))
+        })
+        .await
+    }
+
+    /// Host and name of the database, for messages.
+    pub fn database(&self) -> &str {
+        &self.database
+    }
+
+    /// Closes all connections.
+    pub async fn close(&self) {
+        // A connection that is cut does not answer.
+        let _ = tokio::time::timeout(Duration::from_secs(2), self.pool.close()).await;
+    }
+
+    /// Waits for a call, and no longer than it may take.
+    async fn within<T>(
+        &self,
+        call: impl Future<Output = Result<T, sqlx::Error>>,
+    ) -> Result<T, QueueError> {
+        let database = || self.database.clone();
+        match tokio::time::timeout(PATIENCE, call).await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(cause)) => Err(QueueError::Database {
+                database: database(),
+                cause,
+            }),
+            Err(_) => Err(QueueError::Slow {
+                database: database(),
+            }),
+        }
+    }
+}
+
+/// Notices of changes.
+#[derive(Debug)]
+pub struct QueueNotices(PgListener);
+
+impl QueueNotices {
+    /// Waits for the next one. `false`: the connection is lost, and with it perhaps notices.
+    pub async fn next(&mut self) -> bool {
+        matches!(self.0.try_recv().await, Ok(Some(_)))
+    }
+}
+
+/// Takes an advisory lock until the end of the transaction.
+async fn lock(connection: &mut PgConnection, key: i64) -> Result<(), sqlx::Error> {
+    sqlx::query("SELECT pg_advisory_xact_lock($1)")
+        .bind(key)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Wakes the workers when the transaction is committed.
+async fn notify(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::query("SELECT pg_notify($1, '')")
+        .bind(CHANNEL)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// The migrations. They run under an advisory lock, and leave their versions in `_sqlx_migrations`.
+fn migrator() -> Migrator {
+    let sql = include_str!("../../migrations/0001_queue.sql");
+    let kind = MigrationType::Simple;
+    let first = Migration::new(1, "queue".into(), kind, sql.into_sql_str(), false);
+    Migrator::with_migrations(vec![first])
+}
