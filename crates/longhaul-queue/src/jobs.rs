@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use command_line::flags::queue::{QueueJobsArgs, QueueListArgs, QueueShowArgs};
 use command_line::output::{print_json, print_listing_line, print_to_stderr};
-use queue::report;
+use queue::http::report;
 use queue::store::{AttemptRow, JobFilter, JobRow, JobState, QueueError, TransferQueue};
 use serde_json::json;
 use units::{Exit, show};

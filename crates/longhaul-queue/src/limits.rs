@@ -5,7 +5,7 @@ use command_line::flags::values::parse_positive_rate;
 use command_line::output::{print_json, print_listing_line};
 use queue::copy::is_name;
 use queue::decisions::fleet::{DayHours, EVERY_ENDPOINT, EndpointLimit};
-use queue::report;
+use queue::http::report;
 use queue::store::LimitChange;
 use units::{Exit, show};
 

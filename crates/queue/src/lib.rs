@@ -13,7 +13,6 @@ pub mod decisions;
 pub mod guard;
 pub mod http;
 mod place;
-pub mod report;
 pub mod store;
 pub mod worker;
 

@@ -49,9 +49,9 @@ pub(crate) fn wait_for<T>(sought: &str, mut probe: impl FnMut() -> Option<T>) ->
 }
 
 /// A process that ends with the test.
-pub(crate) struct Process(Child);
+pub(crate) struct FleetProcess(Child);
 
-impl Process {
+impl FleetProcess {
     /// Starts a program and reads the first line that it prints.
     fn start(mut command: Command) -> (Self, String) {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -78,7 +78,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for FleetProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -89,7 +89,7 @@ pub(crate) struct Fleet {
     pub(crate) postgres: Postgres,
     pub(crate) url: String,
     place: tempfile::TempDir,
-    server: (Process, String),
+    server: (FleetProcess, String),
 }
 
 impl Fleet {
@@ -112,7 +112,7 @@ impl Fleet {
             ])
             .arg(place.path().join("served"))
             .stderr(Stdio::null());
-        let server = Process::start(command);
+        let server = FleetProcess::start(command);
         Some(Self {
             postgres,
             url,
@@ -161,7 +161,7 @@ impl Fleet {
     }
 
     /// A worker with a state directory of its own name.
-    pub(crate) fn worker(&self, name: &str, words: &[&str]) -> Process {
+    pub(crate) fn worker(&self, name: &str, words: &[&str]) -> FleetProcess {
         let mut command = program(longhaul());
         command
             .args(["worker", "--name", name, "--poll", "1s", "--state"])
@@ -169,19 +169,19 @@ impl Fleet {
             .args(words)
             .env("LONGHAUL_QUEUE", &self.url)
             .stderr(Stdio::null());
-        let (worker, line) = Process::start(command);
+        let (worker, line) = FleetProcess::start(command);
         assert_eq!(line, "ready");
         worker
     }
 
     /// `longhaul queue serve`, and its address.
-    pub(crate) fn shown(&self) -> (Process, String) {
+    pub(crate) fn shown(&self) -> (FleetProcess, String) {
         let mut command = program(longhaul());
         command
             .args(["queue", "serve", "--listen", "127.0.0.1:0"])
             .env("LONGHAUL_QUEUE", &self.url)
             .stderr(Stdio::null());
-        let (process, line) = Process::start(command);
+        let (process, line) = FleetProcess::start(command);
         (
             process,
             line.strip_prefix("listening on ").unwrap().to_owned(),

@@ -1,4 +1,4 @@
-//! What the end of an attempt means for its job.
+//! The next state of a job, by the end of its attempt.
 
 use std::time::Duration;
 

@@ -17,8 +17,8 @@ pub(super) const KIND: &str = "application/openmetrics-text; version=1.0.0; char
 /// Most owners with metrics of their own: those with the most jobs.
 const MOST_OWNERS: usize = 200;
 
-type Labels = Vec<(&'static str, String)>;
-type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
+type MetricLabels = Vec<(&'static str, String)>;
+type Gauges = Family<MetricLabels, Gauge<f64, AtomicU64>>;
 
 /// The metrics of a state of the queue; without one, that the database is away.
 pub(super) fn text(queue: Option<&QueueOverview>) -> Result<String, Error> {
@@ -52,7 +52,7 @@ fn register(registry: &mut Registry, queue: &QueueOverview) {
         }
     }
     registry.register("owner_jobs", "Jobs by owner and state", owners);
-    let attempts = Family::<Labels, Counter>::default();
+    let attempts = Family::<MetricLabels, Counter>::default();
     for (outcome, count) in &queue.attempts {
         let labels = vec![("outcome", outcome.clone())];
         attempts.get_or_create(&labels).inc_by(*count);

@@ -17,11 +17,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::Instant;
 
-use crate::report;
 use crate::store::{QueueOverview, TransferQueue};
 
 mod metrics;
 mod page;
+pub mod report;
 
 /// Age up to which an answer of the database is used again.
 const FRESH: Duration = Duration::from_secs(2);

@@ -39,7 +39,7 @@ pub struct HeldJob {
 
 /// The answer to a renewal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LeaseAnswer {
+pub struct RenewalAnswer {
     /// The jobs whose leases were renewed, and whether somebody cancelled them. The others are no longer this worker's.
     pub kept: BTreeMap<i64, bool>,
     /// Limits and running jobs.
@@ -58,7 +58,7 @@ impl TransferQueue {
         slots: usize,
         lease: LeaseTime,
         held: &[HeldJob],
-    ) -> Result<LeaseAnswer, QueueError> {
+    ) -> Result<RenewalAnswer, QueueError> {
         self.within(async {
             let mut transaction = self.pool.begin().await?;
             see_worker(&mut transaction, worker, slots, lease).await?;
@@ -77,7 +77,7 @@ impl TransferQueue {
             .await?;
             let fleet = limits::fleet(&mut transaction).await?;
             transaction.commit().await?;
-            Ok(LeaseAnswer { kept, fleet })
+            Ok(RenewalAnswer { kept, fleet })
         })
         .await
     }

@@ -19,10 +19,10 @@ mod rows;
 pub mod submit;
 
 pub use claim::{ClaimedJob, WorkerIdentity};
-pub use lease::{HeldJob, JobProgress, LeaseAnswer};
+pub use lease::{HeldJob, JobProgress, RenewalAnswer};
 pub use limits::LimitChange;
 pub use overview::{OwnerCounts, QueueOverview, StateCounts, WorkerRow};
-pub use result::AttemptResult;
+pub use result::JobResult;
 pub use rows::{AttemptRow, JobFilter, JobRow, JobState};
 
 /// Longest time of one call.

@@ -12,7 +12,7 @@ use super::{QueueError, TransferQueue, notify};
 
 /// The result of an attempt, as the worker keeps it until the database has it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct AttemptResult {
+pub struct JobResult {
     /// The job.
     pub id: i64,
     /// Number of the attempt.
@@ -76,7 +76,7 @@ mod end_words {
     }
 }
 
-impl AttemptResult {
+impl JobResult {
     /// The exit code, if the program ended by itself.
     fn exit(&self) -> Option<i32> {
         match self.end {
@@ -100,7 +100,7 @@ impl TransferQueue {
     ///
     /// # Errors
     /// The database fails. No answer in time: call it again.
-    pub async fn finish(&self, result: &AttemptResult) -> Result<(), QueueError> {
+    pub async fn finish(&self, result: &JobResult) -> Result<(), QueueError> {
         self.within(async {
             let mut transaction = self.pool.begin().await?;
             let number = i32::try_from(result.number).unwrap_or(0);
@@ -162,7 +162,7 @@ fn counts(id: i64, job: &sqlx::postgres::PgRow) -> Result<JobCounts, sqlx::Error
 
 async fn settle(
     connection: &mut PgConnection,
-    result: &AttemptResult,
+    result: &JobResult,
     decided: JobVerdict,
     counts: JobCounts,
 ) -> Result<(), sqlx::Error> {
@@ -214,7 +214,7 @@ mod tests {
             AttemptEnd::Stopped(StopReason::WorkerEnds),
         ];
         for end in ends {
-            let result = AttemptResult {
+            let result = JobResult {
                 id: 7,
                 number: 2,
                 session: "s".to_owned(),
@@ -226,11 +226,8 @@ mod tests {
                 verified: None,
             };
             let text = serde_json::to_string(&result).unwrap();
-            assert_eq!(
-                serde_json::from_str::<AttemptResult>(&text).unwrap(),
-                result
-            );
+            assert_eq!(serde_json::from_str::<JobResult>(&text).unwrap(), result);
         }
-        assert!(serde_json::from_str::<AttemptResult>(r#"{"id":1}"#).is_err());
+        assert!(serde_json::from_str::<JobResult>(r#"{"id":1}"#).is_err());
     }
 }

@@ -15,7 +15,7 @@ use crate::decisions::lease::LeaseTime;
 use crate::decisions::retry::{AttemptEnd, StopReason};
 use crate::guard::{STOP_ORDER, boot_time, deadline_order};
 use crate::store::{
-    AttemptResult, ClaimedJob, HeldJob, LeaseAnswer, QueueError, TransferQueue, WorkerIdentity,
+    ClaimedJob, HeldJob, JobResult, QueueError, RenewalAnswer, TransferQueue, WorkerIdentity,
 };
 
 use super::attempt::{AttemptOrder, EndedAttempt, RunningAttempt};
@@ -59,7 +59,7 @@ pub struct Worker {
     credentials: Arc<Credentials>,
     running: BTreeMap<i64, WorkerJob>,
     /// Results that the database does not have.
-    results: VecDeque<AttemptResult>,
+    results: VecDeque<JobResult>,
     ended: mpsc::UnboundedReceiver<EndedAttempt>,
     /// Given to each attempt.
     ends: mpsc::UnboundedSender<EndedAttempt>,
@@ -238,7 +238,7 @@ impl Worker {
     }
 
     /// Does what the answer to a renewal asks for.
-    fn obey(&mut self, answer: &LeaseAnswer, asked: Duration) {
+    fn obey(&mut self, answer: &RenewalAnswer, asked: Duration) {
         let deadlines = self.settings.lease.deadlines(asked);
         for (id, job) in &mut self.running {
             match answer.kept.get(id) {
@@ -297,8 +297,8 @@ impl Worker {
         self.running.insert(job.id, running);
     }
 
-    fn unstarted(&self, id: i64, number: u32, end: AttemptEnd, error: String) -> AttemptResult {
-        AttemptResult {
+    fn unstarted(&self, id: i64, number: u32, end: AttemptEnd, error: String) -> JobResult {
+        JobResult {
             id,
             number,
             session: self.identity.session.clone(),
@@ -324,7 +324,7 @@ impl Worker {
             "a job's attempt ended"
         );
         let report = ended.report;
-        self.keep(AttemptResult {
+        self.keep(JobResult {
             id: ended.id,
             number: job.number,
             session: self.identity.session.clone(),
@@ -338,7 +338,7 @@ impl Worker {
     }
 
     /// Keeps a result on the disk until the database has it.
-    fn keep(&mut self, result: AttemptResult) {
+    fn keep(&mut self, result: JobResult) {
         if let Err(error) = self.state.keep(&result) {
             tracing::warn!("a result is in memory alone: {error}");
         }

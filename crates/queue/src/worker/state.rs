@@ -10,7 +10,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use smallfile::{regular_file, replace};
 
 use crate::guard::boot_time;
-use crate::store::{AttemptResult, WorkerIdentity};
+use crate::store::{JobResult, WorkerIdentity};
 
 /// Longest file of a result, bytes.
 const LONGEST_RESULT: u64 = 64 * 1024;
@@ -60,7 +60,7 @@ pub(super) struct WorkerState {
 impl WorkerState {
     /// Takes the directory, and waits until no process of an earlier worker is left. Returns the results of that worker which the
     /// database may not have.
-    pub(super) async fn open(directory: &Path) -> Result<(Self, Vec<AttemptResult>), StateError> {
+    pub(super) async fn open(directory: &Path) -> Result<(Self, Vec<JobResult>), StateError> {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -151,7 +151,7 @@ impl WorkerState {
     }
 
     /// Keeps a result until [`forget`](Self::forget), and removes what else the attempt had.
-    pub(super) fn keep(&self, result: &AttemptResult) -> Result<(), StateError> {
+    pub(super) fn keep(&self, result: &JobResult) -> Result<(), StateError> {
         let path = self.result_file(result.id, result.number);
         let text = serde_json::to_vec(result).unwrap_or_default();
         replace(&path, &text).map_err(file_error(&path))?;
@@ -166,7 +166,7 @@ impl WorkerState {
     }
 
     /// Removes a result that the database has.
-    pub(super) fn forget(&self, result: &AttemptResult) {
+    pub(super) fn forget(&self, result: &JobResult) {
         // One that stays is written again when a worker starts here, which changes nothing.
         let _ = fs::remove_file(self.result_file(result.id, result.number));
     }
@@ -196,7 +196,7 @@ async fn until_free(path: &Path) -> Result<(), StateError> {
 }
 
 /// A result that cannot be read is left where it is: the job runs again when its lease has ended.
-fn read_result(path: &Path) -> Option<AttemptResult> {
+fn read_result(path: &Path) -> Option<JobResult> {
     let text = regular_file::read_to_string(path, LONGEST_RESULT);
     let read = text.map(|text| serde_json::from_str(&text));
     match read {
@@ -230,8 +230,8 @@ mod tests {
     use super::*;
     use crate::decisions::retry::AttemptEnd;
 
-    fn result() -> AttemptResult {
-        AttemptResult {
+    fn result() -> JobResult {
+        JobResult {
             id: 3,
             number: 1,
             session: "s".to_owned(),

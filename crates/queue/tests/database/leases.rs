@@ -7,14 +7,15 @@ use queue::decisions::lease::LeaseTime;
 use queue::decisions::retry::{AttemptEnd, StopReason};
 use queue::store::{JobState, QueueError, TransferQueue};
 
-use crate::support::{Fixture, MINUTE, identity, job};
+use crate::support::{MINUTE, QueueFixture, identity, job};
 
 /// The lease of every running job has ended.
 const END_LEASES: &str = "UPDATE longhaul_queue.jobs SET lease_until = clock_timestamp() - interval '1 s' WHERE state = 'running'";
 
 #[tokio::test]
 async fn many_workers_at_once_never_take_the_same_job() {
-    let Some(fixture) = Fixture::new("many_workers_at_once_never_take_the_same_job").await else {
+    let Some(fixture) = QueueFixture::new("many_workers_at_once_never_take_the_same_job").await
+    else {
         return;
     };
     let jobs: Vec<_> = (0..120)
@@ -52,7 +53,8 @@ async fn many_workers_at_once_never_take_the_same_job() {
 
 #[tokio::test]
 async fn a_job_whose_lease_ended_is_another_workers() {
-    let Some(fixture) = Fixture::new("a_job_whose_lease_ended_is_another_workers").await else {
+    let Some(fixture) = QueueFixture::new("a_job_whose_lease_ended_is_another_workers").await
+    else {
         return;
     };
     let id = fixture.submit("anna", "ftp://h/x").await;
@@ -80,7 +82,7 @@ async fn a_job_whose_lease_ended_is_another_workers() {
 
 #[tokio::test]
 async fn a_late_success_ends_a_job_that_nobody_has_begun_again() {
-    let Some(fixture) = Fixture::new("a_late_success").await else {
+    let Some(fixture) = QueueFixture::new("a_late_success").await else {
         return;
     };
     let id = fixture.submit("anna", "ftp://h/x").await;
@@ -100,7 +102,7 @@ async fn a_late_success_ends_a_job_that_nobody_has_begun_again() {
 
 #[tokio::test]
 async fn renewals_bring_progress_and_orders_and_give_back_what_was_never_begun() {
-    let Some(fixture) = Fixture::new("renewals_bring_progress_and_orders").await else {
+    let Some(fixture) = QueueFixture::new("renewals_bring_progress_and_orders").await else {
         return;
     };
     let known = fixture.submit("anna", "ftp://h/x").await;
@@ -121,7 +123,7 @@ async fn renewals_bring_progress_and_orders_and_give_back_what_was_never_begun()
 
 #[tokio::test]
 async fn a_new_process_of_a_worker_gives_back_what_the_old_one_had() {
-    let Some(fixture) = Fixture::new("a_new_process_of_a_worker").await else {
+    let Some(fixture) = QueueFixture::new("a_new_process_of_a_worker").await else {
         return;
     };
     let id = fixture.submit("anna", "ftp://h/x").await;
@@ -140,7 +142,7 @@ async fn a_new_process_of_a_worker_gives_back_what_the_old_one_had() {
 
 #[tokio::test]
 async fn failures_are_repeated_as_often_as_the_job_says() {
-    let Some(fixture) = Fixture::new("failures_are_repeated").await else {
+    let Some(fixture) = QueueFixture::new("failures_are_repeated").await else {
         return;
     };
     let id = fixture.submit("anna", "ftp://h/x").await;
@@ -166,7 +168,7 @@ async fn failures_are_repeated_as_often_as_the_job_says() {
 
 #[tokio::test]
 async fn a_job_that_kills_its_workers_does_not_do_so_for_ever() {
-    let Some(fixture) = Fixture::new("a_job_that_kills_its_workers").await else {
+    let Some(fixture) = QueueFixture::new("a_job_that_kills_its_workers").await else {
         return;
     };
     let id = fixture.submit("anna", "ftp://h/x").await;
@@ -180,7 +182,7 @@ async fn a_job_that_kills_its_workers_does_not_do_so_for_ever() {
 
 #[tokio::test]
 async fn tables_are_made_once_and_those_of_a_later_version_are_left_alone() {
-    let Some(fixture) = Fixture::new("tables_are_made_once").await else {
+    let Some(fixture) = QueueFixture::new("tables_are_made_once").await else {
         return;
     };
     fixture.alter("DROP SCHEMA longhaul_queue CASCADE").await;
@@ -204,7 +206,7 @@ async fn tables_are_made_once_and_those_of_a_later_version_are_left_alone() {
 
 #[tokio::test]
 async fn rows_that_others_wrote_are_checked_like_jobs() {
-    let Some(fixture) = Fixture::new("rows_that_others_wrote").await else {
+    let Some(fixture) = QueueFixture::new("rows_that_others_wrote").await else {
         return;
     };
     let id = fixture.submit("anna", "ftp://h/x").await;

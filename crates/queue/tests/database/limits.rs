@@ -6,11 +6,11 @@ use queue::decisions::fleet::DayHours;
 use queue::decisions::retry::AttemptEnd;
 use queue::store::{JobFilter, JobState, LimitChange, QueueError};
 
-use crate::support::{Fixture, job};
+use crate::support::{QueueFixture, job};
 
 #[tokio::test]
 async fn sessions_of_an_endpoint_are_counted_over_all_workers() {
-    let Some(fixture) = Fixture::new("sessions_of_an_endpoint").await else {
+    let Some(fixture) = QueueFixture::new("sessions_of_an_endpoint").await else {
         return;
     };
     let change = LimitChange {
@@ -49,7 +49,7 @@ async fn sessions_of_an_endpoint_are_counted_over_all_workers() {
 
 #[tokio::test]
 async fn outside_of_its_hours_an_endpoint_is_left_alone() {
-    let Some(fixture) = Fixture::new("outside_of_its_hours").await else {
+    let Some(fixture) = QueueFixture::new("outside_of_its_hours").await else {
         return;
     };
     fixture.submit("anna", "ftp://h/x").await;
@@ -82,7 +82,7 @@ async fn outside_of_its_hours_an_endpoint_is_left_alone() {
 
 #[tokio::test]
 async fn owners_take_turns_whoever_came_first() {
-    let Some(fixture) = Fixture::new("owners_take_turns").await else {
+    let Some(fixture) = QueueFixture::new("owners_take_turns").await else {
         return;
     };
     for (owner, jobs) in [("anna", 20), ("ben", 2), ("cleo", 1)] {
@@ -100,7 +100,7 @@ async fn owners_take_turns_whoever_came_first() {
 
 #[tokio::test]
 async fn a_late_start_waits_and_lists_have_parts() {
-    let Some(fixture) = Fixture::new("a_late_start_waits").await else {
+    let Some(fixture) = QueueFixture::new("a_late_start_waits").await else {
         return;
     };
     let hour = Duration::from_secs(3600);
@@ -132,7 +132,7 @@ async fn a_late_start_waits_and_lists_have_parts() {
 
 #[tokio::test]
 async fn the_end_is_estimated_by_what_ended_and_what_waits() {
-    let Some(fixture) = Fixture::new("the_end_is_estimated").await else {
+    let Some(fixture) = QueueFixture::new("the_end_is_estimated").await else {
         return;
     };
     for n in 0..5 {

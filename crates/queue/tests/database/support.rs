@@ -6,7 +6,7 @@ use std::time::Duration;
 use queue::copy::{CopyParts, CopyVerb, QueuedCopy};
 use queue::decisions::lease::LeaseTime;
 use queue::decisions::retry::AttemptEnd;
-use queue::store::{AttemptResult, ClaimedJob, HeldJob, JobProgress, JobState};
+use queue::store::{ClaimedJob, HeldJob, JobProgress, JobResult, JobState};
 use queue::store::{TransferQueue, WorkerIdentity};
 use sqlx::{Connection, PgConnection};
 use test_postgres::Postgres;
@@ -14,13 +14,13 @@ use test_postgres::Postgres;
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 
 /// A queue, and the database behind its back.
-pub(crate) struct Fixture {
+pub(crate) struct QueueFixture {
     pub(crate) queue: TransferQueue,
     pub(crate) url: String,
     _server: Postgres,
 }
 
-impl Fixture {
+impl QueueFixture {
     pub(crate) async fn new(test: &str) -> Option<Self> {
         let server = Postgres::start(test)?;
         let url = server.database("queue");
@@ -54,7 +54,7 @@ impl Fixture {
     }
 
     pub(crate) async fn finish(&self, worker: &str, job: &ClaimedJob, end: AttemptEnd) {
-        let result = AttemptResult {
+        let result = JobResult {
             id: job.id,
             number: job.number,
             session: identity(worker).session,
