@@ -37,7 +37,9 @@ CREATE TABLE jobs (
     -- The last result.
     exit INTEGER,
     error TEXT,
-    CHECK ((state = 'running') = (lease_until IS NOT NULL))
+    CHECK ((state = 'running') = (lease_until IS NOT NULL)),
+    -- Readers take many rows at a time.
+    CHECK (octet_length(owner) <= 128 AND octet_length(places::text || options::text) <= 262144)
 );
 
 CREATE INDEX jobs_waiting ON jobs (owner, id) WHERE state = 'waiting';

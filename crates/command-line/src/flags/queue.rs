@@ -78,9 +78,10 @@ pub struct QueueDatabaseArgs {
 
 /// Add jobs to the queue
 ///
-/// SRC and DST are URLs, or absolute paths that every worker has. Options of cp (or of sync, with --sync) follow
-/// behind `--`, each with its value behind `=`: `-- -r --verify=sha256`. URLs with a password are refused: name a
-/// credential of the workers, or keep the password in their ~/.netrc. Prints the numbers of the jobs, one a line.
+/// SRC and DST are URLs, or absolute paths that every worker has. Options of cp (or of sync, with
+/// --sync) follow behind `--`, each with its value behind `=`: `-- -r --verify=sha256`. URLs with a
+/// password are refused: name a credential of the workers, or keep the password in their ~/.netrc.
+/// Prints the numbers of the jobs, one a line.
 ///
 ///   longhaul queue submit gsiftp://store/run7/ /archive/run7/ -- -r
 #[derive(Debug, Args)]
@@ -169,10 +170,11 @@ pub struct QueueJobsArgs {
 
 /// Show or change the limits of endpoints over the whole fleet
 ///
-/// ENDPOINT is a host as it stands in URLs, or `*` for each host without limits of its own. A limit that is not
-/// named stays as it is; `off` removes it. Without a limit to change, all are listed.
+/// ENDPOINT is a host as it stands in URLs, or `*` for each host without limits of its own. A limit
+/// that is not named stays as it is; `off` removes it. Without an endpoint, all limits are listed.
 ///
-///   longhaul queue limit store.example --sessions 16 --rate 2G --hours 20:00-06:00 --time-zone Europe/Berlin
+///   longhaul queue limit store.example --sessions 16 --rate 2G
+///   longhaul queue limit store.example --hours 20:00-06:00 --time-zone Europe/Berlin
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, group = clap::ArgGroup::new("change").multiple(true))]
 pub struct QueueLimitArgs {

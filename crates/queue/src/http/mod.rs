@@ -1,6 +1,6 @@
 //! The state of the queue over HTTP, to be read only: a page, JSON, metrics in Prometheus' text format, and health.
 //!
-//! All readers share one answer of the database, which is at most [`FRESH`] old.
+//! All readers share one answer of the database, which is at most two seconds old.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::Instant;
 
-use crate::store::{QueueOverview, TransferQueue};
+use crate::store::{QueueError, QueueOverview, TransferQueue};
 
 mod metrics;
 mod page;
@@ -45,22 +45,38 @@ type Seen = Result<Arc<QueueOverview>, String>;
 
 struct QueueView {
     queue: TransferQueue,
-    seen: Mutex<Option<(Instant, Seen)>>,
+    seen: Mutex<LastSeen>,
+}
+
+/// The last answer of the database.
+#[derive(Default)]
+struct LastSeen {
+    answer: Option<(Instant, Seen)>,
+    /// The tables are there.
+    is_prepared: bool,
 }
 
 impl QueueView {
     /// The state of the queue, or why it is unknown.
     async fn overview(&self) -> Seen {
         let mut seen = self.seen.lock().await;
-        if let Some((at, answer)) = seen.as_ref()
+        if let Some((at, answer)) = &seen.answer
             && at.elapsed() < FRESH
         {
             return answer.clone();
         }
-        let answer = self.queue.overview().await;
+        let answer = self.ask(&mut seen.is_prepared).await;
         let answer = answer.map(Arc::new).map_err(|error| error.to_string());
-        *seen = Some((Instant::now(), answer.clone()));
+        seen.answer = Some((Instant::now(), answer.clone()));
         answer
+    }
+
+    async fn ask(&self, is_prepared: &mut bool) -> Result<QueueOverview, QueueError> {
+        if !*is_prepared {
+            self.queue.prepare().await?;
+            *is_prepared = true;
+        }
+        self.queue.overview().await
     }
 }
 
@@ -68,7 +84,7 @@ impl QueueView {
 pub async fn serve(queue: TransferQueue, listener: TcpListener) {
     let view = Arc::new(QueueView {
         queue,
-        seen: Mutex::new(None),
+        seen: Mutex::default(),
     });
     let router = Router::new()
         .route("/", get(show_page))
