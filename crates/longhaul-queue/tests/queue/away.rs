@@ -7,8 +7,8 @@ fn a_copy_ends_without_the_database_and_its_result_survives_the_worker() {
     let Some(mut fleet) = Fleet::new("a_copy_ends_without_the_database") else {
         return;
     };
-    // About three seconds.
-    let source = fleet.file("f", 400_000);
+    // About eight seconds.
+    let source = fleet.file("f", 1_000_000);
     let id = fleet.submit(&["--limit-rate", "1M", &source, &fleet.copy_of("f")]);
     let worker = fleet.worker("w", &["--lease", "60s"]);
     fleet.until(id, "running");
@@ -22,7 +22,7 @@ fn a_copy_ends_without_the_database_and_its_result_survives_the_worker() {
     fleet.postgres.resume();
     let (_, attempts) = fleet.until(id, "done");
     assert_eq!(attempts.len(), 1, "{attempts:?}");
-    assert_eq!(attempts[0]["bytes"], 400_000);
+    assert_eq!(attempts[0]["bytes"], 1_000_000);
     wait_for("the result is forgotten", || {
         (!result.exists()).then_some(())
     });

@@ -76,7 +76,7 @@ fn the_copy_of_a_worker_that_stands_still_ends_before_another_begins() {
     };
     let source = fleet.file("slow", 1_000_000);
     let id = fleet.submit(&["--limit-rate", "100k", &source, &fleet.copy_of("slow")]);
-    let stopped = fleet.worker("still", &["--lease", "4s"]);
+    let stopped = fleet.worker("still", &["--lease", "8s"]);
     fleet.until(id, "running");
     let lock = fleet.path("still").join(format!("{id}-1.attempt"));
     // The program holds the lock, too: nobody gets it while one of the two lives.
