@@ -146,6 +146,13 @@ impl RangeSet {
         within
     }
 
+    /// The first byte of the set at `from` or behind it.
+    pub fn next_from(&self, from: u64) -> Option<u64> {
+        let around = self.last_starting_by(from).filter(|range| range.end > from);
+        let behind = || self.ranges.range(from..).next().map(|(start, _)| *start);
+        around.map(|_| from).or_else(behind)
+    }
+
     /// Whether all of `start..end` is in the set; true if `start..end` is empty.
     pub fn contains(&self, start: u64, end: u64) -> bool {
         start >= end || self.last_starting_by(start).is_some_and(|r| end <= r.end)

@@ -95,7 +95,10 @@ impl StripeLayout {
         let mut share = RangeSet::new();
         let mut from = from;
         for _ in 0..blocks {
-            let Some(own) = self.next_range(stripe, wanted.end(), from) else {
+            // Blocks without a wanted byte are passed over: a file may have billions of them.
+            let own = wanted.next_from(from);
+            let own = own.and_then(|at| self.next_range(stripe, wanted.end(), at));
+            let Some(own) = own else {
                 return (share, None);
             };
             share.extend(&wanted.within(own.start, own.end));

@@ -11,7 +11,6 @@ use data::channel::{ListenOptions, SessionDataChannel};
 use data::error::DataError;
 use data::job::{TransferControl, TransferSettings};
 use data::options::{CongestionChoice, TransferOptions};
-use data::rate::RateLimit;
 use data::recv::ReceivePlan;
 use data::send::{RangeSupply, SendPlan};
 use data::store::file::{FileSink, FileSource};
@@ -41,6 +40,10 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(250);
 const WORK_AHEAD: Duration = Duration::from_secs(2);
 /// Least and most bytes that it asks for.
 const WANTED_BYTES: (u64, u64) = (4 << 20, 1 << 30);
+/// A front end that is silent for this time has given up the transfer. Shorter than the time after which it does.
+const SILENCE_LIMIT: Duration = Duration::from_secs(4);
+/// How often a store that may not begin yet looks whether it must stop.
+const BEGIN_CHECK: Duration = Duration::from_millis(50);
 /// Events of a part that wait for the connection's task.
 const QUEUE: usize = 8;
 
@@ -66,6 +69,7 @@ pub(crate) async fn run(
                 own_address: ends.local.ip(),
                 channel: None,
                 running: None,
+                heard: Instant::now(),
             };
             let error = node.serve().await;
             tracing::debug!(%peer, name, %error, "a front end has left");
@@ -113,6 +117,8 @@ struct NodeSession {
     /// Of the last part: its connections serve the next one.
     channel: Option<SessionDataChannel>,
     running: Option<RunningPart>,
+    /// When the front end was heard last.
+    heard: Instant,
 }
 
 /// A part that runs on a thread of its own. Dropping it stops the thread.
@@ -123,6 +129,10 @@ struct RunningPart {
     /// Safe ranges that the front end knows.
     reported: RangeSet,
     begin: Instant,
+    /// Tells the thread of a store to begin.
+    may_store: std::sync::mpsc::Sender<()>,
+    /// No range may begin before it.
+    origin: u64,
 }
 
 impl Drop for RunningPart {
@@ -149,7 +159,7 @@ impl NodeSession {
                     Err(error) => Err(error),
                 },
                 event = next_event(&mut self.running) => self.on_event(event).await,
-                _ = tick.tick(), if self.running.is_some() => self.report_progress(false).await,
+                _ = tick.tick(), if self.running.is_some() => self.on_tick().await,
             };
             if let Err(error) = done {
                 return error;
@@ -157,8 +167,26 @@ impl NodeSession {
         }
     }
 
+    /// Reports progress. A part whose front end is silent ends: that one may have given the file to another transfer.
+    async fn on_tick(&mut self) -> io::Result<()> {
+        if self.heard.elapsed() >= SILENCE_LIMIT
+            && let Some(part) = &self.running
+        {
+            part.control.cancel();
+        }
+        self.report_progress(false).await
+    }
+
     async fn on_message(&mut self, message: FrontMessage) -> io::Result<()> {
+        self.heard = Instant::now();
         match message {
+            FrontMessage::Alive => Ok(()),
+            FrontMessage::Begin => {
+                if let Some(part) = &self.running {
+                    let _ = part.may_store.send(());
+                }
+                Ok(())
+            }
             FrontMessage::Listen(listen) => {
                 self.channel = None;
                 let address = self.listen(listen).await;
@@ -175,9 +203,14 @@ impl NodeSession {
                 Ok(())
             }
             FrontMessage::Ranges { ranges, last } => {
-                let supply = self.running.as_ref().and_then(|part| part.supply.as_ref());
-                if let Some(supply) = supply {
-                    supply.hand_in(&ranges.to_set());
+                if let Some(part) = &self.running
+                    && let Some(supply) = &part.supply
+                {
+                    let ranges = ranges.to_set();
+                    if ranges.iter().any(|range| range.start < part.origin) {
+                        return Err(io::ErrorKind::InvalidData.into());
+                    }
+                    supply.hand_in(&ranges);
                     if last {
                         supply.end();
                     }
@@ -244,6 +277,10 @@ impl NodeSession {
             }
         };
         let channel = channel.ok_or_else(|| NodeFailure::other("nothing listens for this part"))?;
+        let origin = match &order.part {
+            NodePart::Send { origin, .. } | NodePart::Receive { origin, .. } => *origin,
+        };
+        let (may_store, begun) = std::sync::mpsc::channel();
         let control = Arc::new(TransferControl::new());
         let (sender, events) = mpsc::channel(QUEUE);
         let supply = match &order.part {
@@ -261,6 +298,7 @@ impl NodeSession {
             channel,
             control: Arc::clone(&control),
             supply: supply.clone(),
+            begun,
         };
         let span = tracing::Span::current();
         let thread = std::thread::Builder::new().name("transfer".to_owned());
@@ -277,6 +315,8 @@ impl NodeSession {
             events,
             reported: RangeSet::new(),
             begin: Instant::now(),
+            may_store,
+            origin,
         });
         Ok(())
     }
@@ -368,6 +408,8 @@ struct PartWork {
     channel: SessionDataChannel,
     control: Arc<TransferControl>,
     supply: Option<Arc<RangeSupply>>,
+    /// A store may begin.
+    begun: std::sync::mpsc::Receiver<()>,
 }
 
 impl PartWork {
@@ -423,15 +465,41 @@ impl PartWork {
         let sink = FileSink::new(file, path.to_string());
         let sink = sink.map_err(|error| of_file(StoreError::from_io("open", &path, &error)))?;
         let policy = self.shared.config.sync_policy;
-        let sink: Arc<dyn Sink> = Arc::new(sink.with_policy(policy, None));
+        let sink = Arc::new(sink.with_policy(policy, None));
+        let as_sink: Arc<dyn Sink> = Arc::clone(&sink) as Arc<dyn Sink>;
         let settings = self.settings(false)?;
         self.announce(false, events);
-        recv::run(&mut self.channel, &sink, &plan, &settings, &self.control)
-            .map_err(|error| transfer_error(&error))?;
-        self.control.checkpoint(|| sink.sync()).map_err(|source| {
+        self.wait_for_begin()?;
+        let received = recv::run(&mut self.channel, &as_sink, &plan, &settings, &self.control);
+        let sync = || match &received {
+            // Other machines read the file, and some file systems tell of a full disk only now.
+            Ok(_) => sink.file().sync_data(),
+            Err(DataError::Write { .. }) => sink.forget_unsynced(false),
+            Err(_) => Ok(()),
+        };
+        let synced = match &received {
+            Ok(_) => self.control.checkpoint(sync),
+            Err(_) => sync(),
+        };
+        received.map_err(|error| transfer_error(&error))?;
+        synced.map_err(|source| {
             let what = path.to_string();
             transfer_error(&DataError::Write { what, source })
         })
+    }
+
+    /// Waits until the front end says that every node has opened the file.
+    fn wait_for_begin(&self) -> Result<(), TransferError> {
+        loop {
+            match self.begun.recv_timeout(BEGIN_CHECK) {
+                Ok(()) => return Ok(()),
+                Err(_) if self.control.is_cancelled() => return Err(TransferError::Aborted),
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
+                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+                    return Err(TransferError::Aborted);
+                }
+            }
+        }
     }
 
     /// The session's root and the file in it.
@@ -476,7 +544,7 @@ impl PartWork {
                     true => CongestionChoice::parse(&self.order.congestion),
                     false => CongestionChoice::System,
                 },
-                rate: self.order.rate.map(RateLimit::new),
+                rate: None,
                 ..config.transfer.clone()
             },
             mode: TransferMode::Extended,

@@ -195,9 +195,8 @@ impl ClientSession {
         announced: &StripeAddresses,
         warnings: &mut Vec<String>,
     ) -> Option<StripeAddresses> {
-        if announced.as_slice().len() > 1 {
-            self.connect_to_stripes(announced);
-            return None;
+        if self.take_checked_stripes() {
+            return self.connect_to_stripes(announced);
         }
         let announced = self.checked_data_addresses(announced, warnings);
         if let Some(route) = self.control.route() {

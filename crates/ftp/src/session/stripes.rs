@@ -1,6 +1,6 @@
 //! A server's data nodes (GFD.20 §3): how many there are, and data connections with each.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use data::channel::SessionDataChannel;
@@ -24,6 +24,8 @@ pub(crate) struct ServerStripes {
     hosts: Option<Vec<IpAddr>>,
     /// SPAS comes in place of PASV or EPSV.
     is_asked: bool,
+    /// The addresses of the last reply to SPAS may be connected to as they are.
+    are_checked: bool,
 }
 
 impl ClientSession {
@@ -76,6 +78,7 @@ impl ClientSession {
             return self.handle_passive_reply(reply).await;
         }
         if let Some(addresses) = self.note_stripes(&reply) {
+            self.stripes.are_checked = true;
             return Ok(addresses);
         }
         let passive = self.passive_command();
@@ -93,12 +96,27 @@ impl ClientSession {
         Ok(())
     }
 
-    /// Connects to the data nodes when the next transfer begins.
-    pub(super) fn connect_to_stripes(&mut self, addresses: &StripeAddresses) {
+    /// Whether the addresses that the server has told are those of data nodes, which this end may connect to.
+    pub(super) fn take_checked_stripes(&mut self) -> bool {
+        std::mem::take(&mut self.stripes.are_checked)
+    }
+
+    /// Connects to the data nodes when the next transfer begins. Returns the address to try if a single one does not answer: it may be
+    /// that of a server behind NAT.
+    pub(super) fn connect_to_stripes(
+        &mut self,
+        addresses: &StripeAddresses,
+    ) -> Option<StripeAddresses> {
         self.data_host = Some(addresses.first().ip());
         let local = self.local_address_for(addresses.first().ip());
         let targets = addresses.as_slice().to_vec();
         self.data_channel = Some(SessionDataChannel::connect_to(targets, local));
+        let [only] = addresses.as_slice() else {
+            return None;
+        };
+        let own = self.control.peer_addr().ip().to_canonical();
+        let own = SocketAddr::new(own, only.port());
+        (own != *only).then(|| StripeAddresses::single(own))
     }
 
     fn spas_command(&self) -> Command {
@@ -133,7 +151,7 @@ impl ClientSession {
             .map(|node| {
                 let ip = node.ip.filter(|ip| !ip.is_unspecified()).unwrap_or(own);
                 let may_connect = self.allow_foreign_data || reachability(ip) >= reachability(own);
-                let at = std::net::SocketAddr::new(ip.to_canonical(), node.port);
+                let at = SocketAddr::new(ip.to_canonical(), node.port);
                 (reply.is_success() && may_connect && node.port >= MIN_PORT).then_some(at)
             })
             .collect();

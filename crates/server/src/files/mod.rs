@@ -61,6 +61,11 @@ pub struct SessionFiles {
 }
 
 impl SessionFiles {
+    /// Whether a quota bounds what this session stores.
+    pub(crate) fn has_quota(&self) -> bool {
+        self.quota.is_some()
+    }
+
     /// The files below `root`, accessed with `rights`. All sessions share `checksums`, `uploads` and
     /// `listing_memory`.
     pub fn new(

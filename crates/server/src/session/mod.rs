@@ -491,7 +491,7 @@ impl SessionDriver {
                 }
                 SessionAction::Listen(request) => {
                     let request = ListenRequest {
-                        striped: request.striped && self.security.suits_nodes(),
+                        striped: request.striped && self.may_use_nodes(),
                         ..request
                     };
                     self.work = self.data.listen(&request, &self.addresses, &self.shared);
@@ -670,6 +670,15 @@ impl SessionDriver {
         Ok((order, handles))
     }
 
+    /// Whether data nodes could carry out this session's transfers. Quotas and limits of rates hold for one process.
+    fn may_use_nodes(&self) -> bool {
+        let LoginStatus::LoggedIn(login) = &self.login else {
+            return false;
+        };
+        let rate = self.shared.transfer_rate(self.addresses.peer.ip(), login);
+        self.security.suits_nodes() && !login.files.has_quota() && rate.is_none()
+    }
+
     /// The data nodes for a transfer: those that listen for it, or those that shall connect to several targets. `None`: this
     /// process carries it out.
     fn striped_work(
@@ -689,6 +698,8 @@ impl SessionDriver {
             Ok(_) => stripe_obstacle(request).or(security.as_ref().err().copied()),
             Err(_) => Some("your directory is not on the file system of the data nodes"),
         };
+        let obstacle = obstacle.or((!self.may_use_nodes())
+            .then_some("a quota or a limit of rates is for the front end alone"));
         let has_targets =
             matches!(connections, DataAddresses::Targets(targets) if targets.as_slice().len() > 1);
         match (obstacle, self.shared.node_access(), root) {
@@ -700,7 +711,9 @@ impl SessionDriver {
                     security: security.unwrap_or_default(),
                 }))
             }
-            (Some(obstacle), ..) if listening.is_some() => {
+            (Some(obstacle), ..)
+                if *connections == DataAddresses::Unknown && listening.is_some() =>
+            {
                 let text = format!("data nodes listen for this transfer (SPAS), but {obstacle}");
                 Err(FileError::new(FileErrorKind::Other, text))
             }

@@ -62,7 +62,8 @@ impl RangeDealer {
                 while let Some(from) = share.next
                     && share.ready.is_empty()
                 {
-                    (share.ready, share.next) = layout.share(stripe, &self.wanted, from, MAX_BLOCKS);
+                    (share.ready, share.next) =
+                        layout.share(stripe, &self.wanted, from, MAX_BLOCKS);
                 }
                 let dealt = take(&mut share.ready, u64::MAX);
                 (dealt, share.ready.is_empty() && share.next.is_none())

@@ -5,6 +5,7 @@
 //!                                Hello
 //! Listen                         Listening
 //! Run                            Opened, Progress ..., WantsRanges
+//! Begin (stores), Alive ...
 //! Ranges                         ..., Ended
 //! Stop                           Ended
 //! ```
@@ -35,6 +36,10 @@ pub(crate) enum FrontMessage {
     Run(Box<NodeOrder>),
     /// Send these ranges, too; `last`: there will be no others.
     Ranges { ranges: WireRanges, last: bool },
+    /// Every node has opened the file: store what arrives.
+    Begin,
+    /// The front end goes on with the transfer.
+    Alive,
     /// Stop the running part.
     Stop,
 }
@@ -144,8 +149,6 @@ pub(crate) struct NodeOrder {
     pub(crate) buffers: WireBuffers,
     /// Congestion control of sent data.
     pub(crate) congestion: String,
-    /// Rate limit of this part, bytes per second.
-    pub(crate) rate: Option<u64>,
     /// Protection of the data connections (GSI); `None`: they are in the clear.
     pub(crate) security: Option<NodeSecurity>,
 }

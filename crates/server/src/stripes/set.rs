@@ -17,6 +17,8 @@ use crate::secure::SecurityMaterial;
 
 /// Longest wait for a node to be reached and to answer.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+/// Most stripes of one transfer at one node.
+const MOST_OF_A_NODE: usize = 4;
 /// Messages that wait for the other side, of each node.
 const QUEUE: usize = 64;
 
@@ -64,6 +66,11 @@ impl StripeSet {
     /// None can be reached.
     pub(crate) async fn for_stripes(access: &NodeAccess, stripes: usize) -> io::Result<Self> {
         let mut reached = reach_all(access).await?;
+        if stripes > MOST_OF_A_NODE * reached.len() {
+            return Err(io::Error::other(
+                "there are more targets than the data nodes may serve",
+            ));
+        }
         let names: Vec<String> = reached.iter().map(|(name, _)| name.clone()).collect();
         while reached.len() < stripes {
             let name = names[reached.len() % names.len()].clone();
@@ -99,11 +106,15 @@ impl StripeSet {
         &self.nodes
     }
 
-    /// Sends a message to a node. That a node is lost shows as an event.
-    pub(crate) async fn send(&self, node: usize, message: FrontMessage) {
-        if let Some(node) = self.nodes.get(node) {
-            let _ = node.messages.send(message).await;
-        }
+    /// Sends a message to a node, without waiting; `false`: the node is lost, or does not take its messages.
+    pub(crate) fn send(&self, node: usize, message: FrontMessage) -> bool {
+        let node = self.nodes.get(node);
+        node.is_some_and(|node| node.messages.try_send(message).is_ok())
+    }
+
+    /// Whether nothing has happened since the last transfer: no node is lost.
+    pub(crate) fn is_intact(&self) -> bool {
+        self.events.is_empty() && self.nodes.iter().all(|node| !node.messages.is_closed())
     }
 
     /// The next message with the number of its node; `None`: the node is lost. Cancel-safe.
@@ -140,13 +151,19 @@ impl StripeSet {
             buffers: options.buffers.into(),
         };
         for node in 0..self.nodes.len() {
-            self.send(node, FrontMessage::Listen(listen.clone())).await;
+            self.send(node, FrontMessage::Listen(listen.clone()));
         }
         let mut addresses = vec![None; self.nodes.len()];
         while addresses.contains(&None) {
             let event = timeout(CONNECT_LIMIT, self.next_event()).await;
             let Ok((node, event)) = event else {
-                return Err(NodeFailure::other("a data node does not answer"));
+                let silent = addresses
+                    .iter()
+                    .position(Option::is_none)
+                    .unwrap_or_default();
+                self.note_failure(silent);
+                let name = &self.nodes[silent].name;
+                return Err(NodeFailure::other("it does not answer").at(name));
             };
             let name = &self.nodes[node].name;
             match event {
@@ -156,7 +173,15 @@ impl StripeSet {
                 Some(_) => {}
             }
         }
-        StripeAddresses::new(addresses.into_iter().flatten().collect())
+        let addresses: Vec<_> = addresses.into_iter().flatten().collect();
+        if addresses
+            .iter()
+            .any(|at| at.is_ipv4() != options.ip.is_ipv4())
+        {
+            let reason = "the data nodes are reached by another address family than the front end";
+            return Err(NodeFailure::other(reason));
+        }
+        StripeAddresses::new(addresses)
             .ok_or_else(|| NodeFailure::other("there are too many data nodes"))
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use data::error::DataError;
 use data::job::{TransferControl, TransferReport};
+use data::store::Sink;
 use data::store::root::FileIdentity;
 use parking_lot::Mutex;
 use proto::command::{DataType, TransferMode};
@@ -40,6 +41,8 @@ use crate::transfer_log::LoggedTransferKind;
 const FIRST_DEAL: u64 = 16 << 20;
 /// A node reports several times a second. One that is silent for this time is lost.
 const SILENCE_LIMIT: Duration = Duration::from_secs(5);
+/// Interval at which nodes hear that the transfer goes on.
+const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which cancelling and silence are noticed.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest wait for stopped nodes to report what they have stored.
@@ -89,7 +92,9 @@ pub(super) async fn run(
     bytes: StripeBytes,
     reports: mpsc::Sender<WorkerEvent>,
 ) {
-    let set = match (work.listening, &order.connections) {
+    // Those of an earlier transfer may have gone.
+    let is_fresh = |set: &StripeSet| set.is_intact();
+    let set = match (work.listening.filter(is_fresh), &order.connections) {
         (Some(set), _) => Ok(set),
         (None, DataAddresses::Targets(targets)) => {
             StripeSet::for_stripes(&work.access, targets.as_slice().len()).await
@@ -110,7 +115,6 @@ pub(super) async fn run(
         files,
         control_socket,
         channel,
-        rate,
         permit,
         ..
     } = handles;
@@ -118,7 +122,8 @@ pub(super) async fn run(
     let mut summary = TransferSummary::of(&order.request, order.settings(None, None));
     *bytes.lock() = vec![0; set.nodes().len()];
     let mut transfer = StripedTransfer {
-        rate: rate.map(|rate| rate.rate() / set.nodes().len().max(1) as u64),
+        begin: None,
+        has_begun: false,
         client: UploadClient {
             uploader: order.uploader.clone(),
             control_socket,
@@ -172,7 +177,10 @@ struct StripedTransfer<'s> {
     client: UploadClient,
     root: Vec<u8>,
     security: Option<NodeSecurity>,
-    rate: Option<u64>,
+    /// The file of a store, which is changed when every node has opened it.
+    begin: Option<Arc<dyn Sink>>,
+    /// Every node has opened the file.
+    has_begun: bool,
     control: Arc<TransferControl>,
     bytes: StripeBytes,
     reports: mpsc::Sender<WorkerEvent>,
@@ -207,7 +215,7 @@ impl StripedTransfer<'_> {
         let inode = inode_of(identity)?;
         let plan = sending.plan;
         let layout = self.order.request.layout;
-        let mut dealer = RangeDealer::new(layout, plan.ranges, stripe_count(&targets));
+        let mut dealer = RangeDealer::new(layout, plan.ranges.clone(), stripe_count(&targets));
         for (stripe, target) in targets.iter() {
             let (mut ranges, last) = dealer.deal(stripe, FIRST_DEAL);
             let part = NodePart::Send {
@@ -216,63 +224,53 @@ impl StripedTransfer<'_> {
                 last,
                 origin: plan.origin,
             };
-            self.start(stripe, inode, part).await;
+            self.start(stripe, inode, part);
         }
-        self.follow(Some(dealer)).await
+        let planned = plan.ranges.byte_count();
+        self.follow(Some(dealer)).await?;
+        // Whatever was lost on the way: nobody may take the file for complete.
+        if self.control.bytes() != planned {
+            let sent = self.control.bytes();
+            let text = format!("{sent} of {planned} bytes were sent");
+            return Err(TransferError::Broken(text));
+        }
+        Ok(())
     }
 
     async fn receive(&mut self, storing: OpenedStore) -> Result<(), TransferError> {
         self.summary.path = storing.path.clone();
-        let begun = blocking(move || {
-            // The old content goes before the first node writes.
-            if let Err(error) = storing.sink.begin(0) {
+        let inode = match inode_of(storing.sink.fd().map(FileIdentity::of)) {
+            Ok(inode) => inode,
+            Err(error) => {
                 storing.abandon();
-                return Err(store_error(error));
+                return Err(error);
             }
-            let identity = storing.sink.fd().map(FileIdentity::of);
-            Ok((storing, identity))
-        });
-        let (storing, identity) = begun.await?;
-        let stored = match inode_of(identity) {
-            Ok(inode) => {
-                for number in 0..self.set.nodes().len() {
-                    let part = NodePart::Receive {
-                        origin: storing.plan.origin,
-                        limit: storing.plan.limit,
-                    };
-                    self.start(self.stripe(number), inode, part).await;
-                }
-                self.follow(None).await
-            }
-            Err(error) => Err(error),
         };
-        let (stored_ranges, bytes) = (self.control.stored(), self.control.bytes());
+        self.begin = Some(Arc::clone(&storing.sink));
+        for number in 0..self.set.nodes().len() {
+            let part = NodePart::Receive {
+                origin: storing.plan.origin,
+                limit: storing.plan.limit,
+            };
+            self.start(self.stripe(number), inode, part);
+        }
+        let followed = self.follow(None).await;
+        let (stored, bytes) = (self.control.stored(), self.control.bytes());
         let control = Arc::clone(&self.control);
         let complete = move || {
-            let origin = storing.plan.origin;
-            let end = stored_ranges.end().saturating_add(origin);
-            // The nodes have written past the sink: the quota hears of it here.
-            let charged = stored.and_then(|()| {
-                let charged = storing.sink.begin(end);
-                charged.map_err(store_error)
-            });
-            match charged {
-                Err(error) => {
-                    storing.abandon();
-                    Err(error)
-                }
-                Ok(()) => {
-                    let report = TransferReport {
-                        stored: stored_ranges,
-                        evidence: Evidence {
-                            bytes,
-                            ..Evidence::for_role(Role::Receiver)
-                        },
-                        ..TransferReport::default()
-                    };
-                    storing.finish(&report, &mut |_| !control.is_cancelled())
-                }
+            if let Err(error) = followed {
+                storing.abandon();
+                return Err(error);
             }
+            let report = TransferReport {
+                stored,
+                evidence: Evidence {
+                    bytes,
+                    ..Evidence::for_role(Role::Receiver)
+                },
+                ..TransferReport::default()
+            };
+            storing.finish(&report, &mut |_| !control.is_cancelled())
         };
         self.summary.digest = blocking(complete).await?;
         Ok(())
@@ -284,7 +282,7 @@ impl StripedTransfer<'_> {
         Stripe::new(number, count).unwrap_or(Stripe::SINGLE)
     }
 
-    async fn start(&self, stripe: Stripe, inode: u64, part: NodePart) {
+    fn start(&self, stripe: Stripe, inode: u64, part: NodePart) {
         let request = &self.order.request;
         let streams = request.streams;
         let order = NodeOrder {
@@ -295,11 +293,10 @@ impl StripedTransfer<'_> {
             streams: [streams.start, streams.min, streams.max],
             buffers: request.buffers.into(),
             congestion: self.order.terms.congestion.name().to_owned(),
-            rate: self.rate,
             security: self.security.clone(),
         };
         let run = FrontMessage::Run(Box::new(order));
-        self.set.send(stripe.number() as usize, run).await;
+        self.set.send(stripe.number() as usize, run);
     }
 
     /// Follows the parts to their end. After the failure of one the others are stopped; what they have stored by then counts.
@@ -307,6 +304,7 @@ impl StripedTransfer<'_> {
         let mut failure: Option<TransferError> = None;
         let mut stopped_at: Option<Instant> = None;
         let begin = Instant::now();
+        let mut alive_at = begin;
         while self.parts.iter().any(|part| part.report.is_none()) {
             let event = tokio::time::timeout(WATCH_INTERVAL, self.set.next_event()).await;
             if let Ok((number, event)) = event
@@ -314,9 +312,17 @@ impl StripedTransfer<'_> {
             {
                 failure.get_or_insert(error);
             }
-            if let Some(number) = self.silent_part(begin) {
+            if failure.is_none()
+                && let Some(number) = self.silent_part(begin)
+            {
                 self.set.note_failure(number);
-                failure.get_or_insert_with(|| self.lost(number));
+                failure = Some(self.lost(number));
+            }
+            if alive_at.elapsed() >= ALIVE_INTERVAL {
+                alive_at = Instant::now();
+                for number in 0..self.parts.len() {
+                    self.set.send(number, FrontMessage::Alive);
+                }
             }
             if self.control.is_cancelled() {
                 failure.get_or_insert(TransferError::Aborted);
@@ -325,7 +331,7 @@ impl StripedTransfer<'_> {
                 None if failure.is_some() => {
                     stopped_at = Some(Instant::now());
                     for number in 0..self.parts.len() {
-                        self.set.send(number, FrontMessage::Stop).await;
+                        self.set.send(number, FrontMessage::Stop);
                     }
                 }
                 Some(at) if at.elapsed() >= STOP_LIMIT => break,
@@ -354,8 +360,8 @@ impl StripedTransfer<'_> {
             }
             None | Some(NodeMessage::Hello { .. } | NodeMessage::Listening(_)) => {}
             Some(NodeMessage::Opened { reused }) => {
-                part.opened = Some(reused);
-                self.announce_if_opened().await;
+                part.opened.get_or_insert(reused);
+                self.begin_if_opened().await?;
             }
             Some(NodeMessage::Progress { bytes, safe }) => {
                 self.note_progress(number, bytes, &safe.to_set());
@@ -365,7 +371,9 @@ impl StripedTransfer<'_> {
                     let (mut ranges, last) = dealer.deal(stripe, bytes);
                     let ranges = WireRanges::take_from(&mut ranges);
                     let more = FrontMessage::Ranges { ranges, last };
-                    self.set.send(number, more).await;
+                    if !self.set.send(number, more) {
+                        return Err(self.lost(number));
+                    }
                 }
             }
             Some(NodeMessage::Ended(report)) => {
@@ -391,16 +399,27 @@ impl StripedTransfer<'_> {
         }
     }
 
-    /// Tells the session that the transfer has begun, when every node has opened the file.
-    async fn announce_if_opened(&self) {
+    /// Begins when every node has opened the file: a store then changes it, and the session hears of it.
+    async fn begin_if_opened(&mut self) -> Result<(), TransferError> {
         let opened: Option<Vec<bool>> = self.parts.iter().map(|part| part.opened).collect();
-        if let Some(reused) = opened {
-            let event = WorkerEvent::Opened {
-                reused: reused.iter().all(|reused| *reused),
-                unique_name: None,
-            };
-            let _ = self.reports.send(event).await;
+        let Some(reused) = opened.filter(|_| !self.has_begun) else {
+            return Ok(());
+        };
+        self.has_begun = true;
+        if let Some(sink) = self.begin.take() {
+            blocking(move || sink.begin(0).map_err(store_error)).await?;
+            for number in 0..self.parts.len() {
+                if !self.set.send(number, FrontMessage::Begin) {
+                    return Err(self.lost(number));
+                }
+            }
         }
+        let event = WorkerEvent::Opened {
+            reused: reused.iter().all(|reused| *reused),
+            unique_name: None,
+        };
+        let _ = self.reports.send(event).await;
+        Ok(())
     }
 
     /// A node that has said nothing for too long.
