@@ -14,6 +14,8 @@ pub enum ChecksumAlgorithm {
     Crc32,
     /// CRC-32C (Castagnoli), 8 hex digits.
     Crc32c,
+    /// CRC-64/NVME (NVM Express), 16 hex digits.
+    Crc64Nvme,
     /// MD5 (RFC 1321).
     Md5,
     /// SHA-1.
@@ -29,9 +31,10 @@ pub enum ChecksumAlgorithm {
 impl ChecksumAlgorithm {
     /// All algorithms, in order of measured cost per byte, cheapest first. Verification uses the first
     /// one that both ends support.
-    pub const CHEAPEST_FIRST: [Self; 8] = [
+    pub const CHEAPEST_FIRST: [Self; 9] = [
         Self::Crc32c,
         Self::Crc32,
+        Self::Crc64Nvme,
         Self::Adler32,
         Self::Blake3,
         Self::Sha256,
@@ -46,6 +49,7 @@ impl ChecksumAlgorithm {
             Self::Adler32 => "ADLER32",
             Self::Crc32 => "CRC32",
             Self::Crc32c => "CRC32C",
+            Self::Crc64Nvme => "CRC64NVME",
             Self::Md5 => "MD5",
             Self::Sha1 => "SHA1",
             Self::Sha256 => "SHA256",
@@ -67,6 +71,7 @@ impl ChecksumAlgorithm {
     pub const fn hex_len(self) -> usize {
         match self {
             Self::Adler32 | Self::Crc32 | Self::Crc32c => 8,
+            Self::Crc64Nvme => 16,
             Self::Md5 => 32,
             Self::Sha1 => 40,
             Self::Sha256 | Self::Blake3 => 64,
@@ -77,11 +82,14 @@ impl ChecksumAlgorithm {
     /// Whether the checksums of two adjacent parts can be combined into that of the whole, so that
     /// blocks can be checksummed in any order of arrival.
     pub const fn is_combinable(self) -> bool {
-        matches!(self, Self::Adler32 | Self::Crc32 | Self::Crc32c)
+        matches!(
+            self,
+            Self::Adler32 | Self::Crc32 | Self::Crc32c | Self::Crc64Nvme
+        )
     }
 
     /// Parses a hexadecimal checksum of this algorithm; returns it in lower case. Some peers omit the
-    /// leading zeros of 32-bit checksums; they are restored.
+    /// leading zeros of short checksums; they are restored.
     pub fn parse_hex(self, text: &str) -> Option<String> {
         let width = self.hex_len();
         let shortest = if self.is_combinable() { 1 } else { width };

@@ -124,6 +124,7 @@ pub(crate) fn algorithm_of_file(name: &[u8]) -> Option<ChecksumAlgorithm> {
     let name = String::from_utf8_lossy(name).to_ascii_uppercase();
     // Longer names first: CRC32C contains CRC32.
     let names = [
+        ("CRC64NVME", ChecksumAlgorithm::Crc64Nvme),
         ("CRC32C", ChecksumAlgorithm::Crc32c),
         ("CRC32", ChecksumAlgorithm::Crc32),
         ("ADLER32", ChecksumAlgorithm::Adler32),

@@ -26,6 +26,7 @@ impl std::fmt::Debug for ChecksumHasher {
 enum HasherState {
     Adler32(simd_adler32::Adler32),
     Crc(crc_fast::Digest),
+    Crc64(crc_fast::Digest),
     Md5(Md5),
     Sha1(Sha1),
     Sha256(Sha256),
@@ -41,6 +42,9 @@ impl ChecksumHasher {
             ChecksumAlgorithm::Adler32 => HasherState::Adler32(simd_adler32::Adler32::new()),
             ChecksumAlgorithm::Crc32 => crc(CrcAlgorithm::Crc32IsoHdlc),
             ChecksumAlgorithm::Crc32c => crc(CrcAlgorithm::Crc32Iscsi),
+            ChecksumAlgorithm::Crc64Nvme => {
+                HasherState::Crc64(crc_fast::Digest::new(CrcAlgorithm::Crc64Nvme))
+            }
             ChecksumAlgorithm::Md5 => HasherState::Md5(Md5::new()),
             ChecksumAlgorithm::Sha1 => HasherState::Sha1(Sha1::new()),
             ChecksumAlgorithm::Sha256 => HasherState::Sha256(Sha256::new()),
@@ -54,7 +58,7 @@ impl ChecksumHasher {
     pub fn update(&mut self, bytes: &[u8]) {
         match &mut self.state {
             HasherState::Adler32(hasher) => hasher.write(bytes),
-            HasherState::Crc(hasher) => hasher.update(bytes),
+            HasherState::Crc(hasher) | HasherState::Crc64(hasher) => hasher.update(bytes),
             HasherState::Md5(hasher) => hasher.update(bytes),
             HasherState::Sha1(hasher) => hasher.update(bytes),
             HasherState::Sha256(hasher) => hasher.update(bytes),
@@ -70,6 +74,7 @@ impl ChecksumHasher {
         match self.state {
             HasherState::Adler32(hasher) => format!("{:08x}", hasher.finish()),
             HasherState::Crc(hasher) => format!("{:08x}", hasher.finalize()),
+            HasherState::Crc64(hasher) => format!("{:016x}", hasher.finalize()),
             HasherState::Md5(hasher) => hex(&hasher.finalize()),
             HasherState::Sha1(hasher) => hex(&hasher.finalize()),
             HasherState::Sha256(hasher) => hex(&hasher.finalize()),
@@ -92,7 +97,8 @@ fn hex(bytes: &[u8]) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PartialChecksum {
     kind: CombinableAlgorithm,
-    value: u32,
+    /// The lower half, of all but CRC-64.
+    value: u64,
     /// Number of bytes.
     pub(crate) len: u64,
 }
@@ -102,6 +108,7 @@ enum CombinableAlgorithm {
     Adler32,
     Crc32,
     Crc32c,
+    Crc64Nvme,
 }
 
 impl CombinableAlgorithm {
@@ -110,6 +117,15 @@ impl CombinableAlgorithm {
             Self::Adler32 => None,
             Self::Crc32 => Some(CrcAlgorithm::Crc32IsoHdlc),
             Self::Crc32c => Some(CrcAlgorithm::Crc32Iscsi),
+            Self::Crc64Nvme => Some(CrcAlgorithm::Crc64Nvme),
+        }
+    }
+
+    /// Hexadecimal digits of a checksum.
+    fn width(self) -> usize {
+        match self {
+            Self::Adler32 | Self::Crc32 | Self::Crc32c => 8,
+            Self::Crc64Nvme => 16,
         }
     }
 }
@@ -121,6 +137,7 @@ impl PartialChecksum {
             ChecksumAlgorithm::Adler32 => (CombinableAlgorithm::Adler32, 1),
             ChecksumAlgorithm::Crc32 => (CombinableAlgorithm::Crc32, 0),
             ChecksumAlgorithm::Crc32c => (CombinableAlgorithm::Crc32c, 0),
+            ChecksumAlgorithm::Crc64Nvme => (CombinableAlgorithm::Crc64Nvme, 0),
             _ => return None,
         };
         Some(Self {
@@ -137,12 +154,7 @@ impl PartialChecksum {
             _ if self.len == 0 => next.value,
             _ if next.len == 0 => self.value,
             None => combine_adler32(self.value, next.value, next.len),
-            Some(which) => low_half(crc_fast::checksum_combine(
-                which,
-                self.value.into(),
-                next.value.into(),
-                next.len,
-            )),
+            Some(which) => crc_fast::checksum_combine(which, self.value, next.value, next.len),
         };
         Self {
             value,
@@ -153,7 +165,7 @@ impl PartialChecksum {
 
     /// The checksum in lower-case hex.
     pub(crate) fn finish(self) -> String {
-        format!("{:08x}", self.value)
+        format!("{:0width$x}", self.value, width = self.kind.width())
     }
 }
 
@@ -167,7 +179,8 @@ pub fn combine_checksums<'p>(
     let empty = PartialChecksum::empty(algorithm)?;
     let joined = parts.into_iter().try_fold(empty, |all, (checksum, len)| {
         // A part may come from a peer, so its text is untrusted.
-        let value = u32::from_str_radix(checksum, 16).ok()?;
+        let fits = checksum.len() <= empty.kind.width();
+        let value = u64::from_str_radix(checksum, 16).ok().filter(|_| fits)?;
         Some(all.combine(PartialChecksum {
             value,
             len,
@@ -233,8 +246,8 @@ impl PartialHasher {
     /// The checksum of the whole run.
     pub(crate) fn finish(self) -> PartialChecksum {
         let value = match self.state {
-            PartialHasherState::Adler32(hasher) => hasher.finish(),
-            PartialHasherState::Crc(hasher) => low_half(hasher.finalize()),
+            PartialHasherState::Adler32(hasher) => hasher.finish().into(),
+            PartialHasherState::Crc(hasher) => hasher.finalize(),
         };
         PartialChecksum {
             kind: self.kind,
@@ -244,22 +257,16 @@ impl PartialHasher {
     }
 }
 
-/// The lower 32 bits: the library returns a 32-bit CRC in 64 bits.
-fn low_half(crc: u64) -> u32 {
-    let [a, b, c, d, ..] = crc.to_le_bytes();
-    u32::from_le_bytes([a, b, c, d])
-}
-
 /// Adler-32 of `first` followed by a run of `len` bytes whose checksum is `second` (RFC 1950 §8.2:
 /// both halves are sums modulo the same prime).
-fn combine_adler32(first: u32, second: u32, len: u64) -> u32 {
+fn combine_adler32(first: u64, second: u64, len: u64) -> u64 {
     const PRIME: u64 = 65_521;
-    let split = |value: u32| (u64::from(value & 0xffff), u64::from(value >> 16));
+    let split = |value: u64| (value & 0xffff, value >> 16);
     let ((a1, b1), (a2, b2)) = (split(first), split(second));
     // The second run started with a = 1, which is subtracted once (`PRIME - 1`).
     let a = (a1 + a2 + PRIME - 1) % PRIME;
     let b = (b1 + b2 + (len % PRIME) * (a1 + PRIME - 1)) % PRIME;
-    low_half(b << 16 | a)
+    b << 16 | a
 }
 
 /// Bytes of a stored file read in one call.

@@ -42,6 +42,11 @@ fn every_algorithm_gives_its_published_check_values() {
     assert!(
         checksum(ChecksumAlgorithm::Blake3, "").starts_with("af1349b9f5f9a1a6a0404dea36dcc949")
     );
+    // The check value of the catalogue of CRCs.
+    assert_eq!(
+        checksum(ChecksumAlgorithm::Crc64Nvme, "123456789"),
+        "ae8b14860a799888"
+    );
     assert_eq!(checksum(ChecksumAlgorithm::Adler32, ""), "00000001");
     assert_eq!(checksum(ChecksumAlgorithm::Crc32c, ""), "00000000");
     for algorithm in ChecksumAlgorithm::CHEAPEST_FIRST {

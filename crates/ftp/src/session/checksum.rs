@@ -245,7 +245,10 @@ fn x_checksum_verb(algorithm: ChecksumAlgorithm) -> Option<&'static str> {
         ChecksumAlgorithm::Sha1 => Some("XSHA1"),
         ChecksumAlgorithm::Sha256 => Some("XSHA256"),
         ChecksumAlgorithm::Sha512 => Some("XSHA512"),
-        ChecksumAlgorithm::Adler32 | ChecksumAlgorithm::Crc32c | ChecksumAlgorithm::Blake3 => None,
+        ChecksumAlgorithm::Adler32
+        | ChecksumAlgorithm::Crc32c
+        | ChecksumAlgorithm::Crc64Nvme
+        | ChecksumAlgorithm::Blake3 => None,
     }
 }
 

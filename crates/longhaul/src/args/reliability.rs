@@ -27,7 +27,7 @@ pub(crate) struct ReliabilityArgs {
     #[arg(long, overrides_with = "resume")]
     pub(crate) restart: bool,
     /// Checksum to verify each file with: `auto` (the cheapest that both ends support), `none` (not
-    /// verified: only the sizes are compared), or one of crc32c crc32 adler32 blake3 sha256 sha1 md5 sha512
+    /// verified: only the sizes are compared), or one of crc32c crc32 crc64nvme adler32 blake3 sha256 sha1 md5 sha512
     #[arg(long, value_name = "auto|none|ALG", default_value = "auto", value_parser = parse_verify)]
     pub(super) verify: VerifyMode,
     /// Treat a connection as lost after this time without data or a reply (see --retries): `90s`, `5m`; a number

@@ -147,7 +147,7 @@ pub(crate) struct MvArgs {
 /// otherwise the files are read. Exit code 6: a file has another checksum; 4: a file is missing.
 #[derive(Debug, Args)]
 pub(crate) struct CksumArgs {
-    /// Algorithm: crc32c crc32 adler32 blake3 sha256 sha1 md5 sha512 [default: sha256; with --check, the
+    /// Algorithm: crc32c crc32 crc64nvme adler32 blake3 sha256 sha1 md5 sha512 [default: sha256; with --check, the
     /// one in the name of FILE, such as MD5SUMS, or that of checksums of this length]
     #[arg(short = 'a', long, value_name = "ALG", value_parser = super::data_values::parse_algorithm)]
     pub(crate) algorithm: Option<ChecksumAlgorithm>,

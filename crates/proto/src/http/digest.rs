@@ -191,6 +191,11 @@ fn object_store_checksums<'f>(
     // it decompressed.
     let as_stored =
         value("x-goog-stored-content-encoding").is_none_or(|coding| coding == "identity");
+    let is_of_parts = value("etag").is_some_and(|tag| tag.contains('-'));
+    let is_of_bytes = match value("x-amz-checksum-type") {
+        Some(kind) => kind != "COMPOSITE",
+        None => !is_of_parts,
+    };
     for (name, text) in fields {
         match *name {
             "x-goog-hash" if as_stored => {
@@ -202,16 +207,16 @@ fn object_store_checksums<'f>(
                     }
                 }
             }
-            // A composite checksum is computed from the checksums of the parts, not from the bytes.
-            name if value("x-amz-checksum-type") != Some("COMPOSITE") => {
-                match name.strip_prefix("x-amz-checksum-") {
-                    Some("crc32") => add(ChecksumAlgorithm::Crc32, text),
-                    Some("crc32c") => add(ChecksumAlgorithm::Crc32c, text),
-                    Some("sha1") => add(ChecksumAlgorithm::Sha1, text),
-                    Some("sha256") => add(ChecksumAlgorithm::Sha256, text),
-                    _ => {}
-                }
-            }
+            // A composite checksum is computed from the checksums of the parts, not from the bytes. Servers that do not tell
+            // it from one of the bytes have it for objects of parts, whose tags end with their number.
+            name if is_of_bytes => match name.strip_prefix("x-amz-checksum-") {
+                Some("crc32") => add(ChecksumAlgorithm::Crc32, text),
+                Some("crc32c") => add(ChecksumAlgorithm::Crc32c, text),
+                Some("crc64nvme") => add(ChecksumAlgorithm::Crc64Nvme, text),
+                Some("sha1") => add(ChecksumAlgorithm::Sha1, text),
+                Some("sha256") => add(ChecksumAlgorithm::Sha256, text),
+                _ => {}
+            },
             _ => {}
         }
     }
@@ -345,9 +350,25 @@ mod tests {
         assert_eq!(checksums(&compressed), []);
         let amazon = [("x-amz-checksum-crc32", "NhCmhg==")];
         assert_eq!(checksums(&amazon), [(Crc32, "3610a686".into())]);
+        // The check value of the algorithm, of `123456789`.
+        assert_eq!(
+            one("x-amz-checksum-crc64nvme", "rosUhgp5mIg="),
+            [(ChecksumAlgorithm::Crc64Nvme, "ae8b14860a799888".into())]
+        );
         let parts = [amazon[0], ("x-amz-checksum-type", "COMPOSITE")];
         assert_eq!(checksums(&parts), []);
         assert_eq!(one("x-amz-checksum-crc32", "NhCmhg==-3"), []);
+        let of_parts = [
+            amazon[0],
+            ("etag", "\"5d41402abc4b2a76b9719d911017c592-3\""),
+        ];
+        assert_eq!(checksums(&of_parts), []);
+        let whole = [
+            of_parts[0],
+            of_parts[1],
+            ("x-amz-checksum-type", "FULL_OBJECT"),
+        ];
+        assert_eq!(checksums(&whole).len(), 1);
     }
 
     #[test]

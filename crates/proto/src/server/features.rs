@@ -9,7 +9,7 @@ use crate::sizing;
 use crate::streams;
 
 /// Algorithms of the CKSM line, each with a preference number as the globus server writes it.
-const CHECKSUMS: [(ChecksumAlgorithm, u32); 8] = [
+const CHECKSUMS: [(ChecksumAlgorithm, u32); 9] = [
     (ChecksumAlgorithm::Md5, 10),
     (ChecksumAlgorithm::Adler32, 10),
     (ChecksumAlgorithm::Sha1, 10),
@@ -18,6 +18,7 @@ const CHECKSUMS: [(ChecksumAlgorithm, u32); 8] = [
     (ChecksumAlgorithm::Crc32c, 10),
     (ChecksumAlgorithm::Crc32, 10),
     (ChecksumAlgorithm::Blake3, 10),
+    (ChecksumAlgorithm::Crc64Nvme, 10),
 ];
 
 /// Lines of FEAT after those of CKSM.
