@@ -39,53 +39,184 @@ pub fn run<E: From<DataError>>(
     dialer: &Dialer,
     send: impl FnOnce(&mut RequestBody<'_>) -> Result<(), E>,
 ) -> Result<TransferReport, E> {
-    let transfer = ActiveTransfer::new(Role::Sender, settings, control)?;
-    let checksum = TransferChecksum::one_stream(settings.checksum);
-    let failure = Mutex::new(None);
+    let sending = BodyTransfer::begin(settings, control)?;
     // The connection of the request counts in the transfer from here on.
-    dialer.join_transfer(ReaderContext {
-        settings,
-        control,
-        stop: transfer.stop_wake(),
+    let mut stream = sending.join(dialer);
+    let mut failure = None;
+    let sent = sending.run(extent.length, || {
+        sending.transfer.check()?;
+        if let Err(error) = stream.send(source, extent, 0, send) {
+            failure = Some(error);
+            // Any failure stops the transfer; the caller's own error is returned below.
+            sending.transfer.fail(DataError::Aborted);
+        }
+        sending.transfer.check()
     });
-    transfer.on_stream_start();
-    let max_bytes = extent.length;
-    let thread_evidence = Mutex::new(Evidence::default());
-    let sent = tuning::run_with_tuning(&transfer, settings, Role::Sender, max_bytes, || {
-        transfer.check()?;
+    stream.leave();
+    sending.finish(sent, failure)
+}
+
+/// Runs `work` for each of `streams` in a thread of its own, with the connections of the stream's dialer. `work` sends parts of
+/// one file, each as a body, until none is left ([`BodyStream::send`]). The first error ends all of them. `bytes`: how many
+/// are to be sent, if that is known.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_parts<C: Send, E: From<DataError> + Send>(
+    streams: Vec<(Arc<Dialer>, C)>,
+    bytes: Option<u64>,
+    settings: &TransferSettings,
+    control: &Arc<TransferControl>,
+    work: impl Fn(C, &mut BodyStream<'_>) -> Result<(), E> + Sync,
+) -> Result<TransferReport, E> {
+    let sending = BodyTransfer::begin(settings, control)?;
+    let failure = Mutex::new(None);
+    let run_stream = |(dialer, client): (Arc<Dialer>, C)| {
+        let mut stream = sending.join(&dialer);
+        if let Err(error) = work(client, &mut stream) {
+            failure.lock().get_or_insert(error);
+            sending.transfer.fail(DataError::Aborted);
+        }
+        stream.leave();
+    };
+    let run_stream = &run_stream;
+    let sent = sending.run(bytes, || {
+        sending.transfer.check()?;
+        let mut streams = streams.into_iter();
+        let first = streams.next();
+        std::thread::scope(|scope| {
+            for (n, stream) in streams.enumerate() {
+                let started = std::thread::Builder::new()
+                    .name(format!("body-{}", n + 1))
+                    .spawn_scoped(scope, move || run_stream(stream));
+                // The others send its parts.
+                if let Err(error) = started {
+                    tracing::debug!(%error, "one sending stream fewer");
+                    break;
+                }
+            }
+            if let Some(stream) = first {
+                run_stream(stream);
+            }
+        });
+        sending.transfer.check()
+    });
+    sending.finish(sent, failure.into_inner())
+}
+
+/// A transfer whose bytes are the bodies of requests.
+struct BodyTransfer<'s> {
+    transfer: ActiveTransfer,
+    checksum: TransferChecksum,
+    settings: &'s TransferSettings,
+    control: &'s Arc<TransferControl>,
+}
+
+impl<'s> BodyTransfer<'s> {
+    fn begin(
+        settings: &'s TransferSettings,
+        control: &'s Arc<TransferControl>,
+    ) -> Result<Self, DataError> {
+        Ok(Self {
+            transfer: ActiveTransfer::new(Role::Sender, settings, control)?,
+            checksum: TransferChecksum::one_stream(settings.checksum),
+            settings,
+            control,
+        })
+    }
+
+    /// Begins a stream with the connections of `dialer`.
+    fn join<'b>(&'b self, dialer: &'b Dialer) -> BodyStream<'b> {
+        dialer.join_transfer(ReaderContext {
+            settings: self.settings,
+            control: self.control,
+            stop: self.transfer.stop_wake(),
+        });
+        self.transfer.on_stream_start();
+        BodyStream {
+            transfer: &self.transfer,
+            checksum: &self.checksum,
+            dialer,
+            evidence: Evidence::default(),
+        }
+    }
+
+    fn run(
+        &self,
+        bytes: Option<u64>,
+        work: impl FnOnce() -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
+        tuning::run_with_tuning(&self.transfer, self.settings, Role::Sender, bytes, work)
+    }
+
+    fn finish<E: From<DataError>>(
+        self,
+        sent: Result<(), DataError>,
+        failure: Option<E>,
+    ) -> Result<TransferReport, E> {
+        let is_cancelled = self.control.is_cancelled();
+        let result = sent.map(|()| self.checksum.finish());
+        match (self.transfer.finish(result), failure) {
+            (Ok(report), _) => Ok(report),
+            // An error of the store comes first: it is why the request failed.
+            (Err(DataError::Aborted), Some(failure)) if !is_cancelled => Err(failure),
+            (Err(error), _) => Err(error.into()),
+        }
+    }
+}
+
+/// One stream of a transfer: it sends bodies one after the other.
+pub struct BodyStream<'b> {
+    transfer: &'b ActiveTransfer,
+    checksum: &'b TransferChecksum,
+    dialer: &'b Dialer,
+    /// Times in the store and on the wire.
+    evidence: Evidence,
+}
+
+impl BodyStream<'_> {
+    /// Runs `send` with the bytes `extent` of a source, which are those from `at` on of what the transfer moves.
+    ///
+    /// # Errors
+    /// Those of `send`. An error of the store stops the transfer, and is its error.
+    pub fn send<E>(
+        &mut self,
+        source: &dyn Source,
+        extent: BodyRange,
+        at: u64,
+        send: impl FnOnce(&mut RequestBody<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut body = RequestBody {
             source,
             extent,
+            at,
             done: 0,
-            transfer: &transfer,
-            checksum_part: checksum.stream_checksum(),
+            transfer: self.transfer,
+            checksum_part: self.checksum.stream_checksum(),
             store_time: Duration::ZERO,
             in_reader: Duration::ZERO,
         };
         let started = Instant::now();
-        if let Err(error) = send(&mut body) {
-            *failure.lock() = Some(error);
-            // Any failure stops the transfer; the caller's own error is returned below.
-            transfer.fail(DataError::Aborted);
-        }
-        let mut thread_evidence = thread_evidence.lock();
-        thread_evidence.store_time = body.store_time;
-        thread_evidence.wire_time = started.elapsed().saturating_sub(body.in_reader);
-        transfer.check()
-    });
-    let (mut evidence, thread_times) = (dialer.leave_transfer(), thread_evidence.lock());
-    evidence.store_time += thread_times.store_time;
-    evidence.wire_time += thread_times.wire_time;
-    drop(thread_times);
-    transfer.add_stream(&evidence);
-    transfer.on_stream_end(0);
-    let result = sent.map(|()| checksum.finish());
-    let failure = failure.lock().take();
-    match (transfer.finish(result), failure) {
-        (Ok(report), _) => Ok(report),
-        // An error of the store comes first: it is why the request failed.
-        (Err(DataError::Aborted), Some(failure)) if !control.is_cancelled() => Err(failure),
-        (Err(error), _) => Err(error.into()),
+        let sent = send(&mut body);
+        self.evidence.store_time += body.store_time;
+        self.evidence.wire_time += started.elapsed().saturating_sub(body.in_reader);
+        sent
+    }
+
+    /// Fails if the transfer must stop.
+    ///
+    /// # Errors
+    /// [`DataError::Aborted`]
+    pub fn check(&self) -> Result<(), DataError> {
+        self.transfer.check()
+    }
+
+    fn leave(self) {
+        let mut evidence = self.dialer.leave_transfer();
+        evidence.store_time += self.evidence.store_time;
+        evidence.wire_time += self.evidence.wire_time;
+        self.transfer.add_stream(&evidence);
+        self.transfer.on_stream_end(0);
     }
 }
 
@@ -93,6 +224,8 @@ pub fn run<E: From<DataError>>(
 pub struct RequestBody<'b> {
     source: &'b dyn Source,
     extent: BodyRange,
+    /// Offset of the body's first byte in what the transfer moves.
+    at: u64,
     done: u64,
     transfer: &'b ActiveTransfer,
     checksum_part: StreamChecksum<'b>,
@@ -134,7 +267,8 @@ impl RequestBody<'_> {
                 expected,
             }),
             _ => {
-                self.checksum_part.add(self.done, &buf[..n]);
+                self.checksum_part
+                    .add(self.at.saturating_add(self.done), &buf[..n]);
                 self.done += n as u64;
                 self.transfer.add_moved(n as u64);
                 Ok(n)
@@ -233,6 +367,54 @@ mod tests {
             matches!(failed, Err(DataError::Shrunk { at: 12, .. })),
             "{failed:?}"
         );
+    }
+
+    #[test]
+    fn parts_over_several_streams_are_one_transfer() {
+        let settings = TransferSettings {
+            checksum: Some(ChecksumAlgorithm::Crc32c),
+            ..TransferSettings::default()
+        };
+        let control = Arc::new(TransferControl::new());
+        let source = MemorySource::new(b"123456789".to_vec(), "memory");
+        let parts = Mutex::new(vec![(0, 4), (4, 4), (8, 1)]);
+        let streams = (0..2)
+            .map(|n| (Dialer::new(&settings).unwrap(), n))
+            .collect();
+        let received = Mutex::new(Vec::new());
+        let work = |_: i32, stream: &mut BodyStream<'_>| {
+            loop {
+                let Some((offset, length)) = parts.lock().pop() else {
+                    return Ok::<_, DataError>(());
+                };
+                let extent = BodyRange {
+                    offset,
+                    length: Some(length),
+                };
+                stream.send(&source, extent, offset, |body| {
+                    received.lock().push((offset, read_all(body)));
+                    Ok(())
+                })?;
+            }
+        };
+        let report = run_parts(streams, Some(9), &settings, &control, work).unwrap();
+        let mut received = received.into_inner();
+        received.sort();
+        let bytes: Vec<u8> = received.into_iter().flat_map(|(_, bytes)| bytes).collect();
+        assert_eq!(bytes, b"123456789");
+        assert_eq!((report.evidence.bytes, report.evidence.streams), (9, 2));
+        // The check value of the algorithm.
+        assert_eq!(report.checksum.as_deref(), Some("e3069283"));
+    }
+
+    #[test]
+    fn a_refused_part_ends_the_transfer_with_its_error() {
+        let settings = TransferSettings::default();
+        let control = Arc::new(TransferControl::new());
+        let streams = vec![(Dialer::new(&settings).unwrap(), ())];
+        let refused = |(), _: &mut BodyStream<'_>| Err(DataError::NoPeer { seconds: 7 });
+        let failed = run_parts(streams, None, &settings, &control, refused);
+        assert!(matches!(failed, Err(DataError::NoPeer { seconds: 7 })));
     }
 
     #[test]
