@@ -21,6 +21,9 @@ pub(crate) struct Capabilities {
     pub(crate) partial_writes: bool,
     /// An interrupted upload can be resumed after the stored bytes.
     pub(crate) resumes_uploads: bool,
+    /// A file gets its name when all of it is there, and nothing of it is seen before: partial names are not needed.
+    /// An unfinished upload is continued by its parts ([`UnfinishedUploads`](super::optional::UnfinishedUploads)).
+    pub(crate) stores_whole: bool,
     /// Refuses no name for its form. Others may take no names with the suffix of partial ones.
     pub(crate) takes_any_name: bool,
     /// One file can use several streams.

@@ -49,6 +49,7 @@ pub(super) const LOCAL_CAPABILITIES: Capabilities = Capabilities {
     connects_here: true,
     partial_writes: true,
     resumes_uploads: true,
+    stores_whole: false,
     takes_any_name: true,
     parallel: true,
     stores_any_order: true,

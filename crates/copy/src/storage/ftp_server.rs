@@ -49,6 +49,7 @@ impl Storage for ClientSession {
             connects_here: self.server_can_connect(),
             partial_writes: features.esto,
             resumes_uploads: true,
+            stores_whole: false,
             takes_any_name: self.takes_commands_ahead(),
             parallel: features.parallel,
             stores_any_order: self.may_use_extended_mode(),

@@ -287,6 +287,7 @@ impl Storage for MemoryStorage {
             connects_here: true,
             partial_writes: able,
             resumes_uploads: able,
+            stores_whole: false,
             takes_any_name: true,
             parallel: able,
             stores_any_order: able,

@@ -14,6 +14,7 @@ use ftp::transfer::series::files::{FileSeries, SeriesReport};
 use ftp::transfer::{TransferAttempt, TransferSpec};
 use proto::bundle::{BundleEntry, BundleOutcome, BundleProof};
 use proto::checksum::ChecksumAlgorithm;
+use proto::ranges::ByteRange;
 use proto::timestamp::Timestamp;
 
 use super::contract::Storage;
@@ -69,6 +70,11 @@ pub(crate) trait OptionalContracts {
 
     /// Many small files move together.
     fn bundles(&mut self) -> Option<&mut dyn Bundles> {
+        None
+    }
+
+    /// Uploads that are unfinished are kept by their parts.
+    fn unfinished_uploads(&mut self) -> Option<&mut dyn UnfinishedUploads> {
         None
     }
 
@@ -344,6 +350,29 @@ pub(crate) trait Bundles: Send {
         proof: BundleProof,
         count: usize,
     ) -> Result<BundleOutcome, Failure>;
+}
+
+/// A part of an unfinished upload, as the storage has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LeftPart {
+    /// Its place in the file.
+    pub(crate) range: ByteRange,
+    /// Algorithm of the checksum.
+    pub(crate) algorithm: ChecksumAlgorithm,
+    /// Checksum of its bytes, lower-case hex.
+    pub(crate) checksum: String,
+}
+
+/// Uploads of files that get their names when they are complete, and are kept by their parts until then.
+#[async_trait]
+pub(crate) trait UnfinishedUploads: Send {
+    /// The parts that earlier copies of this machine have left of a file of `size` bytes, never all of them. The caller has the
+    /// lock of the destination. [`Storage::store`] goes on with those that are in its `completed_ranges`; if none are, it
+    /// discards the upload.
+    ///
+    /// # Errors
+    /// The refusal by its class; the storage is lost.
+    async fn left_parts(&mut self, path: &[u8], size: u64) -> Result<Vec<LeftPart>, Failure>;
 }
 
 /// Many small files, one directly after the other.

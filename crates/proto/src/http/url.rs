@@ -109,6 +109,19 @@ impl HttpUrl {
         path_segments(&self.path)
     }
 
+    /// The decoded names and values of the query.
+    pub fn query_pairs(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let query = self.query.as_deref().unwrap_or_default();
+        let decode = |text: &str| percent_decode_str(text).collect();
+        let pairs = query.split('&').filter(|pair| !pair.is_empty());
+        pairs
+            .map(|pair| {
+                let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+                (decode(name), decode(value))
+            })
+            .collect()
+    }
+
     /// Whether the path ends with a slash.
     pub fn has_trailing_slash(&self) -> bool {
         self.path.ends_with('/')
@@ -331,6 +344,10 @@ mod tests {
             let parent_of = target(path.as_bytes(), None).parent();
             assert_eq!(parent_of, target(parent.as_bytes(), None), "{path}");
         }
+        assert_eq!(
+            url.query_pairs(),
+            [(b"X-Sig".to_vec(), b"a/b;c=d".to_vec())]
+        );
         let v6 = HttpUrl::new(false, "::1", 8080, b"f", None);
         assert_eq!(v6.uri(), "http://[::1]:8080/f");
     }

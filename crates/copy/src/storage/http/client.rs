@@ -1,6 +1,7 @@
 //! Sends one request at a time over one persistent connection. Handles redirects, logins and size
 //! limits.
 
+use std::io::Read as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -14,10 +15,12 @@ use proto::timestamp::Timestamp;
 use ureq::http::{HeaderValue, Request, Response};
 use ureq::{Agent, Body, SendBody};
 
+use super::dialect::{DialectRequest, HttpDialect};
 use super::request::{HttpRequest, HttpRequestBody};
 use super::response::HttpResponse;
 use super::{agent, dialogue, errors};
 use ftp::credentials::Credential;
+use ftp::failure::Operation;
 use ftp::location::Scheme;
 use ftp::network_proxy::NetworkProxy;
 use ftp::{ConnectionSecurity, Failure, FailureKind};
@@ -27,11 +30,13 @@ const MAX_REDIRECTS: usize = 10;
 
 /// The server that is asked first, with the login for it.
 #[derive(Clone)]
-pub(super) struct HttpOrigin {
+pub(in crate::storage) struct HttpOrigin {
     /// URL of the server's root.
-    pub(super) root_url: HttpUrl,
+    pub(in crate::storage) root_url: HttpUrl,
     /// Value of the Authorization header, sent to this origin only.
     authorization: Option<HeaderValue>,
+    /// How requests are signed, and refusals understood, where plain HTTP is not enough.
+    dialect: Option<Arc<dyn HttpDialect>>,
     /// Which authorities verify servers.
     security: Arc<ConnectionSecurity>,
 }
@@ -47,7 +52,7 @@ impl HttpOrigin {
     ///
     /// # Errors
     /// `Usage`: the credential cannot be expressed in HTTP.
-    pub(super) fn new(
+    pub(in crate::storage) fn new(
         target: HttpUrl,
         credential: &Credential,
         security: &Arc<ConnectionSecurity>,
@@ -83,18 +88,33 @@ impl HttpOrigin {
         Ok(Self {
             root_url: target,
             authorization: login,
+            dialect: None,
             security: Arc::clone(security),
         })
+    }
+
+    /// A server whose requests and refusals are those of `dialect`.
+    pub(in crate::storage) fn with_dialect(
+        target: HttpUrl,
+        dialect: Arc<dyn HttpDialect>,
+        security: &Arc<ConnectionSecurity>,
+    ) -> Self {
+        Self {
+            root_url: target,
+            authorization: None,
+            dialect: Some(dialect),
+            security: Arc::clone(security),
+        }
     }
 }
 
 /// Sends one request after the other.
 #[derive(Debug)]
-pub(super) struct HttpClient {
+pub(in crate::storage) struct HttpClient {
     origin: HttpOrigin,
-    pub(super) dialer: Arc<Dialer>,
+    pub(in crate::storage) dialer: Arc<Dialer>,
     /// The wait that the last response asks for.
-    pub(super) retry_after: Option<Duration>,
+    pub(in crate::storage) retry_after: Option<Duration>,
     /// Agents by scheme and proxy, created on first use: a redirect may lead to a host that has another one.
     agents: Vec<RoutedAgent>,
 }
@@ -112,7 +132,10 @@ impl HttpClient {
     ///
     /// # Errors
     /// `Local`: no descriptor is left.
-    pub(super) fn new(origin: &HttpOrigin, settings: &TransferSettings) -> Result<Self, Failure> {
+    pub(in crate::storage) fn new(
+        origin: &HttpOrigin,
+        settings: &TransferSettings,
+    ) -> Result<Self, Failure> {
         let dialer = Dialer::new(settings);
         let dialer = dialer.map_err(|e| Failure::local(e.to_string()))?;
         Ok(Self {
@@ -127,7 +150,7 @@ impl HttpClient {
     ///
     /// # Errors
     /// Failures by class. Transient if a connection was lost. `Protocol` for a redirect that is not followed.
-    pub(super) fn send(
+    pub(in crate::storage) fn send(
         &mut self,
         request: &HttpRequest<'_>,
         mut body_source: HttpRequestBody<'_>,
@@ -177,9 +200,24 @@ impl HttpClient {
         to: &HttpUrl,
         body: impl ureq::AsSendBody,
     ) -> Result<Response<Body>, Failure> {
-        let mut message = Request::builder().method(request.method).uri(to.uri());
-        for (name, value) in request.headers {
-            message = message.header(*name, value);
+        let prepared = match &self.origin.dialect {
+            Some(dialect) => dialect.prepare(request, to)?,
+            None => DialectRequest {
+                uri: to.uri(),
+                headers: Vec::new(),
+            },
+        };
+        let mut message = Request::builder().method(request.method).uri(prepared.uri);
+        for (name, value) in request.headers.iter().chain(&prepared.headers) {
+            message = match HeaderValue::from_str(value) {
+                Ok(mut value) => {
+                    // Keeps it out of ureq's debug log.
+                    value.set_sensitive(dialogue::is_secret(name));
+                    message.header(*name, value)
+                }
+                // An error of the message, which is told below.
+                Err(_) => message.header(*name, value),
+            };
         }
         // Never to the target of a redirect: another server must not learn the password.
         let login = self.origin.authorization.as_ref();
@@ -205,6 +243,42 @@ impl HttpClient {
             let dialer_error = self.dialer.take_failure();
             errors::request_failure(request.action, &error, dialer_error.as_ref())
         })
+    }
+
+    /// The failure of a request that was answered with a status that is none of its successes.
+    pub(in crate::storage) fn failure_of(
+        &self,
+        action: &Operation,
+        response: HttpResponse,
+    ) -> Failure {
+        match &self.origin.dialect {
+            Some(dialect) => dialect.failure(action, response),
+            None => {
+                let failure = errors::status_failure(action, &response);
+                // The connection can then carry the next request.
+                response.discard_body();
+                failure
+            }
+        }
+    }
+
+    /// The body of a response, at most `limit` bytes and one more.
+    ///
+    /// # Errors
+    /// The connection was lost.
+    pub(in crate::storage) fn read_body(
+        &self,
+        response: HttpResponse,
+        action: &Operation,
+        limit: usize,
+    ) -> Result<Vec<u8>, Failure> {
+        let mut body = Vec::new();
+        let mut bounded = response.into_body().take(limit as u64 + 1);
+        bounded.read_to_end(&mut body).map_err(|error| {
+            let dialer_error = self.dialer.take_failure();
+            errors::request_failure(action, &ureq::Error::Io(error), dialer_error.as_ref())
+        })?;
+        Ok(body)
     }
 
     fn agent(&mut self, to: &HttpUrl) -> Result<Agent, Failure> {

@@ -15,15 +15,28 @@ const SECRET: [&str; 4] = [
     "www-authenticate",
     "authentication-info",
 ];
+/// Headers of requests whose values are secrets.
+const SECRET_OF_REQUESTS: [&str; 4] = [
+    "authorization",
+    "x-amz-security-token",
+    "x-amz-sso_bearer_token",
+    "x-aws-ec2-metadata-token",
+];
 /// Longest value that is shown, characters.
 const MAX_VALUE: usize = 500;
+
+/// Whether a header of a request has a secret.
+pub(super) fn is_secret(name: &str) -> bool {
+    SECRET_OF_REQUESTS.contains(&name)
+}
 
 pub(super) fn log_request(request: &HttpRequest<'_>, to: &HttpUrl, has_login: bool) {
     let server = to.authority();
     log_dialogue(&server, ">", || format!("{} {to}", request.method));
     for (name, value) in request.headers {
-        log_dialogue(&server, ">", || {
-            format!("{name}: {}", without_query(name, value))
+        log_dialogue(&server, ">", || match is_secret(name) {
+            true => format!("{name}: ***"),
+            false => format!("{name}: {}", without_query(name, value)),
         });
     }
     if has_login {

@@ -46,7 +46,7 @@ pub(super) fn unknown_kind(action: &Operation) -> Failure {
 }
 
 /// The failure of a transfer of a file that has another version now.
-pub(super) fn changed(action: &Operation) -> Failure {
+pub(in crate::storage) fn changed(action: &Operation) -> Failure {
     action.failed(
         FailureKind::Integrity,
         "the file changed while it was copied; start over",
@@ -54,7 +54,7 @@ pub(super) fn changed(action: &Operation) -> Failure {
 }
 
 /// The failure for a status.
-pub(super) fn status_failure(action: &Operation, response: &HttpResponse) -> Failure {
+pub(in crate::storage) fn status_failure(action: &Operation, response: &HttpResponse) -> Failure {
     let status = response.status();
     let (kind, reason) = match status {
         404 | 410 => (
@@ -129,7 +129,7 @@ fn is_printable(text: &str) -> bool {
 }
 
 /// The failure of a request without a response, or with an incomplete one.
-pub(super) fn request_failure(
+pub(in crate::storage) fn request_failure(
     action: &Operation,
     error: &Error,
     dialer_error: Option<&DataError>,

@@ -11,23 +11,23 @@ use super::response::HttpResponse;
 
 /// Facts of a file when they were last read.
 #[derive(Debug, Clone)]
-pub(super) struct HttpFileFacts {
+pub(in crate::storage) struct HttpFileFacts {
     /// URL after redirects.
-    pub(super) url: HttpUrl,
-    pub(super) size: Option<u64>,
+    pub(in crate::storage) url: HttpUrl,
+    pub(in crate::storage) size: Option<u64>,
     /// Entity tag as sent by the server, strong or weak.
     etag: Option<String>,
     /// Last-Modified as sent by the server.
     modified: Option<String>,
     /// The server accepts range requests.
-    pub(super) accepts_ranges: bool,
+    pub(in crate::storage) accepts_ranges: bool,
     /// Checksums of the whole file, lower-case hex.
-    pub(super) checksums: Vec<(ChecksumAlgorithm, String)>,
+    pub(in crate::storage) checksums: Vec<(ChecksumAlgorithm, String)>,
 }
 
 impl HttpFileFacts {
     /// From a response with a file, or with a part of it.
-    pub(super) fn from_response(response: &HttpResponse) -> Self {
+    pub(in crate::storage) fn from_response(response: &HttpResponse) -> Self {
         let partial = response.status() == 206;
         let content_range = response
             .header("content-range")
@@ -51,12 +51,12 @@ impl HttpFileFacts {
 
     /// The entity tag that no other version has (RFC 9110 section 8.8.1). A date is none: a file can be written twice in a second,
     /// or be given an earlier time.
-    pub(super) fn strong_etag(&self) -> Option<&str> {
+    pub(in crate::storage) fn strong_etag(&self) -> Option<&str> {
         self.etag.as_deref().filter(|etag| is_strong_etag(etag))
     }
 
     /// Whether other facts may be of the same version, as far as both tell.
-    pub(super) fn may_be_same(&self, other: &Self) -> bool {
+    pub(in crate::storage) fn may_be_same(&self, other: &Self) -> bool {
         // Weak comparison (RFC 9110 section 8.8.3.2): even a weak tag that differs is another version.
         let opaque = |etag: &Option<String>| {
             let etag = etag.as_deref()?;
@@ -67,7 +67,7 @@ impl HttpFileFacts {
             && agree(self.modified.as_ref(), other.modified.as_ref())
     }
 
-    pub(super) fn entry(&self, name: &[u8], kind: EntryKind) -> ListedEntry {
+    pub(in crate::storage) fn entry(&self, name: &[u8], kind: EntryKind) -> ListedEntry {
         let is_file = kind == EntryKind::File;
         ListedEntry {
             size: self.size.filter(|_| is_file),

@@ -1,7 +1,5 @@
 //! Facts of a path: PROPFIND where the server has WebDAV, otherwise HEAD.
 
-use std::io::Read as _;
-
 use proto::http::digest;
 use proto::http::multistatus::{self, DavListing, DavResource, MAX_BODY};
 use proto::http::url::HttpUrl;
@@ -246,15 +244,7 @@ pub(super) fn propfind(
         });
     }
     let url = response.url.clone();
-    let mut body = Vec::new();
-    response
-        .into_body()
-        .take(MAX_BODY as u64 + 1)
-        .read_to_end(&mut body)
-        .map_err(|e| {
-            let dialer_error = client.dialer.take_failure();
-            errors::request_failure(action, &ureq::Error::Io(e), dialer_error.as_ref())
-        })?;
+    let body = client.read_body(response, action, MAX_BODY)?;
     let resources = multistatus::parse(&body).map_err(|error| RefusedRequest {
         status: Some(status),
         failure: action.failed(

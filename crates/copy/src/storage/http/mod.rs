@@ -4,32 +4,31 @@
 
 mod agent;
 mod changes;
-mod client;
+pub(super) mod client;
+pub(super) mod connections;
+pub(super) mod dialect;
 mod dialogue;
-mod errors;
-mod facts;
+pub(super) mod errors;
+pub(super) mod facts;
 mod lookup;
 mod ranges;
-mod request;
-mod response;
+pub(super) mod request;
+pub(super) mod response;
 #[cfg(test)]
-mod scripted;
-mod session;
+pub(super) mod scripted;
+pub(super) mod session;
 #[cfg(test)]
 mod tests;
-mod upload;
+pub(super) mod upload;
 #[cfg(test)]
 pub(crate) mod webdav;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use data::job::{TransferControl, TransferReport, TransferSettings};
+use data::job::TransferControl;
 use data::store::{Sink, Source};
-use parking_lot::Mutex;
 use proto::checksum::ChecksumAlgorithm;
 use proto::listing::{EntryKind, ListedEntry};
 use proto::timestamp::Timestamp;
@@ -40,6 +39,7 @@ use crate::storage::optional::{
     ManyPaths, NameRules, OptionalContracts, ServerConnection, VersionedFiles,
 };
 use changes::Removable;
+use connections::RequestedFile;
 use ftp::Failure;
 use ftp::answers::{
     ListingVisitor, MetadataChange, RenameFailure, SourceVersion, SymlinkCheckScope,
@@ -49,41 +49,9 @@ use ftp::failure::Operation;
 use ftp::incomplete_listing::IncompleteListing;
 use ftp::transfer::{TransferAttempt, TransferSpec};
 use lookup::propfind;
-use ranges::{HttpFile, receive_file};
-use session::{MAX_IDLE_CLIENTS, is_away, last_name};
+use session::last_name;
 
 pub(crate) use session::HttpStorage;
-
-/// Cancels a transfer when its future is dropped.
-struct StopTransferOnDrop(Option<Arc<TransferControl>>);
-
-impl Drop for StopTransferOnDrop {
-    fn drop(&mut self) {
-        if let Some(control) = &self.0 {
-            control.cancel();
-        }
-    }
-}
-
-/// The settings of a transfer.
-fn transfer_settings(spec: &TransferSpec, connect: Duration) -> TransferSettings {
-    TransferSettings {
-        options: spec.options.clone(),
-        streams: usize::try_from(spec.streams.max(1)).unwrap_or(1),
-        checksum: spec.checksum.filter(|_| spec.completed_ranges.is_empty()),
-        connect_timeout: connect,
-        ..TransferSettings::default()
-    }
-}
-
-fn attempt_of(report: TransferReport, spec: &TransferSpec) -> TransferAttempt {
-    TransferAttempt {
-        streams: report.evidence.streams.max(1),
-        buffers: spec.options.buffers,
-        report,
-        ..TransferAttempt::default()
-    }
-}
 
 #[async_trait]
 impl Storage for HttpStorage {
@@ -98,6 +66,7 @@ impl Storage for HttpStorage {
             connects_here: true,
             partial_writes: false,
             resumes_uploads: false,
+            stores_whole: false,
             takes_any_name: false,
             parallel: true,
             stores_any_order: true,
@@ -113,17 +82,12 @@ impl Storage for HttpStorage {
             max_queries: 1,
             is_local: false,
             length_shows_content: true,
-            rtt: self.rtt,
+            rtt: self.connections.rtt,
         }
     }
 
     fn condition(&self) -> SessionCondition {
-        let clients = self.client.iter().chain(&self.idle_clients);
-        SessionCondition {
-            is_usable: true,
-            is_away: self.is_away,
-            retry_after: clients.filter_map(|client| client.retry_after).max(),
-        }
+        self.connections.condition()
     }
 
     async fn facts(&mut self, path: &[u8], _purpose: FactsUse) -> Result<ListedEntry, Failure> {
@@ -215,33 +179,14 @@ impl Storage for HttpStorage {
         {
             return Err(errors::changed(&action));
         }
-        let settings = transfer_settings(spec, self.settings.connect_timeout);
-        let mut idle_clients = std::mem::take(&mut self.idle_clients);
-        idle_clients.extend(self.client.take());
         let has_tag = facts.strong_etag().is_some();
-        let file = HttpFile {
-            origin: self.origin.clone(),
-            settings: settings.clone(),
+        let wanted = RequestedFile {
             requested_url,
-            single_reader: !facts.accepts_ranges,
             facts,
             action,
-            idle_clients: Mutex::new(idle_clients),
-            ignores_ranges: AtomicBool::new(false),
-            omits_etag: AtomicBool::new(false),
+            is_object: false,
         };
-        let mut guard = StopTransferOnDrop(Some(Arc::clone(control)));
-        let (task_control, task_spec) = (Arc::clone(control), spec.clone());
-        let result = tokio::task::spawn_blocking(move || {
-            receive_file(file, &sink, &task_spec, &settings, &task_control)
-        });
-        let (file, result) = result.await.map_err(|e| Failure::local(e.to_string()))?;
-        guard.0 = None;
-        self.idle_clients = file.idle_clients.into_inner();
-        self.idle_clients.truncate(MAX_IDLE_CLIENTS);
-        self.client = self.idle_clients.pop();
-        self.is_away = is_away(&result);
-        let mut attempt = attempt_of(result?, spec);
+        let mut attempt = self.connections.fetch(wanted, sink, spec, control).await?;
         if spec.streams > 1 && !has_tag {
             attempt.warnings.push(format!(
                 "{} sends no strong ETag, which shows that ranges are of one version: files come over one connection",
@@ -259,26 +204,23 @@ impl Storage for HttpStorage {
         control: &Arc<TransferControl>,
     ) -> Result<TransferAttempt, Failure> {
         let target = self.url_for(path);
-        let settings = transfer_settings(spec, self.settings.connect_timeout);
         let (task_control, task_spec) = (Arc::clone(control), spec.clone());
         self.last_facts = None;
-        let mut guard = StopTransferOnDrop(Some(Arc::clone(control)));
-        let report = self
-            .blocking(move |client| {
+        let attempt = self
+            .connections
+            .transfer(spec, control, move |client, settings| {
                 upload::put(
                     client,
                     &target,
                     &*source,
                     &task_spec,
-                    &settings,
+                    settings,
                     &task_control,
                 )
             })
-            .await;
-        guard.0 = None;
-        let report = report?;
+            .await?;
         self.remember_stored(path);
-        Ok(attempt_of(report, spec))
+        Ok(attempt)
     }
 
     async fn make_dir(&mut self, path: &[u8]) -> Result<bool, Failure> {
@@ -379,7 +321,7 @@ impl OptionalContracts for HttpStorage {
 
 impl ServerConnection for HttpStorage {
     fn path_ends(&self) -> Option<(IpAddr, IpAddr)> {
-        self.path_ends
+        self.connections.path_ends
     }
 
     fn finds_settings(&self) -> bool {

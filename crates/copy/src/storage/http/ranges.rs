@@ -41,6 +41,9 @@ pub(super) struct HttpFile {
     pub(super) facts: HttpFileFacts,
     /// The operation for messages: `read http://host/f`.
     pub(super) action: Operation,
+    /// It is an object, which the server replaces as a whole: every request has its tag as a condition, and it is sent as it is
+    /// stored.
+    pub(super) is_object: bool,
     /// Clients of earlier requests.
     pub(super) idle_clients: Mutex<Vec<HttpClient>>,
     /// The server was found to send the whole file for any range.
@@ -131,7 +134,7 @@ impl HttpFile {
     /// version before does not now. What it tells to nobody (405 and 501) is no sign of a change.
     fn check_unchanged(&self, size: Option<u64>) -> Result<(), Failure> {
         let is_short = size.is_some_and(|size| size < EXAMINED_AGAIN_FROM);
-        if self.joins_ranges() && is_short {
+        if self.joins_ranges() && (is_short || self.is_object) {
             return Ok(());
         }
         let urls = FileUrls {
@@ -271,14 +274,23 @@ impl HttpRangeReader<'_> {
         if !is_whole {
             let last = end.map_or_else(String::new, |end| (end - 1).to_string());
             headers.push(("range", format!("bytes={start}-{last}")));
-            // If-Range requires a strong validator (RFC 9110 section 13.1.5).
-            let etag = file.facts.strong_etag();
-            headers.extend(etag.map(|etag| ("if-range", etag.to_owned())));
         }
+        // Both require a strong validator (RFC 9110 sections 13.1.1 and 13.1.5).
+        let etag = file.facts.strong_etag();
+        let condition = match file.is_object {
+            true => Some("if-match"),
+            false => (!is_whole).then_some("if-range"),
+        };
+        headers.extend(
+            etag.zip(condition)
+                .map(|(etag, name)| (name, etag.to_owned())),
+        );
         let response = self.send(&headers)?;
-        match response.status() {
-            200 | 206 => self.accept_response(response, start, end),
-            _ => Err(errors::status_failure(&file.action, &response)),
+        match (response.status(), &self.client) {
+            (200 | 206, _) => self.accept_response(response, start, end),
+            (412, _) if file.is_object => Err(errors::changed(&file.action)),
+            (_, Some(client)) => Err(client.failure_of(&file.action, response)),
+            (_, None) => Err(errors::status_failure(&file.action, &response)),
         }
     }
 
@@ -333,7 +345,9 @@ impl HttpRangeReader<'_> {
             );
         }
         // A coded body has other lengths and offsets than the file.
-        if let Some(coding) = response.foreign_coding(&file.requested_url) {
+        if !file.is_object
+            && let Some(coding) = response.foreign_coding(&file.requested_url)
+        {
             let coding = printable(coding.as_bytes());
             let reason = format!(
                 "the server sends it in the content coding {coding}, which was not asked for"

@@ -7,21 +7,21 @@ use proto::http::url::HttpUrl;
 use ftp::failure::Operation;
 
 /// A request.
-pub(super) struct HttpRequest<'a> {
+pub(in crate::storage) struct HttpRequest<'a> {
     /// Method, for example `GET`.
-    pub(super) method: &'a str,
+    pub(in crate::storage) method: &'a str,
     /// URL.
-    pub(super) url: &'a HttpUrl,
+    pub(in crate::storage) url: &'a HttpUrl,
     /// Additional headers.
-    pub(super) headers: &'a [(&'a str, String)],
+    pub(in crate::storage) headers: &'a [(&'a str, String)],
     /// The operation for messages, for example `read http://host/f`.
-    pub(super) action: &'a Operation,
+    pub(in crate::storage) action: &'a Operation,
 }
 
 impl HttpRequest<'_> {
     /// Whether the request may be sent to the target of a redirect with this status: where it changes nothing
     /// (RFC 9110 section 9.2.1). What a change would do elsewhere is unknown.
-    pub(super) fn follows(&self, status: u16) -> bool {
+    pub(in crate::storage) fn follows(&self, status: u16) -> bool {
         match self.method {
             "GET" | "HEAD" => true,
             // 303 names something else that describes the resource (section 15.4.4).
@@ -32,11 +32,11 @@ impl HttpRequest<'_> {
 }
 
 /// Body of a request.
-pub(super) enum HttpRequestBody<'b> {
+pub(in crate::storage) enum HttpRequestBody<'b> {
     /// No body.
     Empty,
     /// This text.
-    Text(&'static str),
+    Text(&'b str),
     /// As many bytes as the Content-Length header says, or chunked without one.
     Bytes(&'b mut dyn Read),
 }

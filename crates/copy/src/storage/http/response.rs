@@ -43,19 +43,19 @@ const FILE_CODINGS: [FileCoding; 4] = [
 ];
 
 /// A response whose body has not been read yet.
-pub(super) struct HttpResponse {
-    pub(super) response: Response<Body>,
+pub(in crate::storage) struct HttpResponse {
+    pub(in crate::storage) response: Response<Body>,
     /// URL that sent the response, after redirects.
-    pub(super) url: HttpUrl,
+    pub(in crate::storage) url: HttpUrl,
 }
 
 impl HttpResponse {
-    pub(super) fn status(&self) -> u16 {
+    pub(in crate::storage) fn status(&self) -> u16 {
         self.response.status().as_u16()
     }
 
     /// A header that has one value, by its lower-case name. `None` also if it is not text, or appears with several values.
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(in crate::storage) fn header(&self, name: &str) -> Option<&str> {
         let mut values = self.response.headers().get_all(name).iter();
         let value = values.next()?;
         let is_single = values.all(|other| other == value);
@@ -64,7 +64,7 @@ impl HttpResponse {
     }
 
     /// Length of the body, bytes, as announced. A Transfer-Encoding overrides Content-Length (RFC 9112 section 6.3).
-    pub(super) fn length(&self) -> Option<u64> {
+    pub(in crate::storage) fn length(&self) -> Option<u64> {
         match self.response.headers().contains_key("transfer-encoding") {
             true => None,
             false => self.header("content-length").and_then(parse_number),
@@ -72,14 +72,14 @@ impl HttpResponse {
     }
 
     /// All headers that are text, with lower-case names.
-    pub(super) fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(in crate::storage) fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         let fields = self.response.headers().iter();
         fields.filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)))
     }
 
     /// The content coding of the body, if it is not that of the file itself: the coding was not asked for. Servers name the coding
     /// of compressed files, too, which stay as they are.
-    pub(super) fn foreign_coding(&self, requested: &HttpUrl) -> Option<String> {
+    pub(in crate::storage) fn foreign_coding(&self, requested: &HttpUrl) -> Option<String> {
         // All lines are one list (RFC 9110 section 5.3).
         let lines = self.response.headers().get_all("content-encoding");
         let lines = lines
@@ -105,7 +105,7 @@ impl HttpResponse {
     }
 
     /// The body as a stream.
-    pub(super) fn into_body(self) -> impl Read + Send + 'static {
+    pub(in crate::storage) fn into_body(self) -> impl Read + Send + 'static {
         self.response
             .into_body()
             .into_with_config()
@@ -114,7 +114,7 @@ impl HttpResponse {
     }
 
     /// Reads and discards a short body, so that the connection can be reused.
-    pub(super) fn discard_body(self) {
+    pub(in crate::storage) fn discard_body(self) {
         let mut rest = self.into_body().take(MAX_DISCARDED_BODY);
         let _ = std::io::copy(&mut rest, &mut std::io::sink());
     }

@@ -9,25 +9,25 @@ use proto::ranges::ByteRange;
 
 /// A received request.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ReceivedRequest {
-    pub(super) method: String,
+pub(in crate::storage) struct ReceivedRequest {
+    pub(in crate::storage) method: String,
     /// Path and query.
-    pub(super) path: String,
+    pub(in crate::storage) path: String,
     /// Header names are in lower case.
-    pub(super) headers: Vec<(String, String)>,
-    pub(super) body: Vec<u8>,
+    pub(in crate::storage) headers: Vec<(String, String)>,
+    pub(in crate::storage) body: Vec<u8>,
     /// Number of the connection, from 0.
-    pub(super) connection: usize,
+    pub(in crate::storage) connection: usize,
 }
 
 impl ReceivedRequest {
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(in crate::storage) fn header(&self, name: &str) -> Option<&str> {
         let field = self.headers.iter().find(|(field, _)| field == name);
         field.map(|(_, value)| value.as_str())
     }
 
     /// The range that the Range header requests of a file of `size` bytes.
-    pub(super) fn range(&self, size: u64) -> Option<ByteRange> {
+    pub(in crate::storage) fn range(&self, size: u64) -> Option<ByteRange> {
         let (first, last) = self
             .header("range")?
             .strip_prefix("bytes=")?
@@ -40,15 +40,15 @@ impl ReceivedRequest {
 type ResponseScript = dyn Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync;
 
 /// Listens until dropped.
-pub(super) struct ScriptedHttpServer {
-    pub(super) address: SocketAddr,
+pub(in crate::storage) struct ScriptedHttpServer {
+    pub(in crate::storage) address: SocketAddr,
     requests: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl ScriptedHttpServer {
     /// Sends the bytes that `script` returns for each request. After an empty response the
     /// connection is closed.
-    pub(super) fn start(
+    pub(in crate::storage) fn start(
         script: impl Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -71,11 +71,11 @@ impl ScriptedHttpServer {
     }
 
     /// All requests so far.
-    pub(super) fn requests(&self) -> Vec<ReceivedRequest> {
+    pub(in crate::storage) fn requests(&self) -> Vec<ReceivedRequest> {
         self.requests.lock().clone()
     }
 
-    pub(super) fn url(&self, path: &str) -> String {
+    pub(in crate::storage) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 }
@@ -148,7 +148,7 @@ fn read_chunked_body(reader: &mut BufReader<TcpStream>) -> std::io::Result<Vec<u
 }
 
 /// A response with these headers and this body.
-pub(super) fn response(status: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
+pub(in crate::storage) fn response(status: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let mut text = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n", body.len());
     for (name, value) in fields {
         text.push_str(&format!("{name}: {value}\r\n"));
@@ -158,7 +158,11 @@ pub(super) fn response(status: &str, fields: &[(&str, &str)], body: &[u8]) -> Ve
 }
 
 /// A response to HEAD, without its body.
-pub(super) fn head_response(status: &str, fields: &[(&str, &str)], length: usize) -> Vec<u8> {
+pub(in crate::storage) fn head_response(
+    status: &str,
+    fields: &[(&str, &str)],
+    length: usize,
+) -> Vec<u8> {
     let mut text = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n");
     for (name, value) in fields {
         text.push_str(&format!("{name}: {value}\r\n"));
@@ -168,7 +172,7 @@ pub(super) fn head_response(status: &str, fields: &[(&str, &str)], length: usize
 }
 
 /// The response of a well-behaved server for a file.
-pub(super) fn file_response(
+pub(in crate::storage) fn file_response(
     request: &ReceivedRequest,
     body: &[u8],
     fields: &[(&str, &str)],

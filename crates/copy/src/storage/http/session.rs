@@ -1,23 +1,19 @@
 //! A session with an HTTP server, and what it remembers of the server's files.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use data::dialer::Dialer;
-use data::job::TransferSettings;
 use proto::http::url::HttpUrl;
 use proto::listing::ListedEntry;
 
 use super::changes::{self, PathUrls, Removable};
 use super::client::{HttpClient, HttpOrigin};
+use super::connections::HttpConnections;
 use super::facts::HttpFileFacts;
 use super::lookup::{FileUrls, ResourceFacts, WebDavSupport, examine};
 use ftp::credentials::Credential;
-use ftp::{ConnectionSecurity, Failure, FailureKind};
+use ftp::{ConnectionSecurity, Failure};
 
-/// Most idle connections that are kept for the next file.
-pub(super) const MAX_IDLE_CLIENTS: usize = 64;
 /// Most files of which a session remembers that it has stored them: the partial file and the final one of a copy, and some more.
 const MAX_STORED_FILES: usize = 8;
 
@@ -25,12 +21,7 @@ const MAX_STORED_FILES: usize = 8;
 #[derive(Debug)]
 pub(crate) struct HttpStorage {
     pub(super) name: String,
-    pub(super) origin: HttpOrigin,
-    pub(super) settings: TransferSettings,
-    /// `None` while a request runs.
-    pub(super) client: Option<HttpClient>,
-    /// Clients from the streams of earlier files.
-    pub(super) idle_clients: Vec<HttpClient>,
+    pub(super) connections: HttpConnections,
     /// Path and facts of the last file that was examined.
     pub(super) last_facts: Option<(Vec<u8>, HttpFileFacts)>,
     /// Path of the last file whose requests were redirected, and their target.
@@ -39,12 +30,6 @@ pub(crate) struct HttpStorage {
     webdav: (Vec<u8>, WebDavSupport),
     /// Paths of the last files that this session has stored, the latest last.
     stored_files: Vec<Vec<u8>>,
-    /// Round-trip time of the last connection.
-    pub(super) rtt: Duration,
-    /// Addresses of this machine and of the server, or its proxy, of the last connection.
-    pub(super) path_ends: Option<(IpAddr, IpAddr)>,
-    /// The last request could not connect.
-    pub(super) is_away: bool,
 }
 
 impl HttpStorage {
@@ -59,29 +44,19 @@ impl HttpStorage {
         security: &Arc<ConnectionSecurity>,
         timeout: Duration,
     ) -> Result<Self, Failure> {
-        let mut settings = TransferSettings {
-            connect_timeout: timeout,
-            ..TransferSettings::default()
-        };
-        settings.options.stall = timeout;
+        let origin = HttpOrigin::new(target.with_path(b"/"), credential, security)?;
         Ok(Self {
             name: target.authority(),
-            origin: HttpOrigin::new(target.with_path(b"/"), credential, security)?,
-            settings,
-            client: None,
-            idle_clients: Vec::new(),
+            connections: HttpConnections::new(origin, timeout),
             last_facts: None,
             last_target: None,
             webdav: (Vec::new(), WebDavSupport::Unknown),
             stored_files: Vec::new(),
-            rtt: Duration::ZERO,
-            path_ends: None,
-            is_away: false,
         })
     }
 
     pub(super) fn url_for(&self, path: &[u8]) -> HttpUrl {
-        self.origin.root_url.with_path(path)
+        self.connections.origin.root_url.with_path(path)
     }
 
     pub(super) fn urls(&self, path: &[u8]) -> PathUrls {
@@ -113,23 +88,7 @@ impl HttpStorage {
         &mut self,
         work: impl FnOnce(&mut HttpClient) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        let mut client = match self.client.take() {
-            Some(client) => client,
-            None => HttpClient::new(&self.origin, &self.settings)?,
-        };
-        // The thread cannot be cancelled, but its socket waits can be ended.
-        let mut guard = StopDialerOnDrop(Some(Arc::clone(&client.dialer)));
-        let result = tokio::task::spawn_blocking(move || {
-            let result = work(&mut client);
-            (client, result)
-        });
-        let (client, result) = result.await.map_err(|e| Failure::local(e.to_string()))?;
-        guard.0 = None;
-        self.rtt = client.dialer.rtt().unwrap_or(self.rtt);
-        self.path_ends = client.dialer.path_ends().or(self.path_ends);
-        self.client = Some(client);
-        self.is_away = is_away(&result);
-        result
+        self.connections.blocking(work).await
     }
 
     /// The entry of a path. The facts of a file are kept if they came with the answer.
@@ -221,26 +180,8 @@ impl HttpStorage {
     }
 }
 
-/// Ends the waits of a request when its future is dropped.
-struct StopDialerOnDrop(Option<Arc<Dialer>>);
-
-impl Drop for StopDialerOnDrop {
-    fn drop(&mut self) {
-        if let Some(dialer) = &self.0 {
-            dialer.stop();
-        }
-    }
-}
-
-/// Whether a request could not connect.
-pub(super) fn is_away<T>(result: &Result<T, Failure>) -> bool {
-    result
-        .as_ref()
-        .is_err_and(|failure| failure.kind() == FailureKind::Away)
-}
-
 /// The last component of a path.
-pub(super) fn last_name(path: &[u8]) -> &[u8] {
+pub(in crate::storage) fn last_name(path: &[u8]) -> &[u8] {
     let path = path.strip_suffix(b"/").unwrap_or(path);
     path.rsplit(|b| *b == b'/').next().unwrap_or_default()
 }

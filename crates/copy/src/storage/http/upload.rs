@@ -10,7 +10,6 @@ use proto::http::url::HttpUrl;
 use proto::listing::EntryKind;
 
 use super::client::HttpClient;
-use super::errors;
 use super::lookup::{FileUrls, WebDavSupport, examine};
 use super::request::{HttpRequest, HttpRequestBody};
 use data::error::DataError;
@@ -24,7 +23,7 @@ use ftp::{Failure, FailureKind};
 const EXPECT_CONTINUE_FROM: u64 = 1 << 20;
 
 /// A failure of the local transfer or of the server.
-enum PutError {
+pub(in crate::storage) enum PutError {
     Data(DataError),
     Refused(Failure),
 }
@@ -69,40 +68,62 @@ pub(super) fn put(
     {
         headers.push(("expect", "100-continue".to_owned()));
     }
+    let request = HttpRequest {
+        method: "PUT",
+        url: target,
+        headers: &headers,
+        action: &action,
+    };
+    let sent = send_file(client, &request, source, range, spec, settings, control);
+    sent.map_err(|(status, error)| match (status, error) {
+        (Some(status @ (400 | 409)), PutError::Refused(failure)) => {
+            refused_name(client, target, status, failure)
+        }
+        (_, PutError::Refused(failure)) => failure,
+        (_, PutError::Data(error)) => {
+            pull_failure(&target.authority(), &action, &error, &spec.confirmation)
+        }
+    })
+}
+
+/// Sends one request with bytes of `source` as its body.
+///
+/// # Errors
+/// The status, if there was a response, and why it is none of success.
+pub(in crate::storage) fn send_file(
+    client: &mut HttpClient,
+    request: &HttpRequest<'_>,
+    source: &dyn Source,
+    range: BodyRange,
+    spec: &TransferSpec,
+    settings: &TransferSettings,
+    control: &Arc<TransferControl>,
+) -> Result<TransferReport, (Option<u16>, PutError)> {
     let dialer = Arc::clone(&client.dialer);
-    let result = body::run(source, range, settings, control, &dialer, |bytes| {
-        let request = HttpRequest {
-            method: "PUT",
-            url: target,
-            headers: &headers,
-            action: &action,
-        };
+    let mut answered = None;
+    let sent = body::run(source, range, settings, control, &dialer, |bytes| {
         // From here on the server may have received bytes.
         spec.started.store(true, Ordering::Relaxed);
         let response = client
-            .send(&request, HttpRequestBody::Bytes(bytes))
+            .send(request, HttpRequestBody::Bytes(bytes))
             .map_err(PutError::Refused)?;
         let status = response.status();
-        let failure = errors::status_failure(&action, &response);
-        // The connection can then carry the next request.
-        response.discard_body();
+        answered = Some(status);
         match status {
-            200 | 201 | 204 => return Ok(()),
+            200 | 201 | 204 => {
+                // The connection can then carry the next request.
+                response.discard_body();
+                return Ok(());
+            }
             // It has stored none of them.
             400..=499 => spec.started.store(false, Ordering::Relaxed),
             _ => {}
         }
-        Err(PutError::Refused(match status {
-            400 | 409 => refused_name(client, target, status, failure),
-            _ => failure,
-        }))
+        Err(PutError::Refused(
+            client.failure_of(request.action, response),
+        ))
     });
-    result.map_err(|error| match error {
-        PutError::Refused(failure) => failure,
-        PutError::Data(error) => {
-            pull_failure(&target.authority(), &action, &error, &spec.confirmation)
-        }
-    })
+    sent.map_err(|error| (answered, error))
 }
 
 /// The failure of a PUT of which the server may not accept the name. 409 is first of all the status of a missing directory

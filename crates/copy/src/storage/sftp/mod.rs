@@ -418,6 +418,7 @@ impl Storage for SftpStorage {
             connects_here: true,
             partial_writes: true,
             resumes_uploads: true,
+            stores_whole: false,
             takes_any_name: true,
             parallel: true,
             stores_any_order: true,
