@@ -199,6 +199,29 @@ fn write_texts(folder: &Path) -> Result<(), AnyError> {
         "access_id_CA X509 '/C=CH/O=Grid/CN=Test CA'\npos_rights globus CA:sign\n\
          cond_subjects globus '\"/O=Grid/*\"'\n",
     )?;
+    for (name, text) in [
+        (
+            "page",
+            "<ListBucketResult><EncodingType>url</EncodingType><Contents><Key>d/a+b%2B</Key><Size>1</Size>\
+             <ETag>&quot;e&quot;</ETag></Contents><CommonPrefixes><Prefix>d/e/</Prefix></CommonPrefixes>\
+             <IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken></ListBucketResult>",
+        ),
+        (
+            "parts",
+            "<ListPartsResult><Part><PartNumber>1</PartNumber><ETag>e</ETag><Size>5</Size></Part>\
+             <IsTruncated>false</IsTruncated></ListPartsResult>",
+        ),
+        (
+            "error",
+            "<Error><Code>AccessDenied</Code><Message>no</Message></Error>",
+        ),
+        (
+            "profiles",
+            "[profile a]\nregion = r\ns3 =\n  addressing_style = path\n",
+        ),
+    ] {
+        write(folder, "s3", name, text)?;
+    }
     let now = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)?
         .as_secs();

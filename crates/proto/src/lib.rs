@@ -1,4 +1,4 @@
-//! The GridFTP and FTP protocols, and the parts of HTTP that longhaul reads.
+//! The GridFTP and FTP protocols, and the parts of HTTP and S3 that longhaul reads.
 //!
 //! This crate holds the wire formats (control lines, commands, replies, addresses, listings,
 //! extended-block headers, byte ranges, markers, HTTP header fields and bodies), file name patterns, and
@@ -27,6 +27,7 @@ mod peer_text;
 pub mod ranges;
 pub mod remark;
 pub mod reply;
+pub mod s3;
 pub mod security;
 pub mod server;
 pub mod sftp;

@@ -45,7 +45,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "copy",
         &[
-            "data", "enable", "ftp", "history", "proto", "security", "tune", "units",
+            "data",
+            "enable",
+            "ftp",
+            "history",
+            "proto",
+            "security",
+            "smallfile",
+            "tune",
+            "units",
         ],
     ),
     ("advisor", &["enable", "smallfile", "tune", "units"]),

@@ -38,6 +38,7 @@ mod destination;
 mod destination_state;
 mod download;
 mod identity;
+mod left_parts;
 mod moving;
 pub(crate) mod preserve;
 mod range_sums;

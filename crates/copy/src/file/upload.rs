@@ -20,6 +20,7 @@ use crate::file::checksums::{
     ChecksumEndpoint, ComparableSource, common_range_algorithm, range_ends_agree,
 };
 use crate::file::destination_state::DestinationState;
+use crate::file::left_parts::proved_parts;
 use crate::file::report_started;
 use crate::file::resume::{PartialLeftover, discarded, is_whole_file, usable_ranges};
 use crate::file::verify::Verification;
@@ -162,7 +163,10 @@ impl<'a> StorageDestination<'a> {
         session: &mut dyn Storage,
     ) -> Result<AvailableChecksums, Failure> {
         // A file that is there before the first store is replaced.
-        if !self.has_stored && !session.capabilities().resumes_uploads {
+        let capabilities = session.capabilities();
+        // Until then an old one has the name, or none.
+        let may_be_there = capabilities.resumes_uploads && !capabilities.stores_whole;
+        if !self.has_stored && !may_be_there {
             return Ok(AvailableChecksums::default());
         }
         match session.available_checksums(&self.store_path()).await {
@@ -398,6 +402,9 @@ impl StorageDestination<'_> {
         ctx: &BatchContext,
         session: &mut dyn Storage,
     ) -> Result<(), Failure> {
+        if session.capabilities().stores_whole {
+            self.partial_path = None;
+        }
         if self.partial_path.is_none() {
             return Ok(());
         }
@@ -735,6 +742,11 @@ impl StorageDestination<'_> {
                 .await;
         }
         self.choose_name(ctx, session).await?;
+        if session.capabilities().stores_whole {
+            return self
+                .prepare_whole(ctx, item, &identity, source, session)
+                .await;
+        }
         let size = identity.copy_length();
         let name = upload_journal(&identity.source, &identity.destination);
         let mut partial_length = None;
@@ -783,6 +795,28 @@ impl StorageDestination<'_> {
         }
         self.prepared = true;
         // Reported after the leftovers are known, because the event names the resumed bytes.
+        report_started(ctx, item, size, self.state.safe.byte_count());
+        Ok(())
+    }
+
+    /// [`Self::prepare`] where an unfinished upload is kept by its parts: their checksums say which of them are the source's, so
+    /// that no journal is needed.
+    async fn prepare_whole(
+        &mut self,
+        ctx: &BatchContext,
+        item: &PlannedFile,
+        identity: &CopyIdentity,
+        source: ComparableSource<'_>,
+        session: &mut dyn Storage,
+    ) -> Result<(), Failure> {
+        let size = identity.copy_length();
+        let may_resume =
+            self.can_resume && !self.state.ignore_leftovers && !ctx.options.file.restart;
+        if let Some(size) = size.filter(|_| may_resume) {
+            self.state.safe = proved_parts(session, self.path, size, source).await?;
+        }
+        self.state.resumed = !self.state.safe.is_empty();
+        self.prepared = true;
         report_started(ctx, item, size, self.state.safe.byte_count());
         Ok(())
     }

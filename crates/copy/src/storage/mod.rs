@@ -22,6 +22,7 @@ pub(crate) mod open_source;
 pub(crate) mod optional;
 pub(crate) mod pipes;
 mod remove;
+pub(crate) mod s3;
 pub(crate) mod sftp;
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use data::store::durability::SyncPolicy;
+use ftp::credentials::Credential;
 use ftp::location::{Scheme, Server, StorageId};
 use ftp::session::{ClientSession, ListingUse, SessionOpening};
 use ftp::{Failure, FailureKind};
@@ -16,6 +17,8 @@ use crate::storage::http::HttpStorage;
 #[cfg(test)]
 use crate::storage::memory;
 use crate::storage::pipes::StandardStreams;
+use crate::storage::s3::S3Storage;
+use crate::storage::s3::settings::{S3Environment, S3Settings};
 use crate::storage::sftp::SftpStorage;
 
 /// Parameters for opening sessions with any storage.
@@ -97,6 +100,7 @@ impl StorageAccess {
                 }
                 Ok(Box::new(session))
             }
+            Scheme::S3 => self.open_bucket(server),
         }
     }
 }
@@ -110,6 +114,28 @@ impl StorageAccess {
         let mut session = ClientSession::open_with(server, self.timeout, opening).await?;
         session.set_allow_foreign_data(self.foreign_data);
         session.set_listing_use(self.listing_use);
+        Ok(Box::new(session))
+    }
+
+    fn open_bucket(&self, server: &Server) -> Result<Box<dyn Storage>, Failure> {
+        let profile = match &server.credential {
+            Credential::Password { user, .. } => Some(user.as_str()),
+            _ => None,
+        };
+        let settings = S3Settings::load(profile, &S3Environment::of_process())?;
+        let security = &server.security;
+        let session = S3Storage::new(&server.host, settings, security, self.timeout);
+        match session.is_protected() {
+            true => security.note_in_force("https".to_owned()),
+            // Signatures show no key, and what is copied is not hidden.
+            false if security.options().data_protection.excludes_clear() => {
+                return Err(Failure::usage(format!(
+                    "--data-protection {} cannot be had from the endpoint of {server}, which is clear: use https:",
+                    security.options().data_protection.name()
+                )));
+            }
+            false => {}
+        }
         Ok(Box::new(session))
     }
 

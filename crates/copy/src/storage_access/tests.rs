@@ -6,6 +6,7 @@ use server::{Shutdown, ShutdownHandle};
 
 use super::*;
 use crate::storage::memory::MemoryStore;
+use crate::storage::s3::bucket_server::{BUCKET, BucketServer};
 use crate::storage::{conformance, webdav};
 use ftp::location::Location;
 
@@ -56,6 +57,20 @@ async fn a_webdav_server_conforms() {
     let mut storage = named(&plain.url("/")).await;
     assert!(storage.make_dir(b"/a place").await.unwrap());
     conformance::check(&mut *storage, b"/a place").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bucket_conforms() {
+    let server = BucketServer::start();
+    let open = || {
+        let timeout = Duration::from_secs(60);
+        S3Storage::new(BUCKET, server.settings(), &Arc::default(), timeout)
+    };
+    conformance::check(&mut open(), b"/").await;
+    // Below a directory.
+    let mut storage = open();
+    assert!(storage.make_dir(b"/a place").await.unwrap());
+    conformance::check(&mut storage, b"/a place").await;
 }
 
 async fn serve(dir: &tempfile::TempDir) -> (SocketAddr, ShutdownHandle) {

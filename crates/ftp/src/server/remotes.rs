@@ -56,12 +56,12 @@ impl RemoteServer {
         }
         let Some((scheme, rest)) = url.split_once("://") else {
             return usage(
-                "`url` begins with ftp://, ftps://, gsiftp://, ssh://, sshftp://, sftp://, http:// or https://",
+                "`url` begins with ftp://, ftps://, gsiftp://, ssh://, sshftp://, sftp://, http://, https:// or s3://",
             );
         };
         if !SERVER_SCHEMES.contains(&scheme) {
             return usage(
-                "`url` begins with ftp://, ftps://, gsiftp://, ssh://, sshftp://, sftp://, http:// or https://",
+                "`url` begins with ftp://, ftps://, gsiftp://, ssh://, sshftp://, sftp://, http://, https:// or s3://",
             );
         }
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -93,6 +93,9 @@ impl RemoteServer {
             (RemoteLogin::Password(PasswordSource::Netrc(_)), _, "ssh" | "sshftp" | "sftp") => {}
             (RemoteLogin::Password(_), _, "ssh" | "sshftp" | "sftp") => {
                 return usage("ssh finds its keys, and asks for passwords, itself");
+            }
+            (RemoteLogin::Password(_), _, "s3") => {
+                return usage("keys of buckets come from the profiles of AWS: `user` names one");
             }
             (RemoteLogin::Password(PasswordSource::Netrc(_)), true, _) => {}
             (RemoteLogin::Password(_), true, _) => {
@@ -163,8 +166,8 @@ impl RemoteServer {
     }
 }
 
-const SERVER_SCHEMES: [&str; 8] = [
-    "ftp", "ftps", "gsiftp", "ssh", "sshftp", "sftp", "http", "https",
+const SERVER_SCHEMES: [&str; 9] = [
+    "ftp", "ftps", "gsiftp", "ssh", "sshftp", "sftp", "http", "https", "s3",
 ];
 
 /// Whether a remote may have this name.

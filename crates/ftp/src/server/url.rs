@@ -95,6 +95,20 @@ pub(crate) fn parse_server(
         (Scheme::Gsiftp, None, _) => Credential::GridMapping,
         // ssh finds its own, and asks for it.
         (Scheme::Ssh | Scheme::Sshftp | Scheme::Sftp, None, _) => Credential::Anonymous,
+        // The profiles of AWS have the keys.
+        (Scheme::S3, None, _) => Credential::Anonymous,
+        (Scheme::S3, Some(login), _) if login.contains(':') => {
+            return Err(Failure::usage(format!(
+                "keys of a bucket come from the environment or a profile (s3://PROFILE@bucket/): leave them out of the URL \
+                 ({display_text})"
+            )));
+        }
+        (Scheme::S3, Some(_), _) => {
+            let profile = |_: &str, user: Option<&str>| {
+                Ok(user.map_or(Credential::Anonymous, |name| Credential::password(name, "")))
+            };
+            parse_login(login, &host, &display_text, &profile)?
+        }
         (Scheme::Ssh | Scheme::Sshftp | Scheme::Sftp, Some(login), _) if login.contains(':') => {
             return Err(Failure::usage(format!(
                 "ssh asks for passwords itself: leave it out of the URL ({display_text})"
@@ -140,6 +154,11 @@ fn is_ssh_user(login: &str) -> bool {
 
 /// `host`, `host:port`, `[v6]`, `[v6]:port`.
 fn parse_address(text: &str, scheme: Scheme, display_text: &str) -> Result<(String, u16), Failure> {
+    if scheme == Scheme::S3 && text.contains(':') {
+        return Err(Failure::usage(format!(
+            "write s3://bucket/key: the server is named by AWS_ENDPOINT_URL or a profile ({display_text})"
+        )));
+    }
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let (host, after) = rest.split_once(']').ok_or_else(|| {
             Failure::usage(format!(

@@ -117,6 +117,12 @@ pub(crate) fn upload_journal(source: &str, destination: &str) -> Option<LocalNam
     LocalName::at(&state_directory()?.join(format!("{name}.journal"))).ok()
 }
 
+/// The record of an unfinished upload that a server keeps under a name of its own. `None` if there is no directory for it.
+pub(crate) fn upload_record(destination: &str) -> Option<PathBuf> {
+    let name = name_hash(destination.as_bytes());
+    Some(state_directory()?.join(format!("{name}.upload")))
+}
+
 /// Takes the lock of `destination` on a server, so that one process of this account on this machine
 /// writes it and its journals. The lock lasts until the result is dropped. `None`: locking is not
 /// possible there.

@@ -14,14 +14,14 @@ use crate::server::any_bytes;
 use crate::server::url::percent_encode;
 use crate::server::url::{local_location, parse_file, parse_server, redact, split_scheme};
 
-/// A GridFTP, FTP, HTTP or SFTP server as a URL names it.
+/// A GridFTP, FTP, HTTP or SFTP server, or a bucket, as a URL names it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Server {
     /// Protocol, and the security of its control connection.
     pub scheme: Scheme,
-    /// Host name or address, without brackets.
+    /// Host name or address, without brackets; with `s3:` the name of the bucket.
     pub host: String,
-    /// Port (default 21 for ftp and ftps, 2811 for gsiftp, 22 for ssh, sshftp and sftp, 80 for http, 443 for https).
+    /// Port (none of these with `s3:`; default 21 for ftp and ftps, 2811 for gsiftp, 22 for ssh, sshftp and sftp, 80 for http, 443 for https).
     pub port: u16,
     /// Credential from the URL, `--token`, the environment variable `LONGHAUL_PASSWORD` (the first server of a run that
     /// needs it), or ~/.netrc; otherwise anonymous, and with gsiftp the account of the certificate.
@@ -53,6 +53,8 @@ pub enum Scheme {
     Http,
     /// `https:`
     Https,
+    /// `s3:`: a bucket, whose name is in the place of the host. Its server is that of the environment.
+    S3,
 }
 
 impl Scheme {
@@ -86,6 +88,7 @@ impl Scheme {
             Self::Sftp => "sftp",
             Self::Http => "http",
             Self::Https => "https",
+            Self::S3 => "s3",
         }
     }
 
@@ -97,7 +100,7 @@ impl Scheme {
             Self::Gsiftp => 2811,
             Self::Ssh | Self::Sshftp | Self::Sftp => 22,
             Self::Http => 80,
-            Self::Https => 443,
+            Self::Https | Self::S3 => 443,
         }
     }
 }
@@ -347,13 +350,14 @@ impl Location {
             "sftp" => server(Scheme::Sftp),
             "http" => server(Scheme::Http),
             "https" => server(Scheme::Https),
+            "s3" => server(Scheme::S3),
             // `host:path` is a local file name, as in cp(1): only `scheme://` marks a URL.
             _ if !rest.starts_with("//") => {
                 local_location(any_bytes::local_bytes(text).into_owned(), text)
             }
             other => Err(Failure::usage(format!(
                 "{other}: is not supported by this version, which supports ftp:, ftps:, gsiftp:, \
-                 ssh:, sshftp:, sftp:, http:, https:, file: and local paths ({})",
+                 ssh:, sshftp:, sftp:, http:, https:, s3:, file: and local paths ({})",
                 redact(text)
             ))),
         }

@@ -146,7 +146,7 @@ impl ConnectionSecurity {
                 scheme.name()
             ));
         }
-        if matches!(scheme, Scheme::Https | Scheme::Gsiftp) && self.options.insecure {
+        if matches!(scheme, Scheme::Https | Scheme::Gsiftp | Scheme::S3) && self.options.insecure {
             return usage(format!(
                 "{}: servers are always verified: leave out --insecure, and name the server's authority with \
                  --ca if it is unknown ({url})",
@@ -235,7 +235,12 @@ impl ConnectionSecurity {
     fn may_protect(&self, scheme: Scheme) -> bool {
         match scheme {
             Scheme::Ftp => self.options.tls != TlsUse::Off,
-            Scheme::Ftps | Scheme::Gsiftp | Scheme::Ssh | Scheme::Sftp | Scheme::Https => true,
+            Scheme::Ftps
+            | Scheme::Gsiftp
+            | Scheme::Ssh
+            | Scheme::Sftp
+            | Scheme::Https
+            | Scheme::S3 => true,
             Scheme::Sshftp | Scheme::Http => false,
         }
     }

@@ -91,7 +91,8 @@ impl RemoteTarget {
         };
         let scheme = self.server.scheme;
         // By ssh somebody has logged in.
-        let may_log_in = !matches!(scheme, Scheme::Http | Scheme::Https) && !scheme.is_ssh();
+        let may_log_in =
+            !matches!(scheme, Scheme::Http | Scheme::Https | Scheme::S3) && !scheme.is_ssh();
         if self.login && may_log_in && !examined.unreachable {
             examined.findings.push(self.log_in().await);
         }
@@ -145,6 +146,9 @@ impl RemoteTarget {
                 Err(failure) => Err(failure),
             },
             Scheme::Sftp => self.sftp().await,
+            Scheme::S3 => Err(Failure::usage(
+                "the server of a bucket is named by its endpoint: examine that (https://s3.REGION.amazonaws.com/)",
+            )),
             _ => Ok(self.offer().await?.findings(&trust, now)),
         }
     }

@@ -1,0 +1,439 @@
+//! A test server with one bucket, which checks conditions and checksums as Amazon does. Signatures must be there; whether they
+//! are right is tested with other programs (tests/interop).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use data::checksum::ChecksumHasher;
+use parking_lot::{Mutex, MutexGuard};
+use percent_encoding::percent_decode_str;
+use proto::checksum::ChecksumAlgorithm;
+use proto::s3::keys;
+
+use super::checksums::base64_of_hex;
+use super::settings::S3Settings;
+use crate::storage::http::scripted::{
+    ReceivedRequest, ScriptedHttpServer, file_response, head_response, response,
+};
+use rusty_s3::Credentials;
+
+pub(crate) const BUCKET: &str = "bucket";
+/// Most entries of a page, so that every listing has several.
+const PAGE: usize = 2;
+
+/// An object, or a part of one.
+#[derive(Debug, Clone, Default)]
+struct HeldObject {
+    bytes: Vec<u8>,
+    etag: String,
+    /// Whether it was sent with a checksum.
+    has_checksum: bool,
+    class: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct HeldUpload {
+    key: String,
+    parts: BTreeMap<u32, HeldObject>,
+}
+
+#[derive(Debug, Default)]
+struct BucketState {
+    objects: BTreeMap<String, HeldObject>,
+    uploads: BTreeMap<String, HeldUpload>,
+    begun: usize,
+    /// Parts that are still accepted; then the server is busy.
+    accepted: Option<usize>,
+    /// The next body loses its last byte's value on the way.
+    damages: bool,
+    refuses: Option<&'static str>,
+}
+
+pub(crate) struct BucketServer {
+    pub(super) server: ScriptedHttpServer,
+    state: Arc<Mutex<BucketState>>,
+}
+
+impl BucketServer {
+    pub(crate) fn start() -> Self {
+        let state = Arc::<Mutex<BucketState>>::default();
+        let held = Arc::clone(&state);
+        let server = ScriptedHttpServer::start(move |request| answer(&mut held.lock(), request));
+        Self { server, state }
+    }
+
+    pub(crate) fn settings(&self) -> S3Settings {
+        S3Settings {
+            endpoint: Some(self.server.url("/").parse().unwrap()),
+            region: "us-east-1".to_owned(),
+            credentials: Some(Credentials::new("key", "hush")),
+            key_source: None,
+            path_style: None,
+            requester_pays: false,
+            sends_checksums: true,
+            encryption: None,
+        }
+    }
+
+    pub(super) fn put(&self, key: &str, bytes: &[u8]) {
+        let object = held(bytes.to_vec(), false);
+        self.state().objects.insert(key.to_owned(), object);
+    }
+
+    pub(super) fn archive(&self, key: &str) {
+        if let Some(object) = self.state().objects.get_mut(key) {
+            object.class = Some("GLACIER".to_owned());
+        }
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<Vec<u8>> {
+        let state = self.state();
+        state.objects.get(key).map(|object| object.bytes.clone())
+    }
+
+    pub(super) fn keys(&self) -> Vec<String> {
+        self.state().objects.keys().cloned().collect()
+    }
+
+    pub(super) fn upload_count(&self) -> usize {
+        self.state().uploads.len()
+    }
+
+    pub(super) fn accept_parts(&self, count: Option<usize>) {
+        self.state().accepted = count;
+    }
+
+    pub(super) fn damage_next_body(&self) {
+        self.state().damages = true;
+    }
+
+    /// Refuses every request with this code.
+    pub(super) fn refuse(&self, code: &'static str) {
+        self.state().refuses = Some(code);
+    }
+
+    fn state(&self) -> MutexGuard<'_, BucketState> {
+        self.state.lock()
+    }
+}
+
+fn sum(algorithm: ChecksumAlgorithm, bytes: &[u8]) -> String {
+    let mut hasher = ChecksumHasher::new(algorithm);
+    hasher.update(bytes);
+    hasher.finish()
+}
+
+fn crc32c(bytes: &[u8]) -> String {
+    base64_of_hex(&sum(ChecksumAlgorithm::Crc32c, bytes)).unwrap()
+}
+
+fn held(bytes: Vec<u8>, has_checksum: bool) -> HeldObject {
+    HeldObject {
+        etag: format!("\"{}\"", sum(ChecksumAlgorithm::Md5, &bytes)),
+        bytes,
+        has_checksum,
+        class: None,
+    }
+}
+
+fn error(status: &str, code: &str) -> Vec<u8> {
+    let body = format!("<Error><Code>{code}</Code><Message>It is so.</Message></Error>");
+    response(status, &[], body.as_bytes())
+}
+
+fn document(text: &str) -> Vec<u8> {
+    let text = format!("<?xml version=\"1.0\"?>{text}");
+    response("200 OK", &[], text.as_bytes())
+}
+
+/// A request, decoded.
+struct BucketRequest<'r> {
+    received: &'r ReceivedRequest,
+    /// Empty: it is about the bucket.
+    key: String,
+    query: BTreeMap<String, String>,
+}
+
+impl BucketRequest<'_> {
+    fn query(&self, name: &str) -> Option<&str> {
+        self.query.get(name).map(String::as_str)
+    }
+}
+
+fn answer(state: &mut BucketState, received: &ReceivedRequest) -> Vec<u8> {
+    let (path, query) = received
+        .path
+        .split_once('?')
+        .unwrap_or((&received.path, ""));
+    let decode = |text: &str| percent_decode_str(text).decode_utf8().unwrap().into_owned();
+    let path = decode(path);
+    let query: BTreeMap<_, _> = query
+        .split('&')
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+        .map(|(name, value)| (decode(name), decode(value)))
+        .collect();
+    let key = path.strip_prefix(&format!("/{BUCKET}"));
+    let key = key.map(|key| key.strip_prefix('/').unwrap_or(key).to_owned());
+    let Some(key) = key else {
+        return refusal(received, "404 Not Found", "NoSuchBucket");
+    };
+    if !query.contains_key("X-Amz-Signature") {
+        return refusal(received, "403 Forbidden", "AccessDenied");
+    }
+    if let Some(code) = state.refuses {
+        return refusal(received, "503 Slow Down", code);
+    }
+    let request = BucketRequest {
+        received,
+        key,
+        query,
+    };
+    match received.method.as_str() {
+        "GET" if request.query("list-type").is_some() => list(state, &request),
+        "GET" if request.query("uploadId").is_some() => list_parts(state, &request),
+        "GET" | "HEAD" => read(state, &request),
+        "PUT" if request.query("uploadId").is_some() => put_part(state, &request),
+        "PUT" => put(state, &request),
+        "POST" if request.query("delete").is_some() => remove_many(state, &request),
+        "POST" if request.query("uploads").is_some() => begin_upload(state, &request),
+        "POST" => complete(state, &request),
+        "DELETE" => {
+            match request.query("uploadId") {
+                Some(id) => state.uploads.remove(id).map(|_| ()),
+                None => state.objects.remove(&request.key).map(|_| ()),
+            };
+            response("204 No Content", &[], b"")
+        }
+        _ => error("405 Method Not Allowed", "MethodNotAllowed"),
+    }
+}
+
+/// An error; the answer to HEAD has no body.
+fn refusal(received: &ReceivedRequest, status: &str, code: &str) -> Vec<u8> {
+    match received.method.as_str() {
+        "HEAD" => head_response(status, &[], 0),
+        _ => error(status, code),
+    }
+}
+
+fn read(state: &BucketState, request: &BucketRequest<'_>) -> Vec<u8> {
+    let received = request.received;
+    if request.key.is_empty() {
+        return response("200 OK", &[], b"");
+    }
+    let Some(object) = state.objects.get(&request.key) else {
+        return refusal(received, "404 Not Found", "NoSuchKey");
+    };
+    if received
+        .header("if-match")
+        .is_some_and(|tag| tag != object.etag)
+    {
+        return refusal(received, "412 Precondition Failed", "PreconditionFailed");
+    }
+    let sum = crc32c(&object.bytes);
+    let mut fields = vec![("ETag", object.etag.as_str())];
+    let asks = received.header("x-amz-checksum-mode") == Some("ENABLED");
+    if object.has_checksum && asks {
+        fields.push(("x-amz-checksum-crc32c", &sum));
+        fields.push(("x-amz-checksum-type", "FULL_OBJECT"));
+    }
+    if let Some(class) = &object.class {
+        fields.push(("x-amz-storage-class", class));
+    }
+    file_response(received, &object.bytes, &fields)
+}
+
+/// The body of a request, unless it is not the one that was sent.
+fn body(state: &mut BucketState, received: &ReceivedRequest) -> Result<HeldObject, Vec<u8>> {
+    let mut bytes = received.body.clone();
+    if std::mem::take(&mut state.damages)
+        && let Some(last) = bytes.last_mut()
+    {
+        *last ^= 1;
+    }
+    let sent = received.header("x-amz-checksum-crc32c");
+    match sent {
+        Some(sent) if sent != crc32c(&bytes) => Err(error("400 Bad Request", "BadDigest")),
+        _ => Ok(held(bytes, sent.is_some())),
+    }
+}
+
+fn put(state: &mut BucketState, request: &BucketRequest<'_>) -> Vec<u8> {
+    if let Some(source) = request.received.header("x-amz-copy-source") {
+        let source = percent_decode_str(source).decode_utf8().unwrap();
+        let source = source.strip_prefix(&format!("{BUCKET}/")).unwrap();
+        let Some(object) = state.objects.get(source).cloned() else {
+            return error("404 Not Found", "NoSuchKey");
+        };
+        let text = format!(
+            "<CopyObjectResult><ETag>{}</ETag></CopyObjectResult>",
+            object.etag
+        );
+        state.objects.insert(request.key.clone(), object);
+        return document(&text);
+    }
+    match body(state, request.received) {
+        Err(refused) => refused,
+        Ok(object) => {
+            let etag = object.etag.clone();
+            state.objects.insert(request.key.clone(), object);
+            response("200 OK", &[("ETag", &etag)], b"")
+        }
+    }
+}
+
+fn begin_upload(state: &mut BucketState, request: &BucketRequest<'_>) -> Vec<u8> {
+    state.begun += 1;
+    let id = format!("upload+/{}", state.begun);
+    let upload = HeldUpload {
+        key: request.key.clone(),
+        ..HeldUpload::default()
+    };
+    state.uploads.insert(id.clone(), upload);
+    document(&format!(
+        "<InitiateMultipartUploadResult><UploadId>{id}</UploadId></InitiateMultipartUploadResult>"
+    ))
+}
+
+fn put_part(state: &mut BucketState, request: &BucketRequest<'_>) -> Vec<u8> {
+    let number = request.query("partNumber").unwrap().parse().unwrap();
+    match &mut state.accepted {
+        Some(0) => return error("503 Slow Down", "SlowDown"),
+        Some(left) => *left -= 1,
+        None => {}
+    }
+    let part = match body(state, request.received) {
+        Err(refused) => return refused,
+        Ok(part) => part,
+    };
+    let upload = request
+        .query("uploadId")
+        .and_then(|id| state.uploads.get_mut(id));
+    let Some(upload) = upload.filter(|upload| upload.key == request.key) else {
+        return error("404 Not Found", "NoSuchUpload");
+    };
+    let etag = part.etag.clone();
+    upload.parts.insert(number, part);
+    response("200 OK", &[("ETag", &etag)], b"")
+}
+
+fn list_parts(state: &BucketState, request: &BucketRequest<'_>) -> Vec<u8> {
+    let Some(upload) = request
+        .query("uploadId")
+        .and_then(|id| state.uploads.get(id))
+    else {
+        return error("404 Not Found", "NoSuchUpload");
+    };
+    let after = request
+        .query("part-number-marker")
+        .map_or(0, |text| text.parse().unwrap());
+    let mut rest = upload.parts.range(after + 1..);
+    let mut text = "<ListPartsResult>".to_owned();
+    let mut last = 0;
+    for (number, part) in rest.by_ref().take(PAGE) {
+        text += &format!(
+            "<Part><PartNumber>{number}</PartNumber><Size>{}</Size><ETag>{}</ETag>\
+             <ChecksumCRC32C>{}</ChecksumCRC32C></Part>",
+            part.bytes.len(),
+            part.etag,
+            crc32c(&part.bytes)
+        );
+        last = *number;
+    }
+    let is_truncated = rest.next().is_some();
+    text += &format!(
+        "<IsTruncated>{is_truncated}</IsTruncated><NextPartNumberMarker>{last}</NextPartNumberMarker></ListPartsResult>"
+    );
+    document(&text)
+}
+
+fn complete(state: &mut BucketState, request: &BucketRequest<'_>) -> Vec<u8> {
+    let id = request.query("uploadId").unwrap_or_default().to_owned();
+    let Some(upload) = state.uploads.get(&id) else {
+        return error("404 Not Found", "NoSuchUpload");
+    };
+    let text = String::from_utf8(request.received.body.clone()).unwrap();
+    let mut bytes = Vec::new();
+    for (number, part) in &upload.parts {
+        let named = format!(
+            "<PartNumber>{number}</PartNumber><ETag>{}</ETag>",
+            part.etag.replace('"', "&quot;")
+        );
+        if !text.contains(&named) {
+            return error("400 Bad Request", "InvalidPart");
+        }
+        bytes.extend_from_slice(&part.bytes);
+    }
+    let sent = request.received.header("x-amz-checksum-crc32c");
+    if sent.is_some_and(|sent| sent != crc32c(&bytes)) {
+        return document("<Error><Code>BadDigest</Code></Error>");
+    }
+    let mut object = held(bytes, sent.is_some());
+    object.etag = format!(
+        "{}-{}\"",
+        object.etag.trim_end_matches('"'),
+        upload.parts.len()
+    );
+    state.objects.insert(request.key.clone(), object);
+    state.uploads.remove(&id);
+    document("<CompleteMultipartUploadResult><ETag>x</ETag></CompleteMultipartUploadResult>")
+}
+
+fn remove_many(state: &mut BucketState, request: &BucketRequest<'_>) -> Vec<u8> {
+    let text = String::from_utf8(request.received.body.clone()).unwrap();
+    let sum = sum(ChecksumAlgorithm::Md5, text.as_bytes());
+    if request.received.header("content-md5") != base64_of_hex(&sum).as_deref() {
+        return error("400 Bad Request", "BadDigest");
+    }
+    for part in text.split("<Key>").skip(1) {
+        let key = part.split("</Key>").next().unwrap_or_default();
+        state.objects.remove(&key.replace("&amp;", "&"));
+    }
+    document("<DeleteResult/>")
+}
+
+fn list(state: &BucketState, request: &BucketRequest<'_>) -> Vec<u8> {
+    let prefix = request.query("prefix").unwrap_or_default();
+    let is_grouped = request.query("delimiter") == Some("/");
+    let most = request
+        .query("max-keys")
+        .map_or(PAGE, |text| text.parse().unwrap());
+    let after = request.query("continuation-token").unwrap_or_default();
+    let mut entries = BTreeMap::new();
+    for (key, object) in state
+        .objects
+        .iter()
+        .filter(|(key, _)| key.starts_with(prefix))
+    {
+        let end = key[prefix.len()..].find('/').filter(|_| is_grouped);
+        match end {
+            Some(end) => entries.insert(key[..prefix.len() + end + 1].to_owned(), None),
+            None => entries.insert(key.clone(), Some(object)),
+        };
+    }
+    let mut rest = entries.iter().filter(|(key, _)| key.as_str() > after);
+    let mut text = "<ListBucketResult><EncodingType>url</EncodingType>".to_owned();
+    let mut last = "";
+    for (key, object) in rest.by_ref().take(most) {
+        last = key;
+        let key = keys::encode(key.as_bytes(), true);
+        text += &match object {
+            None => format!("<CommonPrefixes><Prefix>{key}</Prefix></CommonPrefixes>"),
+            Some(object) => format!(
+                "<Contents><Key>{key}</Key><Size>{}</Size><ETag>{}</ETag>\
+                 <LastModified>2024-01-02T03:04:05.000Z</LastModified></Contents>",
+                object.bytes.len(),
+                object.etag
+            ),
+        };
+    }
+    match rest.next() {
+        None => text += "<IsTruncated>false</IsTruncated>",
+        Some(_) => {
+            text += &format!(
+                "<IsTruncated>true</IsTruncated><NextContinuationToken>{last}</NextContinuationToken>"
+            );
+        }
+    }
+    document(&(text + "</ListBucketResult>"))
+}

@@ -1,0 +1,312 @@
+use std::time::Duration;
+
+use data::store::memory::{MemorySink, MemorySource};
+
+use super::bucket_server::{BUCKET, BucketServer};
+use super::*;
+use crate::storage::conformance::{content, spec};
+
+fn session(server: &BucketServer) -> S3Storage {
+    let timeout = Duration::from_secs(20);
+    S3Storage::new(BUCKET, server.settings(), &Arc::default(), timeout)
+}
+
+/// The same by its contract.
+fn storage(server: &BucketServer) -> Box<dyn Storage> {
+    Box::new(session(server))
+}
+
+async fn put(
+    storage: &mut dyn Storage,
+    path: &[u8],
+    bytes: &[u8],
+) -> Result<TransferAttempt, Failure> {
+    store(storage, path, bytes, &spec(Some(bytes.len()))).await
+}
+
+async fn store(
+    storage: &mut dyn Storage,
+    path: &[u8],
+    bytes: &[u8],
+    spec: &TransferSpec,
+) -> Result<TransferAttempt, Failure> {
+    let source: Arc<dyn Source> = Arc::new(MemorySource::new(bytes, "source"));
+    let control = Arc::new(TransferControl::new());
+    storage.store(source, path, spec, &control).await
+}
+
+async fn get(storage: &mut dyn Storage, path: &[u8], size: usize) -> Result<Vec<u8>, Failure> {
+    let sink = MemorySink::new(size, "sink");
+    let shared: Arc<dyn Sink> = Arc::new(sink.clone());
+    let control = Arc::new(TransferControl::new());
+    let fetched = storage
+        .fetch(path, shared, &spec(Some(size)), &control)
+        .await;
+    fetched.map(|_| sink.take())
+}
+
+/// A source that is read once, from its first byte to its last.
+#[derive(Debug)]
+struct OnceReadable(MemorySource);
+
+impl Source for OnceReadable {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read_at(offset, buf)
+    }
+
+    fn len(&self) -> std::io::Result<Option<u64>> {
+        Ok(None)
+    }
+
+    fn fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// Bytes of an object with several parts.
+const LARGE: usize = 23 << 20;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_object_is_stored_in_parts_and_fetched_in_ranges() {
+    let server = BucketServer::start();
+    let mut bucket = storage(&server);
+    let bytes = content(3, LARGE);
+    let mut wanted = spec(Some(LARGE));
+    wanted.checksum = Some(ChecksumAlgorithm::Crc32c);
+    let attempt = store(&mut *bucket, b"/large", &bytes, &wanted)
+        .await
+        .unwrap();
+    assert_eq!(attempt.report.evidence.bytes, LARGE as u64);
+    assert!(server.get("large").unwrap() == bytes);
+    assert_eq!(server.upload_count(), 0);
+    // The checksum of the bytes that passed is the one that the server has.
+    let sum = bucket
+        .checksum(ChecksumAlgorithm::Crc32c, 0, None, b"/large")
+        .await
+        .unwrap();
+    assert_eq!(attempt.report.checksum, Some(sum));
+    assert!(get(&mut *bucket, b"/large", LARGE).await.unwrap() == bytes);
+    let requests = server.server.requests();
+    let gets: Vec<_> = requests
+        .iter()
+        .filter(|get| get.header("range").is_some())
+        .collect();
+    assert!(gets.len() > 1 && gets.iter().all(|get| get.header("if-match").is_some()));
+    let parts = requests.iter().filter(|put| put.method == "PUT");
+    assert!(parts.clone().count() > 1);
+    assert!(
+        parts
+            .clone()
+            .all(|put| put.header("x-amz-checksum-crc32c").is_some())
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_goes_on_with_the_parts_that_arrived() {
+    let server = BucketServer::start();
+    let mut bucket = session(&server);
+    let path = unique_path("resumed");
+    let bytes = content(4, LARGE);
+    server.accept_parts(Some(2));
+    let mut wanted = spec(Some(LARGE));
+    wanted.streams = 4;
+    let failure = store(&mut bucket, &path, &bytes, &wanted)
+        .await
+        .unwrap_err();
+    assert!(
+        failure.may_retry() && failure.to_string().contains("are kept"),
+        "{failure}"
+    );
+    assert_eq!((server.upload_count(), server.keys().len()), (1, 0));
+    server.accept_parts(None);
+    // Another process.
+    let mut bucket = session(&server);
+    let left = bucket.left_parts(&path, LARGE as u64).await.unwrap();
+    assert_eq!(left.len(), 2);
+    for part in &left {
+        wanted
+            .completed_ranges
+            .insert(part.range.start, part.range.end);
+    }
+    let moved = store(&mut bucket, &path, &bytes, &wanted).await.unwrap();
+    let rest = LARGE as u64 - wanted.completed_ranges.byte_count();
+    assert_eq!(moved.report.evidence.bytes, rest);
+    let key = std::str::from_utf8(&path[1..]).unwrap();
+    assert!(server.get(key).unwrap() == bytes);
+    assert_eq!(server.upload_count(), 0);
+    assert_eq!(bucket.left_parts(&path, LARGE as u64).await, Ok(Vec::new()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_that_nobody_goes_on_with_is_aborted() {
+    let server = BucketServer::start();
+    let mut bucket = storage(&server);
+    let path = unique_path("given-up");
+    let bytes = content(5, LARGE);
+    // A later copy that begins anew, and one that is removed.
+    for is_removed in [false, true] {
+        server.accept_parts(Some(1));
+        put(&mut *bucket, &path, &bytes).await.unwrap_err();
+        assert_eq!(server.upload_count(), 1);
+        server.accept_parts(None);
+        match is_removed {
+            true => bucket.remove(&path).await.unwrap(),
+            false => drop(put(&mut *bucket, &path, &bytes).await.unwrap()),
+        }
+        assert_eq!(server.upload_count(), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_that_change_on_the_way_are_refused() {
+    let server = BucketServer::start();
+    let mut bucket = storage(&server);
+    for (path, length) in [(unique_path("small"), 5), (unique_path("damaged"), LARGE)] {
+        server.damage_next_body();
+        let failure = put(&mut *bucket, &path, &content(6, length))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            (failure.kind(), failure.may_retry()),
+            (FailureKind::Integrity, true)
+        );
+        assert!(server.keys().is_empty());
+        bucket.remove(&path).await.unwrap_err();
+        assert_eq!(server.upload_count(), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sources_that_are_read_once_are_stored_whatever_their_length() {
+    let server = BucketServer::start();
+    let mut bucket = storage(&server);
+    for (length, is_known) in [
+        (0, false),
+        (5, false),
+        (40 << 20, false),
+        (5, true),
+        (LARGE, true),
+    ] {
+        let bytes = content(7, length);
+        let source: Arc<dyn Source> = Arc::new(OnceReadable(MemorySource::new(&*bytes, "pipe")));
+        let wanted = spec(is_known.then_some(length));
+        let control = Arc::new(TransferControl::new());
+        let path = unique_path("piped");
+        let stored = bucket
+            .store(source, &path, &wanted, &control)
+            .await
+            .unwrap();
+        assert_eq!(stored.report.evidence.bytes, length as u64);
+        let key = std::str::from_utf8(&path[1..]).unwrap();
+        assert!(server.get(key).unwrap() == bytes, "{length} {is_known}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_is_replaced_while_it_is_fetched_fails_the_fetch() {
+    let server = BucketServer::start();
+    let mut bucket = session(&server);
+    server.put("f", &content(8, 1000));
+    bucket.version(b"/f").await.unwrap();
+    server.put("f", &content(9, 1000));
+    let failure = get(&mut bucket, b"/f", 1000).await.unwrap_err();
+    assert_eq!(failure.kind(), FailureKind::Integrity);
+    assert!(get(&mut bucket, b"/f", 1000).await.unwrap() == content(9, 1000));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archived_object_is_told_before_anything_starts() {
+    let server = BucketServer::start();
+    let mut bucket = storage(&server);
+    server.put("a", b"x");
+    server.archive("a");
+    bucket.stat(b"/a").await.unwrap();
+    let failure = bucket.stat_to_read(b"/a").await.unwrap_err();
+    assert!(failure.to_string().contains("GLACIER"), "{failure}");
+    assert_eq!(failure.kind(), FailureKind::Refused);
+    let failure = get(&mut *bucket, b"/a", 1).await.unwrap_err();
+    assert_eq!(failure.kind(), FailureKind::Refused);
+    assert!(
+        server
+            .server
+            .requests()
+            .iter()
+            .all(|request| request.method == "HEAD")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tree_is_listed_and_removed_page_by_page() {
+    let server = BucketServer::start();
+    let mut bucket = storage(&server);
+    for key in ["t/a/1", "t/a/2 & 3", "t/b/c/4", "t/5", "u"] {
+        server.put(key, b"x");
+    }
+    let mut names = Vec::new();
+    let mut visit = |entry: ListedEntry| {
+        names.push(String::from_utf8(entry.name).unwrap());
+        std::ops::ControlFlow::Continue(())
+    };
+    assert!(bucket.list_tree(b"/t", &mut visit).await.unwrap());
+    assert_eq!(names, ["5", "a", "a/1", "a/2 & 3", "b", "b/c", "b/c/4"]);
+    bucket.remove_tree(b"/t").await.unwrap();
+    assert_eq!(server.keys(), ["u"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_have_kinds_and_secrets_are_not_told() {
+    let server = BucketServer::start();
+    server.put("f", b"x");
+    let mut bucket = storage(&server);
+    server.refuse("SlowDown");
+    let failure = bucket
+        .list(b"/", SymlinkCheckScope::Nothing, &mut |_| {
+            std::ops::ControlFlow::Continue(())
+        })
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (failure.kind(), failure.may_retry()),
+        (FailureKind::Unreachable, true)
+    );
+    let mut settings = server.settings();
+    settings.credentials = None;
+    let mut unsigned = S3Storage::new(BUCKET, settings, &Arc::default(), Duration::from_secs(20));
+    let failure = unsigned.facts(b"/f", FactsUse::Reading).await.unwrap_err();
+    assert_eq!(failure.kind(), FailureKind::Refused);
+    assert!(failure.to_string().contains("AWS_PROFILE"), "{failure}");
+    let other = S3Storage::new(
+        "other",
+        server.settings(),
+        &Arc::default(),
+        Duration::from_secs(20),
+    );
+    assert!(!format!("{other:?}").contains("hush"));
+    let mut other: Box<dyn Storage> = Box::new(other);
+    let missing = other.stat(b"/f").await.unwrap_err();
+    assert_eq!(missing.kind(), FailureKind::NotFound);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn paths_that_no_object_can_have_are_refused() {
+    let server = BucketServer::start();
+    let mut bucket = storage(&server);
+    for path in [&b"/a/../b"[..], b"/\xff", &[b'/'; 1]] {
+        let failure = bucket.check_path(path).unwrap_err();
+        assert_eq!(failure.kind(), FailureKind::Usage, "{path:?}");
+    }
+    let long = [b"/".to_vec(), vec![b'x'; 1025]].concat();
+    bucket.check_path(&long).unwrap_err();
+    assert!(server.server.requests().is_empty());
+}
+
+/// A path that no other test process has: records of uploads outlive a process.
+fn unique_path(name: &str) -> Vec<u8> {
+    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let next = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    format!("/{name}-{}-{next}", std::process::id()).into_bytes()
+}
