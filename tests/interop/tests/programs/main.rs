@@ -2,6 +2,7 @@
 //! one program, so that tests that wait run in parallel.
 
 mod broken_directory;
+mod buckets;
 mod chunked;
 mod curl;
 mod escapes;
