@@ -1,6 +1,6 @@
 //! longhaul with object stores: files, trees, interrupted uploads, checksums, and refusals.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, ensure};
 use interop::cells::MatrixRow;
@@ -156,6 +156,11 @@ fn moto_compares_the_checksums_of_what_longhaul_stores() {
         let local = store.local();
         std::fs::create_dir_all(&local)?;
         std::fs::write(local.join("a"), "text")?;
+        // An object of the same second may be older or newer.
+        let file = std::fs::File::options()
+            .append(true)
+            .open(local.join("a"))?;
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000))?;
         let from = path_argument(&local);
         verb(&environment, &["sync", &from, "s3://bucket/synced"])?.expect_success()?;
         let again = verb(
