@@ -24,6 +24,7 @@ mod control_proxy;
 mod destination_locks;
 mod failures;
 mod faulty_server;
+mod huge_files;
 mod incomplete_listings;
 mod integrity;
 mod interrupts;

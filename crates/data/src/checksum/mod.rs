@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256, Sha512};
 use crate::buffer::PageBuffer;
 use crate::error::DataError;
 use crate::store::Source;
+use crate::store::holes::hole_of_source;
 
 /// The running checksum of bytes in order.
 #[derive(Clone)]
@@ -147,6 +148,29 @@ impl PartialChecksum {
         })
     }
 
+    /// The checksum of `len` zeros, with the same algorithm.
+    pub(crate) fn zeros(self, len: u64) -> Self {
+        let empty = Self {
+            // The checksum of no bytes: 1 for Adler-32, 0 for CRCs.
+            value: u32::from(self.kind == CombinableAlgorithm::Adler32),
+            len: 0,
+            ..self
+        };
+        let mut hasher = PartialHasher::same_algorithm(empty);
+        hasher.update(&[0]);
+        let (mut power, mut rest, mut all) = (hasher.finish(), len, empty);
+        while rest > 0 {
+            if rest & 1 == 1 {
+                all = all.combine(power);
+            }
+            rest >>= 1;
+            if rest > 0 {
+                power = power.combine(power);
+            }
+        }
+        all
+    }
+
     /// The checksum of this run followed by `next`.
     pub(crate) fn combine(self, next: Self) -> Self {
         let value = match self.kind.crc() {
@@ -275,7 +299,13 @@ const READ_SIZE: usize = 1 << 20;
 /// A checksum of stored bytes that can pause between two reads.
 #[derive(Debug, Clone)]
 pub struct SourceChecksum {
+    algorithm: ChecksumAlgorithm,
+    /// The checksum of all before the last hole; `None` where holes are read as zeros, because checksums do not combine.
+    before: Option<PartialChecksum>,
+    /// That of the bytes behind it.
     digest: ChecksumHasher,
+    /// Bytes in `digest`.
+    run: u64,
     offset: u64,
     length: Option<u64>,
     done: u64,
@@ -286,10 +316,40 @@ impl SourceChecksum {
     /// end covers the bytes that exist.
     pub fn new(algorithm: ChecksumAlgorithm, offset: u64, length: Option<u64>) -> Self {
         Self {
+            algorithm,
+            before: PartialChecksum::empty(algorithm),
             digest: ChecksumHasher::new(algorithm),
+            run: 0,
             offset,
             length,
             done: 0,
+        }
+    }
+
+    /// The checksum of everything so far that combines with what follows.
+    fn combined(&self) -> Option<PartialChecksum> {
+        let before = self.before?;
+        let digest = self.digest.clone().finish();
+        Some(before.combine(PartialChecksum {
+            value: u32::from_str_radix(&digest, 16).ok()?,
+            len: self.run,
+            ..before
+        }))
+    }
+
+    fn take_zeros(&mut self, len: u64) {
+        self.before = self
+            .combined()
+            .map(|before| before.combine(before.zeros(len)));
+        self.digest = ChecksumHasher::new(self.algorithm);
+        self.run = 0;
+        self.done += len;
+    }
+
+    fn finish(&self) -> String {
+        match self.combined() {
+            Some(combined) => combined.finish(),
+            None => self.digest.clone().finish(),
         }
     }
 
@@ -310,6 +370,15 @@ impl SourceChecksum {
             let left = self.length.map_or(u64::MAX, |length| length - self.done);
             let want = usize::try_from(left).unwrap_or(READ_SIZE).min(READ_SIZE);
             let at = self.offset.checked_add(self.done).filter(|_| want > 0);
+            let hole = at.filter(|_| self.before.is_some());
+            let hole = hole.map_or(0, |at| hole_of_source(source, at, left));
+            if hole > 0 {
+                self.take_zeros(hole);
+                if !go_on(self.done) {
+                    return Ok(None);
+                }
+                continue;
+            }
             let n = match at {
                 None => 0,
                 Some(at) => source
@@ -317,9 +386,10 @@ impl SourceChecksum {
                     .map_err(|e| DataError::read(source, e))?,
             };
             if n == 0 {
-                return Ok(Some(self.digest.clone().finish()));
+                return Ok(Some(self.finish()));
             }
             self.digest.update(&buffer.as_mut()[..n]);
+            self.run += n as u64;
             self.done += n as u64;
             // The hasher stays in `self`, so the next call continues here.
             if !go_on(self.done) {

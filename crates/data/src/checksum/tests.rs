@@ -160,3 +160,55 @@ fn hex_checksums_of_parts_combine_to_that_of_the_whole() {
     }
     assert_eq!(combine_checksums(ChecksumAlgorithm::Md5, []), None);
 }
+
+#[test]
+fn the_checksum_of_zeros_is_found_without_them() {
+    for algorithm in [
+        ChecksumAlgorithm::Adler32,
+        ChecksumAlgorithm::Crc32,
+        ChecksumAlgorithm::Crc32c,
+    ] {
+        let empty = PartialChecksum::empty(algorithm).unwrap();
+        for len in [0, 1, 2, 3, 4096, 65_521, 100_003] {
+            let mut hasher = ChecksumHasher::new(algorithm);
+            hasher.update(&vec![0; len]);
+            let zeros = empty.zeros(len as u64);
+            assert_eq!(zeros.len, len as u64);
+            assert_eq!(zeros.finish(), hasher.finish(), "{algorithm:?} {len}");
+        }
+    }
+}
+
+#[test]
+fn the_checksum_of_a_sparse_file_is_that_of_its_bytes() {
+    use std::os::unix::fs::FileExt;
+
+    const LENGTH: usize = 9 << 20;
+    let mut bytes = vec![0; LENGTH];
+    let file = tempfile::tempfile().unwrap();
+    for (at, len) in [(100_000, 5000), (1 << 20, 1 << 20), ((5 << 20) + 17, 3)] {
+        bytes[at..at + len].fill(7);
+        file.write_all_at(&bytes[at..at + len], at as u64).unwrap();
+    }
+    file.set_len(LENGTH as u64).unwrap();
+    let source = crate::store::file::FileSource::new(file, "f").unwrap();
+    for algorithm in ChecksumAlgorithm::CHEAPEST_FIRST {
+        for (offset, length) in [
+            (0, LENGTH),
+            (70_000, 4 << 20),
+            (6 << 20, 3 << 20),
+            (1000, 0),
+        ] {
+            let mut hasher = ChecksumHasher::new(algorithm);
+            hasher.update(&bytes[offset..offset + length]);
+            let sum = checksum_source(
+                algorithm,
+                &source,
+                offset as u64,
+                Some(length as u64),
+                &mut |_| true,
+            );
+            assert_eq!(sum.unwrap(), hasher.finish(), "{algorithm:?} {offset}");
+        }
+    }
+}

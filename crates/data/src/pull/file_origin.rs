@@ -12,6 +12,7 @@ use tune::Evidence;
 use super::{RangeOrigin, RangeReader};
 use crate::error::DataError;
 use crate::job::{TransferControl, TransferReport};
+use crate::store::holes::hole_of_source;
 use crate::store::{Sink, Source};
 
 /// A [`Source`] that several threads can read.
@@ -58,6 +59,15 @@ impl RangeReader for FileRangeReader<'_> {
         let n = self.source.read_at(self.at, &mut buf[..max_len])?;
         self.at += n as u64;
         Ok(n)
+    }
+
+    fn hole(&self, most: u64) -> u64 {
+        let left = self.end.map_or(u64::MAX, |end| end.saturating_sub(self.at));
+        hole_of_source(self.source, self.at, left.min(most))
+    }
+
+    fn pass_hole(&mut self, len: u64) {
+        self.at += len;
     }
 
     /// copy_file_range(2): the bytes stay within the file system if it supports that, and never

@@ -74,6 +74,14 @@ pub trait RangeReader: Send {
     /// As [`RangeReader::request`].
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize>;
 
+    /// How many of the next requested bytes, at most `most`, are those of a hole. 0: unknown, or none.
+    fn hole(&self, _most: u64) -> u64 {
+        0
+    }
+
+    /// Passes over the next `len` bytes, which [`RangeReader::hole`] has told.
+    fn pass_hole(&mut self, _len: u64) {}
+
     /// Makes the kernel copy the next bytes, at most `len`, to `offset` of the file `to`; `None` if
     /// that is not supported: the bytes are then read.
     fn copy_to_file(
@@ -267,6 +275,8 @@ struct PullWorker<'t> {
     buffer: PageBuffer,
     /// The kernel may copy the bytes, because no checksum needs to see them.
     may_bypass_memory: bool,
+    /// Holes may stay holes.
+    may_pass_holes: bool,
     /// Time that this thread spent in the store, and time that it waited for the network.
     store_time: Duration,
     wire_time: Duration,
@@ -276,13 +286,15 @@ impl<'t> PullWorker<'t> {
     fn new(task: &'t PullTask<'t>) -> Result<Self, DataError> {
         let PullTask { from, sink, .. } = *task;
         let reader = from.reader().map_err(|e| failed(from, e))?;
+        let checksum_part = task.checksum.stream_checksum();
         Ok(Self {
             from,
             reader,
             sink,
             plan: task.plan,
             transfer: task.transfer,
-            checksum_part: task.checksum.stream_checksum(),
+            may_pass_holes: checksum_part.knows_zeros(),
+            checksum_part,
             buffer: PageBuffer::new(task.transfer.step()),
             may_bypass_memory: !task.checksum.needs_bytes() && sink.is_seekable(),
             store_time: Duration::ZERO,
@@ -371,19 +383,49 @@ impl<'t> PullWorker<'t> {
         let len = usize::try_from(max_bytes)
             .unwrap_or(usize::MAX)
             .min(self.transfer.step());
+        let hole = self.pass_hole(offset, max_bytes)?;
+        if hole > 0 {
+            self.account(offset, hole);
+            return Ok(hole);
+        }
         let n = match self.copy_by_kernel(offset, len)? {
             Some(n) => n,
             None => self.copy_through_memory(offset, len)?,
         };
-        let end = offset + n as u64;
         if n > 0 {
-            self.transfer.clock().note_progress();
-            self.transfer.control().add_stored(offset, end);
-            self.checksum_part.stored(offset, end);
-            self.transfer.add_moved(n as u64);
+            self.account(offset, n as u64);
             self.transfer.throttle(n)?;
         }
         Ok(n as u64)
+    }
+
+    fn account(&mut self, offset: u64, n: u64) {
+        let end = offset + n;
+        self.transfer.clock().note_progress();
+        self.transfer.control().add_stored(offset, end);
+        self.checksum_part.stored(offset, end);
+        self.transfer.add_moved(n);
+    }
+
+    /// Leaves a hole where the origin has one. Returns its length, 0 if there is none, or the sink takes none.
+    fn pass_hole(&mut self, offset: u64, most: u64) -> Result<u64, DataError> {
+        if !self.may_pass_holes {
+            return Ok(0);
+        }
+        let hole = self.reader.hole(most);
+        if hole == 0 {
+            return Ok(0);
+        }
+        let started = Instant::now();
+        let left = self.sink.leave_hole(offset, hole);
+        self.store_time += started.elapsed();
+        self.may_pass_holes = left.map_err(|e| DataError::write(&**self.sink, e))?;
+        if !self.may_pass_holes {
+            return Ok(0);
+        }
+        self.reader.pass_hole(hole);
+        self.checksum_part.add_zeros(offset, hole);
+        Ok(hole)
     }
 
     fn copy_by_kernel(&mut self, offset: u64, len: usize) -> Result<Option<usize>, DataError> {

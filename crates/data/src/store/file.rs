@@ -214,6 +214,28 @@ impl FileSink {
     }
 }
 
+impl FileSink {
+    /// Writes `len` bytes at `offset` by `write`, so that a sync knows of them.
+    fn write_noted(
+        &self,
+        offset: u64,
+        len: u64,
+        write: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        if let Some(durability) = &self.durability {
+            durability.note_write(offset, len);
+        }
+        let written = write();
+        if let (Err(_), Some(durability)) = (&written, &self.durability) {
+            // A second time, because a sync since the write began may have come before the part that
+            // it left.
+            durability.note_write(offset, len);
+        }
+        written?;
+        self.spliced(offset, len)
+    }
+}
+
 /// Whether a file can be written in any order.
 fn takes_any_offset(file: &File) -> io::Result<bool> {
     let meta = file.metadata()?;
@@ -232,21 +254,10 @@ impl Sink for FileSink {
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
         match &self.access {
             OffsetAccess::Random => {
-                let len = buf.len() as u64;
-                if let Some(durability) = &self.durability {
-                    durability.note_write(offset, len);
-                }
-                let written = match self.holes.is_wanted() {
+                self.write_noted(offset, buf.len() as u64, || match self.holes.is_wanted() {
                     true => self.holes.write(&self.file, buf, offset),
                     false => self.file.write_all_at(buf, offset),
-                };
-                if let (Err(_), Some(durability)) = (&written, &self.durability) {
-                    // A second time, because a sync since the write began may have come before the
-                    // part that it left.
-                    durability.note_write(offset, len);
-                }
-                written?;
-                self.spliced(offset, len)
+                })
             }
             OffsetAccess::Sequential(position) => {
                 let mut position = position.at(offset, &self.name)?;
@@ -255,6 +266,17 @@ impl Sink for FileSink {
                 Ok(())
             }
         }
+    }
+
+    fn leave_hole(&self, offset: u64, len: u64) -> io::Result<bool> {
+        if !self.holes.is_wanted() || !self.is_seekable() {
+            return Ok(false);
+        }
+        let end = offset.saturating_add(len);
+        self.write_noted(offset, len, || {
+            self.holes.leave_hole(&self.file, offset, end)
+        })?;
+        Ok(true)
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

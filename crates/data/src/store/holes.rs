@@ -1,4 +1,4 @@
-//! Holes in files that are written: runs of zeros that take no blocks.
+//! Holes in files: runs of zeros that take no blocks. Those of a source are passed over, those of a file that is written are left.
 
 use std::fs::File;
 use std::io;
@@ -7,8 +7,10 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use parking_lot::RwLock;
-use rustix::fs::fstat;
+use rustix::fs::{SeekFrom, fstat, seek};
+use rustix::io::Errno;
 
+use super::Source;
 use super::unwritten_pages::punch_hole;
 
 /// File systems allocate blocks of this size or smaller ones.
@@ -60,8 +62,7 @@ impl HoleWriter {
         for run in runs(bytes, offset) {
             let end = at + run.len() as u64;
             if zero_run(run, at) == run.len() {
-                punch_hole(file, at, end)?;
-                self.extend(file, end)?;
+                self.leave_hole(file, at, end)?;
             } else {
                 let _shared = self.extension.read();
                 file.write_all_at(run, at)?;
@@ -69,6 +70,12 @@ impl HoleWriter {
             at = end;
         }
         Ok(())
+    }
+
+    /// Leaves a hole, whatever was there before.
+    pub(super) fn leave_hole(&self, file: &File, start: u64, end: u64) -> io::Result<()> {
+        punch_hole(file, start, end)?;
+        self.extend(file, end)
     }
 
     /// A hole at the end makes no file longer.
@@ -90,6 +97,25 @@ pub fn has_holes(file: BorrowedFd<'_>) -> bool {
         let length = u64::try_from(stat.st_size).unwrap_or(0);
         blocks.saturating_mul(BLOCK) < length
     })
+}
+
+/// Shorter holes of a source are read as zeros, bytes: a system call for each would cost more.
+const MIN_PASSED: u64 = 64 << 10;
+
+/// Length of the hole of a source that begins at `at`, at most `most`, bytes. 0: data is there, or a short hole, or nobody tells
+/// (lseek(2), SEEK_DATA).
+pub(crate) fn hole_of_source(source: &dyn Source, at: u64, most: u64) -> u64 {
+    let Some(file) = source.fd() else {
+        return 0;
+    };
+    let data = match seek(file, SeekFrom::Data(at)) {
+        Ok(data) => data,
+        // No data follows: the hole ends where the file does.
+        Err(Errno::NXIO) => source.len().ok().flatten().unwrap_or(0),
+        Err(_) => 0,
+    };
+    let length = data.saturating_sub(at).min(most);
+    if length < MIN_PASSED { 0 } else { length }
 }
 
 /// The parts of `bytes`, which belong at `offset`: runs of whole pages of zeros that are long enough for a hole, and what

@@ -43,6 +43,10 @@ pub trait Sink: Send + Sync + std::fmt::Debug {
     /// Writes all of `buf` at `offset`. A sequential sink requires ascending, gapless offsets, and
     /// returns `io::ErrorKind::InvalidInput` otherwise.
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()>;
+    /// Leaves `len` zeros at `offset` as a hole. `Ok(false)`: the sink has no holes, so that zeros are written.
+    fn leave_hole(&self, _offset: u64, _len: u64) -> io::Result<bool> {
+        Ok(false)
+    }
     /// Called each time before bytes up to the offset `end` are written to [`Sink::fd`] directly, instead of
     /// by [`Sink::write_at`]. A sink that must prepare its first byte, or refuses bytes, does it here.
     fn begin(&self, _end: u64) -> io::Result<()> {

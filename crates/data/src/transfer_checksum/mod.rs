@@ -75,6 +75,7 @@ impl TransferChecksum {
         StreamChecksum {
             checksum: self,
             run: None,
+            zeros: None,
         }
     }
 
@@ -127,6 +128,8 @@ pub(crate) struct StreamChecksum<'s> {
     checksum: &'s TransferChecksum,
     /// The run of bytes that this stream still extends: its start and its checksum.
     run: Option<(u64, PartialHasher)>,
+    /// The checksum of the last hole: most are as long as the piece of a reader.
+    zeros: Option<PartialChecksum>,
 }
 
 impl StreamChecksum<'_> {
@@ -143,6 +146,23 @@ impl StreamChecksum<'_> {
                 self.run.get_or_insert_with(empty).1.update(bytes);
             }
             TransferChecksum::Sequential(order) => order.lock().pass(offset, bytes),
+        }
+    }
+
+    /// Whether zeros need not pass through memory.
+    pub(crate) fn knows_zeros(&self) -> bool {
+        !matches!(self.checksum, TransferChecksum::Sequential(_))
+    }
+
+    /// Adds `len` zeros at `offset`, without a look at them.
+    pub(crate) fn add_zeros(&mut self, offset: u64, len: u64) {
+        self.flush();
+        if let TransferChecksum::Combined(pieces) = self.checksum {
+            let mut pieces = pieces.lock();
+            let known = self.zeros.filter(|zeros| zeros.len == len);
+            let zeros = known.unwrap_or_else(|| pieces.empty.zeros(len));
+            self.zeros = Some(zeros);
+            pieces.insert(offset, zeros);
         }
     }
 

@@ -10,6 +10,7 @@ mod bundles;
 mod checksums;
 mod extended;
 mod hostile;
+mod large_offsets;
 mod limits;
 mod lines;
 mod listings;
