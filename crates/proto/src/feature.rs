@@ -56,6 +56,8 @@ pub struct ServerFeatures {
     pub bearer: bool,
     /// `SBUF`
     pub sbuf: bool,
+    /// `ABUF`
+    pub abuf: bool,
     /// `PASV AllowDelayed`
     pub delayed_passive: bool,
     /// `MLSR`
@@ -143,6 +145,7 @@ impl ServerFeatures {
             "DCSC" => self.dcsc = parameters.split([';', ',', ' ']).any(|kind| kind == "P"),
             "BEARER" => self.bearer = parameters == "USER=:BEARER:;",
             "SBUF" => self.sbuf = true,
+            "ABUF" => self.abuf = true,
             "PASV" if parameters.contains("ALLOWDELAYED") => self.delayed_passive = true,
             // dCache announces CKSUM.
             "CKSM" | "CKSUM" => self.checksum_algorithms = parse_algorithms(&parameters),

@@ -55,6 +55,7 @@ fn argument(command: &Command) -> Option<RawArgument> {
         | C::Mlsd(path)
         | C::Mlsc(path)
         | C::Mlsr(path) => return path.clone(),
+        C::Get(request) | C::Put(request) => return Some(request.encode()),
         C::Pass(secret) => return Some(secret.0.clone()),
         C::Eret(ExtendedRetrieve::Partial { offset, length }, path) => {
             return Some(with_path(&format!("P {offset} {length}"), path));

@@ -1,6 +1,6 @@
 //! FTP commands: parsing and encoding of control lines.
 //!
-//! Sources: RFC 959 §5.3, RFC 2228, 2389, 2428, 3659; GFD.20 §3, §4; GFD.47 (CKSM, SCKS);
+//! Sources: RFC 959 §5.3, RFC 2228, 2389, 2428, 3659; GFD.20 §3, §4; GFD.47 (CKSM, SCKS, GET, PUT);
 //! Engelhart, Gardner and Feng 2004 §3.2 (DPSV, DPRT); the SITE and OPTS forms that existing clients
 //! send.
 //!
@@ -11,6 +11,7 @@
 
 mod argument;
 mod encode;
+mod get_put;
 mod opts;
 mod parse;
 mod protected;
@@ -23,6 +24,7 @@ pub use argument::{
     DataType, EpsvArgument, ExtendedRetrieve, ExtendedStore, RestartMarker, TransferMode,
     TriggerEvent,
 };
+pub use get_put::{GetPutChannel, GetPutRequest};
 pub use opts::{OptsCommand, RetrieveOption};
 pub use protected::{CommandProtection, unwrap_line};
 pub use site::{BufferDirection, DriverStack, SiteCommand, packed_announcements};
@@ -78,6 +80,8 @@ pub enum Command {
     Allo(u64),
     /// `SBUF n`, bytes (GFD.20 §4.1; during a transfer: Gardner, Feng and Fisk 2003 §4.2)
     Sbuf(u64),
+    /// `ABUF [sizes]` (GFD.20 §4): the server finds the sizes of its buffers itself, whatever the client proposes.
+    Abuf,
     Dcau(DataChannelAuth),
     /// `DCSC D` or `DCSC P base64`. Logs hide the credential.
     Dcsc(DataCredential),
@@ -98,6 +102,10 @@ pub enum Command {
     Dprt(DrsAddress),
     Retr(RawArgument),
     Stor(RawArgument),
+    /// `GET path=...;pasv;` (GFD.47 §4)
+    Get(GetPutRequest),
+    /// `PUT path=...;pasv;` (GFD.47 §4)
+    Put(GetPutRequest),
     Appe(RawArgument),
     /// `STOU [path]`
     Stou(Option<RawArgument>),
@@ -175,6 +183,8 @@ impl Command {
         matches!(
             self,
             Self::Retr(_)
+                | Self::Get(_)
+                | Self::Put(_)
                 | Self::Eret(..)
                 | Self::Stor(_)
                 | Self::Appe(_)
@@ -258,6 +268,7 @@ impl Command {
             Self::Stru(..) => "STRU",
             Self::Allo(..) => "ALLO",
             Self::Sbuf(..) => "SBUF",
+            Self::Abuf => "ABUF",
             Self::Dcau(..) => "DCAU",
             Self::Dcsc(..) => "DCSC",
             Self::Pbsz(..) => "PBSZ",
@@ -272,6 +283,8 @@ impl Command {
             Self::Dpsv => "DPSV",
             Self::Dprt(..) => "DPRT",
             Self::Retr(..) => "RETR",
+            Self::Get(..) => "GET",
+            Self::Put(..) => "PUT",
             Self::Stor(..) => "STOR",
             Self::Appe(..) => "APPE",
             Self::Stou(..) => "STOU",

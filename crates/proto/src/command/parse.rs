@@ -5,7 +5,9 @@ use super::argument::{
     TriggerEvent,
 };
 use super::words::{ArgumentWords, parse_number, split_at_space};
-use super::{Command, CommandError, OptsCommand, ParsedCommand, RawArgument, SiteCommand};
+use super::{
+    Command, CommandError, GetPutRequest, OptsCommand, ParsedCommand, RawArgument, SiteCommand,
+};
 use crate::address::{self, AddressError, AddressFamily};
 use crate::checksum::ChecksumAlgorithm;
 use crate::drs::DrsAddress;
@@ -24,6 +26,8 @@ pub(super) type ArgumentParser = fn(ArgumentWords<'_>) -> ParsedCommand;
 /// recommends servers to accept.
 pub(super) const VERBS: &[(&str, ArgumentParser)] = &[
     ("ABOR", |_| Ok(Command::Abor)),
+    // The sizes are proposals (GFD.20).
+    ("ABUF", |_| Ok(Command::Abuf)),
     ("ACCT", |args| {
         args.required_text("account").map(Command::Acct)
     }),
@@ -52,6 +56,7 @@ pub(super) const VERBS: &[(&str, ArgumentParser)] = &[
     ("ERET", eret),
     ("ESTO", esto),
     ("FEAT", |_| Ok(Command::Feat)),
+    ("GET", |args| GetPutRequest::parse(args).map(Command::Get)),
     ("HELP", |args| Ok(Command::Help(args.optional_text()))),
     ("LANG", |args| Ok(Command::Lang(args.optional_text()))),
     ("LIST", |args| Ok(Command::List(path_after_options(args)))),
@@ -77,6 +82,7 @@ pub(super) const VERBS: &[(&str, ArgumentParser)] = &[
     }),
     ("PORT", port),
     ("PROT", prot),
+    ("PUT", |args| GetPutRequest::parse(args).map(Command::Put)),
     ("PWD", |_| Ok(Command::Pwd)),
     ("QUIT", |_| Ok(Command::Quit)),
     ("REIN", |_| Ok(Command::Rein)),
@@ -109,8 +115,6 @@ pub(super) const VERBS: &[(&str, ArgumentParser)] = &[
     ("XMKD", |args| args.required_path().map(Command::Mkd)),
     ("XPWD", |_| Ok(Command::Pwd)),
     ("XRMD", |args| args.required_path().map(Command::Rmd)),
-    ("ABUF", not_implemented),
-    ("GET", not_implemented),
     ("HASH", not_implemented),
     ("HOST", not_implemented),
     ("LPRT", not_implemented),
@@ -118,7 +122,6 @@ pub(super) const VERBS: &[(&str, ArgumentParser)] = &[
     ("MFCT", not_implemented),
     ("MFF", not_implemented),
     ("PRET", not_implemented),
-    ("PUT", not_implemented),
     ("RANG", not_implemented),
     ("SMNT", not_implemented),
     ("XCRC", not_implemented),

@@ -7,7 +7,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::logged_in::{DataChannel, LoggedInSession, PendingTask};
-use super::replies::{self, CommandFailure};
+use super::replies::{self, CommandFailure, CommandResult};
 use super::{FileError, ListenRequest, SessionAction};
 use crate::address::{AddressFamily, format_eprt, format_port};
 use crate::command::EpsvArgument;
@@ -77,8 +77,7 @@ impl LoggedInSession {
         // The listener opens with the transfer command, when the server knows which data node serves
         // the file (globus delayed passive).
         if self.parameters.allow_delayed {
-            self.data_channel = DataChannel::DelayedPassive(form);
-            let mut actions = vec![SessionAction::DropChannel];
+            let mut actions = self.delay_passive(form);
             actions.extend(replies::reply(200, "Passive delayed."));
             return actions;
         }
@@ -93,6 +92,12 @@ impl LoggedInSession {
             striped,
             ..self.listen_request()
         })]
+    }
+
+    /// The listener opens with the next transfer.
+    pub(super) fn delay_passive(&mut self, form: PassiveReplyForm) -> Vec<SessionAction> {
+        self.data_channel = DataChannel::DelayedPassive(form);
+        vec![SessionAction::DropChannel]
     }
 
     /// Closes the connections of an earlier transfer, which were made with settings that no longer hold. An
@@ -140,13 +145,27 @@ impl LoggedInSession {
         }
     }
 
-    /// PORT, EPRT and SPOR. All addresses are checked before any state changes.
+    /// PORT, EPRT and SPOR.
     pub(super) fn port(&mut self, verb: &'static str, to: StripeAddresses) -> Vec<SessionAction> {
+        match self.connect_to(verb, to) {
+            Ok(mut actions) => {
+                actions.extend(replies::reply(200, "PORT Command successful."));
+                actions
+            }
+            Err(refusal) => refusal,
+        }
+    }
+
+    /// The next transfer connects to these addresses. All are checked before any state changes.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub(super) fn connect_to(&mut self, verb: &'static str, to: StripeAddresses) -> CommandResult {
         if let Some(refusal) = self.refuse_after_epsv_all(verb) {
-            return refusal;
+            return Err(refusal);
         }
         if let Some(refusal) = self.protection.address_refusal() {
-            return refusal;
+            return Err(refusal);
         }
         let refusal_of = |(_, address)| Some((address, self.address_refusal(address)?));
         if let Some((address, reason)) = to.iter().find_map(refusal_of) {
@@ -159,15 +178,13 @@ impl LoggedInSession {
             }
             let text = format!("Illegal {verb} command: {reason}.");
             actions.extend(replies::reply(501, text));
-            return actions;
+            return Err(actions);
         }
         self.data_channel = DataChannel::Active {
             to: to.clone(),
             cached: false,
         };
-        let mut actions = vec![SessionAction::ConnectTo(to)];
-        actions.extend(replies::reply(200, "PORT Command successful."));
-        actions
+        Ok(vec![SessionAction::ConnectTo(to)])
     }
 
     /// Reason why data connections to this address are refused; `None` if they are allowed.
@@ -252,6 +269,8 @@ pub(super) enum PassiveReplyForm {
     Spas,
     /// SPAS with an argument: multi-line 229, one address in EPRT form per stripe.
     SpasExtended,
+    /// GET and PUT: 127 with `h1,h2,h3,h4,p1,p2`, always with the transfer.
+    GetPut,
 }
 
 impl PassiveReplyForm {
@@ -268,6 +287,9 @@ impl PassiveReplyForm {
             )),
             Self::Pasv => format_port(first)
                 .map(|text| Reply::new(227 - minus, format!("Entering Passive Mode ({text})"))),
+            Self::GetPut => {
+                format_port(first).map(|text| Reply::new(127, format!("PORT ({text})")))
+            }
             Self::Spas => striped_reply(229 - minus, addresses, format_port),
             Self::SpasExtended => striped_reply(229 - minus, addresses, |a| Some(format_eprt(a))),
         };

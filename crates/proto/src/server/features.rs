@@ -22,7 +22,7 @@ const CHECKSUMS: [(ChecksumAlgorithm, u32); 9] = [
 ];
 
 /// Lines of FEAT after those of CKSM.
-const FEATURES: [&str; 25] = [
+const FEATURES: [&str; 27] = [
     "STORATTR",
     "MFMT",
     "WHOAMI",
@@ -45,6 +45,8 @@ const FEATURES: [&str; 25] = [
     BUNDLE_MODULE,
     "DEFLATE BUNDLE;MLSR;",
     "SBUF",
+    "ABUF",
+    "GETPUT",
     "REST STREAM",
     "MDTM",
     "PASV AllowDelayed;",

@@ -6,8 +6,9 @@
 use crate::reply::Reply;
 
 /// Verbs and their arguments, in the notation of RFC 959 §5.3.1.
-const COMMANDS: [(&str, &str); 65] = [
+const COMMANDS: [(&str, &str); 68] = [
     ("ABOR", ""),
+    ("ABUF", "[<sp> sizes]"),
     ("ACCT", "<sp> account-information"),
     ("ADAT", "<sp> base64-token"),
     ("ALLO", "<sp> size"),
@@ -33,6 +34,7 @@ const COMMANDS: [(&str, &str); 65] = [
     ("ERET", "<sp> P <sp> offset <sp> length <sp> pathname"),
     ("ESTO", "<sp> A <sp> offset <sp> pathname"),
     ("FEAT", ""),
+    ("GET", "<sp> path=pathname;pasv|port=host-port;[mode=S|E;]"),
     ("HELP", "[<sp> command]"),
     ("LANG", "[<sp> EN]"),
     ("LIST", "[<sp> pathname or pattern]"),
@@ -53,6 +55,7 @@ const COMMANDS: [(&str, &str); 65] = [
     ("PBSZ", "<sp> size"),
     ("PORT", "<sp> h1,h2,h3,h4,p1,p2"),
     ("PROT", "<sp> C|S|E|P"),
+    ("PUT", "<sp> path=pathname;pasv|port=host-port;[mode=S|E;]"),
     ("PWD", ""),
     ("QUIT", ""),
     ("REIN", ""),

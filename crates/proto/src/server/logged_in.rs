@@ -164,7 +164,9 @@ impl LoggedInSession {
             Command::Eret(ExtendedRetrieve::Bundle { count }, path) => {
                 self.retrieve_bundle(count, &path)
             }
-            Command::Stor(path) => self.stor(&path),
+            Command::Stor(path) => self.stor("STOR", &path),
+            Command::Get(request) => self.get(&request),
+            Command::Put(request) => self.put(&request),
             Command::Appe(path) => self.appe(&path),
             Command::Stou(path) => self.stou(path.as_deref()),
             Command::Esto(ExtendedStore::Adjusted { offset }, path) => self.esto(offset, &path),
@@ -201,6 +203,7 @@ impl LoggedInSession {
             Command::Rest(restart) => self.rest(restart),
             Command::Allo(bytes) => self.allo(bytes),
             Command::Sbuf(bytes) => self.sbuf(bytes),
+            Command::Abuf => self.abuf(config),
             Command::Dcsc(credential) => self.dcsc(credential),
             Command::Pasv => self.pasv(),
             Command::Epsv(argument) => self.epsv(argument),

@@ -29,6 +29,7 @@ mod data_address;
 mod data_protection;
 mod features;
 mod files;
+mod get_put;
 mod help;
 mod listing;
 mod logged_in;

@@ -25,16 +25,22 @@ impl LoggedInSession {
     /// MODE. A change closes cached connections, since they can only continue in the mode they were
     /// used in. An address that has not been used yet stays valid.
     pub(super) fn set_mode(&mut self, mode: TransferMode) -> Vec<SessionAction> {
-        let mut actions = Vec::new();
-        if mode != self.parameters.mode {
-            actions.extend(self.drop_cached_connections());
-        }
-        self.parameters.mode = mode;
+        let mut actions = self.change_mode(mode);
         let letter = match mode {
             TransferMode::Stream => 'S',
             TransferMode::Extended => 'E',
         };
         actions.extend(replies::reply(200, format!("Mode set to {letter}.")));
+        actions
+    }
+
+    /// MODE without its reply.
+    pub(super) fn change_mode(&mut self, mode: TransferMode) -> Vec<SessionAction> {
+        let mut actions = Vec::new();
+        if mode != self.parameters.mode {
+            actions.extend(self.drop_cached_connections());
+        }
+        self.parameters.mode = mode;
         actions
     }
 

@@ -132,6 +132,21 @@ impl LoggedInSession {
         replies::reply(200, "SBUF Command Successful.")
     }
 
+    /// ABUF (GFD.20 §4): takes back what SBUF has pinned. The server sizes its buffers by what the connections show, better than
+    /// by a test before.
+    pub(super) fn abuf(&mut self, config: &SessionConfig) -> Vec<SessionAction> {
+        let sizing = config.default_buffer_sizing();
+        let automatic = SocketBuffers::sized_by(sizing);
+        let mut actions = Vec::new();
+        if automatic != self.parameters.buffers {
+            actions.extend(self.drop_cached_connections());
+            actions.extend(self.drop_drs());
+        }
+        self.parameters.buffers = automatic;
+        actions.extend(replies::reply(200, "ABUF Command Successful."));
+        actions
+    }
+
     /// Whether SBUF is handled at once: with drs1, during a transfer.
     pub(super) fn accepts_buffer_size(&self) -> bool {
         self.parameters.buffers.sizing == BufferSizing::Drs1

@@ -29,7 +29,7 @@ const UNIQUE_BASE: &[u8] = b"stou";
 const MAX_ABORTS: u32 = 16;
 
 impl LoggedInSession {
-    /// RETR and ERET P (with the offset and length of the part). REST holds wire offsets: with ERET they count from the start of the part.
+    /// RETR, GET, and ERET P (with the offset and length of the part). REST holds wire offsets: with ERET they count from the start of the part.
     pub(super) fn retr(
         &mut self,
         verb: &'static str,
@@ -157,15 +157,15 @@ impl LoggedInSession {
         }
     }
 
-    /// STOR: replaces the file, or completes it after REST.
-    pub(super) fn stor(&mut self, argument: &[u8]) -> CommandResult {
+    /// STOR and PUT: replaces the file, or completes it after REST.
+    pub(super) fn stor(&mut self, verb: &'static str, argument: &[u8]) -> CommandResult {
         let (restart, parameters) = self.take_next_store();
         let path = self.resolve(argument)?;
         let disposition = match self.stored_ranges(restart)? {
             None => StoreDisposition::Truncate,
             Some(already_stored) => StoreDisposition::Resume { already_stored },
         };
-        Ok(self.start_store("STOR", path, disposition, parameters))
+        Ok(self.start_store(verb, path, disposition, parameters))
     }
 
     /// APPE: appends to the file. After REST it acts as STOR (RFC 3659 §5.4).

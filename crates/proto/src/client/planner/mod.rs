@@ -11,6 +11,7 @@ use crate::command::{
 };
 use crate::feature::ServerFeatures;
 use crate::security::{DataCredential, ExchangeKind};
+use crate::sizing::BufferSizing;
 use crate::streams::ParallelismRange;
 
 use protection::ProtectionState;
@@ -367,6 +368,7 @@ impl CommandPlanner {
                 self.store_checksum = *algorithm;
             }
             Command::Opts(OptsCommand::BufferSizing(sizing)) => self.on_sizing_accepted(*sizing),
+            Command::Abuf => self.on_sizing_accepted(BufferSizing::Auto),
             Command::Pbsz(_) => self.protection.on_buffer_size_sent(),
             // The server closes connections with another protection, so the address cannot be used.
             Command::Prot(level) => {
@@ -408,6 +410,7 @@ impl CommandPlanner {
             // Without this option the server computes the checksum on CKSM, which is slower but correct.
             Command::Opts(OptsCommand::StoreChecksum(_)) => self.features.store_checksum = false,
             Command::Opts(OptsCommand::BufferSizing(sizing)) => self.on_sizing_refused(*sizing),
+            Command::Abuf => self.features.abuf = false,
             Command::Dpsv => self.on_drs_listening_refused(),
             Command::Dprt(_) => self.on_drs_connecting_refused(),
             Command::Pbsz(_) => self.protection.on_buffer_size_sent(),

@@ -1,5 +1,5 @@
 //! Dynamic right-sizing at the server: OPTS DRS and the address of the DRS channel. Neither is sent to a
-//! server that does not announce DRS.
+//! server that does not announce DRS. Others are asked by ABUF (GFD.20) to size their buffers, if they announce that.
 
 use super::{CommandPlanner, PlanStep, RefusalEffect, TransferRequirements};
 use crate::command::{Command, OptsCommand};
@@ -77,10 +77,18 @@ impl CommandPlanner {
         self.right_sizing.drs_address = None;
     }
 
-    /// OPTS DRS, if the server announced it and the sizing is not in force. After a fresh login the
+    /// OPTS DRS or ABUF, if the server announced it and the sizing is not in force. After a fresh login the
     /// server's own default is in force, which suits [`BufferSizing::Auto`] and pinned sizes.
     pub(super) fn sizing_step(&self, requirements: &TransferRequirements) -> Option<PlanStep> {
         let requested = self.agreed_sizing(requirements.buffer_sizing?);
+        let is_asked = requirements.buffer.is_none() && self.right_sizing.in_force.is_none();
+        if requested == BufferSizing::Auto
+            && is_asked
+            && self.features.abuf
+            && self.features.buffer_sizings.is_empty()
+        {
+            return Some(PlanStep::Set(Command::Abuf, RefusalEffect::Ignore));
+        }
         let is_set = match self.right_sizing.in_force {
             Some(in_force) => in_force == requested,
             // A pinned size overrides the server's default, so OPTS DRS is not needed for it.

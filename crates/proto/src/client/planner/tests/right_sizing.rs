@@ -44,6 +44,25 @@ fn opts_drs_is_not_sent_to_a_server_that_does_not_announce_it() {
 }
 
 #[test]
+fn abuf_asks_servers_that_announce_it_and_nothing_else_once() {
+    let mut planner = server(&["PARALLEL", "SBUF", "ABUF", "REST STREAM"]);
+    let auto = requiring(BufferSizing::Auto);
+    assert_eq!(run(&mut planner, &auto), ["ABUF", "<listen>", "STOR /f"]);
+    assert_eq!(run(&mut planner, &auto), ["<listen>", "STOR /f"]);
+    let mut refused = server(&["ABUF"]);
+    refused.on_refused(&Command::Abuf);
+    assert_eq!(lines(&refused.plan(&auto)), ["<listen>", "STOR /f"]);
+    let pinned = TransferRequirements {
+        buffer: Some(65_536),
+        ..auto.clone()
+    };
+    let planner = server(&["SBUF", "ABUF"]);
+    assert!(!lines(&planner.plan(&pinned)).contains(&"ABUF".to_owned()));
+    let own = server(&["ABUF", "DRS auto;kernel;drs1;drs;"]);
+    assert!(!lines(&own.plan(&auto)).contains(&"ABUF".to_owned()));
+}
+
+#[test]
 fn opts_drs_auto_is_not_sent_after_a_fresh_login() {
     let mut planner = right_sizing();
     assert_eq!(
