@@ -4,8 +4,17 @@
 
 use libfuzzer_sys::fuzz_target;
 use proto::http::content_range::ContentRange;
+use proto::http::copy_report::CopyReport;
 use proto::http::url::HttpUrl;
 use proto::http::{date, digest, multistatus};
+
+fn report_of<const N: usize>(pieces: [&[u8]; N]) -> CopyReport {
+    let mut report = CopyReport::default();
+    for piece in pieces {
+        report.receive(piece).unwrap();
+    }
+    report
+}
 
 const FIELDS: [&str; 6] = [
     "repr-digest",
@@ -30,6 +39,12 @@ fuzz_target!(|bytes: &[u8]| {
             );
         }
     }
+    // However the network cuts it, a report says the same.
+    let whole = report_of([bytes]);
+    let (before, after) = bytes.split_at(bytes.len() / 3);
+    let cut = report_of([before, after]);
+    assert_eq!(cut.bytes(), whole.bytes());
+    assert_eq!(cut.finish(true), whole.finish(true));
     let text = String::from_utf8_lossy(bytes);
     let _ = date::parse(&text);
     if let Some(field) = ContentRange::parse(&text)

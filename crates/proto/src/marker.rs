@@ -1,7 +1,10 @@
 //! Restart markers (111), performance markers (112) and checksum status markers (113) (GFD.20 §3.8, §3.9).
 
+use std::collections::BTreeMap;
+
 use crate::ranges::RangeSet;
 use crate::reply::Reply;
+use crate::stripes::MAX_STRIPES;
 
 /// Performance marker (`112-Perf Marker`): progress of one stripe.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,18 +36,43 @@ impl PerformanceMarker {
 
     /// Parses a 112 reply; `None` if a field is missing or is not a number.
     pub fn from_reply(reply: &Reply) -> Option<Self> {
-        if reply.code != 112 {
-            return None;
+        match reply.code {
+            112 => Self::from_lines(&reply.lines),
+            _ => None,
         }
+    }
+
+    /// Parses the lines of a marker; `None` if a field is missing or is not a number.
+    pub fn from_lines(lines: &[Vec<u8>]) -> Option<Self> {
         Some(Self {
-            timestamp: seconds(&field(reply, "Timestamp")?)?,
-            stripe_index: number(&field(reply, "Stripe Index")?)?.try_into().ok()?,
-            stripe_bytes: number(&field(reply, "Stripe Bytes Transferred")?)?,
-            stripe_count: number(&field(reply, "Total Stripe Count")?)?
+            timestamp: seconds(&field(lines, "Timestamp")?)?,
+            stripe_index: number(&field(lines, "Stripe Index")?)?.try_into().ok()?,
+            stripe_bytes: number(&field(lines, "Stripe Bytes Transferred")?)?,
+            stripe_count: number(&field(lines, "Total Stripe Count")?)?
                 .try_into()
                 .ok()
                 .filter(|count| *count >= 1)?,
         })
+    }
+}
+
+/// The bytes of all stripes of a transfer, from its performance markers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StripeProgress(BTreeMap<u32, u64>);
+
+impl StripeProgress {
+    /// Takes a marker. A peer that invents more than [`MAX_STRIPES`] stripes is not followed.
+    pub fn take(&mut self, marker: PerformanceMarker) {
+        if self.0.len() < MAX_STRIPES || self.0.contains_key(&marker.stripe_index) {
+            self.0.insert(marker.stripe_index, marker.stripe_bytes);
+        }
+    }
+
+    /// Sum over all stripes, bytes; `None` before the first marker.
+    pub fn bytes(&self) -> Option<u64> {
+        let sum = self.0.values();
+        let sum = sum.fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
+        (!self.0.is_empty()).then_some(sum)
     }
 }
 
@@ -94,12 +122,12 @@ pub fn parse_checksum_marker(reply: &Reply) -> Option<u64> {
     if reply.code != 113 {
         return None;
     }
-    number(&field(reply, "Bytes Processed")?)
+    number(&field(&reply.lines, "Bytes Processed")?)
 }
 
 /// Value of the line `name: value`; the case of names is ignored.
-fn field(reply: &Reply, name: &str) -> Option<String> {
-    reply.lines.iter().find_map(|line| {
+fn field(lines: &[Vec<u8>], name: &str) -> Option<String> {
+    lines.iter().find_map(|line| {
         let line = String::from_utf8_lossy(line);
         let (key, value) = line.split_once(':')?;
         key.trim()

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use ftp::Failure;
 use ftp::location::StorageId;
 use parking_lot::Mutex;
 
@@ -11,20 +12,22 @@ use crate::storage::contract::Storage;
 #[derive(Debug, Default)]
 pub(crate) struct ServersApart(Mutex<HashMap<(StorageId, StorageId), ServerPairLink>>);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum ServerPairLink {
     /// Data has moved between them.
     Connected,
-    Apart,
+    /// None has, for this reason.
+    Apart(String),
 }
 
 impl ServersApart {
     /// Two servers have failed to connect to each other. Returns whether they are apart: those that have connected before may
     /// again.
-    pub(crate) fn add(&self, from: &StorageId, to: &StorageId) -> bool {
+    pub(crate) fn add(&self, from: &StorageId, to: &StorageId, failure: &Failure) -> bool {
         let mut pairs = self.0.lock();
         let pair = (from.clone(), to.clone());
-        *pairs.entry(pair).or_insert(ServerPairLink::Apart) == ServerPairLink::Apart
+        let found = || ServerPairLink::Apart(failure.reason().to_string());
+        *pairs.entry(pair).or_insert_with(found) != ServerPairLink::Connected
     }
 
     /// Data has moved between two servers.
@@ -33,11 +36,15 @@ impl ServersApart {
         self.0.lock().insert(pair, ServerPairLink::Connected);
     }
 
-    /// Whether two servers are known to be apart.
-    pub(crate) fn contains(&self, from: &StorageId, to: &StorageId) -> bool {
+    /// Why two servers are apart; `None`: they are not known to be.
+    pub(crate) fn reason(&self, from: &StorageId, to: &StorageId) -> Option<String> {
         let pairs = self.0.lock();
         // Most batches have none.
-        !pairs.is_empty() && pairs.get(&(from.clone(), to.clone())) == Some(&ServerPairLink::Apart)
+        let pair = (!pairs.is_empty()).then(|| (from.clone(), to.clone()))?;
+        match pairs.get(&pair)? {
+            ServerPairLink::Connected => None,
+            ServerPairLink::Apart(reason) => Some(reason.clone()),
+        }
     }
 
     /// Whether two storages can move bytes between themselves, as far as known.
@@ -49,6 +56,6 @@ impl ServersApart {
         let protocol = from.capabilities().third_party;
         protocol.is_some()
             && protocol == to.capabilities().third_party
-            && !self.contains(from_id, to_id)
+            && self.reason(from_id, to_id).is_none()
     }
 }

@@ -20,11 +20,11 @@ use crate::file::stream_plan::{CopyRange, StreamPlan};
 use crate::file::upload::{StorageDestination, UploadFinish};
 use crate::file::verify::{ChecksumAbility, Verification, choose_verification};
 use crate::plan::PlannedFile;
-use crate::storage::capabilities::AvailableChecksums;
+use crate::storage::capabilities::{AvailableChecksums, DirectProtocol};
 use crate::storage::contract::Storage;
 use crate::storage::open_source::OpenSource;
 use ftp::answers::{SourceFacts, SourceVersion};
-use ftp::location::StorageId;
+use ftp::location::{Scheme, StorageId};
 use ftp::{Failure, FailureKind};
 
 use repair::Repairs;
@@ -118,6 +118,8 @@ pub(crate) struct FileCopy<'a> {
     repairs: Repairs,
     /// Storages with which the last attempt could not connect.
     unreached: Vec<StorageId>,
+    /// Why the servers do not move this file between them, though they move others.
+    relayed_because: Option<String>,
 }
 
 /// State of a copy from its first attempt on.
@@ -214,6 +216,7 @@ impl<'a> FileCopy<'a> {
             store_began: false,
             repairs: Repairs::default(),
             unreached: Vec::new(),
+            relayed_because: None,
         }
     }
 
@@ -235,7 +238,7 @@ impl<'a> FileCopy<'a> {
         let mut result = self.attempt_with_state(&mut state).await;
         if let Err(failure) = &result
             && failure.kind() == FailureKind::Apart
-            && self.ctx.apart.add(&self.from, &self.to)
+            && (self.ctx.apart.add(&self.from, &self.to, failure) || self.relays_after(failure))
         {
             tracing::debug!(%failure, "the servers are apart");
             // That was for bytes that do not pass through this machine.
@@ -301,6 +304,17 @@ impl<'a> FileCopy<'a> {
             state.destination.ignore_leftovers();
         }
         Ok(state)
+    }
+
+    /// Whether this file alone takes the other way: HTTP servers may refuse one file and move others.
+    fn relays_after(&mut self, failure: &Failure) -> bool {
+        let is_first = self.relayed_because.is_none();
+        let server = self.item.source.server();
+        let is_http = server.is_some_and(|at| matches!(at.scheme, Scheme::Http | Scheme::Https));
+        if is_http && is_first {
+            self.relayed_because = Some(failure.reason().to_string());
+        }
+        is_http && is_first
     }
 
     async fn attempt_with_state(
@@ -440,6 +454,11 @@ impl<'a> FileCopy<'a> {
     /// Whether both storages move the file between themselves, so that no bytes pass through this
     /// machine.
     fn is_third_party(&self, sessions: &StorageSessions) -> bool {
+        let is_http = sessions.from.capabilities().third_party == Some(DirectProtocol::HttpCopy);
+        // XRootD fetches no empty file.
+        if is_http && self.item.facts.size == Some(0) || self.relayed_because.is_some() {
+            return false;
+        }
         let ends = ((&self.from, &*sessions.from), (&self.to, &*sessions.to));
         self.ctx.apart.may_connect(ends.0, ends.1)
     }

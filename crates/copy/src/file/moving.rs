@@ -19,6 +19,7 @@ use crate::file::stall::{GrowthSign, StallDetector};
 use crate::file::stream_plan::{new_transfer_spec, offset_and_length};
 use crate::file::verify::{CONCURRENT_FROM_AHEAD, Verification};
 use crate::file::{decisions, preserve, relay};
+use crate::storage::capabilities::DirectProtocol;
 use crate::storage::contract::Storage;
 use crate::storage::local_copy;
 use crate::storage::optional::FollowUpQuery;
@@ -36,7 +37,7 @@ enum MoveMethod {
     Fetch,
     /// From an open file to a storage.
     Store,
-    /// From storage to storage directly (FTP third-party transfer).
+    /// From storage to storage directly (third-party transfer of FTP, or COPY of HTTP).
     ThirdParty,
     /// From storage to storage, through this machine.
     Relay,
@@ -65,17 +66,19 @@ impl<'a> FileCopy<'a> {
         }
     }
 
-    /// Warns if the bytes between two FTP servers pass through this machine.
+    /// Warns if the bytes between two servers of one kind pass through this machine.
     fn warn_of_relayed_servers(&self, sessions: &StorageSessions) {
         let is_ftp = |at: &Location| at.server().is_some_and(|server| server.scheme.is_ftp());
-        if is_ftp(&self.item.source) && is_ftp(&self.item.destination) {
+        let are_ftp = is_ftp(&self.item.source) && is_ftp(&self.item.destination);
+        let apart = self.relayed_because.clone();
+        let apart = apart.or_else(|| self.ctx.apart.reason(&self.from, &self.to));
+        if are_ftp || apart.is_some() {
             let ends = [&sessions.from, &sessions.to];
-            let reason = match ends.iter().find(|end| end.capabilities().is_carried) {
-                _ if self.ctx.apart.contains(&self.from, &self.to) => {
-                    "the servers cannot connect to each other".to_owned()
-                }
-                Some(closed) => format!("no port of {} can be reached", closed.name()),
-                None => "the servers cannot protect a connection between them in the same way (two gsiftp: servers can)"
+            let reason = match (apart, ends.iter().find(|end| end.capabilities().is_carried)) {
+                (Some(_), _) if are_ftp => "the servers cannot connect to each other".to_owned(),
+                (Some(reason), _) => reason,
+                (None, Some(closed)) => format!("no port of {} can be reached", closed.name()),
+                (None, None) => "the servers cannot protect a connection between them in the same way (two gsiftp: servers can)"
                     .to_owned(),
             };
             self.ctx.warn(format!(
@@ -193,6 +196,7 @@ impl<'a> FileCopy<'a> {
         let journal = journal.filter(|_| keeps_journal);
         let watch = AttemptWatch::new(Arc::clone(control), journal, keep_empty, stored_ranges);
         let StorageSessions { from, to } = sessions;
+        let reports = from.capabilities().third_party == Some(DirectProtocol::HttpCopy);
         let path = self.item.source.path();
         let moving = async {
             match (method, source, sink) {
@@ -208,7 +212,8 @@ impl<'a> FileCopy<'a> {
                     let progress = move |bytes| meter.report_bytes(bytes);
                     let passing =
                         from.transfer_to(path, &mut **to, &store_path, spec, control, &progress);
-                    let watched = in_order.then_some((&store_path, before));
+                    // FTP servers report nothing in MODE S.
+                    let watched = (in_order && !reports).then_some((&store_path, before));
                     tokio::select! {
                         // The transfer's own end takes precedence over a stall that is detected in
                         // the same poll.

@@ -152,7 +152,7 @@ async fn between_servers(
         ctx.pool.release(to, destination);
     }
     let ((attempt, elapsed), failures) = passed.map_err(|failure| match failure.kind() {
-        FailureKind::Apart if ctx.apart.add(from, to) => {
+        FailureKind::Apart if ctx.apart.add(from, to, &failure) => {
             failure.of_kind(FailureKind::Protocol).retried(false)
         }
         _ => failure,

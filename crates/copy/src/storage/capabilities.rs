@@ -45,7 +45,7 @@ pub(crate) struct Capabilities {
     pub(crate) sets_time: bool,
     /// Moves files to another storage of the same kind without their bytes passing through this
     /// machine.
-    pub(crate) third_party: Option<ThirdPartyProtocol>,
+    pub(crate) third_party: Option<DirectProtocol>,
     /// Moves many small files as one transfer (`Bundles::fetch_bundle`, `Bundles::store_bundle`).
     pub(crate) bundles: bool,
     /// How it moves many small files one after the other without a round trip for each command
@@ -59,6 +59,15 @@ pub(crate) struct Capabilities {
     pub(crate) length_shows_content: bool,
     /// Round-trip time. Zero for local files.
     pub(crate) rtt: Duration,
+}
+
+/// By which protocol a server moves files to another one. Both must have the same one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DirectProtocol {
+    /// PASV at one server and PORT at the other, with this protection of the data.
+    Ftp(ThirdPartyProtocol),
+    /// COPY at one of the servers. Whether either takes it shows only then.
+    HttpCopy,
 }
 
 /// The checksums that a storage can provide of a file.

@@ -15,7 +15,7 @@ use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
 use tune::sessions::FileMovement;
 
-use super::capabilities::{AvailableChecksums, Capabilities};
+use super::capabilities::{AvailableChecksums, Capabilities, DirectProtocol};
 use super::contract::{FactsUse, FilePart, RemovedKind, SessionCondition, Storage};
 use super::optional::{
     Bundles, DirectTransfers, FollowUpQuery, FollowUps, ManyPaths, NameRules, OptionalContracts,
@@ -61,7 +61,7 @@ impl Storage for ClientSession {
             checksums_while_storing: features.store_checksum,
             checksums_while_sending: features.retrieve_checksum,
             sets_time: features.mfmt,
-            third_party: self.third_party_protocol(),
+            third_party: self.third_party_protocol().map(DirectProtocol::Ftp),
             bundles: features.bundles,
             // A stored file is compared by size or checksum.
             series: ((features.size || !features.checksum_algorithms.is_empty())

@@ -152,7 +152,7 @@ impl PartialChecksum {
     pub(crate) fn zeros(self, len: u64) -> Self {
         let empty = Self {
             // The checksum of no bytes: 1 for Adler-32, 0 for CRCs.
-            value: u32::from(self.kind == CombinableAlgorithm::Adler32),
+            value: u64::from(self.kind == CombinableAlgorithm::Adler32),
             len: 0,
             ..self
         };
@@ -331,7 +331,7 @@ impl SourceChecksum {
         let before = self.before?;
         let digest = self.digest.clone().finish();
         Some(before.combine(PartialChecksum {
-            value: u32::from_str_radix(&digest, 16).ok()?,
+            value: u64::from_str_radix(&digest, 16).ok()?,
             len: self.run,
             ..before
         }))

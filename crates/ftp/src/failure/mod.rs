@@ -27,7 +27,7 @@ pub enum FailureKind {
     Unreachable,
     /// No connection with the peer could be made. One that was reached before may be restarting.
     Away,
-    /// Two servers cannot connect to each other.
+    /// Two servers cannot connect to each other, or move no file between them.
     Apart,
     /// The server lets no further session in: it has as many as it serves at a time.
     SessionLimit,

@@ -58,7 +58,7 @@ impl DataProtectionChoice {
     }
 }
 
-/// Whether a GSI server gets a proxy of the user's credential.
+/// Whether servers get the user's credential: a GSI server a proxy of it, an HTTP server the token that another one wants of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum DelegationChoice {
     /// No.
@@ -66,7 +66,7 @@ pub enum DelegationChoice {
     None,
     /// A limited proxy.
     Limited,
-    /// A full proxy.
+    /// A full proxy; the token as it is.
     Full,
 }
 

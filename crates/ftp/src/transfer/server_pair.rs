@@ -1,10 +1,9 @@
 //! The end of a third-party transfer: reads the replies of both servers concurrently.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use proto::marker::{PerformanceMarker, parse_range_marker};
+use proto::marker::{PerformanceMarker, StripeProgress, parse_range_marker};
 use proto::ranges::RangeSet;
 use proto::reply::Reply;
 use tokio::time::{Instant, sleep_until};
@@ -22,14 +21,12 @@ const SECOND_FAILURE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Least timeout while markers arrive. They arrive every 5 s; less than three intervals would
 /// report stalls where none are.
 const MIN_MARKER_TIMEOUT: Duration = Duration::from_secs(15);
-/// Most stripes whose markers are kept.
-const MAX_STRIPES: usize = proto::stripes::MAX_STRIPES;
 
 type FinalReplyResult = Result<Reply, Failure>;
 
 /// Progress by the destination's markers.
 pub(super) struct MarkerProgress<'a> {
-    stripes: BTreeMap<u32, u64>,
+    stripes: StripeProgress,
     /// The most bytes that 112 markers have reported so far.
     max_reported: u64,
     expected: ExpectedBytes,
@@ -53,7 +50,7 @@ impl<'a> MarkerProgress<'a> {
         on_progress: &'a (dyn Fn(u64) + Send + Sync),
     ) -> Self {
         Self {
-            stripes: BTreeMap::new(),
+            stripes: StripeProgress::default(),
             max_reported: 0,
             expected,
             stored_ranges,
@@ -63,11 +60,7 @@ impl<'a> MarkerProgress<'a> {
 
     /// Sum over all stripes; `None` before the first 112.
     pub(super) fn bytes(&self) -> Option<u64> {
-        (!self.stripes.is_empty()).then(|| {
-            self.stripes
-                .values()
-                .fold(0, |sum: u64, bytes| sum.saturating_add(*bytes))
-        })
+        self.stripes.bytes()
     }
 
     /// Takes a preliminary reply of the destination. Returns whether it reports more bytes than any
@@ -80,11 +73,7 @@ impl<'a> MarkerProgress<'a> {
         let Some(marker) = PerformanceMarker::from_reply(reply) else {
             return false;
         };
-        // A server that invents stripe numbers must not grow the map without bound.
-        if self.stripes.len() < MAX_STRIPES || self.stripes.contains_key(&marker.stripe_index) {
-            self.stripes
-                .insert(marker.stripe_index, marker.stripe_bytes);
-        }
+        self.stripes.take(marker);
         // A server may report more than there is; the caller's progress stays within the file.
         let limit = self.expected.missing.unwrap_or(u64::MAX);
         let now = self.bytes().unwrap_or(0).min(limit);

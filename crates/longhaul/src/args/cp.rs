@@ -42,8 +42,9 @@ use super::{headings, values};
 /// `ssh://host/path` (longhaul at the other end of an ssh login; `/~/` is the home directory there),
 /// `sshftp://host/path` (a GridFTP server at the other end, as globus-url-copy does),
 /// `sftp://host/path` (SFTP, for accounts that run no programs),
-/// `http://host/path`, `https://host/path`, `s3://bucket/key` (keys from the environment or ~/.aws), `file:///path`. Write `user:password@` before the host to
-/// log in; it is safer to keep the password in ~/.netrc or in LONGHAUL_PASSWORD. Between two FTP servers the data goes directly from one to the other
+/// `http://host/path`, `https://host/path` (or `dav:`, `davs:`), `s3://bucket/key` (keys from the environment or ~/.aws),
+/// `file:///path`. Write `user:password@` before the host to log in; it is safer to keep the password in ~/.netrc or in
+/// LONGHAUL_PASSWORD. Between two FTP servers, and between two HTTP servers that can, the data goes directly from one to the other
 /// (third-party transfer). The last component of a source may contain the wildcards `*`, `?` and
 /// `[]`, and alternatives `{a,b}`.
 ///

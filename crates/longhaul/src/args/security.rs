@@ -105,7 +105,8 @@ pub(crate) struct SecurityArgs {
     /// the transfer fails; `authenticated` and `safe` are for gsiftp: only
     #[arg(long, value_name = "auto|clear|authenticated|safe|private", default_value = "auto", value_parser = parse_data_protection)]
     data_protection: DataProtectionChoice,
-    /// Give gsiftp: servers a proxy of your credential, valid for 12 hours at most
+    /// Give gsiftp: servers a proxy of your credential, valid for 12 hours at most. In copies between two https:
+    /// servers, `full` gives one of them your token for the other one, if that makes no token for a single file
     #[arg(long, value_name = "none|limited|full", default_value = "none", value_parser = parse_delegation)]
     delegate: DelegationChoice,
     /// Log in with the bearer token in FILE, to ftps: and https: URLs without a user. Without this flag,

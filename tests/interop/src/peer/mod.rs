@@ -23,6 +23,7 @@ pub mod tls;
 pub mod vsftpd;
 pub mod wget;
 pub mod wsgidav;
+pub mod xrootd;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

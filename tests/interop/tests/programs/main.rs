@@ -19,6 +19,7 @@ mod globus_server;
 mod gsi_clients;
 mod gsi_servers;
 mod hostile;
+mod http_third_party;
 mod intruders;
 mod kill;
 mod lftp;

@@ -111,16 +111,15 @@ struct EndpointAbilities<'k> {
 
 impl<'k> EndpointAbilities<'k> {
     fn of(from: Capabilities, to: Capabilities, known: &'k Prior) -> Self {
+        let is_direct = from.third_party.is_some() && from.third_party == to.third_party;
         Self {
             parallel: from.parallel && to.parallel,
             adapts_streams: from.adapts_streams,
             is_carried: from.is_local && to.is_carried,
             takes_chunks: from.ranges && to.partial_writes,
-            several_sessions: from.several_sessions
-                && to.third_party.is_none()
-                && to.partial_writes,
+            several_sessions: from.several_sessions && !is_direct && to.partial_writes,
             // Between two servers, the source connects to the other one.
-            connects: from.connects_here || to.third_party.is_some(),
+            connects: from.connects_here || is_direct,
             on_this_machine: from.is_local && to.is_local,
             // For a third-party copy the path between the servers is unknown; the longer one is a
             // guess.

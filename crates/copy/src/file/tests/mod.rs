@@ -18,6 +18,7 @@ mod later_run;
 mod repair;
 mod web;
 mod web_names;
+mod web_third_party;
 
 /// Length of a file that takes many write steps.
 const LENGTH: usize = 8 << 20;

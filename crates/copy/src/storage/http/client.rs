@@ -14,6 +14,7 @@ use proto::http::url::HttpUrl;
 use proto::timestamp::Timestamp;
 use ureq::http::{HeaderValue, Request, Response};
 use ureq::{Agent, Body, SendBody};
+use ureq_proto::client::header_raw;
 
 use super::dialect::{DialectRequest, HttpDialect};
 use super::request::{HttpRequest, HttpRequestBody};
@@ -23,7 +24,7 @@ use ftp::credentials::Credential;
 use ftp::failure::Operation;
 use ftp::location::Scheme;
 use ftp::network_proxy::NetworkProxy;
-use ftp::{ConnectionSecurity, Failure, FailureKind};
+use ftp::{ConnectionSecurity, DelegationChoice, Failure, FailureKind};
 
 /// Most redirects of one request.
 const MAX_REDIRECTS: usize = 10;
@@ -108,6 +109,24 @@ impl HttpOrigin {
     }
 }
 
+impl HttpOrigin {
+    /// Whether requests carry a login.
+    pub(super) fn has_login(&self) -> bool {
+        self.authorization.is_some()
+    }
+
+    /// The token of the login, if it is one.
+    pub(super) fn bearer(&self) -> Option<&str> {
+        let login = self.authorization.as_ref()?;
+        login.to_str().ok()?.strip_prefix("Bearer ")
+    }
+
+    /// Whether other servers get the user's own credential.
+    pub(super) fn delegation(&self) -> DelegationChoice {
+        self.security.options().delegation
+    }
+}
+
 /// Sends one request after the other.
 #[derive(Debug)]
 pub(in crate::storage) struct HttpClient {
@@ -160,10 +179,12 @@ impl HttpClient {
         for _ in 0..=MAX_REDIRECTS {
             self.retry_after = None;
             let result = match &mut body_source {
-                HttpRequestBody::Empty => self.send_once(request, &target, ()),
-                HttpRequestBody::Text(text) => self.send_once(request, &target, *text),
+                HttpRequestBody::Empty => self.send_once(request, &target, None, ()),
+                HttpRequestBody::Text(text) => {
+                    self.send_once(request, &target, Some(text.len()), *text)
+                }
                 HttpRequestBody::Bytes(bytes) => {
-                    self.send_once(request, &target, SendBody::from_reader(*bytes))
+                    self.send_once(request, &target, None, SendBody::from_reader(*bytes))
                 }
             };
             let response = result?;
@@ -198,6 +219,7 @@ impl HttpClient {
         &mut self,
         request: &HttpRequest<'_>,
         to: &HttpUrl,
+        length: Option<usize>,
         body: impl ureq::AsSendBody,
     ) -> Result<Response<Body>, Failure> {
         let prepared = match &self.origin.dialect {
@@ -208,22 +230,24 @@ impl HttpClient {
             },
         };
         let mut message = Request::builder().method(request.method).uri(prepared.uri);
+        if let Some(length) = length {
+            message = header_raw(message, "Content-Length", length.to_string().as_bytes());
+        }
         for (name, value) in request.headers.iter().chain(&prepared.headers) {
             message = match HeaderValue::from_str(value) {
-                Ok(mut value) => {
-                    // Keeps it out of ureq's debug log.
-                    value.set_sensitive(dialogue::is_secret(name));
+                // Keeps it out of ureq's debug log. Servers want the usual case of what they read by themselves.
+                Ok(mut value) if dialogue::is_secret(name) && !name.starts_with("Transfer") => {
+                    value.set_sensitive(true);
                     message.header(*name, value)
                 }
-                // An error of the message, which is told below.
-                Err(_) => message.header(*name, value),
+                _ => header_raw(message, &usual_case(name), value.as_bytes()),
             };
         }
         // Never to the target of a redirect: another server must not learn the password.
         let login = self.origin.authorization.as_ref();
         let login = login.filter(|_| to.is_same_origin(&self.origin.root_url));
         if let Some(login) = login {
-            message = message.header("authorization", login);
+            message = header_raw(message, "Authorization", login.as_bytes());
         }
         dialogue::log_request(request, to, login.is_some());
         let message = message.body(body).map_err(|_| {
@@ -301,6 +325,20 @@ impl HttpClient {
         });
         Ok(agent)
     }
+}
+
+/// The name of a header as it is written in the standards. XRootD 5 knows many only so.
+fn usual_case(name: &str) -> String {
+    let mut is_first = true;
+    let letters = name.chars().map(|letter| {
+        let usual = match is_first {
+            true => letter.to_ascii_uppercase(),
+            false => letter,
+        };
+        is_first = letter == '-';
+        usual
+    });
+    letters.collect()
 }
 
 /// Seconds since 1970.

@@ -31,6 +31,8 @@ pub(in crate::storage) struct HttpConnections {
     client: Option<HttpClient>,
     /// Clients from the streams of earlier files.
     idle_clients: Vec<HttpClient>,
+    /// For requests whose responses may pause longer than others, while it is not used.
+    patient_client: Option<HttpClient>,
     /// Round-trip time of the last connection.
     pub(in crate::storage) rtt: Duration,
     /// Addresses of this machine and of the server, or its proxy, of the last connection.
@@ -63,6 +65,7 @@ impl HttpConnections {
             settings,
             client: None,
             idle_clients: Vec::new(),
+            patient_client: None,
             rtt: Duration::ZERO,
             path_ends: None,
             is_away: false,
@@ -71,7 +74,8 @@ impl HttpConnections {
 
     /// The condition of the session, as its last request left it.
     pub(in crate::storage) fn condition(&self) -> SessionCondition {
-        let clients = self.client.iter().chain(&self.idle_clients);
+        let clients = self.client.iter().chain(&self.patient_client);
+        let clients = clients.chain(&self.idle_clients);
         SessionCondition {
             is_usable: true,
             is_away: self.is_away,
@@ -83,7 +87,25 @@ impl HttpConnections {
     pub(in crate::storage) fn set_origin(&mut self, origin: HttpOrigin) {
         self.origin = origin;
         self.client = None;
+        self.patient_client = None;
         self.idle_clients.clear();
+    }
+
+    /// As [`HttpConnections::blocking`], over a connection of its own that waits for a silent server at least for `patience`.
+    pub(super) async fn blocking_patiently<T: Send + 'static>(
+        &mut self,
+        patience: Duration,
+        work: impl FnOnce(&mut HttpClient) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        if self.patient_client.is_none() {
+            let mut settings = self.settings.clone();
+            settings.options.stall = settings.options.stall.max(patience);
+            self.patient_client = Some(HttpClient::new(&self.origin, &settings)?);
+        }
+        std::mem::swap(&mut self.client, &mut self.patient_client);
+        let result = self.blocking(work).await;
+        std::mem::swap(&mut self.client, &mut self.patient_client);
+        result
     }
 
     /// Runs requests on a thread for blocking calls.
@@ -245,7 +267,7 @@ fn is_away<T>(result: &Result<T, Failure>) -> bool {
         .is_err_and(|failure| failure.kind() == FailureKind::Away)
 }
 
-fn attempt_of(report: TransferReport, spec: &TransferSpec) -> TransferAttempt {
+pub(super) fn attempt_of(report: TransferReport, spec: &TransferSpec) -> TransferAttempt {
     TransferAttempt {
         streams: report.evidence.streams.max(1),
         buffers: spec.options.buffers,

@@ -16,7 +16,8 @@ const SECRET: [&str; 4] = [
     "authentication-info",
 ];
 /// Headers of requests whose values are secrets.
-const SECRET_OF_REQUESTS: [&str; 4] = [
+const SECRET_OF_REQUESTS: [&str; 5] = [
+    "TransferHeaderAuthorization",
     "authorization",
     "x-amz-security-token",
     "x-amz-sso_bearer_token",
@@ -73,7 +74,13 @@ fn has_login(value: &HeaderValue, login: Option<&HeaderValue>) -> bool {
 
 /// A value of a header; that of a URL without its query.
 fn without_query(name: &str, value: &str) -> String {
-    let urls = ["location", "content-location", "destination", "link"];
+    let urls = [
+        "location",
+        "content-location",
+        "destination",
+        "source",
+        "link",
+    ];
     let is_url = urls.iter().any(|url| url.eq_ignore_ascii_case(name));
     let shown: String = value.chars().take(MAX_VALUE).collect();
     match shown.split_once('?') {

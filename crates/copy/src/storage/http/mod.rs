@@ -10,6 +10,7 @@ pub(super) mod dialect;
 mod dialogue;
 pub(super) mod errors;
 pub(super) mod facts;
+mod grants;
 mod lookup;
 mod ranges;
 pub(super) mod request;
@@ -19,6 +20,7 @@ pub(super) mod scripted;
 pub(super) mod session;
 #[cfg(test)]
 mod tests;
+mod third_party;
 pub(super) mod upload;
 #[cfg(test)]
 pub(crate) mod webdav;
@@ -33,10 +35,10 @@ use proto::checksum::ChecksumAlgorithm;
 use proto::listing::{EntryKind, ListedEntry};
 use proto::timestamp::Timestamp;
 
-use super::capabilities::{AvailableChecksums, Capabilities};
+use super::capabilities::{AvailableChecksums, Capabilities, DirectProtocol};
 use crate::storage::contract::{FactsUse, FilePart, RemovedKind, SessionCondition, Storage};
 use crate::storage::optional::{
-    ManyPaths, NameRules, OptionalContracts, ServerConnection, VersionedFiles,
+    DirectTransfers, ManyPaths, NameRules, OptionalContracts, ServerConnection, VersionedFiles,
 };
 use changes::Removable;
 use connections::RequestedFile;
@@ -76,7 +78,7 @@ impl Storage for HttpStorage {
             checksums_while_storing: false,
             checksums_while_sending: false,
             sets_time: false,
-            third_party: None,
+            third_party: Some(DirectProtocol::HttpCopy),
             bundles: false,
             series: None,
             max_queries: 1,
@@ -315,6 +317,10 @@ impl OptionalContracts for HttpStorage {
     }
 
     fn many_paths(&mut self) -> Option<&mut dyn ManyPaths> {
+        Some(self)
+    }
+
+    fn direct_transfers(&mut self) -> Option<&mut dyn DirectTransfers> {
         Some(self)
     }
 }

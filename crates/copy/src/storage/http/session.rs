@@ -22,6 +22,10 @@ const MAX_STORED_FILES: usize = 8;
 pub(crate) struct HttpStorage {
     pub(super) name: String,
     pub(super) connections: HttpConnections,
+    /// The server has told that it copies nothing from or to other servers.
+    pub(super) lacks_copies: bool,
+    /// The server has told that it makes no macaroons.
+    pub(super) lacks_macaroons: bool,
     /// Path and facts of the last file that was examined.
     pub(super) last_facts: Option<(Vec<u8>, HttpFileFacts)>,
     /// Path of the last file whose requests were redirected, and their target.
@@ -48,6 +52,8 @@ impl HttpStorage {
         Ok(Self {
             name: target.authority(),
             connections: HttpConnections::new(origin, timeout),
+            lacks_copies: false,
+            lacks_macaroons: false,
             last_facts: None,
             last_target: None,
             webdav: (Vec::new(), WebDavSupport::Unknown),

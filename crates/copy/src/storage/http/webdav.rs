@@ -53,6 +53,10 @@ struct WebDavState {
     ignores_overwrite: bool,
     /// A collection takes the place of this file after it was described.
     swapped: Option<Vec<u8>>,
+    /// COPY fetches files of other servers.
+    fetches: bool,
+    /// The next reports of COPY, in place of what was done.
+    reports: Vec<&'static str>,
     /// Bytes of files that were sent.
     sent: u64,
 }
@@ -144,6 +148,13 @@ impl WebDavServer {
         self.state.lock().refuses_partial_names = true;
     }
 
+    /// From now on fetches files of other servers (COPY). The next reports on that are these.
+    pub(crate) fn fetch_from_others(&self, reports: &[&'static str]) {
+        let mut state = self.state.lock();
+        state.fetches = true;
+        state.reports = reports.to_vec();
+    }
+
     /// Makes a collection.
     pub(crate) fn make_collection(&self, path: &str) {
         self.state
@@ -196,6 +207,22 @@ impl WebDavServer {
     pub(crate) fn send_wrong_digests(&self) {
         self.state.lock().wrong_digests = true;
     }
+}
+
+/// The bytes of a file of another server.
+fn fetch(url: &str) -> Option<Vec<u8>> {
+    use std::io::{Read as _, Write as _};
+
+    let (server, path) = url.strip_prefix("http://")?.split_once('/')?;
+    let mut stream = std::net::TcpStream::connect(server).ok()?;
+    let request = format!("GET /{path} HTTP/1.1\r\nHost: {server}\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    stream.shutdown(std::net::Shutdown::Write).ok()?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).ok()?;
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let is_found = answer.starts_with(b"HTTP/1.1 200");
+    is_found.then(|| answer.split_off(end + 4))
 }
 
 /// The path of a URL or of a request target, without a trailing slash.
@@ -276,6 +303,16 @@ impl WebDavState {
                 empty_response("204 No Content")
             }
             "MOVE" => self.rename(request, &path),
+            "COPY" if self.fetches && request.header("source").is_some() => {
+                let fetched = fetch(request.header("source").unwrap_or_default());
+                let done = match &fetched {
+                    Some(_) => "success: Created\n",
+                    None => "failure: not found\n",
+                };
+                self.store(&path, fetched.unwrap_or_default());
+                let report = (!self.reports.is_empty()).then(|| self.reports.remove(0));
+                response("202 Accepted", &[], report.unwrap_or(done).as_bytes())
+            }
             "PROPFIND" => {
                 let described = self.propfind(request, &path);
                 if self.swapped.take_if(|swapped| *swapped == path).is_some() {

@@ -348,8 +348,8 @@ impl Location {
             "ssh" => server(Scheme::Ssh),
             "sshftp" => server(Scheme::Sshftp),
             "sftp" => server(Scheme::Sftp),
-            "http" => server(Scheme::Http),
-            "https" => server(Scheme::Https),
+            "http" | "dav" => server(Scheme::Http),
+            "https" | "davs" => server(Scheme::Https),
             "s3" => server(Scheme::S3),
             // `host:path` is a local file name, as in cp(1): only `scheme://` marks a URL.
             _ if !rest.starts_with("//") => {
@@ -357,7 +357,7 @@ impl Location {
             }
             other => Err(Failure::usage(format!(
                 "{other}: is not supported by this version, which supports ftp:, ftps:, gsiftp:, \
-                 ssh:, sshftp:, sftp:, http:, https:, s3:, file: and local paths ({})",
+                 ssh:, sshftp:, sftp:, http:, https:, dav:, davs:, s3:, file: and local paths ({})",
                 redact(text)
             ))),
         }

@@ -195,11 +195,20 @@ impl ConnectionSecurity {
                  only: change the URL, or leave it out",
             );
         }
+        let takes_delegation = |server: &Server| match server.scheme {
+            Scheme::Gsiftp => true,
+            Scheme::Https => {
+                takes_token(server) && self.options.delegation == DelegationChoice::Full
+            }
+            _ => false,
+        };
         if self.options.is_asked("delegate")
             && self.options.delegation != DelegationChoice::None
-            && !servers.iter().any(|server| server.scheme == Scheme::Gsiftp)
+            && !servers.iter().any(|server| takes_delegation(server))
         {
-            return usage("--delegate is for gsiftp: URLs only: leave it out");
+            return usage(
+                "--delegate is for gsiftp: URLs (and --delegate full for https: with a token) only: leave it out",
+            );
         }
         let takes_certificate = |server: &Server| {
             server.scheme.is_ftp() && !server.scheme.is_ssh() && self.may_protect(server.scheme)

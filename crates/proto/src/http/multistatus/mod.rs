@@ -48,7 +48,7 @@ pub enum MultistatusError {
 pub struct DavResource {
     /// Text of its `href`, not decoded. Empty if it has none.
     pub href: String,
-    /// Whether it is a collection (directory) or not, by its `resourcetype`. `None`: the server does not tell.
+    /// Whether it is a collection (directory) or not, by its `resourcetype`, else `iscollection`. `None`: the server does not tell.
     pub kind: Option<EntryKind>,
     /// Size, bytes.
     pub size: Option<u64>,
@@ -152,6 +152,8 @@ enum DavElement {
     Prop,
     ResourceType,
     Collection,
+    /// `1` or `0`, of an older draft. XRootD tells of files only so.
+    IsCollection,
     Length,
     Modified,
     Etag,
@@ -169,6 +171,7 @@ impl DavElement {
             "prop" => Self::Prop,
             "resourcetype" => Self::ResourceType,
             "collection" => Self::Collection,
+            "iscollection" => Self::IsCollection,
             "getcontentlength" => Self::Length,
             "getlastmodified" => Self::Modified,
             "getetag" => Self::Etag,
@@ -287,7 +290,8 @@ impl MultistatusParser {
 
     fn end(&mut self) -> Result<(), MultistatusError> {
         use DavElement::{
-            Etag, Href, Length, Modified, Multistatus, Prop, Propstat, Response, Status,
+            Etag, Href, IsCollection, Length, Modified, Multistatus, Prop, Propstat, Response,
+            Status,
         };
         let path = self.path();
         let text = std::mem::take(&mut self.text);
@@ -305,6 +309,14 @@ impl MultistatusParser {
                 Length => self.propstat.size = parse_number(text),
                 Modified => self.propstat.modified = Some(text.to_owned()),
                 Etag => self.propstat.etag = Some(text.to_owned()),
+                // Where `resourcetype` says nothing.
+                IsCollection if self.propstat.kind.is_none() => {
+                    self.propstat.kind = match text {
+                        "0" => Some(EntryKind::File),
+                        "1" => Some(EntryKind::Dir),
+                        _ => None,
+                    }
+                }
                 _ => {}
             },
             _ => {}

@@ -313,3 +313,30 @@ proptest! {
         }
     }
 }
+
+/// XRootD 5.5, whose files have no `resourcetype`.
+#[test]
+fn an_older_property_tells_the_kind_where_the_usual_one_is_missing() {
+    let kind = |properties: &str| {
+        let text = format!(
+            "<D:multistatus xmlns:D=\"DAV:\"><D:response><D:href>/f</D:href><D:propstat><D:prop>{properties}</D:prop>\
+             <D:status>HTTP/1.1 200 OK</D:status></D:propstat></D:response></D:multistatus>"
+        );
+        parse(text.as_bytes()).unwrap()[0].kind
+    };
+    let (collection, empty) = (
+        "<D:resourcetype><D:collection/></D:resourcetype>",
+        "<D:resourcetype/>",
+    );
+    let is = |value: &str| format!("<D:iscollection>{value}</D:iscollection>");
+    for (properties, expected) in [
+        (is("0"), Some(EntryKind::File)),
+        (is("1"), Some(EntryKind::Dir)),
+        (is("x"), None),
+        (is("0") + collection, Some(EntryKind::Dir)),
+        (collection.to_owned() + &is("0"), Some(EntryKind::Dir)),
+        (empty.to_owned() + &is("1"), Some(EntryKind::File)),
+    ] {
+        assert_eq!(kind(&properties), expected, "{properties}");
+    }
+}

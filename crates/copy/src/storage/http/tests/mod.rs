@@ -1,4 +1,5 @@
 mod dav;
+mod third_party;
 mod versions;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
