@@ -387,9 +387,10 @@ impl NodeSession {
 impl RunningPart {
     /// Bytes that this part could send in the next seconds.
     fn wanted_bytes(&self) -> u64 {
-        let elapsed = self.begin.elapsed().as_secs_f64().max(0.001);
-        let ahead = self.control.bytes() as f64 / elapsed * WORK_AHEAD.as_secs_f64();
-        (ahead as u64).clamp(WANTED_BYTES.0, WANTED_BYTES.1)
+        let elapsed = self.begin.elapsed().as_millis().max(1);
+        let ahead = u128::from(self.control.bytes()) * WORK_AHEAD.as_millis() / elapsed;
+        let ahead = u64::try_from(ahead).unwrap_or(u64::MAX);
+        ahead.clamp(WANTED_BYTES.0, WANTED_BYTES.1)
     }
 }
 

@@ -131,7 +131,7 @@ impl ClientSession {
         let named = self.parse_stripes(reply);
         let hosts = named
             .as_ref()
-            .map(|all| all.as_slice().iter().map(|at| at.ip()).collect());
+            .map(|all| all.as_slice().iter().map(SocketAddr::ip).collect());
         self.stripes.hosts = Some(hosts.unwrap_or_default());
         named
     }
@@ -145,7 +145,7 @@ impl ClientSession {
             .iter()
             .map(|line| String::from_utf8_lossy(line))
             .collect();
-        let named = parse_spas_lines(lines.iter().map(|line| line.as_ref())).ok()?;
+        let named = parse_spas_lines(lines.iter().map(AsRef::as_ref)).ok()?;
         let addresses: Option<Vec<_>> = named
             .into_iter()
             .map(|node| {

@@ -161,7 +161,7 @@ fn perf_replies(timestamp: f64, bytes: u64, stripes: &[u64]) -> Vec<Reply> {
         stripe_count,
     };
     let markers = (0..).zip(stripes).map(marker);
-    markers.map(|marker| marker.to_reply()).collect()
+    markers.map(PerformanceMarker::to_reply).collect()
 }
 
 /// The bytes of `all` that are not in `reported`. One pass over both, since a store over many streams can

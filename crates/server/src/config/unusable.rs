@@ -143,8 +143,10 @@ mod tests {
     #[test]
     fn nodes_and_front_ends_must_be_able_to_know_each_other() {
         let with = |change: fn(&mut ServerConfig)| {
-            let mut config = ServerConfig::default();
-            config.data_nodes = vec!["n1:2812".to_owned()];
+            let mut config = ServerConfig {
+                data_nodes: vec!["n1:2812".to_owned()],
+                ..ServerConfig::default()
+            };
             config.security.certificate = Some("/c".into());
             config.security.node_authorities = Some("/a".into());
             change(&mut config);

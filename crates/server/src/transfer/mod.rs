@@ -190,7 +190,7 @@ impl TransferHandle {
             std::thread::Builder::new()
                 .name("transfer".to_owned())
                 .spawn(move || {
-                    session.in_scope(|| worker::run(order, handles, &shared, &reports))
+                    session.in_scope(|| worker::run(order, handles, &shared, &reports));
                 })?;
         }
         let mut tick = interval(PROGRESS_INTERVAL);

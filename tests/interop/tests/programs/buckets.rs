@@ -94,6 +94,27 @@ fn s3s_fs_has_what_longhaul_stores_in_it() {
     cells.finish();
 }
 
+/// Syncs a file twice.
+fn sync_twice(store: &TestStore, environment: &GridEnvironment) -> Result<()> {
+    let local = store.local();
+    std::fs::create_dir_all(&local)?;
+    std::fs::write(local.join("a"), "text")?;
+    // An object of the same second may be older or newer.
+    let file = std::fs::File::options()
+        .append(true)
+        .open(local.join("a"))?;
+    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000))?;
+    let from = path_argument(&local);
+    verb(environment, &["sync", &from, "s3://bucket/synced"])?.expect_success()?;
+    let again = verb(
+        environment,
+        &["sync", "--json", &from, "s3://bucket/synced"],
+    )?;
+    let summary = copy::summary(&again.expect_success()?)?;
+    ensure!(summary.bytes == 0, "{summary:?}");
+    Ok(())
+}
+
 #[test]
 fn moto_compares_the_checksums_of_what_longhaul_stores() {
     require!(moto::find());
@@ -153,23 +174,7 @@ fn moto_compares_the_checksums_of_what_longhaul_stores() {
         verb(&environment, &["ls", there])?.expect_code(4).map(drop)
     });
     cells.check("sync copies nothing twice", || {
-        let local = store.local();
-        std::fs::create_dir_all(&local)?;
-        std::fs::write(local.join("a"), "text")?;
-        // An object of the same second may be older or newer.
-        let file = std::fs::File::options()
-            .append(true)
-            .open(local.join("a"))?;
-        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000))?;
-        let from = path_argument(&local);
-        verb(&environment, &["sync", &from, "s3://bucket/synced"])?.expect_success()?;
-        let again = verb(
-            &environment,
-            &["sync", "--json", &from, "s3://bucket/synced"],
-        )?;
-        let summary = copy::summary(&again.expect_success()?)?;
-        ensure!(summary.bytes == 0, "{summary:?}");
-        Ok(())
+        sync_twice(&store, &environment)
     });
     cells.check("from a pipe, and from bucket to bucket", || {
         let text = vec![b'x'; 100_000];

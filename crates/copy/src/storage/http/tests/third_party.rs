@@ -1,5 +1,7 @@
 //! COPY between two scripted servers.
 
+use parking_lot::Mutex;
+
 use super::*;
 
 const CREATED: &str = "success: Created\n";
