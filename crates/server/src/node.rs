@@ -100,7 +100,7 @@ async fn identify(
         .identity
         .to_string();
     if !shared.config.front_ends.contains(&name) {
-        return Err(format!("{name} is not in front-ends"));
+        return Err(format!("{name} is not in front-end"));
     }
     let mut connection = NodeConnection::new(transport);
     let hello = NodeMessage::Hello { version: VERSION };

@@ -14,7 +14,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The ranges that a sender gets after those of its plan. Whoever hands them in is told when they run low.
 pub struct RangeSupply {
-    state: Mutex<SupplyState>,
+    state: Mutex<SuppliedRanges>,
     changed: Condvar,
     /// Something was handed in that no stream has taken over yet.
     has_news: AtomicBool,
@@ -24,7 +24,7 @@ pub struct RangeSupply {
 }
 
 #[derive(Debug, Default)]
-struct SupplyState {
+struct SuppliedRanges {
     handed_in: RangeSet,
     has_ended: bool,
     has_asked: bool,

@@ -350,7 +350,7 @@ mod tests {
         for (url, user) in [
             ("ftp://ann:hush@h/", None),
             ("ftp://ann@h/", Some("bob")),
-            ("s3://h/", None),
+            ("gopher://h/", None),
             ("h/x", None),
             ("https://h/x?hush", None),
             ("ftp://[h/", None),

@@ -303,7 +303,7 @@ fn mistakes_are_refused_with_the_nearest_name() {
     refused("max-streams = 0\n", cp, 2, &["config.toml:1", "1 to 256"]);
     refused("x = \n", cp, 2, &["config.toml:1"]);
     let check = &["config", "check"];
-    let text = "[host.a]\nretries = \"many\"\n[remote.x]\nurl = \"s3://h\"\n";
+    let text = "[host.a]\nretries = \"many\"\n[remote.x]\nurl = \"gopher://h\"\n";
     refused(
         text,
         check,

@@ -160,7 +160,7 @@ pub struct ServerConfig {
     pub run_as: Option<String>,
     /// Data nodes that carry out striped transfers, host and port each (the tables `[[data-node]]` with `address`).
     pub data_nodes: Vec<String>,
-    /// Subjects of the certificates of the front ends whose data node this server is; empty: it has sessions of its own.
+    /// Subjects of the certificates of the front ends whose data node this server is (`front-end` in the file); empty: it has sessions of its own.
     pub front_ends: Vec<String>,
     /// TLS, GSI, client certificates and bearer tokens.
     pub security: SecurityConfig,

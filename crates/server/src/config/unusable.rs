@@ -20,12 +20,12 @@ pub enum UnusableSetting {
     BannerLines,
     /// Front ends and data nodes would not know each other.
     #[error(
-        "data-node and front-ends need cert, key and node-ca: both ends of the connection show a certificate of an authority in node-ca"
+        "data-node and front-end need cert, key and node-ca: both ends of the connection show a certificate of an authority in node-ca"
     )]
     NodesWithoutCertificate,
     /// A data node has no sessions that it could divide.
     #[error(
-        "data-node and front-ends are for two servers: the front end names its data nodes, a data node its front ends"
+        "data-node and front-end are for two servers: the front end names its data nodes, a data node its front ends"
     )]
     FrontEndAndNode,
     /// No host and port.

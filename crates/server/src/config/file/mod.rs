@@ -121,7 +121,7 @@ pub struct FileConfig {
     pub pam_min_uid: Option<u32>,
     pub token_issuer: Option<Vec<TokenIssuerConfig>>,
     pub data_node: Option<Vec<DataNodeTable>>,
-    pub front_ends: Option<Vec<String>>,
+    pub front_end: Option<Vec<String>>,
 }
 
 /// The table `[advisor]`.
@@ -368,7 +368,7 @@ impl FileConfig {
         let nodes = self.data_node;
         let nodes = nodes.map(|nodes| nodes.into_iter().map(|node| node.address).collect());
         set_if_given(&mut config.data_nodes, nodes);
-        set_if_given(&mut config.front_ends, self.front_ends);
+        set_if_given(&mut config.front_ends, self.front_end);
         let advisor = self.advisor.map(|table| table.config);
         config.metrics = self.metrics.or(config.metrics);
         config.advisor = advisor.or(config.advisor.take());

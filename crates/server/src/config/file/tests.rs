@@ -60,7 +60,7 @@ fn every_setting_is_applied() {
         "limit-rate-per-address = \"8M\"\nlimit-rate-per-user = \"16M\"\nquota = \"10M\"\n",
         "quota-files = 18\nbanner = \"hello\"\nbanner-file = \"/b\"\nwelcome-file = \"/w\"\n",
         "directory-message = \".message\"\npam = \"lab\"\npam-rights = \"ro\"\npam-min-uid = 500\n",
-        "front-ends = [\"/CN=f\"]\n[[data-node]]\naddress = \"n:1\"\n",
+        "front-end = [\"/CN=f\"]\n[[data-node]]\naddress = \"n:1\"\n",
         "[advisor]\nconfig = \"/etc/advisor.toml\"\n",
         "[user.ann]\nmax-sessions = 19\nlimit-rate = \"24M\"\nquota = \"20M\"\nquota-files = 21\n",
     ))
