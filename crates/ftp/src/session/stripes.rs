@@ -128,7 +128,11 @@ impl ClientSession {
 
     /// Notes the nodes that a reply to SPAS names; `None`: it names none that may be used.
     fn note_stripes(&mut self, reply: &Reply) -> Option<StripeAddresses> {
-        let named = self.parse_stripes(reply);
+        let own = self.control.peer_addr().ip().to_canonical();
+        // Firewalls that open the data ports of servers read the replies to PASV and EPSV, and not this one. A server without data nodes
+        // is asked again in their words.
+        let is_own = |all: &StripeAddresses| matches!(all.as_slice(), [only] if only.ip() == own);
+        let named = self.parse_stripes(reply).filter(|all| !is_own(all));
         let hosts = named
             .as_ref()
             .map(|all| all.as_slice().iter().map(SocketAddr::ip).collect());
