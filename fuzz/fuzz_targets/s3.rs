@@ -18,7 +18,11 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     if let Ok(page) = PartsPage::parse(bytes) {
-        assert!(page.parts.iter().all(|part| part.number > 0 && !part.etag.is_empty()));
+        assert!(
+            page.parts
+                .iter()
+                .all(|part| part.number > 0 && !part.etag.is_empty())
+        );
         assert!(page.next.is_none_or(|number| number > 0));
     }
     if let Ok(error) = S3ErrorDocument::parse(bytes) {
