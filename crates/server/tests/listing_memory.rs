@@ -7,39 +7,21 @@
     reason = "everything in this crate is a test"
 )]
 
+mod measured_session;
 mod serving;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
 use server::ReloadRequests;
 use server::config::{Anonymous, ServerConfig};
 
+use measured_session::{ask, most_resident, next};
+
 const NAMES: usize = 200_000;
 
 /// Largest memory, bytes. The text of the listing has some 50 MB, the names alone 20 MB.
 const MAX_MEMORY: usize = 12 << 20;
-
-/// Peak resident memory of this process, bytes.
-fn most_resident() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|l| l.starts_with("VmHWM:")).unwrap();
-    let kib: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
-    kib * 1024
-}
-
-fn ask(control: &mut BufReader<TcpStream>, line: &str, code: &str) -> String {
-    let bytes = format!("{line}\r\n");
-    control.get_mut().write_all(bytes.as_bytes()).unwrap();
-    next(control, code)
-}
-
-fn next(control: &mut BufReader<TcpStream>, code: &str) -> String {
-    let mut reply = String::new();
-    control.read_line(&mut reply).unwrap();
-    assert!(reply.starts_with(code), "{reply}");
-    reply
-}
 
 /// Opens a session and logs in.
 fn log_in(address: SocketAddr) -> BufReader<TcpStream> {

@@ -8,14 +8,17 @@
     reason = "everything in this crate is a test"
 )]
 
+mod measured_session;
 mod serving;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Barrier;
 
 use server::ReloadRequests;
 use server::config::{Anonymous, ServerConfig};
+
+use measured_session::{ask, most_resident, next};
 
 /// Transfers at a time, half of them in each direction.
 const TRANSFERS: usize = 100;
@@ -25,27 +28,6 @@ const LENGTH: usize = 12 << 20;
 const MAX_MEMORY: usize = 2 << 20;
 /// Bytes that a client moves before it waits for all others.
 const FIRST: usize = 256 << 10;
-
-/// Peak resident memory of this process, bytes.
-fn most_resident() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|l| l.starts_with("VmHWM:")).unwrap();
-    let kib: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
-    kib * 1024
-}
-
-fn ask(control: &mut BufReader<TcpStream>, line: &str, code: &str) -> String {
-    let bytes = format!("{line}\r\n");
-    control.get_mut().write_all(bytes.as_bytes()).unwrap();
-    next(control, code)
-}
-
-fn next(control: &mut BufReader<TcpStream>, code: &str) -> String {
-    let mut reply = String::new();
-    control.read_line(&mut reply).unwrap();
-    assert!(reply.starts_with(code), "{reply}");
-    reply
-}
 
 /// Begins a transfer in a session of its own.
 fn begin(address: SocketAddr, command: &str) -> (BufReader<TcpStream>, TcpStream) {
