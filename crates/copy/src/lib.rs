@@ -7,7 +7,8 @@
 //! Its rooms, each of which uses only those before it: `local`, the files of this machine; `options` and `events`;
 //! `storage`, the contract of all storages and its implementations, and `storage_access`, which opens them; `tree`,
 //! listings of trees; `sums`, checksum files; `batch`, what all files of a copy share; `plan`, which file goes where;
-//! `file`, the copy of one; `small_files`, many at a time; `run`, the whole; `sync`; `verbs`.
+//! `file`, the copy of one; `small_files`, many at a time; `work`, what is left to move, and how it moves; `nodes`, other machines
+//! that move it; `run`, the whole; `sync`; `verbs`.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +16,7 @@ mod batch;
 mod events;
 mod file;
 mod local;
+mod nodes;
 mod options;
 mod plan;
 mod run;
@@ -25,6 +27,7 @@ mod sums;
 mod sync;
 mod tree;
 mod verbs;
+mod work;
 
 pub use events::{
     AwayPeer, CopyEvent, CopyForecast, CopyObserver, CopyProgress, CopySummary, ForecastSource,
@@ -34,11 +37,12 @@ pub use ftp::{
     ConnectionSecurity, Credential, DataProtectionChoice, DelegationChoice, Exit, Failure,
     FailureKind, ModeChoice, SecurityOptions, TlsUse,
 };
+pub use nodes::{NodeBeginning, NodeLines, decline_as_node, serve_node};
 pub use options::{
-    AdviceOptions, AdvisorChoice, BatchJournalLocation, CopyInterrupt, CopyOptions, FileOptions,
-    Parallelism, Preserve, PreservedTimes, RemoteOptions, RetryOptions, Selection, SparseFiles,
-    StreamOptions, SymlinkPolicy, SyncOptions, TreeOptions, VerifyMode, WriteSums,
-    without_byte_order_mark,
+    AdviceOptions, AdvisorChoice, BatchJournalLocation, CopyInterrupt, CopyNode, CopyNodes,
+    CopyOptions, FileOptions, NodeLink, Parallelism, Preserve, PreservedTimes, RemoteOptions,
+    RetryOptions, Selection, SparseFiles, StreamOptions, SymlinkPolicy, SyncOptions, TreeOptions,
+    VerifyMode, WriteSums, without_byte_order_mark,
 };
 pub use plan::pairs::PairSource;
 pub use plan::side_files::{CopiedPlaces, check_log_file};

@@ -9,7 +9,8 @@ use std::time::Duration;
 use anyhow::Result;
 use command_line::log::{LogFormat, log_to_stderr};
 use copy::{
-    CopiedPlaces, CopyEvent, CopyObserver, CopyOptions, CopySummary, Exit, Failure, FailureKind,
+    CopiedPlaces, CopyEvent, CopyNodes, CopyObserver, CopyOptions, CopySummary, Exit, Failure,
+    FailureKind,
 };
 use data::rate::RateLimit;
 use ftp::protection::WarningSink;
@@ -17,6 +18,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{CopyFlags, CpArgs, SyncArgs};
+use crate::nodes::{self, NodeRole};
 use crate::output::Continuation;
 use crate::output::console::Console;
 use crate::output::copy_output::{CopyOutput, CopyReporting, OutputStyle};
@@ -32,6 +34,10 @@ pub(crate) fn cp(args: &CpArgs) -> Result<Exit> {
         );
         return Ok(Exit::Usage);
     }
+    let nodes = match role_of(&args.flags) {
+        Ok(nodes) => nodes,
+        Err(exit) => return exit,
+    };
     let pairs = args.batch.pairs();
     let places = match &pairs {
         Some(pairs) => CopiedPlaces::Pairs(pairs),
@@ -40,7 +46,7 @@ pub(crate) fn cp(args: &CpArgs) -> Result<Exit> {
     run(
         (&args.flags, args.plan || args.flags.dry_run),
         places,
-        |warn| args.options(warn),
+        |warn| Ok(args.options(warn)?.with(|options| options.nodes = nodes)),
         |options| options,
         async |options, observer| match &pairs {
             Some(pairs) => copy::copy_pairs(pairs, &options, observer).await,
@@ -49,12 +55,37 @@ pub(crate) fn cp(args: &CpArgs) -> Result<Exit> {
     )
 }
 
+/// The nodes that a copy uses. `Err`: this process was one of them, or cannot be.
+fn role_of(flags: &CopyFlags) -> Result<CopyNodes, Result<Exit>> {
+    let report = |failure: Failure| {
+        print_to_stderr(&format!("longhaul: {failure}"));
+        if flags.json {
+            json::print_summary(&CopySummary::of_failure(&failure));
+        }
+        Err(Ok(failure.exit()))
+    };
+    match NodeRole::of(flags) {
+        Ok(NodeRole::Plan(nodes)) => Ok(nodes),
+        Ok(NodeRole::Node(directory)) => Err(nodes::serve_on_files(&directory)),
+        Ok(NodeRole::Late) => Err(Ok(Exit::Done)),
+        Err(failure) => report(failure),
+    }
+}
+
 /// `longhaul sync`
 pub(crate) fn sync(args: &SyncArgs) -> Result<Exit> {
+    let nodes = match role_of(&args.flags) {
+        Ok(nodes) => nodes,
+        Err(exit) => return exit,
+    };
     run(
         (&args.flags, args.flags.dry_run),
         CopiedPlaces::Sync(&args.source, &args.destination),
-        |warn| args.options(warn),
+        |warn| {
+            let mut options = args.options(warn)?;
+            options.copy.nodes = nodes;
+            Ok(options)
+        },
         |options| &options.copy,
         async |options, observer| {
             copy::sync(&args.source, &args.destination, &options, observer).await
@@ -135,6 +166,7 @@ fn run<O, F: Future<Output = CopySummary>>(
     };
     let copy = copy_options(&options);
     let interrupt = copy.interrupt.clone();
+    let nodes = copy.nodes.clone();
     let places = arguments(places);
     let places = places.iter().map(String::as_str);
     for place in places.clone() {
@@ -162,6 +194,7 @@ fn run<O, F: Future<Output = CopySummary>>(
     };
     let summary = run_to_end(runtime, copying, || interrupt.trigger())?;
     answering.abort();
+    nodes::end_step(&nodes);
     output.print_summary(&summary, flags.why);
     Ok(summary.exit)
 }

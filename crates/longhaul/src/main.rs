@@ -11,6 +11,7 @@ mod doctor;
 mod help;
 mod listing;
 mod long_listing;
+mod nodes;
 mod output;
 mod proxy;
 mod remote;
@@ -87,6 +88,7 @@ fn run(verb: Verb, words: &[OsString]) -> Result<u8> {
         Verb::Worker(_) => become_program_of("queue", &words[1..]),
         Verb::Cp(args) => copying::cp(&args),
         Verb::Sync(args) => copying::sync(&args),
+        Verb::Node => nodes::serve_on_pipes(),
         Verb::Serve(args) => serve(*args),
         Verb::Demo(args) => demo::run(&args),
         Verb::Config(args) => settings::show::run(&args),
@@ -118,6 +120,7 @@ fn holds_secrets(verb: &Verb) -> bool {
     matches!(
         verb,
         Verb::Cp(_)
+            | Verb::Node
             | Verb::Sync(_)
             | Verb::Ls(_)
             | Verb::Stat(_)

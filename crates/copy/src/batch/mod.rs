@@ -23,6 +23,7 @@ pub(crate) mod measurement;
 pub(crate) mod meter;
 mod named_places;
 mod outages;
+pub(crate) mod parts_elsewhere;
 mod path_advice;
 pub(crate) mod path_knowledge;
 mod path_memory;
@@ -36,6 +37,7 @@ pub(crate) mod trace;
 pub(crate) mod why;
 
 use meter::BatchMeter;
+use parts_elsewhere::PartMovers;
 use path_advice::AdviceQuestions;
 use pool::StorageSessionPool;
 use renames::KnownRenames;
@@ -63,6 +65,8 @@ pub(crate) struct BatchContext {
     pub(crate) started: Instant,
     pub(crate) given_warnings: Mutex<HashSet<String>>,
     pub(crate) advice: AdviceQuestions,
+    /// Processes that move parts of large files.
+    pub(crate) parts: PartMovers,
 }
 
 impl BatchContext {
@@ -104,6 +108,7 @@ impl BatchContext {
             started: Instant::now(),
             given_warnings: Mutex::default(),
             advice: AdviceQuestions::new(options.advice.clone()),
+            parts: PartMovers::default(),
             options,
             observer,
         })

@@ -49,6 +49,8 @@ pub(crate) struct BatchTotals {
     moved: u64,
     /// Those of them that are safe, and those of earlier runs, at the same time.
     safe: SafeBytes,
+    /// The lines of the nodes that moved the files.
+    node_whys: Vec<String>,
     is_interrupted: bool,
     /// A later run may do what this one could not.
     may_continue: bool,
@@ -139,6 +141,11 @@ impl BatchTotals {
             None => Some(measured.buffer_policy),
             Some(name) => name.filter(|name| *name == measured.buffer_policy),
         });
+    }
+
+    /// Adds the line of a node that moved files: what held its transfers back.
+    pub(crate) fn add_node_why(&mut self, why: String) {
+        self.node_whys.push(why);
     }
 
     /// Sets the number of bytes that were moved again because they arrived wrong.
@@ -264,7 +271,10 @@ impl BatchTotals {
                 Some(Some(label)) => label.clone(),
             },
             limited_by: finding.name().to_owned(),
-            why: self.evidence.why_line(goodput_bps, finding),
+            why: match self.node_whys.is_empty() {
+                true => self.evidence.why_line(goodput_bps, finding),
+                false => self.node_whys.join("; "),
+            },
             security: NO_SECURITY.to_owned(),
             files: self.files,
             failed: self.failed,

@@ -2,6 +2,7 @@
 //! complete, or a pipe or device.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use data::job::TransferControl;
@@ -36,6 +37,8 @@ pub(crate) struct LocalDestination {
     display_name: String,
     /// Open and locked over all attempts.
     sink: Option<Arc<FileSink>>,
+    /// Another process that was given up may still hold the partial file.
+    takes_over: bool,
     /// Leftovers of an earlier run have been examined.
     prepared: bool,
     pub(crate) state: DestinationState,
@@ -45,10 +48,11 @@ pub(crate) struct LocalDestination {
 
 impl LocalDestination {
     /// A destination that is not open yet.
-    pub(crate) fn new(target: WriteTarget, display_name: String) -> Self {
+    pub(crate) fn new(target: WriteTarget, display_name: String, takes_over: bool) -> Self {
         Self {
             target,
             display_name,
+            takes_over,
             sink: None,
             prepared: false,
             state: DestinationState::default(),
@@ -86,9 +90,25 @@ impl LocalDestination {
         }
         let sink = match &self.target {
             WriteTarget::Direct { sink } => Arc::clone(sink),
-            WriteTarget::File(partial) => lock_partial_file(ctx, partial)?,
+            WriteTarget::File(partial) => match lock_partial_file(ctx, partial) {
+                Err(busy) if self.takes_over && busy.kind() == FailureKind::DestinationBusy => {
+                    // Whoever holds it may not give it its name any more: it is checked to be the same file then.
+                    let _ = partial.name.remove();
+                    journal::remove_file_and_temporary(&partial.journal);
+                    lock_partial_file(ctx, partial)?
+                }
+                locked => locked?,
+            },
         };
         Ok(Arc::clone(self.sink.insert(sink)))
+    }
+
+    /// The path of the unfinished file; `None` for pipes and devices.
+    pub(crate) fn partial_path(&self) -> Option<PathBuf> {
+        match &self.target {
+            WriteTarget::Direct { .. } => None,
+            WriteTarget::File(partial) => Some(partial.name.path().to_owned()),
+        }
     }
 
     /// Whether bytes can be written at any offset.

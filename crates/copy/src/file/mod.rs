@@ -19,12 +19,14 @@ use crate::file::resume::ExistingDestination;
 use crate::file::stream_plan::{CopyRange, StreamPlan};
 use crate::file::upload::{StorageDestination, UploadFinish};
 use crate::file::verify::{ChecksumAbility, Verification, choose_verification};
+use crate::local::disk::run_blocking;
+use crate::local::partial::WriteTarget;
 use crate::plan::PlannedFile;
 use crate::storage::capabilities::{AvailableChecksums, DirectProtocol};
 use crate::storage::contract::Storage;
 use crate::storage::open_source::OpenSource;
 use ftp::answers::{SourceFacts, SourceVersion};
-use ftp::location::{Scheme, StorageId};
+use ftp::location::{Location, Scheme, StorageId};
 use ftp::{Failure, FailureKind};
 
 use repair::Repairs;
@@ -263,17 +265,21 @@ impl<'a> FileCopy<'a> {
             Some(opened) => opened.facts.unwrap_or_default(),
             None => item.facts,
         };
-        let options = &ctx.options;
+        let options = &ctx.options.file;
         let display_name = item.source.display();
-        let range = CopyRange::from_options(
-            options.file.offset,
-            options.file.length,
-            facts,
-            &display_name,
-        )?;
-        let target = match self.to.is_server() {
-            true => None,
-            false => {
+        let (offset, length) = match item.part {
+            Some(part) => (Some(part.offset), Some(part.length)),
+            None => (options.offset, options.length),
+        };
+        let range = CopyRange::from_options(offset, length, facts, &display_name)?;
+        let target = match (&item.destination, item.part) {
+            (Location::Remote { .. }, _) => None,
+            (Location::Local(path), Some(part)) => {
+                let (path, policy) = (path.clone(), options.sync_policy);
+                let target = run_blocking(move || WriteTarget::part_of(&path, part.offset, policy));
+                Some(target.await?)
+            }
+            _ => {
                 let mut storage = ctx.pool.acquire(&self.to).await?;
                 storage.write_target(item.destination.path()).await?
             }
@@ -281,7 +287,12 @@ impl<'a> FileCopy<'a> {
         let display_name = item.destination.display();
         let destination = match target {
             Some(target) => {
-                CopyDestination::Local(Box::new(LocalDestination::new(target, display_name)))
+                let takes_over = item.takes_over;
+                CopyDestination::Local(Box::new(LocalDestination::new(
+                    target,
+                    display_name,
+                    takes_over,
+                )))
             }
             None => {
                 let path = item.destination.path();
@@ -524,6 +535,10 @@ impl<'a> FileCopy<'a> {
             false => {
                 StreamPlan::for_transfer(self.ctx, size, sequential, self.path.known(), from, to)
             }
+        };
+        let stream_plan = match self.part_mover(state) {
+            Some(_) => stream_plan.in_any_order(),
+            None => stream_plan,
         };
         // Kept over retries: the journal records whether bytes are in order, which depends on it.
         let is_first = self.stream_plan.is_none();

@@ -1,5 +1,6 @@
 //! Moves the bytes of an attempt, by the method that the capabilities of both ends allow.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -12,6 +13,7 @@ use super::range_sums::{RANGES_FROM, RangeSums};
 use super::{CopyState, FileCopy, StorageSessions};
 use crate::batch::measurement::TransferMeasurement;
 use crate::batch::meter::SafeByteCount;
+use crate::batch::parts_elsewhere::{MissingParts, PartMover};
 use crate::batch::pool::StorageSessionPool;
 use crate::file::attempt_watch::AttemptWatch;
 use crate::file::destination::CopyDestination;
@@ -19,11 +21,13 @@ use crate::file::stall::{GrowthSign, StallDetector};
 use crate::file::stream_plan::{new_transfer_spec, offset_and_length};
 use crate::file::verify::{CONCURRENT_FROM_AHEAD, Verification};
 use crate::file::{decisions, preserve, relay};
+use crate::local::partial::store_failure;
 use crate::storage::capabilities::DirectProtocol;
 use crate::storage::contract::Storage;
 use crate::storage::local_copy;
 use crate::storage::optional::FollowUpQuery;
 use ftp::Failure;
+use ftp::answers::SourceFacts;
 use ftp::location::{Location, StorageId};
 use ftp::session::checksum::CONCURRENT_FROM;
 use ftp::transfer::{TransferAttempt, TransferSpec};
@@ -41,6 +45,8 @@ enum MoveMethod {
     ThirdParty,
     /// From storage to storage, through this machine.
     Relay,
+    /// By other processes, into an open file that they see, too.
+    Parts,
 }
 
 /// Result of moving the bytes.
@@ -58,6 +64,7 @@ pub(super) struct MoveResult {
 impl<'a> FileCopy<'a> {
     fn move_method(&self, state: &CopyState<'_>, sessions: &StorageSessions) -> MoveMethod {
         match (state.source_is_local(), state.destination_is_storage()) {
+            _ if self.part_mover(state).is_some() => MoveMethod::Parts,
             (true, false) => MoveMethod::Local,
             (false, false) => MoveMethod::Fetch,
             (true, true) => MoveMethod::Store,
@@ -156,9 +163,12 @@ impl<'a> FileCopy<'a> {
             decisions::tell(self.ctx, Some(self.item.source.display()), text);
         }
         let fetched = method == MoveMethod::Fetch;
-        self.path.learn(self.ctx, fetched, &mut attempt).await;
+        if method != MoveMethod::Parts {
+            self.path.learn(self.ctx, fetched, &mut attempt).await;
+        }
         Ok(MoveResult {
-            report: Some(attempt.report.clone()).filter(|_| method != MoveMethod::ThirdParty),
+            report: Some(attempt.report.clone())
+                .filter(|_| !matches!(method, MoveMethod::ThirdParty | MoveMethod::Parts)),
             measured: measurement_of(method, attempt, started),
             source_checksum,
             copy_checksum,
@@ -175,12 +185,13 @@ impl<'a> FileCopy<'a> {
         control: &Arc<TransferControl>,
     ) -> Result<TransferAttempt, Failure> {
         let in_order = self.stream_plan.unwrap_or_default().in_order;
-        let (mut store_path, mut sink) = (Vec::new(), None);
+        let (mut store_path, mut sink, mut partial) = (Vec::new(), None, None);
         match &mut state.destination {
             CopyDestination::Local(download) => {
                 let file = download.lock(self.ctx)?;
                 let source = state.source.as_ref().map(|opened| &*opened.source);
                 preserve::leave_holes(self.ctx.options.file.sparse, source, &file);
+                partial = download.partial_path();
                 sink = Some(file as Arc<dyn Sink>);
             }
             CopyDestination::Storage(upload) => store_path = upload.store_path(),
@@ -195,11 +206,15 @@ impl<'a> FileCopy<'a> {
         let (journal, stored_ranges) = state.destination.journal_and_progress(control);
         let journal = journal.filter(|_| keeps_journal);
         let watch = AttemptWatch::new(Arc::clone(control), journal, keep_empty, stored_ranges);
+
         let StorageSessions { from, to } = sessions;
         let reports = from.capabilities().third_party == Some(DirectProtocol::HttpCopy);
         let path = self.item.source.path();
         let moving = async {
             match (method, source, sink) {
+                (MoveMethod::Parts, _, Some(sink)) => {
+                    self.move_parts(&*sink, partial, spec, control).await
+                }
                 (MoveMethod::Local, Some(source), Some(sink)) => {
                     local_copy::copy_local(source, sink, spec, control).await
                 }
@@ -230,6 +245,51 @@ impl<'a> FileCopy<'a> {
             }
         };
         watch.run(moving).await
+    }
+
+    /// The other processes that move the parts of the file, if they do.
+    pub(super) fn part_mover(&self, state: &CopyState<'_>) -> Option<Arc<dyn PartMover>> {
+        let is_whole = self.item.part.is_none() && state.range.part.is_none();
+        let CopyDestination::Local(download) = &state.destination else {
+            return None;
+        };
+        if !is_whole || state.is_pipe() || download.partial_path().is_none() {
+            return None;
+        }
+        let (from, to) = (&self.item.source, &self.item.destination);
+        self.ctx.parts.dividing(from, to, state.range.size)
+    }
+
+    /// Has other processes move what is missing.
+    async fn move_parts(
+        &self,
+        sink: &dyn Sink,
+        partial: Option<PathBuf>,
+        spec: &TransferSpec,
+        control: &Arc<TransferControl>,
+    ) -> Result<TransferAttempt, Failure> {
+        let (from, to) = (&self.item.source, &self.item.destination);
+        let mover = self.ctx.parts.dividing(from, to, spec.size);
+        let (Some(mover), Some(partial), Some(size)) = (mover, partial, spec.size) else {
+            return Err(Failure::local("nobody moves the parts of the file"));
+        };
+        // From here on, the length does not change: clients of a file server would learn of it late.
+        if let Some(file) = sink.clone_target() {
+            rustix::fs::ftruncate(file, size)
+                .map_err(|error| store_failure(&partial, &error.into()))?;
+        }
+        let parts = MissingParts {
+            source: from,
+            facts: SourceFacts {
+                size: Some(size),
+                ..self.item.facts
+            },
+            partial,
+            missing: spec.completed_ranges.gaps(0, size),
+            control: Arc::clone(control),
+        };
+        mover.move_parts(parts).await?;
+        Ok(TransferAttempt::default())
     }
 
     /// After a refused store: whether the destination takes its final name, so that the store can be tried again.
@@ -498,7 +558,7 @@ fn measurement_of(
     started: Instant,
 ) -> Option<TransferMeasurement> {
     match method {
-        MoveMethod::Local => None,
+        MoveMethod::Local | MoveMethod::Parts => None,
         MoveMethod::Fetch => Some(TransferMeasurement::of_received(attempt)),
         MoveMethod::Store | MoveMethod::Relay => Some(TransferMeasurement::of_sent(attempt)),
         MoveMethod::ThirdParty => Some(TransferMeasurement::of_third_party(

@@ -1,5 +1,6 @@
 //! Disk operations of this machine, run outside the async runtime.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use data::job::TransferControl;
@@ -31,10 +32,17 @@ pub(crate) async fn sync_with_metadata(
     sink: &Arc<FileSink>,
     kept: KeptMetadata,
 ) -> Result<(), Failure> {
+    let sink = Arc::clone(sink);
     let WriteTarget::File(partial) = target else {
-        return Ok(());
+        // Pipes and devices are not durable; a part of a file is.
+        let name = sink.name();
+        return run_blocking(move || {
+            sink.sync()
+                .map_err(|error| store_failure(Path::new(&name), &error))
+        })
+        .await;
     };
-    let (partial, sink) = (partial.clone(), Arc::clone(sink));
+    let partial = partial.clone();
     run_blocking(move || partial.sync_with_metadata(&sink, kept)).await
 }
 

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use data::store::durability::SyncPolicy;
 
@@ -14,9 +15,23 @@ pub(crate) fn temporary_name(kind: &str) -> String {
     format!("{kind}-{:016x}.longhaul-partial", random_token())
 }
 
+/// The first half of the tokens of this process, if another one chose it.
+static TOKEN_PREFIX: OnceLock<u32> = OnceLock::new();
+
 /// A part of a name that nobody else uses. Not a secret: O_EXCL decides whose name it is.
 pub(crate) fn random_token() -> u64 {
-    RandomState::new().hash_one(std::process::id())
+    let random = RandomState::new().hash_one(std::process::id());
+    match TOKEN_PREFIX.get() {
+        Some(prefix) => u64::from(*prefix) << 32 | random >> 32,
+        None => random,
+    }
+}
+
+/// Has all tokens of this process begin so from now on: whoever chose the prefix knows the unfinished files of this process by
+/// their names.
+pub(crate) fn set_token_prefix(prefix: u32) {
+    // The first one counts.
+    let _ = TOKEN_PREFIX.set(prefix);
 }
 
 /// Whether there is something at `path` that no file may take the place of: a device, a pipe, a directory.

@@ -15,6 +15,7 @@ mod advice;
 mod byte_order_mark;
 mod interrupt;
 mod journal;
+mod nodes;
 mod preserve;
 pub(crate) mod selection;
 
@@ -22,6 +23,7 @@ pub use advice::{AdviceOptions, AdvisorChoice};
 pub use byte_order_mark::without_byte_order_mark;
 pub use interrupt::CopyInterrupt;
 pub use journal::BatchJournalLocation;
+pub use nodes::{CopyNode, CopyNodes, NodeLink};
 pub use preserve::{Preserve, PreservedTimes, SparseFiles};
 pub use selection::Selection;
 
@@ -196,6 +198,8 @@ pub struct CopyOptions {
     pub failed_list: Option<PathBuf>,
     /// Ends the copy early.
     pub interrupt: CopyInterrupt,
+    /// `--nodes`: the machines that move the files.
+    pub nodes: CopyNodes,
 }
 
 impl CopyOptions {

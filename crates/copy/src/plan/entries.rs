@@ -43,6 +43,19 @@ pub(crate) struct PlannedFile {
     pub(crate) facts: SourceFacts,
     /// Number of the entry in its plan.
     pub(crate) entry: u32,
+    /// The part of the file that is copied, where another process sees to the rest.
+    pub(crate) part: Option<PartInPlace>,
+    /// Another process that was given up may still hold the unfinished destination.
+    pub(crate) takes_over: bool,
+}
+
+/// A part of a file, written at the same offset of an unfinished destination that exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PartInPlace {
+    /// Of its first byte.
+    pub(crate) offset: u64,
+    /// Bytes.
+    pub(crate) length: u64,
 }
 
 /// A further name of a file that is copied.

@@ -32,7 +32,7 @@ pub(crate) use conflicts::check_conflicts;
 pub(crate) use copy_plan::CopyPlan;
 pub(crate) use create::{make_directories, make_link, make_with_parents};
 pub(crate) use entries::{
-    NewEntry, PlanTop, PlannedEntry, PlannedFile, PlannedHardLink, PlannedLink,
+    NewEntry, PartInPlace, PlanTop, PlannedEntry, PlannedFile, PlannedHardLink, PlannedLink,
 };
 pub(crate) use expand::{FoundSource, examine_source, is_directory};
 pub(crate) use hard_links::HardLinkNames;

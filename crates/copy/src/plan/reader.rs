@@ -138,6 +138,8 @@ impl PlanReader {
                     destination,
                     facts,
                     entry,
+                    part: None,
+                    takes_over: false,
                 })
             }
             PlanRecord::HardLink { name, facts, first } => {
@@ -148,6 +150,8 @@ impl PlanReader {
                         destination: to,
                         facts,
                         entry,
+                        part: None,
+                        takes_over: false,
                     },
                     first: join_location(destination, &first),
                 })

@@ -7,7 +7,6 @@ use tune::Prior;
 use tune::forecast::Forecast;
 use tune::limiter::Role;
 
-use super::file::part_size;
 use super::hard_links;
 use crate::batch::BatchContext;
 use crate::batch::path_knowledge::{PathKnowledge, RemotePath};
@@ -15,6 +14,7 @@ use crate::batch::totals::{BatchTotals, report_failure};
 use crate::events::{CopyEvent, CopyForecast, ForecastSource, PathForecast};
 use crate::file::stream_plan::StreamPlan;
 use crate::plan::{CopyPlan, NextEntry, PlanReader, PlannedEntry, PlannedFile};
+use crate::work::file::part_size;
 use ftp::Failure;
 use ftp::location::StorageId;
 

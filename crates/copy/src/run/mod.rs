@@ -20,17 +20,12 @@ mod dry_run;
 pub(crate) mod ending;
 pub(crate) mod execute;
 mod failed_list;
-mod file;
 mod hard_links;
 mod journal_place;
-mod leftovers;
-mod out_of_space;
 mod pair_listing;
 mod progress;
 pub(crate) mod request;
-mod session_plan;
 pub(crate) mod sums;
-mod work;
 mod workers;
 
 use failed_list::FailedList;

@@ -7,7 +7,6 @@ use data::rate::RateLimit;
 use parking_lot::Mutex;
 use tune::limiter::Limiter;
 
-use super::file::part_size;
 use crate::batch::totals::{BatchSample, BatchTotals};
 use crate::batch::trace::TraceSample;
 use crate::batch::{BatchContext, periodic_timer};
@@ -15,6 +14,7 @@ use crate::events::CopyProgress;
 use crate::events::{CopyEvent, SafeBytes};
 use crate::file::decisions;
 use crate::plan::CopyPlan;
+use crate::work::file::part_size;
 use ftp::socket_stats;
 
 /// Interval of progress events.

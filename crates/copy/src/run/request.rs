@@ -36,6 +36,12 @@ pub(crate) fn check_copy(
     if stream_sources == 1 && *destination == Location::StandardStreams {
         return usage("cannot copy standard input to standard output");
     }
+    let is_open_here = stream_sources == 1 || *destination == Location::StandardStreams;
+    if is_open_here && !options.nodes.nodes.is_empty() {
+        return usage(
+            "nodes can neither read the standard input nor write the standard output of this process: use --nodes off",
+        );
+    }
     if stream_sources == 1 && (options.file.offset.is_some() || options.file.length.is_some()) {
         return usage("--offset and --length need a source with a size, not standard input");
     }
@@ -64,6 +70,7 @@ fn check_side_files(
     is_in_way: impl Fn(&Path) -> bool,
 ) -> Result<(), Failure> {
     check_failed_list(options)?;
+    check_nodes(options)?;
     let journal = named_journal(options);
     let files = [
         ("--journal", journal),
@@ -133,7 +140,18 @@ pub(crate) fn check_pairs(pairs: &PairSource, options: &CopyOptions) -> Result<(
             ));
         }
     }
+    check_nodes(options)?;
     check_failed_list(options)
+}
+
+/// A trace has no samples of nodes.
+fn check_nodes(options: &CopyOptions) -> Result<(), Failure> {
+    match options.trace.is_some() && !options.nodes.nodes.is_empty() {
+        true => usage(
+            "--trace records the streams of this process, and nodes would move the files: use --nodes off",
+        ),
+        false => Ok(()),
+    }
 }
 
 /// The file of `--journal`.

@@ -8,12 +8,12 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tune::sessions::SessionRamp;
 
-use super::session_plan::KnownSessionLimits;
-use super::work::WorkQueue;
 use crate::batch::totals::BatchTotals;
 use crate::batch::{BatchContext, periodic_timer};
 use crate::file::decisions;
 use crate::small_files::BatchWork;
+use crate::work::queue::WorkQueue;
+use crate::work::session_plan::KnownSessionLimits;
 use ftp::Failure;
 use ftp::location::StorageId;
 

@@ -122,6 +122,8 @@ pub struct FileSink {
     access: OffsetAccess,
     durability: Option<FileDurability>,
     holes: HoleWriter,
+    /// Offset in the file of the sink's first byte.
+    origin: u64,
 }
 
 impl FileSink {
@@ -145,6 +147,7 @@ impl FileSink {
                 access: OffsetAccess::Random,
                 durability: None,
                 holes: HoleWriter::default(),
+                origin: 0,
             }),
         }
     }
@@ -158,7 +161,15 @@ impl FileSink {
             access: OffsetAccess::Sequential(NextOffset::default()),
             durability: None,
             holes: HoleWriter::default(),
+            origin: 0,
         }
+    }
+
+    /// The sink of a part of the file, whose first byte is at `origin`. Bytes are written to it by [`Sink::write_at`] alone.
+    #[must_use]
+    pub fn from_origin(mut self, origin: u64) -> Self {
+        self.origin = origin;
+        self
     }
 
     /// Forces the file to disk by `policy` from now on. `directory` holds the file's name; the
@@ -254,6 +265,7 @@ impl Sink for FileSink {
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
         match &self.access {
             OffsetAccess::Random => {
+                let offset = self.origin.saturating_add(offset);
                 self.write_noted(offset, buf.len() as u64, || match self.holes.is_wanted() {
                     true => self.holes.write(&self.file, buf, offset),
                     false => self.file.write_all_at(buf, offset),
@@ -272,6 +284,7 @@ impl Sink for FileSink {
         if !self.holes.is_wanted() || !self.is_seekable() {
             return Ok(false);
         }
+        let offset = self.origin.saturating_add(offset);
         let end = offset.saturating_add(len);
         self.write_noted(offset, len, || {
             self.holes.leave_hole(&self.file, offset, end)
@@ -280,13 +293,13 @@ impl Sink for FileSink {
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        // A splice into a sequential file would bypass the position, and no splice sees zeros.
-        let takes_splices = !self.holes.is_wanted() && self.is_seekable();
+        // A splice into a sequential file would bypass the position, one into a part its origin, and no splice sees zeros.
+        let takes_splices = !self.holes.is_wanted() && self.is_seekable() && self.origin == 0;
         takes_splices.then(|| self.file.as_fd())
     }
 
     fn clone_target(&self) -> Option<BorrowedFd<'_>> {
-        let may_share = self.holes.permits_clone() && self.is_seekable();
+        let may_share = self.holes.permits_clone() && self.is_seekable() && self.origin == 0;
         may_share.then(|| self.file.as_fd())
     }
 
@@ -298,7 +311,7 @@ impl Sink for FileSink {
         let regular = self.file.metadata().ok()?.is_file();
         // A file opened write-only cannot be read back.
         let mode = rustix::fs::fcntl_getfl(&self.file).ok()? & OFlags::RWMODE;
-        if !regular || mode != OFlags::RDWR || !self.is_seekable() {
+        if !regular || mode != OFlags::RDWR || !self.is_seekable() || self.origin > 0 {
             return None;
         }
         let file = self.file.try_clone().ok()?;
@@ -363,6 +376,18 @@ mod tests {
     #[test]
     fn a_regular_file_conforms_as_sink() {
         check_random_sink(&FileSink::new(tempfile::tempfile().unwrap(), "f").unwrap());
+    }
+
+    #[test]
+    fn a_part_is_written_from_its_origin() {
+        let file = file_with(b"abcdef");
+        let sink = FileSink::new(file.try_clone().unwrap(), "f").unwrap();
+        let sink = sink.from_origin(2);
+        sink.write_at(1, b"XY").unwrap();
+        assert!(sink.fd().is_none());
+        let mut all = [0; 6];
+        file.read_exact_at(&mut all, 0).unwrap();
+        assert_eq!(&all, b"abcXYf");
     }
 
     #[test]

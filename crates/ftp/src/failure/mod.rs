@@ -11,7 +11,7 @@ pub use sentence::{Operation, Sentence};
 use units::Exit;
 
 /// Kind of a failure: all that a decision may depend on, but for whether another attempt may succeed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum FailureKind {
     /// Some of several things failed.
     Partial,

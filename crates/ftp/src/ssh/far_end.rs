@@ -37,6 +37,11 @@ impl FarProgram {
         }
     }
 
+    /// The path as a word of any shell.
+    pub fn quoted(&self) -> String {
+        format!("\"{}\"", self.word())
+    }
+
     /// The path as a word of sh between double quotes.
     fn word(&self) -> String {
         match self.0.strip_prefix("~/") {

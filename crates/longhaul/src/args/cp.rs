@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use clap::Args;
 use copy::{
-    AdviceOptions, AdvisorChoice, BatchJournalLocation, CopyInterrupt, CopyOptions, Failure,
-    FileOptions, ModeChoice, Parallelism, RetryOptions, StreamOptions, SymlinkPolicy, TreeOptions,
+    AdviceOptions, AdvisorChoice, BatchJournalLocation, CopyInterrupt, CopyNodes, CopyOptions,
+    Failure, FileOptions, ModeChoice, Parallelism, RetryOptions, StreamOptions, SymlinkPolicy,
+    TreeOptions,
 };
 use data::options::{CongestionChoice, IoMethod, TransferOptions};
 use enable::client::EnableClient;
@@ -162,6 +163,14 @@ pub(crate) struct CopyFlags {
     /// Print one line that names the bottleneck of the transfer
     #[arg(long, help_heading = headings::OUTPUT)]
     pub(crate) why: bool,
+    /// Machines that move the files in place of this one, each with its own network card: HOST or USER@HOST, reached by
+    /// ssh (see --ssh), or `localhost`. They see the same files, and run the same longhaul (see --ssh-program). `off`: this process
+    /// moves everything [default under srun: the tasks of the step]
+    #[arg(long, value_name = "HOST,...|off", value_delimiter = ',', help_heading = headings::SPEED)]
+    pub(crate) nodes: Vec<String>,
+    /// Processes that share the limit on the rate. Set on nodes.
+    #[arg(skip)]
+    sharers: usize,
     /// Only print what would be copied and deleted
     #[arg(short = 'n', long, help_heading = headings::CONTENT)]
     pub(crate) dry_run: bool,
@@ -170,7 +179,7 @@ pub(crate) struct CopyFlags {
     #[command(flatten)]
     selection: SelectionArgs,
     #[command(flatten)]
-    pub(super) security: SecurityArgs,
+    pub(crate) security: SecurityArgs,
     #[command(flatten)]
     research: ResearchArgs,
 }
@@ -181,6 +190,14 @@ impl CpArgs {
         match self.paths.split_last() {
             Some((destination, sources)) => (sources, destination),
             None => (&[], ""),
+        }
+    }
+
+    /// The flags of one of some nodes.
+    pub(crate) fn on_node(self, nodes: usize) -> Self {
+        Self {
+            flags: self.flags.on_node(nodes),
+            ..self
         }
     }
 
@@ -202,6 +219,15 @@ impl CpArgs {
 }
 
 impl CopyFlags {
+    /// The flags of one of some nodes, which does not list anything and reports to the process that does.
+    pub(crate) fn on_node(mut self, nodes: usize) -> Self {
+        self.selection = SelectionArgs::default();
+        self.keep = self.keep.on_node();
+        (self.trace, self.dry_run) = (None, false);
+        self.sharers = nodes;
+        self
+    }
+
     /// The flags as [`CopyOptions`] of a whole tree; warnings about protection go to `warn`.
     ///
     /// # Errors
@@ -210,7 +236,7 @@ impl CopyFlags {
     pub(crate) fn options(&self, warn: WarningSink) -> Result<CopyOptions, Failure> {
         let limit = self.limit_rate.as_ref();
         let rate = limit
-            .map(|limit| limit.begin(Arc::clone(&warn)))
+            .map(|limit| limit.begin(self.sharers.max(1), Arc::clone(&warn)))
             .transpose()?;
         let history = user_history().filter(|_| !self.no_history);
         let security = &self.security;
@@ -265,6 +291,7 @@ impl CopyFlags {
             journal: BatchJournalLocation::Off,
             failed_list: None,
             interrupt: CopyInterrupt::default(),
+            nodes: CopyNodes::default(),
             history,
         })
     }

@@ -38,6 +38,15 @@ pub(crate) struct KeepArgs {
 }
 
 impl KeepArgs {
+    /// The flags of a node: another process writes the checksum file.
+    pub(crate) fn on_node(self) -> Self {
+        Self {
+            write_sums: None,
+            sums_algorithm: None,
+            ..self
+        }
+    }
+
     /// The checksum file to write.
     pub(crate) fn write_sums(&self) -> Option<WriteSums> {
         let path = self.write_sums.clone()?;

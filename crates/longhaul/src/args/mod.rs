@@ -94,6 +94,9 @@ pub(crate) enum Verb {
     /// Ask PAM about one login, for the process that asks PAM
     #[command(hide = true)]
     PamAttempt(PamArgs),
+    /// Move files for `longhaul cp --nodes`, which starts this itself
+    #[command(hide = true)]
+    Node,
     Advisor(Box<AdvisorArgs>),
     /// First process of the demo's network, which starts this itself
     #[command(hide = true)]

@@ -70,6 +70,17 @@ impl DayRates {
         begun.or(self.from.last()).and_then(|(_, rate)| *rate)
     }
 
+    /// The rates of each of some processes that share these.
+    fn shared_by(&self, sharers: usize) -> Self {
+        let share = |rate: u64| (rate / sharers.max(1) as u64).max(1);
+        let from = self.from.iter();
+        Self {
+            from: from
+                .map(|(minute, rate)| (*minute, rate.map(share)))
+                .collect(),
+        }
+    }
+
     /// Whether the rate is the same all day.
     fn is_constant(&self) -> bool {
         self.from.len() == 1
@@ -77,14 +88,18 @@ impl DayRates {
 }
 
 impl RateSetting {
-    /// The limit of a copy that begins now, which follows the clock and the file until the program ends. Later faults of the
+    /// The limit of one of `sharers` processes whose copy begins now, which follows the clock and the file until the program ends. Later faults of the
     /// file are told to `warn`, once each; the last rate stays.
     ///
     /// # Errors
     /// `Usage`: the file cannot be read, or holds something else.
-    pub(crate) fn begin(&self, warn: WarningSink) -> Result<Option<RateLimit>, Failure> {
+    pub(crate) fn begin(
+        &self,
+        sharers: usize,
+        warn: WarningSink,
+    ) -> Result<Option<RateLimit>, Failure> {
         let day = self
-            .read()
+            .read(sharers)
             .map_err(|reason| Failure::usage(format!("--limit-rate: {reason}")))?;
         let rate = day.at(minute_of_day());
         if let Self::Day(day) = self
@@ -94,7 +109,7 @@ impl RateSetting {
         }
         let limit = RateLimit::new(rate.unwrap_or(u64::MAX));
         let (followed, setting) = (limit.clone(), self.clone());
-        let follow = move || setting.follow(day, &followed, &warn);
+        let follow = move || setting.follow(sharers, day, &followed, &warn);
         let started = thread::Builder::new().name("rate".to_owned()).spawn(follow);
         match started {
             Ok(_) => Ok(Some(limit)),
@@ -104,25 +119,27 @@ impl RateSetting {
         }
     }
 
-    fn read(&self) -> Result<DayRates, String> {
+    /// The share of each process.
+    fn read(&self, sharers: usize) -> Result<DayRates, String> {
         let file = match self {
-            Self::Day(day) => return Ok(day.clone()),
+            Self::Day(day) => return Ok(day.shared_by(sharers)),
             Self::File(file) => file,
         };
         let shown = file.display();
         // A pipe would block, and a device may never end.
         let text = regular_file::read_to_string(file, MAX_TEXT)
             .map_err(|error| format!("{shown}: {error}"))?;
-        DayRates::parse(&text).map_err(|reason| format!("{shown}: {reason}"))
+        let day = DayRates::parse(&text).map_err(|reason| format!("{shown}: {reason}"))?;
+        Ok(day.shared_by(sharers))
     }
 
-    fn follow(&self, mut day: DayRates, limit: &RateLimit, warn: &WarningSink) {
+    fn follow(&self, sharers: usize, mut day: DayRates, limit: &RateLimit, warn: &WarningSink) {
         let mut fault = None;
         let mut told = None;
         let mut present = day.at(minute_of_day());
         loop {
             thread::sleep(LOOK_EVERY);
-            match self.read() {
+            match self.read(sharers) {
                 Ok(read) => {
                     day = read;
                     (fault, told) = (None, None);
@@ -189,6 +206,7 @@ mod tests {
         assert_eq!((at(17, 59), at(18, 0)), (Some(10_000_000), None));
         assert_eq!(at(0, 0), None, "as from 18:00 on");
         assert!(DayRates::parse("80M").unwrap().is_constant());
+        assert_eq!(day.shared_by(4).at(9 * 60), Some(2_500_000));
     }
 
     #[test]
@@ -218,11 +236,11 @@ mod tests {
             sink.lock().unwrap().push(text.to_owned());
         });
         for unusable in [setting.clone(), RateSetting::File("/dev/zero".into())] {
-            let failure = unusable.begin(Arc::clone(&warn)).unwrap_err();
+            let failure = unusable.begin(1, Arc::clone(&warn)).unwrap_err();
             assert_eq!(failure.kind(), FailureKind::Usage, "{failure}");
         }
         fs::write(&file, "8M\n").unwrap();
-        let limit = setting.begin(warn).unwrap().unwrap();
+        let limit = setting.begin(1, warn).unwrap().unwrap();
         assert_eq!(limit.rate(), 1_000_000);
         let wait_until = |what: &dyn Fn() -> bool| {
             let begun = Instant::now();

@@ -128,6 +128,12 @@ pub(crate) struct SecurityArgs {
 }
 
 impl SecurityArgs {
+    /// The program for ssh, and that of longhaul at the far end if it is named.
+    pub(crate) fn ssh_programs(&self) -> (Vec<String>, Option<&FarProgram>) {
+        let far = self.far_end.place.ssh_program.as_ref();
+        (self.ssh.command(), far)
+    }
+
     /// The place for the part of the configuration that no flag has.
     pub(super) fn loaded_mut(&mut self) -> &mut LoadedSettings {
         &mut self.settings.loaded

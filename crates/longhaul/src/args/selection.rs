@@ -12,7 +12,7 @@ use proto::timestamp::Timestamp;
 const MAX_LIST: u64 = 1 << 30;
 
 /// Which files of trees are copied. Patterns are those of rclone.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Selection of files in a tree")]
 pub(crate) struct SelectionArgs {
     /// Copy only files that match PATTERN of rclone (several times: any of them). `*` and `?` match within a

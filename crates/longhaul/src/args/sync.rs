@@ -37,6 +37,14 @@ pub(crate) struct SyncArgs {
 }
 
 impl SyncArgs {
+    /// The flags of one of some nodes.
+    pub(crate) fn on_node(self, nodes: usize) -> Self {
+        Self {
+            flags: self.flags.on_node(nodes),
+            ..self
+        }
+    }
+
     /// The flags as [`SyncOptions`]; warnings about protection go to `warn`.
     ///
     /// # Errors

@@ -18,6 +18,7 @@ pub mod python;
 pub mod rclone;
 pub mod rclone_webdav;
 pub mod s3s_fs;
+pub mod slurm;
 pub mod sshd;
 pub mod tls;
 pub mod vsftpd;

@@ -64,10 +64,29 @@ impl Sshd {
     /// The processes of longhaul that its logins run.
     #[must_use]
     pub fn far_ends(&self) -> Vec<i32> {
+        self.programs(b"serve\0--stdio\0")
+    }
+
+    /// The nodes of copies that its logins run.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<i32> {
+        self.programs(b"longhaul\0node\0")
+    }
+
+    /// ssh that reaches this server by whatever name of a host.
+    #[must_use]
+    pub fn ssh_by_any_name(&self) -> String {
+        let address = self.server.address();
+        let (host, port) = (address.ip(), address.port());
+        format!("{} -oHostName={host} -oPort={port}", self.ssh)
+    }
+
+    /// The processes of logins whose words end so.
+    fn programs(&self, end: &[u8]) -> Vec<i32> {
         let children = descendants(self.server.pid().as_raw_nonzero().get());
         let is_far_end = |pid: &i32| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            line.ends_with(b"serve\0--stdio\0")
+            line.ends_with(end)
         };
         children.into_iter().filter(is_far_end).collect()
     }

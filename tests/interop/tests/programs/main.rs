@@ -27,6 +27,7 @@ mod links;
 mod local;
 mod lost_listing;
 mod moving_streams;
+mod nodes;
 mod operation;
 mod peers_alone;
 mod peers_alone_gsi;

@@ -158,6 +158,14 @@ pub(crate) struct StreamPlan {
 }
 
 impl StreamPlan {
+    /// The same, where others move parts of the file: they are stored in any order.
+    pub(crate) fn in_any_order(self) -> Self {
+        Self {
+            in_order: false,
+            ..self
+        }
+    }
+
     /// One stream, which stays one.
     pub(crate) fn single() -> Self {
         Self {

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
@@ -29,7 +29,7 @@ use crate::local::local_name::{LocalName, directory_of, is_file, is_link, own_us
 use crate::local::lock_file;
 use crate::local::lock_file::{LockFile, LockedOpen};
 use ftp::answers::KeptMetadata;
-use ftp::failure::Sentence;
+use ftp::failure::{Operation, Sentence};
 use ftp::{Failure, FailureKind};
 
 const JOURNAL_SUFFIX: &[u8] = b".longhaul-journal";
@@ -191,6 +191,27 @@ impl WriteTarget {
             Ok(Self::Direct { sink })
         };
         open_stdout().map_err(|e| Failure::local(format!("standard output: {e}")))
+    }
+
+    /// A part of an unfinished file that another process holds, and whose first byte is at `origin`.
+    ///
+    /// # Errors
+    /// `NotFound`, `Local`: there is no such file, or it cannot be written.
+    pub(crate) fn part_of(path: &Path, origin: u64, policy: SyncPolicy) -> Result<Self, Failure> {
+        let no_follow = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .custom_flags(no_follow)
+            .open(path);
+        let sink = file.and_then(|file| FileSink::new(file, path.display().to_string()));
+        let sink = sink.map_err(|error| {
+            Operation::on("write", path.display()).failed(FailureKind::of_named_file(&error), error)
+        })?;
+        let sink = sink.with_policy(policy, None).from_origin(origin);
+        Ok(Self::Direct {
+            sink: Arc::new(sink),
+        })
     }
 
     /// The way to write `destination`. A symbolic link that stands for a file is followed, so that the renaming replaces the

@@ -447,7 +447,7 @@ fn replace(
     to: &[u8],
     failure: impl Fn(SftpFailed) -> Failure,
 ) -> Result<(), Failure> {
-    let aside = format!(".longhaul-replaced-{:08x}", random_token() >> 32);
+    let aside = format!(".longhaul-replaced-{:016x}", random_token());
     let aside = [to, aside.as_bytes()].concat();
     connection
         .done(&SftpRequest::Rename(to, &aside))

@@ -59,7 +59,7 @@ impl SftpConnection {
             outgoing: Vec::new(),
             sent: 0,
             // A reply to another connection's request, which a server may mix in, is not one to ours.
-            next_id: u32::try_from(random_token() >> 32).unwrap_or_default(),
+            next_id: u32::try_from(random_token() & u64::from(u32::MAX)).unwrap_or_default(),
             unanswered: 0,
             unheeded: Vec::new(),
             is_lost: false,

@@ -139,6 +139,7 @@ impl WorkQueue {
             true => sessions.0.sessions(),
             false => sessions.0.most(),
         };
+        supply.workers *= self.ctx.options.nodes.nodes.len().max(1);
         self.arrange(&mut supply, window);
         sessions
     }

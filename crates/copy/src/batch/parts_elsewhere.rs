@@ -1,0 +1,59 @@
+//! Parts of a file that other processes move.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use data::job::TransferControl;
+use parking_lot::Mutex;
+use proto::ranges::RangeSet;
+
+use ftp::Failure;
+use ftp::answers::SourceFacts;
+use ftp::location::Location;
+
+/// The part of a file that is missing at an unfinished destination which other processes can write, too.
+pub(crate) struct MissingParts<'a> {
+    pub(crate) source: &'a Location,
+    pub(crate) facts: SourceFacts,
+    /// The unfinished destination.
+    pub(crate) partial: PathBuf,
+    pub(crate) missing: RangeSet,
+    /// Counts what is stored.
+    pub(crate) control: Arc<TransferControl>,
+}
+
+/// Other processes that move parts of files.
+#[async_trait]
+pub(crate) trait PartMover: Send + Sync {
+    /// Whether a file of this size is divided.
+    fn divides(&self, source: &Location, destination: &Location, size: u64) -> bool;
+
+    /// Has the parts moved, each verified and on disk.
+    ///
+    /// # Errors
+    /// That of the first part that failed; nobody writes to the destination any more.
+    async fn move_parts(&self, parts: MissingParts<'_>) -> Result<(), Failure>;
+}
+
+/// The processes that move parts of the files of a batch, if there are any.
+#[derive(Default)]
+pub(crate) struct PartMovers(Mutex<Option<Arc<dyn PartMover>>>);
+
+impl PartMovers {
+    pub(crate) fn set(&self, mover: Arc<dyn PartMover>) {
+        *self.0.lock() = Some(mover);
+    }
+
+    /// The processes, if they divide this file.
+    pub(crate) fn dividing(
+        &self,
+        source: &Location,
+        destination: &Location,
+        size: Option<u64>,
+    ) -> Option<Arc<dyn PartMover>> {
+        let mover = self.0.lock().clone()?;
+        let divides = size.is_some_and(|size| mover.divides(source, destination, size));
+        divides.then_some(mover)
+    }
+}

@@ -1,0 +1,8 @@
+//! The work of a batch: taken from its plan, arranged in pieces, and moved.
+
+pub(crate) mod file;
+mod leftovers;
+pub(crate) mod mover;
+pub(crate) mod out_of_space;
+pub(crate) mod queue;
+pub(crate) mod session_plan;
