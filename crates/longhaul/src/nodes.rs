@@ -344,6 +344,10 @@ fn serve(mut lines: NodeLines) -> Result<Exit> {
             let gone = || Failure::new(FailureKind::Interrupted, "nothing was ordered");
             let first = lines.next().await.ok_or_else(gone)?;
             let begun = NodeBeginning::parse(&first)?;
+            // For relative names in flags. Without the directory, a file that such a flag names is missed and told.
+            if let Err(error) = std::env::set_current_dir(&begun.directory) {
+                tracing::debug!(%error, "the directory of the command is not here");
+            }
             let options = options(begun)?.with(|options| options.interrupt = interrupt);
             copy::serve_node(lines, options).await
         };

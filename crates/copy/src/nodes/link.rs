@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use proto::printable::printable;
 use tokio::sync::mpsc;
@@ -21,6 +21,9 @@ use ftp::{Failure, FailureKind};
 const QUEUED_LINES: usize = 64;
 /// How often a file is looked at for further lines.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Longest wait for a program that is to end, and how often it is looked at.
+const MAX_ENDING: Duration = Duration::from_millis(500);
+const LOOK_FOR_END: Duration = Duration::from_millis(5);
 /// Longest words of a program that are shown, bytes.
 const MAX_WORDS: usize = 300;
 
@@ -54,7 +57,10 @@ impl NodeLines {
     /// The file of replies cannot be made.
     pub fn of_node(directory: &Path) -> io::Result<Self> {
         let (orders, replies) = files_of(directory);
-        Ok(Self::over(FollowedFile::new(orders), append(&replies)?))
+        Ok(Self::over(
+            FollowedFile::new(orders),
+            AppendedFile::open(&replies)?,
+        ))
     }
 
     /// Returns when all lines for the other end are written.
@@ -86,7 +92,7 @@ pub(super) struct OpenNodeLink {
     program: Option<NodeProgram>,
 }
 
-/// Killed when it is dropped.
+/// When it is dropped, it gets the time to remove its unfinished files, and is then killed.
 struct NodeProgram {
     child: Child,
     /// Its last words.
@@ -95,7 +101,11 @@ struct NodeProgram {
 
 impl Drop for NodeProgram {
     fn drop(&mut self) {
-        // It may have ended.
+        // Its input has ended, so it ends by itself.
+        let until = Instant::now() + MAX_ENDING;
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < until {
+            thread::sleep(LOOK_FOR_END);
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -111,7 +121,7 @@ impl OpenNodeLink {
             NodeLink::Program(words) => Self::start(words),
             NodeLink::Files(directory) => {
                 let (orders, replies) = files_of(directory);
-                let to = append(&orders)
+                let to = AppendedFile::open(&orders)
                     .map_err(|error| Failure::about(FailureKind::Local, orders.display(), error))?;
                 Ok(Self {
                     lines: NodeLines::over(FollowedFile::new(replies), to),
@@ -202,12 +212,28 @@ fn write_lines(mut to: impl Write, mut lines: mpsc::Receiver<Vec<u8>>) {
     }
 }
 
-fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .open(path)
+/// A file that another machine follows: a flush makes it visible there, also over NFS.
+struct AppendedFile(File);
+
+impl AppendedFile {
+    fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(path);
+        file.map(Self)
+    }
+}
+
+impl Write for AppendedFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.sync_data()
+    }
 }
 
 /// A file that grows, and may not exist yet. It never ends, and is opened again for each look, because over NFS only that shows

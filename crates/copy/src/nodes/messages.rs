@@ -23,6 +23,8 @@ pub struct NodeBeginning {
     pub version: String,
     /// By which the unfinished files of the node are known.
     pub session: u32,
+    /// Directory in which the command runs, if its name is a text.
+    pub directory: String,
     /// The words of the command that copies.
     pub words: Vec<String>,
     /// Number of nodes: each has this share of a limit on the rate.

@@ -97,14 +97,18 @@ async fn keep(batch: &NodeBatch, position: usize, node: &CopyNode) -> Result<(),
     let meter = ctx.meter.begin_file(node.name.clone(), None);
     let mut session = WorkingNode::new(batch, (position, node), &meter);
     loop {
-        let before = session.moved();
+        let before = (session.moved(), session.pieces_ended());
         let Err(failure) = session.run().await else {
             return Ok(());
         };
         if batch.pieces.are_done() {
             return Ok(());
         }
-        let moved = session.moved().saturating_sub(before);
+        // A node that has ended something begins anew, however few its bytes were.
+        let moved = match session.pieces_ended() > before.1 {
+            true => u64::MAX,
+            false => session.moved().saturating_sub(before.0),
+        };
         let Some((_, wait)) = retries.next_attempt(&failure, moved, None) else {
             ctx.warn(format!("{failure}; its work goes to the other nodes"));
             return Err(failure);
@@ -125,15 +129,6 @@ async fn fail_rest(batch: &NodeBatch, failure: &Failure) {
         _ => failure.of_kind(FailureKind::Unreachable),
     };
     while let Some(piece) = batch.pieces.next().await {
-        match &piece.part_of {
-            Some(divided) => divided.part_failed(failure.clone()),
-            None => {
-                for file in piece.files {
-                    let (failure, cause) = (failure.clone(), failure.cause());
-                    batch.mover.account.failed(file, 0, failure, cause).await;
-                }
-            }
-        }
-        batch.pieces.ended();
+        batch.fail(piece, &failure).await;
     }
 }

@@ -26,12 +26,16 @@ const TELL_EVERY: Duration = Duration::from_secs(5);
 /// Longest wait for a node to be ready: a login may ask for something, and a batch system start it.
 const MAX_START: Duration = Duration::from_secs(120);
 
+/// A piece is given to a further node so many times.
+const MAX_LOSSES: u32 = 20;
+
 /// A piece on a node.
 struct OpenPiece {
     kind: MoveKind,
     /// Those that have not ended; the position is that of the order.
     files: Vec<Option<PlannedFile>>,
     part_of: Option<Arc<DividedFile>>,
+    losses: u32,
 }
 
 /// A node at work.
@@ -42,6 +46,8 @@ pub(super) struct WorkingNode<'a> {
     meter: &'a FileMeter,
     open: HashMap<u64, OpenPiece>,
     next_number: u64,
+    /// Pieces that have ended.
+    ended: u64,
     /// Number of the link.
     session: u32,
     /// Bytes that earlier links have moved.
@@ -64,11 +70,17 @@ impl<'a> WorkingNode<'a> {
             meter,
             open: HashMap::new(),
             next_number: 0,
+            ended: 0,
             session: 0,
             earlier: 0,
             in_parts: 0,
             progress: NodeProgress::default(),
         }
+    }
+
+    /// Pieces that the node has ended.
+    pub(super) fn pieces_ended(&self) -> u64 {
+        self.ended
     }
 
     /// Bytes that the node has moved.
@@ -97,6 +109,7 @@ impl<'a> WorkingNode<'a> {
                 kind: piece.kind,
                 files,
                 part_of: piece.part_of,
+                losses: piece.losses + 1,
             });
         }
         match worked {
@@ -114,6 +127,7 @@ impl<'a> WorkingNode<'a> {
         let beginning = NodeBeginning {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             session: self.session,
+            directory: working_directory(),
             words: self.batch.ctx.options.nodes.words.clone(),
             nodes: self.batch.ctx.options.nodes.nodes.len(),
         };
@@ -144,6 +158,7 @@ impl<'a> WorkingNode<'a> {
                     }
                 }
                 piece = self.batch.pieces.next(), if takes_more => match piece {
+                    Some(piece) if piece.losses >= MAX_LOSSES => self.give_up(piece).await,
                     Some(piece) => tell(self.order(piece)).await?,
                     None => {
                         is_ending = true;
@@ -168,6 +183,16 @@ impl<'a> WorkingNode<'a> {
         }
     }
 
+    /// Fails a piece with which several nodes were lost: it may be the reason.
+    async fn give_up(&self, piece: Piece) {
+        let failure = Failure::unreachable(format!(
+            "{} nodes were lost while they moved it",
+            piece.losses
+        ))
+        .retried(false);
+        self.batch.fail(piece, &failure).await;
+    }
+
     /// The order for a piece, which is open from now on.
     fn order(&mut self, piece: Piece) -> Vec<u8> {
         let number = self.next_number;
@@ -183,6 +208,7 @@ impl<'a> WorkingNode<'a> {
             kind: piece.kind,
             files: piece.files.into_iter().map(Some).collect(),
             part_of: piece.part_of,
+            losses: piece.losses,
         };
         self.open.insert(number, open);
         line_of(&NodeCommand::Move(order))
@@ -250,6 +276,7 @@ impl<'a> WorkingNode<'a> {
                 account.moved_in_vain(in_vain);
                 let left: Vec<_> = piece.files.into_iter().flatten().collect();
                 if left.is_empty() {
+                    self.ended += 1;
                     self.batch.pieces.ended();
                 } else {
                     // Not told of: not done.
@@ -257,6 +284,7 @@ impl<'a> WorkingNode<'a> {
                         kind: piece.kind,
                         files: left,
                         part_of: piece.part_of,
+                        losses: piece.losses + 1,
                     });
                     return Err(unasked(self.node));
                 }
@@ -296,6 +324,12 @@ impl<'a> WorkingNode<'a> {
              by itself, and whether its longhaul has this version"
         )))
     }
+}
+
+fn working_directory() -> String {
+    let directory = std::env::current_dir().ok();
+    let text = directory.and_then(|directory| directory.to_str().map(str::to_owned));
+    text.unwrap_or_default()
 }
 
 /// A number that no other link of the batch has, and hardly any of another one.

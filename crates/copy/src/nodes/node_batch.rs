@@ -6,10 +6,11 @@ use parking_lot::Mutex;
 
 use super::left_files::LeftFiles;
 use super::messages::NodeProgress;
-use super::pieces::Pieces;
+use super::pieces::{Piece, Pieces};
 use crate::batch::BatchContext;
 use crate::batch::totals::{BatchSample, BatchTotals};
 use crate::work::mover::WorkMover;
+use ftp::Failure;
 
 /// A batch that runs on nodes.
 pub(super) struct NodeBatch {
@@ -26,6 +27,20 @@ pub(super) struct NodeBatch {
 }
 
 impl NodeBatch {
+    /// Fails the files of an open piece.
+    pub(super) async fn fail(&self, piece: Piece, failure: &Failure) {
+        match &piece.part_of {
+            Some(divided) => divided.part_failed(failure.clone()),
+            None => {
+                for file in piece.files {
+                    let (failure, cause) = (failure.clone(), failure.cause());
+                    self.mover.account.failed(file, 0, failure, cause).await;
+                }
+            }
+        }
+        self.pieces.ended();
+    }
+
     /// Notes the streams of all nodes together.
     pub(super) fn observe(&self, node: usize, progress: NodeProgress) {
         let mut nodes = self.progress.lock();

@@ -76,6 +76,7 @@ impl PartMover for FileParts {
                 kind: MoveKind::Single,
                 files: vec![file],
                 part_of: Some(Arc::clone(&divided)),
+                losses: 0,
             });
         }
         divided.ended(|| self.pieces.take_parts(&divided)).await

@@ -24,6 +24,8 @@ pub(super) struct Piece {
     pub(super) files: Vec<PlannedFile>,
     /// It is a part of this file.
     pub(super) part_of: Option<Arc<DividedFile>>,
+    /// Nodes that were lost with it.
+    pub(super) losses: u32,
 }
 
 /// The pieces of a batch.
@@ -87,6 +89,7 @@ impl Pieces {
                         kind,
                         files,
                         part_of: None,
+                        losses: 0,
                     });
                 }
             }
@@ -190,6 +193,7 @@ mod tests {
             kind,
             files: Vec::new(),
             part_of: None,
+            losses: 0,
         }
     }
 

@@ -142,8 +142,10 @@ fn killed_nodes_lose_nothing() {
         (copying.join().unwrap(), killed)
     });
     let (finished, killed) = killing;
-    test.check(&finished.unwrap().expect_success().unwrap())
-        .unwrap();
+    let finished = finished.unwrap();
+    let failed = copy::failure_message(&finished);
+    assert_eq!(failed, None, "{:?}", copy::warnings(&finished));
+    test.check(&finished.expect_success().unwrap()).unwrap();
     assert!(killed >= 3, "{killed}");
 }
 
