@@ -11,6 +11,7 @@ is killed with SIGKILL at intervals and started again; with --outage the databas
 
     tests/campaign/queue-campaign.py                                  # 10 000 files, 4 workers, a kill each 30 s
     tests/campaign/queue-campaign.py --files 500 --kill-every 5 --outage 20
+    tests/campaign/queue-campaign.py --lab                            # each worker, the server and the database on a host of the lab
 
 Needs longhaul and longhaul-queue in target/release (or --programs DIR), and PostgreSQL (tests/install-peers).
 """
@@ -37,10 +38,32 @@ OUTCOMES = "SELECT string_agg(o || ' ' || n, ', ') FROM (SELECT outcome o, COUNT
 OPEN = "SELECT COUNT(*) FROM longhaul_queue.jobs WHERE state IN ('waiting', 'running')"
 
 
+def on_host(options, name):
+    """The words that run a program on a host of the lab."""
+    return [options.programs / "longhaul", "lab", "exec", name, "--"] if options.lab else []
+
+
+def address_of(options, name):
+    return os.environ[f"LAB_{name.upper()}"] if options.lab else "127.0.0.1"
+
+
+def enter_lab(options):
+    """Runs this script again in the lab's network: a database, a server, and the workers, 10 ms and 200 Mbit/s from both."""
+    names = [f"w{number}" for number in range(options.workers)]
+    hosts = "".join(f"[hosts.{name}]\n" for name in ["db", "src", *names])
+    path = '[[paths]]\nbetween = ["{}", "{}"]\nrtt = "10ms"\nrate = "200mbit"\n'
+    paths = "".join(path.format(name, end) for name in names for end in ["db", "src"])
+    with tempfile.NamedTemporaryFile("w", prefix="queue-", suffix=".toml", delete=False) as topology:
+        topology.write('[default]\nrtt = "1ms"\n' + hosts + paths)
+    net = [options.programs / "longhaul", "lab", "net", "-q", "--wait", "--topology", topology.name, "--"]
+    sys.exit(subprocess.run([*net, sys.executable, *sys.argv]).returncode)
+
+
 class Postgres:
     """A server below a directory, as another account than root."""
 
-    def __init__(self, place):
+    def __init__(self, place, host, address):
+        self.host, self.address = host, address
         self.bin = max(glob.glob("/usr/lib/postgresql/*/bin"))
         self.place, self.data = place, place / "pg"
         self.account = ["setpriv", "--pdeathsig", "INT"]
@@ -54,17 +77,22 @@ class Postgres:
         subprocess.run([*self.account, f"{self.bin}/initdb", *words], check=True, stdout=subprocess.DEVNULL, cwd="/")
         self.start()
         self.run("createdb", "queue")
-        self.url = f"postgres://queue@localhost/queue?host={place}"
+        if host:
+            (self.data / "pg_hba.conf").open("a").write("host all all all trust\n")
+            self.run("psql", "-d", "queue", "-c", "SELECT pg_reload_conf()")
+        self.url = f"postgres://queue@{address}/queue" if host else f"postgres://queue@localhost/queue?host={place}"
 
     def start(self):
-        words = ["-c", "listen_addresses=", "-k", self.place, "-D", self.data]
+        listens = self.address if self.host else ""
+        words = ["-c", f"listen_addresses={listens}", "-k", self.place, "-D", self.data]
+        command = [*self.host, *self.account, f"{self.bin}/postgres", *words]
         with open(self.place / "postgres.log", "a") as log:
-            self.process = subprocess.Popen([*self.account, f"{self.bin}/postgres", *words], stdout=log, stderr=log, cwd="/")
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/")
         while self.run("pg_isready", "-q", "-d", "postgres", check=False).returncode != 0:
             time.sleep(0.05)
 
     def stop(self):
-        self.process.send_signal(signal.SIGINT)
+        os.kill(int((self.data / "postmaster.pid").read_text().split()[0]), signal.SIGINT)
         self.process.wait()
 
     def run(self, program, *words, check=True):
@@ -80,7 +108,8 @@ def start_worker(options, place, url, number):
     environment = {**os.environ, "LONGHAUL_QUEUE": url, "LONGHAUL_CONFIG": "off", "LONGHAUL_HISTORY": "off"}
     with open(place / f"w{number}.log", "a") as log:
         return subprocess.Popen(
-            [options.programs / "longhaul", "worker", *words], stdout=subprocess.DEVNULL, stderr=log, env=environment
+            [*on_host(options, f"w{number}"), options.programs / "longhaul", "worker", *words],
+            stdout=subprocess.DEVNULL, stderr=log, env=environment,
         )
 
 
@@ -94,8 +123,12 @@ def main():
     parser.add_argument("--outage", type=float, default=0, help="stop the database for 5 s, each so many seconds")
     parser.add_argument("--lease", default="60s")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--lab", action="store_true", help="in the lab's network")
     parser.add_argument("--programs", type=pathlib.Path, default=root / "target/release")
     options = parser.parse_args()
+    options.programs = options.programs.resolve()
+    if options.lab and "LAB_DB" not in os.environ:
+        enter_lab(options)
     chance = random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="queue-", dir="/tmp") as place:
         sys.exit(campaign(options, chance, pathlib.Path(place)))
@@ -106,9 +139,10 @@ def campaign(options, chance, place):
     served, copied = place / "served", place / "copied"
     served.mkdir()
     copied.mkdir()
-    postgres = Postgres(place)
+    postgres = Postgres(place, on_host(options, "db"), address_of(options, "db"))
     server = subprocess.Popen(
-        [options.programs / "longhaul", "serve", "--listen", "127.0.0.1:0", "--anonymous", "ro", "--root", served],
+        [*on_host(options, "src"), options.programs / "longhaul", "serve", "--listen", f"{address_of(options, 'src')}:0",
+         "--anonymous", "ro", "--root", served],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )
     address = server.stdout.readline().split()[-1]
