@@ -26,11 +26,11 @@ use crate::storage::capabilities::DirectProtocol;
 use crate::storage::contract::Storage;
 use crate::storage::local_copy;
 use crate::storage::optional::FollowUpQuery;
-use ftp::Failure;
 use ftp::answers::SourceFacts;
 use ftp::location::{Location, StorageId};
 use ftp::session::checksum::CONCURRENT_FROM;
 use ftp::transfer::{TransferAttempt, TransferSpec};
+use ftp::{Failure, FailureKind};
 
 /// How the bytes are moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,8 +147,14 @@ impl<'a> FileCopy<'a> {
         if result.is_err() && !self.store_began {
             self.meter.discard_attempt();
         }
-        let (mut attempt, (source_checksum, copy_checksum)) =
-            record_result(result, state, &spec, &control, check)?;
+        let recorded = record_result(result, state, &spec, &control, check);
+        let (mut attempt, (source_checksum, copy_checksum)) = recorded.map_err(|failure| {
+            let goes_on = method == MoveMethod::ThirdParty && spec.started.load(Ordering::Relaxed);
+            match goes_on {
+                true => leave_to_servers(state, failure),
+                false => failure,
+            }
+        })?;
         if method == MoveMethod::ThirdParty {
             self.meter.report_bytes(attempt.report.evidence.bytes);
             self.ctx.apart.note_connected(&self.from, &self.to);
@@ -536,6 +542,21 @@ fn record_result<T>(
         }
     }
     result
+}
+
+/// After a copy between two servers that failed here, and may go on there: no further attempt writes the same file.
+fn leave_to_servers(state: &mut CopyState<'_>, failure: Failure) -> Failure {
+    let has_other_name = match &mut state.destination {
+        CopyDestination::Storage(upload) => upload.leave_partial(),
+        CopyDestination::Local(_) => true,
+    };
+    if has_other_name {
+        return failure;
+    }
+    let failure = failure.of_kind(FailureKind::Unreachable).retried(false);
+    failure.advise(
+        "the servers may still be writing the file: see that they have ended, and start over",
+    )
 }
 
 /// Length of a remote file, over a session that is opened on first use.

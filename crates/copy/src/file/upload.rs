@@ -23,11 +23,13 @@ use crate::file::destination_state::DestinationState;
 use crate::file::left_parts::proved_parts;
 use crate::file::report_started;
 use crate::file::resume::{PartialLeftover, discarded, is_whole_file, usable_ranges};
+use crate::file::upload_names::{OldFile, RefusedName, UploadFinish};
 use crate::file::verify::Verification;
 use crate::local::journal::{CopyIdentity, StoredRanges};
 use crate::local::local_name::{LocalName, own_user};
 use crate::local::lock_file::LockFile;
 use crate::local::partial::{lock_remote_destination, partial_path, upload_journal};
+use crate::local::replacement::random_token;
 use crate::local::{disk, journal};
 use crate::plan::PlannedFile;
 use crate::storage::capabilities::AvailableChecksums;
@@ -48,6 +50,8 @@ pub(crate) struct StorageDestination<'a> {
     /// Path of a complete and verified file that the server would not rename. It is removed only
     /// after the file is verified under its final name.
     verified_partial: Option<Vec<u8>>,
+    /// Partial paths that a copy which was given up may still write.
+    left_partials: Vec<Vec<u8>>,
     /// Path of the previous file with the final name, after it was moved out of the way.
     moved_aside: Option<Vec<u8>>,
     /// Name for messages.
@@ -77,15 +81,6 @@ pub(crate) struct StorageDestination<'a> {
     has_checksum: bool,
 }
 
-/// Result of giving a file its final name.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum UploadFinish {
-    /// The file has its final name.
-    InPlace,
-    /// The file was not renamed. It must be stored again under its final name.
-    StoreDirectly,
-}
-
 impl<'a> StorageDestination<'a> {
     /// A destination that is not examined yet.
     pub(crate) fn new(
@@ -102,6 +97,7 @@ impl<'a> StorageDestination<'a> {
             id,
             path,
             verified_partial: None,
+            left_partials: Vec::new(),
             moved_aside: None,
             display_name,
             state: DestinationState::default(),
@@ -372,26 +368,6 @@ async fn remote_file_facts(
     }
 }
 
-/// A file with the final name, as far as the storage shows it.
-pub(crate) enum OldFile {
-    /// There is none.
-    Missing,
-    /// There is something of that name.
-    Exists(EntryKind),
-    /// The storage does not tell.
-    Unknown,
-}
-
-/// A partial name that was refused, or that could not be changed. The final name is tried instead.
-#[derive(Debug)]
-pub(crate) struct RefusedName {
-    pub(crate) refusal: Failure,
-    /// The refusal is about one file. It says nothing about others in the directory.
-    pub(crate) is_of_file: bool,
-    /// The storage does not tell whether there is an old file.
-    pub(crate) is_unseen: bool,
-}
-
 impl StorageDestination<'_> {
     /// Before the first attempt: takes the final name at once where a partial one could not be changed to it.
     ///
@@ -550,6 +526,9 @@ impl StorageDestination<'_> {
             ctx.renames.permitted(&self.id, self.path);
             let replaced = self.moved_aside.take();
             self.remove_leftover(session, replaced).await;
+            for left in std::mem::take(&mut self.left_partials) {
+                self.remove_leftover(session, Some(left)).await;
+            }
             self.state.remove_journal();
             return Ok(UploadFinish::InPlace);
         };
@@ -694,6 +673,22 @@ impl StorageDestination<'_> {
             failure,
             refused_step: RefusedRenameStep::NewNameMayExist,
         })
+    }
+
+    /// From now on, stores the bytes from the first one under another partial name: servers may still write what has this one.
+    /// Returns whether there is another name.
+    pub(crate) fn leave_partial(&mut self) -> bool {
+        let Some(left) = self.partial_path.take() else {
+            return false;
+        };
+        self.left_partials.push(left);
+        let token = format!(".{:016x}", random_token());
+        self.partial_path = Some(partial_path(&[self.path, token.as_bytes()].concat()));
+        // It describes the file that has the usual name.
+        self.state.remove_journal();
+        self.retract_to(RangeSet::new());
+        self.stored_ranges = Arc::default();
+        true
     }
 
     /// From now on, stores the bytes under the final name. The complete file under the partial name

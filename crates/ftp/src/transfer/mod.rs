@@ -101,7 +101,8 @@ pub struct TransferSpec {
     pub server_checksum: Option<ChecksumAlgorithm>,
     /// Requested options of the data connections.
     pub options: TransferOptions,
-    /// Set when the destination server of a put replies that the transfer begins (125, 150).
+    /// Set when the destination server of a put replies that the transfer begins (125, 150), and after a direct transfer that has
+    /// failed here, while the servers may still go on with it.
     pub started: Arc<AtomicBool>,
     /// Ranges that the destination server reported as stored (111), in destination offsets.
     pub stored_ranges: Arc<Mutex<RangeSet>>,

@@ -1,5 +1,7 @@
 //! The copy engine between two WebDAV servers, one of which fetches files.
 
+use std::time::Duration;
+
 use super::{LENGTH, copy, options_with_retries};
 use crate::options::Parallelism;
 use crate::run::tests::options;
@@ -18,8 +20,7 @@ fn servers() -> ([WebDavServer; 2], Vec<u8>) {
 }
 
 fn copies(server: &WebDavServer) -> usize {
-    let methods = server.methods();
-    methods.iter().filter(|method| *method == "COPY").count()
+    server.paths_of("COPY").len()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -47,10 +48,52 @@ async fn an_unknown_end_is_tried_again_and_is_no_success() {
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
     assert!(to.get("/g") == Some(bytes));
     assert_eq!((copies(&to), to.paths().len()), (3, 1));
+    // A server may still write what it was asked for.
+    let [first, second, third] = &to.paths_of("COPY")[..] else {
+        panic!()
+    };
+    assert!(first != second && second != third && first != third);
+    assert_eq!(first, "/g.longhaul-partial");
     to.fetch_from_others(&[BROKEN; 9]);
     let (summary, _) = copy(&from.url("/f"), &to.url("/h"), &options()).await;
     assert_eq!(summary.exit, Exit::Unreachable);
     assert_eq!(to.get("/h"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_does_not_begin_is_relayed_under_another_name() {
+    let ([from, to], bytes) = servers();
+    to.fetch_from_others(&[""; 9]);
+    let impatient =
+        options_with_retries().with(|o| o.streams.transfer.stall = Duration::from_secs(1));
+    let (summary, warnings) = copy(&from.url("/f"), &to.url("/g"), &impatient).await;
+    assert_eq!(summary.exit, Exit::Done, "{summary:?}");
+    let [warning] = &warnings[..] else {
+        panic!("{warnings:?}")
+    };
+    assert!(warning.contains("moved no byte"), "{warning}");
+    assert!(to.get("/g") == Some(bytes));
+    assert_eq!((copies(&to), copies(&from)), (1, 0));
+    let [stored] = &to.paths_of("PUT")[..] else {
+        panic!()
+    };
+    assert_ne!(stored, "/g.longhaul-partial");
+    // That of the server, which has its usual name, is removed.
+    assert_eq!(to.paths(), ["/g"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_final_name_that_a_server_may_still_write_is_left_to_it() {
+    let ([from, to], _) = servers();
+    to.fetch_from_others(&[""; 9]);
+    let impatient = options_with_retries().with(|o| {
+        o.streams.transfer.stall = Duration::from_secs(1);
+        o.file.in_place = true;
+    });
+    let (summary, _) = copy(&from.url("/f"), &to.url("/g"), &impatient).await;
+    assert_eq!(summary.exit, Exit::Unreachable, "{summary:?}");
+    assert_eq!(copies(&to), 1);
+    assert!(!to.methods().contains(&"PUT".to_owned()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,6 +6,7 @@
 //! Within one server the same request is that of WebDAV (RFC 4918 section 9.8): a response without a report is a success there.
 
 use std::io::Read as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use data::job::{TransferControl, TransferReport};
@@ -24,7 +25,7 @@ use crate::storage::optional::DirectTransfers;
 use ftp::FailureKind;
 
 /// Least wait for the next bytes of a report. Markers come every 5 s; less than three intervals would find stalls where none are.
-const MIN_REPORT_WAIT: Duration = Duration::from_secs(15);
+const MIN_REPORT_WAIT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 15 });
 /// Times of the stall limit that a server may take to end when it has moved all bytes: some compute a checksum then.
 const ENDING_LIMITS: u32 = 20;
 /// Most streams that a server is asked for.
@@ -56,15 +57,48 @@ struct CopyOrder {
     size: Option<u64>,
     streams: u32,
     stall: Duration,
+    /// [`TransferSpec::started`].
+    may_go_on: Arc<AtomicBool>,
 }
 
-/// A copy that has not begun, and will not. The reason.
+/// A copy that has moved nothing. The reason.
 struct DeclinedCopy {
     failure: Failure,
     /// The server has no such copies at all.
     lacks_copies: bool,
     /// It has made a new file of its own instead, under the path of the other server.
     has_strayed: bool,
+    /// It was given up, and may still begin.
+    may_begin: bool,
+}
+
+impl DeclinedCopy {
+    fn new(failure: Failure) -> Self {
+        Self {
+            failure,
+            lacks_copies: false,
+            has_strayed: false,
+            may_begin: false,
+        }
+    }
+
+    /// The server has no such copies.
+    fn unknown(action: &Operation) -> Self {
+        Self {
+            lacks_copies: true,
+            ..Self::new(no_copies(action))
+        }
+    }
+
+    /// It did not begin within this time.
+    fn given_up(action: &Operation, waited: Duration) -> Self {
+        let seconds = waited.as_secs();
+        let reason = format_args!("the server moved no byte of it within {seconds} s");
+        Self {
+            may_begin: true,
+            ..Self::new(action.failed(FailureKind::Unreachable, reason))
+        }
+    }
 }
 
 impl WebCopyDirection {
@@ -125,6 +159,11 @@ impl DirectTransfers for HttpStorage {
                     to.remember_stored(to_path);
                     return Ok(attempt_of(report_of(spec.size.unwrap_or(bytes)), spec));
                 }
+                // The other server must not write the same file meanwhile.
+                Err(declined) if declined.may_begin => {
+                    reason = Some(declined);
+                    break;
+                }
                 // That of the server which could have done it says more.
                 Err(declined) => {
                     reason = match reason {
@@ -169,12 +208,8 @@ async fn copy_by(
     progress: &(dyn Fn(u64) + Send + Sync),
 ) -> Result<Result<u64, DeclinedCopy>, Failure> {
     if asked.lacks_copies {
-        let failure = no_copies(&direction.operation(&other.url_for(there)));
-        return Ok(Err(DeclinedCopy {
-            failure,
-            lacks_copies: true,
-            has_strayed: false,
-        }));
+        let action = direction.operation(&other.url_for(there));
+        return Ok(Err(DeclinedCopy::unknown(&action)));
     }
     let grant = other
         .grant(there, direction.right(), &asked.connections.origin)
@@ -185,11 +220,7 @@ async fn copy_by(
             let failure = direction
                 .operation(&other.url_for(there))
                 .failed(FailureKind::Refused, reason);
-            return Ok(Err(DeclinedCopy {
-                failure,
-                lacks_copies: false,
-                has_strayed: false,
-            }));
+            return Ok(Err(DeclinedCopy::new(failure)));
         }
     };
     let order = CopyOrder {
@@ -205,6 +236,7 @@ async fn copy_by(
         size: spec.size,
         streams: spec.streams.clamp(1, MAX_STREAMS),
         stall: spec.options.stall.max(MIN_REPORT_WAIT),
+        may_go_on: Arc::clone(&spec.started),
     };
     let (report, mut moved) = watch::channel(0);
     let copied = {
@@ -231,6 +263,23 @@ async fn copy_by(
         }
     }
     Ok(copied)
+}
+
+impl CopyOrder {
+    /// The result when the server was lost before it had moved a byte: one that said nothing for the whole time is not asked again.
+    fn without_bytes(
+        &self,
+        action: &Operation,
+        lost: Failure,
+        since: Instant,
+    ) -> Result<Result<u64, DeclinedCopy>, Failure> {
+        match lost.kind() {
+            FailureKind::Unreachable if since.elapsed() >= self.stall => {
+                Ok(Err(DeclinedCopy::given_up(action, self.stall)))
+            }
+            _ => Err(lost),
+        }
+    }
 }
 
 /// Sends the request, and reads the report to its end.
@@ -267,7 +316,16 @@ fn order_copy(
         headers: &headers,
         action: &action,
     };
-    let response = client.send(&request, HttpRequestBody::Empty)?;
+    let sent_at = Instant::now();
+    let response = match client.send(&request, HttpRequestBody::Empty) {
+        Ok(response) => response,
+        Err(lost) => {
+            // Without a connection, nothing was asked for.
+            let was_asked = lost.kind() != FailureKind::Away;
+            order.may_go_on.store(was_asked, Ordering::Relaxed);
+            return order.without_bytes(&action, lost, sent_at);
+        }
+    };
     match response.status() {
         200..=202 => follow(client, order, response, moved),
         204 if order.is_within => follow(client, order, response, moved),
@@ -278,10 +336,9 @@ fn order_copy(
                 // It may come again, or has no room: the other ways lead there, too.
                 408 | 425 | 429 | 503 | 504 | 507 => Err(failure),
                 _ => Ok(Err(DeclinedCopy {
-                    failure,
                     // 400: a server that copies within itself only, and misses the header Destination.
                     lacks_copies: matches!(status, 405 | 501) || status == 400 && !order.is_within,
-                    has_strayed: false,
+                    ..DeclinedCopy::new(failure)
                 })),
             }
         }
@@ -312,6 +369,8 @@ fn follow(
 ) -> Result<Result<u64, DeclinedCopy>, Failure> {
     let action = order.direction.operation(&order.there);
     let has_created = response.status() == 201;
+    order.may_go_on.store(true, Ordering::Relaxed);
+    let began = Instant::now();
     let mut body = response.into_body();
     let mut report = CopyReport::default();
     let mut watch = ProgressWatch::new(order);
@@ -336,17 +395,29 @@ fn follow(
                 if lost.kind() == FailureKind::Interrupted {
                     return Err(lost);
                 }
+                if report.bytes().unwrap_or(0) == 0 && began.elapsed() >= order.stall {
+                    return order.without_bytes(&action, lost, began);
+                }
                 break false;
             }
         }
         if let Some(bytes) = report.bytes() {
             moved.send_replace(bytes.min(order.size.unwrap_or(u64::MAX)));
         }
-        watch.check(&action, report.bytes().unwrap_or(0), Instant::now())?;
+        let moved = report.bytes().unwrap_or(0);
+        if let Err(stalled) = watch.check(&action, moved, Instant::now()) {
+            return match moved {
+                0 => Ok(Err(DeclinedCopy::given_up(&action, order.stall))),
+                _ => Err(stalled),
+            };
+        }
     };
     let bytes = report.bytes();
     let (has_begun, has_markers) = (bytes.is_some_and(|bytes| bytes > 0), bytes.is_some());
-    match report.finish(is_whole) {
+    let end = report.finish(is_whole);
+    let is_over = end.is_some() || is_whole && !has_markers;
+    order.may_go_on.store(!is_over, Ordering::Relaxed);
+    match end {
         Some(CopyEnd::Success) => Ok(Ok(bytes.unwrap_or(0))),
         Some(CopyEnd::Failure(reason)) => {
             let reason = reason.get(..MAX_REASON).unwrap_or(&reason);
@@ -356,19 +427,14 @@ fn follow(
             );
             match has_begun {
                 true => Err(failed.retried(true)),
-                false => Ok(Err(DeclinedCopy {
-                    failure: failed,
-                    lacks_copies: false,
-                    has_strayed: false,
-                })),
+                false => Ok(Err(DeclinedCopy::new(failed))),
             }
         }
         None if is_whole && !has_markers && order.is_within => Ok(Ok(order.size.unwrap_or(0))),
         // A page of a server that does not know such copies: nothing goes on there.
         None if is_whole && !has_markers => Ok(Err(DeclinedCopy {
-            failure: no_copies(&action),
-            lacks_copies: true,
             has_strayed: has_created && order.direction == WebCopyDirection::Push,
+            ..DeclinedCopy::unknown(&action)
         })),
         None => Err(action
             .failed(
@@ -405,11 +471,11 @@ impl ProgressWatch {
             self.since = Some(now);
             return Ok(());
         }
-        // Before the first byte a file may come from a tape, after the last one a checksum is computed.
-        let is_moving = bytes > 0 && self.size.is_none_or(|size| bytes < size);
-        let limit = match is_moving {
-            true => self.stall,
-            false => self.stall * ENDING_LIMITS,
+        // After the last byte a checksum is computed.
+        let is_ending = bytes > 0 && self.size.is_some_and(|size| bytes >= size);
+        let limit = match is_ending {
+            true => self.stall * ENDING_LIMITS,
+            false => self.stall,
         };
         if now.saturating_duration_since(since) < limit {
             return Ok(());
@@ -453,9 +519,9 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_may_take_its_time_to_begin_and_to_end() {
-        assert!(!stalls(Some(9), &[0, 0, 0, 0, 5, 9, 9, 9, 9]));
-        assert!(stalls(Some(9), &[0; 40]));
+    fn a_copy_may_take_its_time_to_end_and_not_to_begin() {
+        assert!(!stalls(Some(9), &[0, 0, 5, 9, 9, 9, 9]));
+        assert!(stalls(Some(9), &[0; 3]));
         assert!(stalls(Some(9), &[9; 40]));
     }
 }

@@ -148,7 +148,7 @@ impl WebDavServer {
         self.state.lock().refuses_partial_names = true;
     }
 
-    /// From now on fetches files of other servers (COPY). The next reports on that are these.
+    /// From now on fetches files of other servers (COPY). The next reports on that are these; an empty one has no end.
     pub(crate) fn fetch_from_others(&self, reports: &[&'static str]) {
         let mut state = self.state.lock();
         state.fetches = true;
@@ -192,6 +192,13 @@ impl WebDavServer {
     pub(crate) fn methods(&self) -> Vec<String> {
         let requests = self.scripted.requests().into_iter();
         requests.map(|request| request.method).collect()
+    }
+
+    /// The paths of all requests of a method.
+    pub(crate) fn paths_of(&self, method: &str) -> Vec<String> {
+        let requests = self.scripted.requests().into_iter();
+        let of_method = requests.filter(|request| request.method == method);
+        of_method.map(|request| request.path).collect()
     }
 
     /// How often a client has asked what is at a path.
@@ -311,6 +318,9 @@ impl WebDavState {
                 };
                 self.store(&path, fetched.unwrap_or_default());
                 let report = (!self.reports.is_empty()).then(|| self.reports.remove(0));
+                if report == Some("") {
+                    return b"HTTP/1.1 202 Accepted\r\nContent-Length: 5000\r\n\r\n".to_vec();
+                }
                 response("202 Accepted", &[], report.unwrap_or(done).as_bytes())
             }
             "PROPFIND" => {

@@ -1,7 +1,12 @@
 //! COPY between two scripted servers.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::sync::atomic::Ordering;
+
 use parking_lot::Mutex;
 
+use super::super::connections::HttpConnections;
 use super::*;
 
 const CREATED: &str = "success: Created\n";
@@ -224,4 +229,78 @@ async fn a_file_that_the_source_has_made_of_its_own_instead_is_removed() {
     assert_eq!(copy.header("overwrite"), Some("F"));
     assert_eq!((&*removal.method, &*removal.path), ("DELETE", "/g"));
     assert_eq!(removal.header("depth"), Some("0"));
+}
+
+/// A server whose COPY reports that nothing has moved until its client is gone, which ends the thread.
+fn reporting_nothing() -> (String, std::thread::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/g", listener.local_addr().unwrap());
+    let serving = std::thread::spawn(move || {
+        let mut stream = listener.accept().unwrap().0;
+        let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        let request = lines.map_while(Result::ok);
+        request.take_while(|line| !line.is_empty()).for_each(drop);
+        let head = "HTTP/1.1 201 Created\r\nContent-Length: 5000000\r\n\r\n";
+        let mut sent = stream.write_all(head.as_bytes());
+        while sent.is_ok() {
+            std::thread::sleep(Duration::from_millis(100));
+            sent = stream.write_all(marker(0).as_bytes());
+        }
+    });
+    (url, serving)
+}
+
+/// Copies `/f` to another server by one that waits for a second only. The failure, and whether the copy may go on.
+async fn given_up(source: &ScriptedHttpServer, to: &str) -> (Failure, bool) {
+    let impatient = |url: &str| {
+        let (mut storage, path) = http_session(url);
+        let origin = storage.connections.origin.clone();
+        storage.connections = HttpConnections::new(origin, Duration::from_secs(1));
+        (storage, path)
+    };
+    let ((mut source, path), (mut to, to_path)) = (impatient(&source.url("/f")), impatient(to));
+    let mut spec = spec(Some(900), 1);
+    spec.options.stall = Duration::from_secs(1);
+    let control = Arc::new(TransferControl::new());
+    let result = source.transfer_to(&path, &mut to, &to_path, &spec, &control, &|_| ());
+    let failure = result.await.unwrap_err();
+    (failure, spec.started.load(Ordering::Relaxed))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_moves_nothing_is_given_up_and_not_asked_for_again() {
+    let silent = ScriptedHttpServer::start(|_| {
+        let head = "HTTP/1.1 202 Accepted\r\nContent-Length: 5000\r\n\r\n";
+        [head, &marker(0)].concat().into_bytes()
+    });
+    let mute = ScriptedHttpServer::start(|_| {
+        loop {
+            std::thread::park();
+        }
+    });
+    let (reporting_url, serving) = reporting_nothing();
+    for to in [silent.url("/g"), mute.url("/g"), reporting_url] {
+        let source = reporting("202 Accepted", CREATED.to_owned());
+        let (failure, may_go_on) = given_up(&source, &to).await;
+        assert_eq!(failure.kind(), FailureKind::Apart, "{failure}");
+        assert!(failure.to_string().contains("moved no byte"), "{failure}");
+        assert!(may_go_on);
+        // Both servers would write the same file.
+        assert!(copies(&source).is_empty());
+    }
+    serving.join().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_whose_end_is_known_does_not_go_on() {
+    let source = refusing("501 no");
+    for destination in [
+        refusing("403 no"),
+        reporting("202 Accepted", marker(0) + "failure: no\n"),
+        reporting("201 Created", "<title>Created</title>".to_owned()),
+    ] {
+        let (failure, may_go_on) = given_up(&source, &destination.url("/g")).await;
+        assert_eq!(failure.kind(), FailureKind::Apart, "{failure}");
+        assert!(!may_go_on);
+    }
 }
