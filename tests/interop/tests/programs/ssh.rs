@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -438,9 +439,20 @@ pub(crate) fn processes_named(beginning: &str) -> Vec<(String, i32)> {
 }
 
 pub(crate) fn wait_until(condition: &str, holds: impl Fn() -> bool) {
+    wait_until_said(condition, None, holds);
+}
+
+/// The same; what a program has said until then, which is in this file, is shown if it does not become true.
+pub(crate) fn wait_until_said(condition: &str, said: Option<&Path>, holds: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !holds() {
-        assert!(Instant::now() < deadline, "waited for {condition}");
+        if Instant::now() >= deadline {
+            let said = said.map(|file| std::fs::read_to_string(file).unwrap_or_default());
+            panic!(
+                "waited for {condition}; the program said: {}",
+                said.unwrap_or_default()
+            );
+        }
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -18,7 +18,7 @@ use interop::test_files;
 use interop::volume::{FullVolume, FullVolumeKind};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::ssh::{processes_named, start_closed, wait_until};
+use super::ssh::{processes_named, start_closed, wait_until, wait_until_said};
 
 /// The unfinished file of a copy.
 fn partial(of: &Path) -> PathBuf {
@@ -45,7 +45,11 @@ fn a_get_goes_on_after_the_login_of_its_data_dies_though_all_was_sent() {
     test_files::write(&source, 6_000_000, 1).unwrap();
     let (from, to) = (sshd.server.url("src/short"), store.local());
     let local = path_argument(&to);
-    let slowly = ["-vv", "-p", "2", "--limit-rate", "8M", &from, &local];
+    // As slow as it must be for the second login, of a busy machine, to be there before the first has carried all.
+    let rate = store.path("local/rate");
+    std::fs::write(&rate, "400k").unwrap();
+    let limit = format!("@{}", path_argument(&rate));
+    let slowly = ["-vv", "-p", "2", "--limit-rate", &limit, &from, &local];
     let words = [&["--ssh", &sshd.ssh], &slowly[..]].concat();
     let sockets = tempfile::tempdir().unwrap();
     let dialogue = store.path("local/dialogue");
@@ -60,9 +64,12 @@ fn a_get_goes_on_after_the_login_of_its_data_dies_though_all_was_sent() {
         let mut logins = logins.into_iter();
         logins.find(|(line, _)| line.contains("/1.0 "))
     };
-    wait_until("a login for data", || own_login().is_some());
+    wait_until_said("a login for data", Some(&dialogue), || {
+        own_login().is_some()
+    });
+    std::fs::write(&rate, "8M").unwrap();
     // The second part is smaller than what is on its way through ssh: the far end has sent all, and says so.
-    wait_until("the end of a part", || {
+    wait_until_said("the end of a part", Some(&dialogue), || {
         let said = std::fs::read_to_string(&dialogue).unwrap_or_default();
         said.contains(" < 226 ")
     });
