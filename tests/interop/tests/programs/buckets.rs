@@ -197,7 +197,7 @@ fn moto_compares_the_checksums_of_what_longhaul_stores() {
     });
     cells.check("mv, mkdir and rm", || {
         let file = path_argument(&test_files::shared(65_536)?);
-        copy::cp_in(&environment, &[&file, "s3://bucket/old"])?;
+        copy::cp_in(&environment, &[file.as_str(), "s3://bucket/old"])?;
         verb(&environment, &["mv", "s3://bucket/old", "s3://bucket/new"])?.expect_success()?;
         verb(&environment, &["stat", "s3://bucket/old"])?.expect_code(4)?;
         verb(&environment, &["rm", "s3://bucket/new"])?.expect_success()?;

@@ -83,7 +83,7 @@ fn curl_works_with_every_plain_ftp_server() {
         let mut cells = MatrixRow::new(format!("curl, {name}"));
         matrix::get(&mut cells, &store, &HARNESS_SIZES, |from, to| {
             let to = to.to_str().unwrap_or_default();
-            curl.run(&[&server.url(from), "-o", to])?
+            curl.run(&[server.url(from).as_str(), "-o", to])?
                 .expect_success()
                 .map(drop)
         });

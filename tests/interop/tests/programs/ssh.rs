@@ -19,7 +19,7 @@ use interop::run::{self, FinishedProgram};
 use interop::test_files;
 use interop::tree::TestTree;
 
-fn get(sshd: &Sshd, ssh: &str, to: &std::path::Path) -> FinishedProgram {
+fn get(sshd: &Sshd, ssh: &str, to: &Path) -> FinishedProgram {
     let name = test_files::name(test_files::SIZES[1]);
     let from = sshd.server.url(&format!("src/{name}"));
     copy::run(&["--ssh", ssh, "--retries", "0", &from, &path_argument(to)]).unwrap()
