@@ -53,7 +53,8 @@ pub fn start_tls(store: &TestStore, pki: &PeerPki, macaroons: Macaroons<'_>) -> 
 
 fn launch(store: &TestStore, pki: &PeerPki, further: &str) -> Result<PeerServer> {
     let port = net::free_port()?;
-    let own = store.path("xrootd.d");
+    // Another one may serve the same store.
+    let own = store.path(&format!("xrootd.{port}"));
     std::fs::create_dir_all(&own)?;
     for folder in [store.root(), own.as_path(), store.path("up").as_path()] {
         std::fs::set_permissions(folder, PermissionsExt::from_mode(0o777))?;

@@ -97,7 +97,7 @@ fn xrootd_copies_within_itself() {
     let mut cells = MatrixRow::new("within xrootd");
     for streams in ["1", "4"] {
         matrix::third_party(&mut cells, &store, &test_files::SIZES, |source, to| {
-            loop {
+            for _ in 0..3 {
                 let urls = [source, to].map(|path| server.borrow().url(path));
                 let words = ["--timeout", "15", "--retries", "1", "-p", streams];
                 let copied = direct(&[&words[..], &[&urls[0], &urls[1]]].concat());
@@ -108,6 +108,7 @@ fn xrootd_copies_within_itself() {
                 let _ = std::fs::remove_file(store.path(to));
                 server.replace(xrootd::start(&store, &pki)?);
             }
+            anyhow::bail!("no XRootD copies anything within itself, for curl neither")
         });
     }
     cells.finish();
