@@ -151,7 +151,7 @@ def campaign(options, chance, place):
         (served / f"f{number}").write_bytes(chance.randbytes(chance.randrange(200_000)))
         lines.append(f"ftp://{address}/f{number}\t{copied}/f{number}\n")
     (place / "list").write_text("".join(lines))
-    submit = [options.programs / "longhaul", "queue", "submit", "--database", postgres.url, "--from", place / "list"]
+    submit = [*on_host(options, "w0"), options.programs / "longhaul", "queue", "submit", "--database", postgres.url, "--from", place / "list"]
     begun = time.monotonic()
     subprocess.run(submit, check=True, stdout=subprocess.DEVNULL)
     print(f"{options.files} jobs submitted in {time.monotonic() - begun:.1f} s", flush=True)
