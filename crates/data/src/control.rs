@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::os::wake::WakeEvent;
+use crate::store_watch::StoreWatch;
 use crate::stream::DataStream;
 use crate::tuning_notices::TuningNotices;
 use parking_lot::Mutex;
@@ -37,6 +38,7 @@ pub struct TransferControl {
     peers: Mutex<Vec<IpAddr>>,
     evidence: Mutex<Evidence>,
     started: Mutex<Option<Instant>>,
+    store_watch: StoreWatch,
     notices: TuningNotices,
 }
 
@@ -126,6 +128,11 @@ impl TransferControl {
     /// Whether all of `start..end` was handed to the store.
     pub(crate) fn has_stored(&self, start: u64, end: u64) -> bool {
         self.stored.lock().contains(start, end)
+    }
+
+    /// For how long the transfer's streams have waited for the store without any answer of it; zero while none waits.
+    pub fn store_wait(&self) -> Duration {
+        self.store_watch.wait(Instant::now())
     }
 
     /// Open data connections.
@@ -269,6 +276,11 @@ impl TransferControl {
     pub(crate) fn live_streams(&self) -> Vec<Arc<DataStream>> {
         let live = self.live.lock();
         live.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Where streams note what they ask of the store.
+    pub(crate) fn store_watch(&self) -> &StoreWatch {
+        &self.store_watch
     }
 
     /// The notices between this handle and the tuning thread.

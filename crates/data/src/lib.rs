@@ -36,6 +36,7 @@ pub mod send;
 mod settings;
 mod stall_clock;
 pub mod store;
+mod store_watch;
 pub mod stream;
 mod stream_io;
 mod stream_set;

@@ -116,8 +116,11 @@ impl<'t> StreamIo<'t> {
         mut offset: u64,
         len: usize,
     ) -> Result<usize, DataError> {
+        let watch = self.transfer.control().store_watch();
         self.run_when_ready(PollFlags::OUT, |s| {
             let socket = s.transport().kernel_socket()?;
+            // The socket never blocks.
+            let _pending = watch.begin();
             Ok(rustix::fs::sendfile(socket, file, Some(&mut offset), len)?)
         })
     }
@@ -202,7 +205,9 @@ impl<'t> StreamIo<'t> {
     pub(crate) fn run_local<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let begin = Instant::now();
         let pause_guard = self.transfer.clock().pause();
+        let pending = self.transfer.control().store_watch().begin();
         let done = work();
+        drop(pending);
         drop(pause_guard);
         self.store_time += begin.elapsed();
         done
