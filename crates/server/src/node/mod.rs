@@ -1,5 +1,7 @@
 //! A data node: it carries out what its front ends order, and has no sessions of its own.
 
+mod lease;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::ffi::OsStrExt;
@@ -25,12 +27,13 @@ use proto::server::{FileError, FileErrorKind, TransferError};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use self::lease::{LeasedSink, WriteLease, boot_time};
 use crate::limits::SessionSlot;
 use crate::secure::of_order;
 use crate::state::ServerState;
 use crate::stripes::{
     FrontMessage, NodeConnection, NodeFailure, NodeListen, NodeMessage, NodeOrder, NodePart,
-    PartReport, VERSION, WireRanges,
+    PartProgress, PartReport, VERSION, WireRanges,
 };
 use crate::transfer::{ControlAddresses, file_error, transfer_error};
 
@@ -125,6 +128,7 @@ struct NodeSession {
 struct RunningPart {
     control: Arc<TransferControl>,
     supply: Option<Arc<RangeSupply>>,
+    lease: Arc<WriteLease>,
     events: mpsc::Receiver<PartEvent>,
     /// Safe ranges that the front end knows.
     reported: RangeSet,
@@ -180,7 +184,12 @@ impl NodeSession {
     async fn on_message(&mut self, message: FrontMessage) -> io::Result<()> {
         self.heard = Instant::now();
         match message {
-            FrontMessage::Alive => Ok(()),
+            FrontMessage::Alive { at } => {
+                if let Some(part) = &self.running {
+                    part.lease.renew(at);
+                }
+                Ok(())
+            }
             FrontMessage::Begin => {
                 if let Some(part) = &self.running {
                     let _ = part.may_store.send(());
@@ -292,7 +301,9 @@ impl NodeSession {
             }
             _ => None,
         };
+        let lease = Arc::new(WriteLease::default());
         let work = PartWork {
+            lease: Arc::clone(&lease),
             shared: Arc::clone(&self.shared),
             order,
             channel,
@@ -312,6 +323,7 @@ impl NodeSession {
         self.running = Some(RunningPart {
             control,
             supply,
+            lease,
             events,
             reported: RangeSet::new(),
             begin: Instant::now(),
@@ -358,6 +370,7 @@ impl NodeSession {
             retransmits: evidence.retransmits,
             min_rtt: evidence.min_rtt,
             congestion: evidence.congestion_control.clone(),
+            is_lost: false,
         };
         self.connection.send(&NodeMessage::Ended(report)).await
     }
@@ -374,8 +387,13 @@ impl NodeSession {
         loop {
             let safe = WireRanges::take_from(&mut new);
             part.reported.extend(&safe.to_set());
-            let bytes = part.control.bytes();
-            let progress = NodeMessage::Progress { bytes, safe };
+            let progress = PartProgress {
+                at: boot_time(),
+                bytes: part.control.bytes(),
+                safe,
+                store_wait: part.control.store_wait(),
+            };
+            let progress = NodeMessage::Progress(progress);
             self.connection.send(&progress).await?;
             if new.is_empty() || !all {
                 return Ok(());
@@ -409,6 +427,7 @@ struct PartWork {
     channel: SessionDataChannel,
     control: Arc<TransferControl>,
     supply: Option<Arc<RangeSupply>>,
+    lease: Arc<WriteLease>,
     /// A store may begin.
     begun: std::sync::mpsc::Receiver<()>,
 }
@@ -466,7 +485,11 @@ impl PartWork {
         let sink = FileSink::new(file, path.to_string());
         let sink = sink.map_err(|error| of_file(StoreError::from_io("open", &path, &error)))?;
         let policy = self.shared.config.sync_policy;
-        let sink = Arc::new(sink.with_policy(policy, None));
+        let sink = Arc::new(LeasedSink {
+            file: sink.with_policy(policy, None),
+            lease: Arc::clone(&self.lease),
+            control: Arc::clone(&self.control),
+        });
         let as_sink: Arc<dyn Sink> = Arc::clone(&sink) as Arc<dyn Sink>;
         let settings = self.settings(false)?;
         self.announce(false, events);
@@ -474,8 +497,11 @@ impl PartWork {
         let received = recv::run(&mut self.channel, &as_sink, &plan, &settings, &self.control);
         let sync = || match &received {
             // Other machines read the file, and some file systems tell of a full disk only now.
-            Ok(_) => sink.file().sync_data(),
-            Err(DataError::Write { .. }) => sink.forget_unsynced(false),
+            Ok(_) => sink.file.file().sync_data(),
+            // The file may be another transfer's already.
+            Err(DataError::Write { .. }) if self.lease.is_valid() => {
+                sink.file.forget_unsynced(false)
+            }
             Err(_) => Ok(()),
         };
         let synced = match &received {

@@ -5,7 +5,8 @@
 //!                                Hello
 //! Listen                         Listening
 //! Run                            Opened, Progress ..., WantsRanges
-//! Begin (stores), Alive ...
+//! Begin (stores)
+//! Alive after each Progress
 //! Ranges                         ..., Ended
 //! Stop                           Ended
 //! ```
@@ -22,7 +23,10 @@ use serde::{Deserialize, Serialize};
 use crate::secure::NodeSecurity;
 
 /// Version of these messages. Both ends are of one installation, so another one is refused.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
+/// For so long after a report that the front end has answered a node may write. A front end that has lost a node waits for this time since its last
+/// answer, and then nobody but itself changes the file.
+pub(crate) const LEASE: Duration = Duration::from_secs(2);
 /// Most ranges in one message; what exceeds it comes with a later one.
 const MAX_RANGES_SENT: usize = 10_000;
 
@@ -38,8 +42,8 @@ pub(crate) enum FrontMessage {
     Ranges { ranges: WireRanges, last: bool },
     /// Every node has opened the file: store what arrives.
     Begin,
-    /// The front end goes on with the transfer.
-    Alive,
+    /// The front end goes on with the transfer, and has the report that was made `at`.
+    Alive { at: Duration },
     /// Stop the running part.
     Stop,
 }
@@ -54,12 +58,25 @@ pub(crate) enum NodeMessage {
     Listening(Result<SocketAddr, NodeFailure>),
     /// The file is open; `reused`: data connections of an earlier transfer are used again.
     Opened { reused: bool },
-    /// Bytes moved so far, and ranges that have become safe since the last report.
-    Progress { bytes: u64, safe: WireRanges },
+    /// Progress of the running part.
+    Progress(PartProgress),
     /// About so many bytes more could be sent soon.
     WantsRanges { bytes: u64 },
     /// The part has ended.
     Ended(PartReport),
+}
+
+/// A report of a running part.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct PartProgress {
+    /// When it was made, by a clock of the node that the front end does not interpret.
+    pub(crate) at: Duration,
+    /// Bytes moved so far.
+    pub(crate) bytes: u64,
+    /// Ranges that have become safe since the last report.
+    pub(crate) safe: WireRanges,
+    /// For how long the node's file system has not answered.
+    pub(crate) store_wait: Duration,
 }
 
 /// A listener for data connections.
@@ -214,6 +231,19 @@ pub(crate) struct PartReport {
     pub(crate) min_rtt: Duration,
     /// Congestion control, if this end sent.
     pub(crate) congestion: Option<String>,
+    /// There is no report: the front end has lost the node.
+    #[serde(skip)]
+    pub(crate) is_lost: bool,
+}
+
+impl PartReport {
+    /// In place of the report of a node that is lost.
+    pub(crate) fn lost() -> Self {
+        Self {
+            is_lost: true,
+            ..Self::default()
+        }
+    }
 }
 
 /// The reason of a failure at a node: its class and its text.

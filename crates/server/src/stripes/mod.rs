@@ -11,7 +11,7 @@ pub(crate) use connection::NodeConnection;
 pub(crate) use dealer::RangeDealer;
 pub(crate) use directory::NodeDirectory;
 pub(crate) use message::{
-    FrontMessage, NodeFailure, NodeListen, NodeMessage, NodeOrder, NodePart, PartReport, VERSION,
-    WireRanges,
+    FrontMessage, LEASE, NodeFailure, NodeListen, NodeMessage, NodeOrder, NodePart, PartProgress,
+    PartReport, VERSION, WireRanges,
 };
 pub(crate) use set::{NodeAccess, StripeSet};

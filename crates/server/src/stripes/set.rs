@@ -138,6 +138,13 @@ impl StripeSet {
         }
     }
 
+    /// Notes that all nodes have carried out their parts.
+    pub(crate) fn note_success(&self) {
+        for node in &self.nodes {
+            self.directory.note_success(&node.name);
+        }
+    }
+
     /// Has every node listen; returns their addresses, in the order of the stripes.
     ///
     /// # Errors
@@ -201,7 +208,6 @@ async fn reach_all(access: &NodeAccess) -> io::Result<Vec<(String, NodeConnectio
     while let Some(attempt) = attempts.join_next().await {
         match attempt {
             Ok((number, name, Ok(connection))) => {
-                access.directory.note_success(&name);
                 reached.push((number, name, connection));
             }
             Ok((_, name, Err(error))) => {

@@ -32,8 +32,8 @@ use crate::files::{
 };
 use crate::secure::NodeSecurity;
 use crate::stripes::{
-    FrontMessage, NodeAccess, NodeFailure, NodeMessage, NodeOrder, NodePart, PartReport,
-    RangeDealer, StripeSet, WireRanges,
+    FrontMessage, LEASE, NodeAccess, NodeFailure, NodeMessage, NodeOrder, NodePart, PartProgress,
+    PartReport, RangeDealer, StripeSet, WireRanges,
 };
 use crate::transfer_log::LoggedTransferKind;
 
@@ -41,8 +41,10 @@ use crate::transfer_log::LoggedTransferKind;
 const FIRST_DEAL: u64 = 16 << 20;
 /// A node reports several times a second. One that is silent for this time is lost.
 const SILENCE_LIMIT: Duration = Duration::from_secs(5);
-/// Interval at which nodes hear that the transfer goes on.
-const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
+/// A node whose file system does not answer for this time, while that of another node does, is given up.
+const STORE_LIMIT: Duration = Duration::from_secs(8);
+/// A file system that has answered within this time answers.
+const SLOW_ANSWER: Duration = Duration::from_secs(2);
 /// Interval at which cancelling and silence are noticed.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest wait for stopped nodes to report what they have stored.
@@ -140,6 +142,9 @@ pub(super) async fn run(
         summary: &mut summary,
     };
     let result = transfer.carry_out(files).await;
+    if result.is_ok() {
+        transfer.set.note_success();
+    }
     let StripedTransfer { set, parts, .. } = transfer;
     summary.elapsed = started_at.elapsed();
     summary.evidence = evidence(&summary, &control, &parts);
@@ -166,8 +171,27 @@ pub(super) async fn run(
 struct StripePart {
     opened: Option<bool>,
     report: Option<PartReport>,
-    /// Until the first message.
+    /// `None` until the first message.
     heard: Option<Instant>,
+    /// When the node was told last that the transfer goes on. It may write for [`LEASE`] from then at most.
+    renewed: Option<Instant>,
+    /// When it had moved more bytes.
+    moved: Option<Instant>,
+    /// For how long its file system has not answered, by its last report.
+    store_wait: Duration,
+}
+
+impl StripePart {
+    /// Nothing more is to come from it.
+    fn is_over(&self) -> bool {
+        self.report.is_some()
+    }
+
+    /// The node may still write, as far as is known.
+    fn may_write(&self) -> bool {
+        let is_known = self.report.as_ref().is_some_and(|report| !report.is_lost);
+        !is_known && self.renewed.is_some_and(|at| at.elapsed() < LEASE)
+    }
 }
 
 struct StripedTransfer<'s> {
@@ -299,43 +323,41 @@ impl StripedTransfer<'_> {
         self.set.send(stripe.number() as usize, run);
     }
 
-    /// Follows the parts to their end. After the failure of one the others are stopped; what they have stored by then counts.
+    /// Follows the parts to their end. After the failure of one the others are stopped; what they have stored by then counts. When it returns,
+    /// no node writes any more.
     async fn follow(&mut self, mut dealer: Option<RangeDealer>) -> Result<(), TransferError> {
         let mut failure: Option<TransferError> = None;
         let mut stopped_at: Option<Instant> = None;
         let begin = Instant::now();
-        let mut alive_at = begin;
-        while self.parts.iter().any(|part| part.report.is_none()) {
+        let stores = dealer.is_none();
+        loop {
+            let is_over = self.parts.iter().all(StripePart::is_over);
+            let may_write = stores && self.parts.iter().any(StripePart::may_write);
+            let has_waited = stopped_at.is_some_and(|at| at.elapsed() >= STOP_LIMIT);
+            if (is_over || has_waited) && !may_write {
+                break;
+            }
             let event = tokio::time::timeout(WATCH_INTERVAL, self.set.next_event()).await;
-            if let Ok((number, event)) = event
-                && let Err(error) = self.on_event(number, event, &mut dealer).await
-            {
-                failure.get_or_insert(error);
+            if let Ok((number, event)) = event {
+                let renews = stopped_at.is_none();
+                if let Err(error) = self.on_event(number, event, &mut dealer, renews).await {
+                    failure.get_or_insert(error);
+                }
             }
             if failure.is_none()
-                && let Some(number) = self.silent_part(begin)
+                && let Some((number, error)) = self.stuck_part(begin)
             {
                 self.set.note_failure(number);
-                failure = Some(self.lost(number));
-            }
-            if alive_at.elapsed() >= ALIVE_INTERVAL {
-                alive_at = Instant::now();
-                for number in 0..self.parts.len() {
-                    self.set.send(number, FrontMessage::Alive);
-                }
+                failure = Some(error);
             }
             if self.control.is_cancelled() {
                 failure.get_or_insert(TransferError::Aborted);
             }
-            match stopped_at {
-                None if failure.is_some() => {
-                    stopped_at = Some(Instant::now());
-                    for number in 0..self.parts.len() {
-                        self.set.send(number, FrontMessage::Stop);
-                    }
+            if failure.is_some() && stopped_at.is_none() {
+                stopped_at = Some(Instant::now());
+                for number in 0..self.parts.len() {
+                    self.set.send(number, FrontMessage::Stop);
                 }
-                Some(at) if at.elapsed() >= STOP_LIMIT => break,
-                _ => {}
             }
         }
         failure.map_or(Ok(()), Err)
@@ -346,6 +368,7 @@ impl StripedTransfer<'_> {
         number: usize,
         event: Option<NodeMessage>,
         dealer: &mut Option<RangeDealer>,
+        renews: bool,
     ) -> Result<(), TransferError> {
         let stripe = self.stripe(number);
         let name = self.set.nodes().get(number).map(|node| node.name.clone());
@@ -355,7 +378,7 @@ impl StripedTransfer<'_> {
         part.heard = Some(Instant::now());
         match event {
             None if part.report.is_none() => {
-                part.report = Some(PartReport::default());
+                part.report = Some(PartReport::lost());
                 return Err(self.lost(number));
             }
             None | Some(NodeMessage::Hello { .. } | NodeMessage::Listening(_)) => {}
@@ -363,8 +386,8 @@ impl StripedTransfer<'_> {
                 part.opened.get_or_insert(reused);
                 self.begin_if_opened().await?;
             }
-            Some(NodeMessage::Progress { bytes, safe }) => {
-                self.note_progress(number, bytes, &safe.to_set());
+            Some(NodeMessage::Progress(progress)) => {
+                self.on_progress(number, &progress, renews);
             }
             Some(NodeMessage::WantsRanges { bytes }) => {
                 if let Some(dealer) = dealer {
@@ -390,11 +413,27 @@ impl StripedTransfer<'_> {
         Ok(())
     }
 
-    fn note_progress(&self, number: usize, bytes: u64, safe: &RangeSet) {
+    fn on_progress(&mut self, number: usize, progress: &PartProgress, renews: bool) {
+        let (now, at) = (Instant::now(), progress.at);
+        self.note_progress(number, progress.bytes, &progress.safe.to_set());
+        if let Some(part) = self.parts.get_mut(number) {
+            part.store_wait = progress.store_wait;
+            // Sent or not: it may arrive.
+            if renews {
+                part.renewed = Some(now);
+                self.set.send(number, FrontMessage::Alive { at });
+            }
+        }
+    }
+
+    fn note_progress(&mut self, number: usize, bytes: u64, safe: &RangeSet) {
         let mut all = self.bytes.lock();
         if let Some(stripe) = all.get_mut(number) {
             let more = bytes.saturating_sub(*stripe);
             *stripe = bytes.max(*stripe);
+            if let Some(part) = self.parts.get_mut(number).filter(|_| more > 0) {
+                part.moved = Some(Instant::now());
+            }
             self.control.note_elsewhere(more, safe);
         }
     }
@@ -422,16 +461,44 @@ impl StripedTransfer<'_> {
         Ok(())
     }
 
-    /// A node that has said nothing for too long.
-    fn silent_part(&self, begin: Instant) -> Option<usize> {
-        self.parts.iter().position(|part| {
-            part.report.is_none() && part.heard.unwrap_or(begin).elapsed() >= SILENCE_LIMIT
-        })
+    /// A node that has said nothing for too long, or whose file system keeps it while others go on, with the error.
+    fn stuck_part(&self, begin: Instant) -> Option<(usize, TransferError)> {
+        let running = || {
+            let all = self.parts.iter().enumerate();
+            all.filter(|(_, part)| part.report.is_none())
+        };
+        let is_silent = |part: &StripePart| part.heard.unwrap_or(begin).elapsed() >= SILENCE_LIMIT;
+        if let Some((number, _)) = running().find(|(_, part)| is_silent(part)) {
+            return Some((number, self.lost(number)));
+        }
+        let opens_long = |part: &StripePart| {
+            let others = self.parts.iter().any(|other| other.opened.is_some());
+            part.opened.is_none() && others && begin.elapsed() >= STORE_LIMIT
+        };
+        // Where all wait, all have the same file system, which may come back.
+        let waits_long = |part: &StripePart| {
+            let answers = |other: &StripePart| {
+                let has_moved = other.moved.is_some_and(|at| at.elapsed() < part.store_wait);
+                has_moved && other.store_wait < SLOW_ANSWER
+            };
+            part.store_wait >= STORE_LIMIT && self.parts.iter().any(answers)
+        };
+        let (number, _) = running().find(|(_, part)| opens_long(part) || waits_long(part))?;
+        let name = self.name(number);
+        let seconds = STORE_LIMIT.as_secs();
+        let text = format!(
+            "the file system of data node {name} has not answered for {seconds} s; the transfer can be resumed"
+        );
+        Some((number, TransferError::Broken(text)))
+    }
+
+    fn name(&self, number: usize) -> &str {
+        let node = self.set.nodes().get(number);
+        node.map_or("", |node| node.name.as_str())
     }
 
     fn lost(&self, number: usize) -> TransferError {
-        let name = self.set.nodes().get(number).map(|node| node.name.as_str());
-        let name = name.unwrap_or_default();
+        let name = self.name(number);
         TransferError::Broken(format!(
             "data node {name} is lost; the transfer can be resumed"
         ))
