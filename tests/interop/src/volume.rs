@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use nix::mount::MsFlags;
 use nix::sched::{CloneFlags, unshare};
 
@@ -57,7 +58,7 @@ pub struct FullVolume {
 }
 
 impl FullVolume {
-    /// Size of the file system, bytes.
+    /// Size of the file system where no other is said, bytes.
     const SIZE: u64 = 24 << 20;
 
     /// Whether this machine can mount such volumes; the error says why not.
@@ -67,17 +68,22 @@ impl FullVolume {
 
     /// Mounts a volume with about `free` bytes of room. Its mount namespace ends with the calling thread.
     pub fn new(kind: FullVolumeKind, free: u64) -> Result<Self> {
+        Self::of_size(kind, Self::SIZE, free)
+    }
+
+    /// As [`FullVolume::new`], with the size of the whole file system in bytes.
+    pub fn of_size(kind: FullVolumeKind, size: u64, free: u64) -> Result<Self> {
         let scratch = private_mount_scratch()?;
         let (image, disk) = (scratch.join("image"), scratch.folder("disk")?);
         match kind {
             FullVolumeKind::Tmpfs => {
                 let mut mount = Command::new("mount");
-                let size = format!("size={}", Self::SIZE);
+                let size = format!("size={size}");
                 mount.args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&disk);
                 run::run(&mut mount)?.expect_success()?;
             }
             FullVolumeKind::Ext4 => {
-                File::create(&image)?.set_len(Self::SIZE)?;
+                File::create(&image)?.set_len(size)?;
                 make_file_system(&["mkfs.ext4", "-q", "-m", "0", "-N", "8192"], &image)?;
                 mount(&image, &disk, "loop")?;
             }
@@ -98,6 +104,31 @@ impl FullVolume {
     #[must_use]
     pub fn other_file_system(&self) -> &ScratchFolder {
         &self.scratch
+    }
+
+    /// Waits until others have stored so many bytes.
+    pub fn wait_until_stored(&self, bytes: u64) -> Result<()> {
+        let free = || -> Result<u64> {
+            let now = rustix::fs::statvfs(self.folder())?;
+            Ok(now.f_bavail * now.f_frsize)
+        };
+        let (begin, deadline) = (free()?, Instant::now() + run::LIMIT);
+        while free()?.saturating_add(bytes) > begin {
+            ensure!(Instant::now() < deadline, "nothing is stored");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// Takes all the room that is left.
+    pub fn fill_up(&self) -> Result<()> {
+        let mut ballast = File::options()
+            .append(true)
+            .create(true)
+            .open(self.ballast())?;
+        let block = [1; 4096];
+        while ballast.write_all(&block).is_ok() {}
+        Ok(())
     }
 
     /// Makes room.
