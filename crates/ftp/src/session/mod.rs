@@ -102,8 +102,8 @@ pub struct ClientSession {
     lease: Option<Arc<()>>,
     /// Data connections may be with other hosts than the server's own (striped servers).
     allow_foreign_data: bool,
-    /// The other host last announced to the server by SITE DATAPEER.
-    data_peer: Option<IpAddr>,
+    /// The other hosts last announced to the server by SITE DATAPEER.
+    data_peers: Vec<IpAddr>,
     /// Habits of the server, as far as they are known.
     habits: ServerHabits,
     /// The server does not know MDTM.
@@ -275,7 +275,7 @@ impl ClientSession {
             last_series: None,
             lease: None,
             allow_foreign_data: false,
-            data_peer: None,
+            data_peers: Vec::new(),
             habits: ServerHabits::default(),
             lacks_mdtm: false,
             current_directory: None,

@@ -166,24 +166,33 @@ impl ClientSession {
         announced.map(|address| self.checked_data_address(address, warnings))
     }
 
-    /// Announces the other host of the data connections to a server that restricts data connections
+    /// Announces the other hosts of the data connections to a server that restricts data connections
     /// to the client's own address (SITE DATAPEER). If the server refuses, the transfer fails later
     /// with its reason.
-    pub async fn announce_data_peer(&mut self, host: IpAddr) -> Result<(), Failure> {
-        // IPv4-mapped IPv6 addresses are compared in their IPv4 form.
-        let (host, own) = (host.to_canonical(), self.control.local_addr().ip());
+    pub async fn announce_data_peers(&mut self, hosts: &[IpAddr]) -> Result<(), Failure> {
+        let own = self.control.local_addr().ip();
+        // Behind a proxy no server sees this machine's address.
+        let is_direct = self.control.route().is_none();
         // Another server on this machine has this machine's address as seen from there. A loopback
         // address is meaningful only to a server on this machine.
-        let is_here = is_same_host(host, own) || (host.is_loopback() && !own.is_loopback());
-        // Behind a proxy no server sees this machine's address.
-        let is_here = is_here && self.control.route().is_none();
-        if !self.features().data_peer || is_here || self.data_peer == Some(host) {
+        let is_here = |host: IpAddr| {
+            is_direct && (is_same_host(host, own) || (host.is_loopback() && !own.is_loopback()))
+        };
+        let mut others = Vec::new();
+        for host in hosts {
+            // IPv4-mapped IPv6 addresses are compared in their IPv4 form.
+            let host = host.to_canonical();
+            if !is_here(host) && !others.contains(&host) {
+                others.push(host);
+            }
+        }
+        if !self.features().data_peer || others.is_empty() || self.data_peers == others {
             return Ok(());
         }
         self.control
-            .call(&Command::Site(SiteCommand::DataPeer(Some(host))))
+            .call(&Command::Site(SiteCommand::DataPeer(others.clone())))
             .await?;
-        self.data_peer = Some(host);
+        self.data_peers = others;
         Ok(())
     }
 
@@ -303,6 +312,9 @@ impl ClientSession {
         }
         if reply.is_success() {
             return Ok(());
+        }
+        if addresses.as_slice().len() > 1 {
+            self.forget_stripes();
         }
         let operation = Operation::from(format!("connect to {} (PORT, EPRT)", addresses.first()));
         Err(replies::refusal_failure(self.name(), &operation, &reply))

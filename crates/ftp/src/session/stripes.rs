@@ -49,7 +49,7 @@ impl ClientSession {
     }
 
     /// The hosts of the server's data nodes, and its own.
-    pub(super) fn hosts_of_stripes(&self) -> Arc<[IpAddr]> {
+    pub(crate) fn hosts_of_stripes(&self) -> Arc<[IpAddr]> {
         let own = self.control.peer_addr().ip().to_canonical();
         let nodes = self.stripes.hosts.iter().flatten().copied();
         nodes.chain([own]).collect()
@@ -96,8 +96,13 @@ impl ClientSession {
         Ok(())
     }
 
+    /// The server is used as one without data nodes from now on.
+    pub(crate) fn forget_stripes(&mut self) {
+        self.stripes.hosts = Some(Vec::new());
+    }
+
     /// Whether the addresses that the server has told are those of data nodes, which this end may connect to.
-    pub(super) fn take_checked_stripes(&mut self) -> bool {
+    pub(crate) fn take_checked_stripes(&mut self) -> bool {
         std::mem::take(&mut self.stripes.are_checked)
     }
 

@@ -3,7 +3,7 @@
 //! The destination listens and the source connects to exactly the address that it announced. STOR
 //! is sent without waiting for its 150, which comes only when the source has connected.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use data::job::TransferReport;
 use proto::client::{
@@ -24,9 +24,9 @@ use super::third_party_settings::{
     renegotiation_reason, send_settings,
 };
 use super::{TransferAttempt, TransferSpec, bundle_commands, negotiation, put, restart};
-use crate::Failure;
 use crate::failure::{Operation, Sentence};
 use crate::session::{ClientSession, DataPurpose};
+use crate::{Failure, FailureKind};
 
 /// Settings agreed with both servers.
 struct ThirdPartyAgreement {
@@ -54,6 +54,7 @@ pub(super) async fn third_party(
         destination,
         subject,
         spec,
+        is_striped: false,
     };
     let agreement = servers.agree_and_start(&mut warnings).await?;
     let [_, sending, receiving] = subject.operation_names();
@@ -62,6 +63,7 @@ pub(super) async fn third_party(
         missing: servers.expected_bytes(&agreement),
     };
     let mut marker_progress = MarkerProgress::new(expected, &spec.stored_ranges, progress);
+    let is_striped = servers.is_striped;
     let outcome = ServerPair {
         source: servers.source,
         sending: &sending,
@@ -74,7 +76,16 @@ pub(super) async fn third_party(
     .await;
     // The data connections are between the servers; neither can be used with this machine.
     servers.forget_data_channels();
-    let remarks = outcome?;
+    let remarks = match outcome {
+        // The data nodes may be in networks that do not reach each other, where the servers themselves do.
+        Err(failure) if is_striped && failure.kind() == FailureKind::Apart => {
+            servers.forget_stripes();
+            let again = third_party(source, destination, subject, spec, progress);
+            // Boxed: an async function cannot contain itself. Once, since no stripes are known now.
+            return Box::pin(again).await;
+        }
+        outcome => outcome?,
+    };
     let bytes = servers.check_moved_bytes(&agreement, &receiving, marker_progress.bytes())?;
     Ok(TransferAttempt {
         report: TransferReport {
@@ -98,6 +109,8 @@ struct ThirdPartyServers<'a> {
     destination: &'a mut ClientSession,
     subject: TransferSubject<'a>,
     spec: &'a TransferSpec,
+    /// The data goes from data nodes to data nodes.
+    is_striped: bool,
 }
 
 /// Warning when [`BufferSizing::Drs1`] is requested between two servers.
@@ -148,6 +161,10 @@ impl ThirdPartyServers<'_> {
                 },
                 Some(RenegotiationReason::WithoutRightSizing) => {
                     sizing = BufferSizing::Auto;
+                    kept_ranges = agreement.kept_ranges;
+                }
+                Some(RenegotiationReason::WithoutStripes) => {
+                    self.forget_stripes();
                     kept_ranges = agreement.kept_ranges;
                 }
                 Some(RenegotiationReason::WithoutPipelining) => {
@@ -242,7 +259,8 @@ impl ThirdPartyServers<'_> {
                 .await?,
             ..self.receive_requirements(agreement)
         };
-        self.announce_data_peers().await?;
+        self.find_stripes(&destination_requirements).await?;
+        self.announce_sources().await?;
         let (settings, store_steps) =
             split_off_transfer_command(self.destination.planner.plan(&destination_requirements));
         let result = self
@@ -251,9 +269,14 @@ impl ThirdPartyServers<'_> {
         let (None, Some(announced)) = (&result.reason, &result.announced) else {
             return Ok(result.reason);
         };
-        let addresses = self.destination.checked_data_addresses(announced, warnings);
+        self.is_striped = self.destination.take_checked_stripes();
+        let addresses = match self.is_striped {
+            true => announced.clone(),
+            false => self.destination.checked_data_addresses(announced, warnings),
+        };
         let host = addresses.first();
-        self.source.announce_data_peer(host.ip()).await?;
+        let hosts: Vec<IpAddr> = addresses.as_slice().iter().map(SocketAddr::ip).collect();
+        self.source.announce_data_peers(&hosts).await?;
         if agreement.sizing == BufferSizing::Drs && !self.connect_drs(host, warnings).await? {
             return Ok(Some(RenegotiationReason::WithoutRightSizing));
         }
@@ -307,13 +330,34 @@ impl ThirdPartyServers<'_> {
         send_settings(self.destination, receiving, &writing, warnings).await
     }
 
+    /// Has the destination's data nodes listen if both servers have some, and so much is to be moved that it is worth asking.
+    async fn find_stripes(&mut self, requirements: &TransferRequirements) -> Result<(), Failure> {
+        let mut is_striped = put::is_large(self.spec.size)
+            && requirements.buffer_sizing != Some(BufferSizing::Drs)
+            && [&*self.source, &*self.destination]
+                .iter()
+                .all(|server| server.may_use_stripes(requirements));
+        if is_striped {
+            self.source.learn_stripes().await?;
+            is_striped = self.source.stripe_count() > 1;
+        }
+        self.destination.ask_for_stripes(is_striped);
+        Ok(())
+    }
+
+    fn forget_stripes(&mut self) {
+        self.source.forget_stripes();
+        self.destination.forget_stripes();
+    }
+
     /// Announces each server to the other: a server may restrict data connections to hosts it
-    /// knows. A server connects from the address at which this machine reaches it.
-    async fn announce_data_peers(&mut self) -> Result<(), Failure> {
-        let [from, to] = [&*self.source, &*self.destination].map(|s| s.control.peer_addr().ip());
+    /// knows. A server connects from the address at which this machine reaches it, and its data nodes from theirs.
+    async fn announce_sources(&mut self) -> Result<(), Failure> {
+        let from = self.source.hosts_of_stripes();
+        let to = [self.destination.control.peer_addr().ip()];
         let (source, destination) = tokio::join!(
-            self.source.announce_data_peer(to),
-            self.destination.announce_data_peer(from),
+            self.source.announce_data_peers(&to),
+            self.destination.announce_data_peers(&from),
         );
         source.and(destination)
     }
@@ -362,7 +406,11 @@ impl ThirdPartyServers<'_> {
             let result = self
                 .source
                 .send_pipeline(&pipeline, Some(addresses), &reading, warnings);
-            let reason = result.await?.replan;
+            let result = result.await;
+            if result.is_err() && self.is_striped && self.source.stripe_count() == 1 {
+                return Ok(Some(RenegotiationReason::WithoutStripes));
+            }
+            let reason = result?.replan;
             if reason.is_some() {
                 return Ok(renegotiation_reason(self.source, reason, warnings));
             }

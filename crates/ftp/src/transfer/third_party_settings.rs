@@ -20,6 +20,8 @@ pub(super) enum RenegotiationReason {
     RestartFromZero,
     /// One of the servers does not support the requested right-sizing: each sizes its own buffers.
     WithoutRightSizing,
+    /// The source refused the addresses of the destination's data nodes.
+    WithoutStripes,
     /// The source refused a pipelined command.
     WithoutPipelining,
 }

@@ -6,6 +6,7 @@ use super::words::ArgumentWords;
 use super::{CommandError, RawArgument};
 use crate::bundle::{self, BundleEntry, BundleProof, announcement_lines};
 use crate::checksum::ChecksumAlgorithm;
+use crate::stripes::MAX_STRIPES;
 use crate::timestamp::Timestamp;
 
 /// Parsed SITE command.
@@ -53,9 +54,9 @@ pub enum SiteCommand {
     Umask(Option<u32>),
     /// `SITE IDLE [seconds]`
     Idle(Option<u32>),
-    /// `SITE DATAPEER [address]` (longhaul): the one other host allowed for data connections; no
+    /// `SITE DATAPEER [address ...]` (longhaul): the other hosts allowed for data connections, at most [`MAX_STRIPES`]; no
     /// other host without an address.
-    DataPeer(Option<IpAddr>),
+    DataPeer(Vec<IpAddr>),
     /// `SITE BUNDLE ADD size,time,path ...` (longhaul): announces files of the next bundle.
     BundleAdd(Vec<BundleEntry>),
     /// `SITE BUNDLE PACK base64` (longhaul): the same, compressed.
@@ -148,8 +149,11 @@ const VERBS: &[(&str, SiteArgumentParser)] = &[
         args.finish_with(SiteCommand::Umask(mask.transpose()?))
     }),
     ("DATAPEER", |mut args| {
-        let address = (!args.remaining_trimmed().is_empty()).then(|| args.required_ip());
-        args.finish_with(SiteCommand::DataPeer(address.transpose()?))
+        let mut hosts = Vec::new();
+        while !args.remaining_trimmed().is_empty() && hosts.len() < MAX_STRIPES {
+            hosts.push(args.required_ip()?);
+        }
+        args.finish_with(SiteCommand::DataPeer(hosts))
     }),
     ("BUNDLE", bundle_command),
     ("IDLE", |mut args| {
@@ -194,8 +198,10 @@ impl SiteCommand {
             Self::StorAttr { modify, checksum } => storattr_text(*modify, checksum.as_ref()),
             Self::Umask(None) => "UMASK".to_owned(),
             Self::Umask(Some(mask)) => format!("UMASK {mask:03o}"),
-            Self::DataPeer(None) => "DATAPEER".to_owned(),
-            Self::DataPeer(Some(address)) => format!("DATAPEER {address}"),
+            Self::DataPeer(hosts) => {
+                let hosts = hosts.iter().map(|host| format!(" {host}"));
+                format!("DATAPEER{}", hosts.collect::<String>())
+            }
             Self::BundleAdd(entries) => {
                 format!("BUNDLE ADD {}", announcement_lines(entries).join(" "))
             }

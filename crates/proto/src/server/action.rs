@@ -128,14 +128,14 @@ pub enum SecurityFailure {
 }
 
 /// Listener that the driver opens for data connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenRequest {
     /// Address family.
     pub family: AddressFamily,
     /// Accept data connections from any host (third-party transfers), not only from the control peer.
     pub any_host: bool,
-    /// One host, besides the control peer, whose data connections are accepted.
-    pub other_host: Option<IpAddr>,
+    /// Hosts, besides the control peer, whose data connections are accepted.
+    pub other_hosts: Vec<IpAddr>,
     /// SPAS: each data node may listen, if there are any.
     pub striped: bool,
     /// Socket buffers of the connections. Pinned sizes are set before listen(2), since the kernel derives the

@@ -1,7 +1,7 @@
 //! Addresses of data connections: PASV EPSV SPAS PORT EPRT SPOR.
 //!
 //! Data connections are allowed with the control peer only. An account with the third-party right may
-//! name one other host (SITE DATAPEER), or use any host if the administrator allows it. Other accounts
+//! name other hosts (SITE DATAPEER), or use any host if the administrator allows it. Other accounts
 //! cannot start an FTP bounce attack (RFC 2577 §3). Ports below 1024 are always refused.
 
 use std::net::{IpAddr, SocketAddr};
@@ -124,7 +124,7 @@ impl LoggedInSession {
         ListenRequest {
             family: self.family(),
             any_host: self.may_use_any_host(),
-            other_host: self.data_peer,
+            other_hosts: self.data_peers.clone(),
             striped: false,
             buffers: self.listener_buffers(),
         }
@@ -194,7 +194,7 @@ impl LoggedInSession {
             return Some("ports below 1024 are refused");
         }
         // The client's own host is always allowed: this is the normal case of active mode.
-        if host == self.peer || Some(host) == self.data_peer {
+        if host == self.peer || self.data_peers.contains(&host) {
             return None;
         }
         // An ssh login may connect to every host anyway.
@@ -205,21 +205,20 @@ impl LoggedInSession {
 
     /// SITE DATAPEER. The permission lasts until the next SITE DATAPEER. An open listener keeps the
     /// hosts that it was opened with.
-    pub(super) fn site_datapeer(&mut self, address: Option<IpAddr>) -> Vec<SessionAction> {
-        let host = address.map(|ip| ip.to_canonical());
+    pub(super) fn site_datapeer(&mut self, hosts: &[IpAddr]) -> Vec<SessionAction> {
+        let hosts: Vec<IpAddr> = hosts.iter().map(IpAddr::to_canonical).collect();
         // Naming the own host is allowed to every account, and resets the permission.
-        let other = host.filter(|host| *host != self.peer);
-        if let Some(reason) = other.and_then(|host| self.foreign_host_refusal(host)) {
+        let others = || hosts.iter().filter(|host| **host != self.peer).copied();
+        if let Some(reason) = others().find_map(|host| self.foreign_host_refusal(host)) {
             return replies::reply(501, format!("Illegal SITE DATAPEER command: {reason}."));
         }
-        self.data_peer = other;
-        replies::reply(
-            200,
-            match host {
-                Some(host) => format!("Data connections with {host} are allowed."),
-                None => "Data connections are with you alone.".to_owned(),
-            },
-        )
+        self.data_peers = others().collect();
+        let text = match hosts.as_slice() {
+            [] => "Data connections are with you alone.".to_owned(),
+            [host] => format!("Data connections with {host} are allowed."),
+            hosts => format!("Data connections with {} hosts are allowed.", hosts.len()),
+        };
+        replies::reply(200, text)
     }
 
     /// Reason why data connections with this host, which is not the control peer, are always refused.

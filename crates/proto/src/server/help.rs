@@ -102,7 +102,7 @@ const SITE_COMMANDS: [&str; 24] = [
     "SITE CLIENTINFO <sp> appname=\"<name>\";appver=\"<version>\";scheme=\"<ftp,gsiftp>\";",
     "SITE TASKID <sp> taskid",
     "SITE STORATTR <sp> modify=YYYYMMDDHHMMSS;checksum.ALGORITHM=hex;",
-    "SITE DATAPEER [<sp> address]: the other host of data connections",
+    "SITE DATAPEER [<sp> address ...]: the other hosts of data connections",
     "SITE IDLE [<sp> seconds]",
     "SITE SETDISKSTACK <sp> file, SITE SETNETSTACK <sp> tcp[,gsi]",
     "SITE WHOAMI, SITE VERSION",

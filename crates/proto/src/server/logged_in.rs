@@ -66,8 +66,8 @@ pub(super) struct LoggedInSession {
     pub(super) rights: AccountRights,
     /// The control connection's peer, IPv4-mapped addresses as IPv4.
     pub(super) peer: IpAddr,
-    /// The one other host allowed for data connections (SITE DATAPEER), in the same form.
-    pub(super) data_peer: Option<IpAddr>,
+    /// The other hosts allowed for data connections (SITE DATAPEER), in the same form.
+    pub(super) data_peers: Vec<IpAddr>,
     /// Data connections with any host are allowed.
     pub(super) any_host: bool,
     /// Current directory.
@@ -111,7 +111,7 @@ impl LoggedInSession {
             // Both the account and the administrator must allow foreign hosts.
             any_host: grant.rights.third_party && config.foreign_data_addresses,
             rights: grant.rights,
-            data_peer: None,
+            data_peers: Vec::new(),
             // Addresses are compared in canonical form, so that `::ffff:a.b.c.d` equals `a.b.c.d`.
             peer: config.peer.to_canonical(),
             parameters: SessionParameters::new(config),

@@ -55,7 +55,7 @@ impl LoggedInSession {
                 Ok(note("client", text))
             }
             SiteCommand::TaskId(text) => Ok(note("task", text)),
-            SiteCommand::DataPeer(address) => Ok(self.site_datapeer(address)),
+            SiteCommand::DataPeer(hosts) => Ok(self.site_datapeer(&hosts)),
             SiteCommand::Whoami => Ok(replies::reply(200, &self.user)),
             SiteCommand::Version => Ok(replies::reply(200, &config.version)),
             SiteCommand::BundleAdd(entries) | SiteCommand::BundlePack(entries) => {

@@ -129,7 +129,7 @@ impl DataConnections {
             Vec::new()
         } else {
             std::iter::once(ends.peer.ip())
-                .chain(request.other_host)
+                .chain(request.other_hosts.iter().copied())
                 .collect()
         };
     }

@@ -63,12 +63,16 @@ impl ControlAddresses {
             ip,
             ports: config.data_ports.map(|(low, high)| low..=high),
             // Without the third-party right only the client itself may connect (RFC 2577 section 8).
-            accept: match (request.any_host, request.other_host) {
+            accept: match (request.any_host, request.other_hosts.as_slice()) {
                 (true, _) => AllowedPeers::Any,
-                (false, Some(other)) => {
-                    AllowedPeers::Either(self.accepted_peer(request.family), other)
+                (false, []) => AllowedPeers::Only(self.accepted_peer(request.family)),
+                (false, [other]) => {
+                    AllowedPeers::Either(self.accepted_peer(request.family), *other)
                 }
-                (false, None) => AllowedPeers::Only(self.accepted_peer(request.family)),
+                (false, others) => {
+                    let client = std::iter::once(self.accepted_peer(request.family));
+                    AllowedPeers::Among(client.chain(others.iter().copied()).collect())
+                }
             },
             buffers: request.buffers,
         })
@@ -152,7 +156,7 @@ mod tests {
         ListenRequest {
             family,
             any_host,
-            other_host: None,
+            other_hosts: Vec::new(),
             striped: false,
             buffers: proto::sizing::SocketBuffers::default(),
         }
@@ -186,7 +190,7 @@ mod tests {
         let ends = ControlAddresses::new(at("10.0.0.1:21"), at("10.0.0.9:5000"));
         let other = at("10.0.0.7:0").ip();
         let request = ListenRequest {
-            other_host: Some(other),
+            other_hosts: vec![other],
             ..request(AddressFamily::V4, false)
         };
         let options = ends.listen_options(&request, &ServerConfig::default());

@@ -342,7 +342,7 @@ async fn datapeer_is_announced_once_per_host() {
         "::1",
         "192.0.2.2",
     ] {
-        let named = session.announce_data_peer(host.parse().unwrap()).await;
+        let named = session.announce_data_peers(&[host.parse().unwrap()]).await;
         named.unwrap();
     }
     let noop = proto::command::Command::Noop;

@@ -350,12 +350,17 @@ fn surplus_arguments_are_syntax_errors() {
         "SCKS CRC32 0a1b2c3d 0a1b2c3d",
         "SITE UMASK 022 x",
         "SITE IDLE 5 6",
-        "SITE DATAPEER 192.0.2.1 192.0.2.2",
         "SITE SBUF 1 2",
         "SITE RETRBUFSIZE 1 2",
     ]);
     assert_eq!(ok("ALLO 100 r 10 "), Command::Allo(100));
     assert_eq!(site("SITE IDLE 5 "), SiteCommand::Idle(Some(5)));
+    let hosts = |count| format!("SITE DATAPEER{}", " 192.0.2.1".repeat(count));
+    let SiteCommand::DataPeer(most) = site(&hosts(256)) else {
+        panic!("another command");
+    };
+    assert_eq!(most.len(), 256);
+    all_syntax(&[&hosts(257)]);
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn listen(request: &ListenRequest) -> String {
     if request.any_host {
         text.push_str(" any-host");
     }
-    if let Some(host) = request.other_host {
+    for host in &request.other_hosts {
         text.push_str(&format!(" other-host={host}"));
     }
     if request.striped {

@@ -55,18 +55,21 @@ fn front(root: &Path, pki: &PeerPki, nodes: &[LonghaulServer]) -> Result<Longhau
 
 /// A front end that reaches its nodes at these addresses.
 fn front_of(root: &Path, pki: &PeerPki, nodes: &[SocketAddr]) -> Result<LonghaulServer> {
+    front_command(root, pki, nodes)?.start()
+}
+
+fn front_command(root: &Path, pki: &PeerPki, nodes: &[SocketAddr]) -> Result<ServeCommand> {
     let authority = path_argument(&pki.ca_file());
     let users = root.join("users");
     add_user(&users, root)?;
     let mut command = ServeCommand::anonymous(root).gsi(pki)?;
     command = command.option("--node-ca", &authority);
-    // Third-party transfers need an account, and both servers have several addresses.
+    // Third-party transfers need an account.
     command = command.option("--users", &path_argument(&users));
-    command = command.flag("--foreign-data-addresses");
     for node in nodes {
         command = command.option("--data-node", &node.to_string());
     }
-    command.start()
+    Ok(command)
 }
 
 impl StripedServer {
@@ -75,11 +78,28 @@ impl StripedServer {
     }
 
     fn start_at(root: &Path, pki: &PeerPki, nodes: usize) -> Result<Self> {
+        Self::start_with(root, pki, nodes, |front| front)
+    }
+
+    /// With further options of the front end.
+    fn start_with(
+        root: &Path,
+        pki: &PeerPki,
+        nodes: usize,
+        options: impl FnOnce(ServeCommand) -> ServeCommand,
+    ) -> Result<Self> {
         let nodes = NODE_HOSTS.iter().take(nodes);
         let nodes: Result<Vec<_>> = nodes.map(|host| node(root, pki, host)).collect();
         let nodes = nodes?;
-        let front = front(root, pki, &nodes)?;
+        let addresses: Vec<_> = nodes.iter().map(LonghaulServer::address).collect();
+        let front = options(front_command(root, pki, &addresses)?).start()?;
         Ok(Self { front, nodes })
+    }
+
+    /// For clients that name no other hosts (SITE DATAPEER).
+    fn start_open(store: &TestStore, pki: &PeerPki, nodes: usize) -> Result<Self> {
+        let open = |front: ServeCommand| front.flag("--foreign-data-addresses");
+        Self::start_with(store.root(), pki, nodes, open)
     }
 
     fn explain<T>(&self, result: Result<T>) -> Result<T> {
@@ -142,8 +162,8 @@ fn third_party_transfers_work_between_different_numbers_of_stripes() {
     let mut cells = MatrixRow::new("globus-url-copy, striped to striped");
     for (senders, receivers) in [(3, 2), (2, 3), (1, 3), (3, 1)] {
         let (from, to) = (TestStore::new().unwrap(), TestStore::new().unwrap());
-        let source = StripedServer::start(&from, &pki, senders).unwrap();
-        let destination = StripedServer::start(&to, &pki, receivers).unwrap();
+        let source = StripedServer::start_open(&from, &pki, senders).unwrap();
+        let destination = StripedServer::start_open(&to, &pki, receivers).unwrap();
         for layout in [&[][..], &["-sbs", "100000"]] {
             let options = [&["-stripe", "-p", "2"], layout].concat();
             let sizes = &test_files::FEW_SIZES;
@@ -195,6 +215,80 @@ fn longhaul_cp_uses_every_data_node() {
         ensure!(parts(&server.nodes) == 3, "not all nodes have received");
         Ok(())
     });
+    cells.finish();
+}
+
+#[test]
+fn longhaul_cp_moves_stripes_between_two_servers() {
+    let pki = require!(PeerPki::find());
+    let mut cells = MatrixRow::new("longhaul cp, striped to striped");
+    let file = test_files::shared(LARGE).unwrap();
+    // Where one of them has no stripes, the other has none for this transfer.
+    for (senders, receivers, used) in [
+        (3, 2, [2, 2]),
+        (2, 3, [2, 3]),
+        (3, 0, [0, 0]),
+        (0, 2, [0, 0]),
+    ] {
+        cells.check(format!("{senders} to {receivers}"), || {
+            let (from, to) = (TestStore::new()?, TestStore::new()?);
+            let source = StripedServer::start(&from, &pki, senders)?;
+            let destination = StripedServer::start(&to, &pki, receivers)?;
+            std::fs::copy(&file, from.path("served"))?;
+            let urls = [
+                source.front.user_url("served"),
+                destination.front.user_url("stored"),
+            ];
+            let copied = cp(&["-p", "2", "--verify", "none", &urls[0], &urls[1]]);
+            source.explain(destination.explain(copied))?;
+            test_files::ensure_same(&file, &to.path("stored"))?;
+            let parts = [parts(&source.nodes), parts(&destination.nodes)];
+            ensure!(parts == used, "{parts:?} nodes have moved something");
+            Ok(())
+        });
+    }
+    cells.finish();
+}
+
+#[test]
+fn longhaul_cp_moves_stripes_to_and_from_a_striped_globus_server() {
+    let pki = require!(PeerPki::find());
+    require!(globus::find());
+    let mut cells = MatrixRow::new("longhaul cp, striped longhaul and striped globus");
+    let (ours, theirs) = (TestStore::new().unwrap(), TestStore::new().unwrap());
+    let globus = globus::start_striped(&theirs, 3).unwrap();
+    let file = test_files::shared(LARGE).unwrap();
+    for store in [&ours, &theirs] {
+        std::fs::copy(&file, store.path("served")).unwrap();
+    }
+    for nodes in [2, 3] {
+        for direction in ["to", "from"] {
+            cells.check(format!("{direction} globus, {nodes} nodes"), || {
+                let server = StripedServer::start(&ours, &pki, nodes)?;
+                let served = ours.upload();
+                let (from, to, stored) = match direction {
+                    "to" => (
+                        server.front.user_url("served"),
+                        globus.front.url(&served),
+                        theirs.path(&served),
+                    ),
+                    _ => (
+                        globus.front.url("served"),
+                        server.front.user_url(&served),
+                        ours.path(&served),
+                    ),
+                };
+                let copied = cp(&["-p", "2", &from, &to]).context(globus.front.log());
+                server.explain(copied)?;
+                test_files::ensure_same(&file, &stored)?;
+                ensure!(
+                    parts(&server.nodes) == nodes,
+                    "not all nodes have moved something"
+                );
+                Ok(())
+            });
+        }
+    }
     cells.finish();
 }
 
