@@ -16,6 +16,7 @@ pub mod signals;
 pub mod sockopt;
 pub mod tcp_info;
 pub(crate) mod tls_session;
+pub mod tls_tickets;
 pub mod wake;
 pub(crate) mod writeback;
 pub mod zerocopy;

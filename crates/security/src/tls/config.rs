@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use super::TlsError;
 use super::error::in_words;
 use super::newest_session;
+use super::ticket_secret::TicketSecret;
 use crate::x509::{CertifiedKey, DistinguishedName, TrustStore};
 
 /// TLS 1.2 suites of the web profile.
@@ -122,6 +123,8 @@ pub struct TlsOptions {
     /// session. Tickets are valid only for connections of the same [`TlsConfig`]: a server makes one
     /// per control connection, so a resumed data connection is the control connection's client.
     pub tickets: bool,
+    /// Server: the keys of the tickets, so that sessions resume with every server that has them; `None`: nobody else has them.
+    pub ticket_secret: Option<TicketSecret>,
 }
 
 /// A checked configuration, shared by connections. Cheap to clone.
@@ -270,6 +273,7 @@ impl TlsOptions {
             server_name: None,
             oldest: TlsVersion::V1_2,
             tickets: false,
+            ticket_secret: None,
         }
     }
 
@@ -399,6 +403,9 @@ fn build_context(options: &TlsOptions, newest: Option<SslVersion>) -> Result<Ssl
         .set_max_proto_version(newest)
         .map_err(failed("set the TLS version"))?;
     set_sessions(&mut builder, options).map_err(failed("set up TLS sessions"))?;
+    if let Some(secret) = &options.ticket_secret {
+        secret.apply(&mut builder)?;
+    }
     if let Some(credential) = &options.credential {
         set_credential(&mut builder, options.profile, credential)
             .map_err(failed("use the certificate"))?;
@@ -450,7 +457,9 @@ fn set_sessions(builder: &mut SslContextBuilder, options: &TlsOptions) -> Result
             }
             let mut context_name = [0; 32];
             rand_bytes(&mut context_name)?;
-            builder.set_session_id_context(&context_name)?;
+            let shared = options.ticket_secret.as_ref();
+            let name = shared.map_or(&context_name[..], TicketSecret::context_name);
+            builder.set_session_id_context(name)?;
             if options.tickets && options.profile == TlsProfile::Web {
                 builder.set_num_tickets(TICKETS)?;
             } else {

@@ -9,6 +9,7 @@ mod newest_session;
 mod session;
 #[cfg(test)]
 pub(crate) mod tests;
+mod ticket_secret;
 mod verification;
 
 pub use config::{
@@ -18,3 +19,4 @@ pub use engine::{Handshake, ReadResult, TlsEngine};
 pub use error::{TlsAlert, TlsError};
 pub use http::{HttpsConnector, HttpsTransport};
 pub use session::{SessionSetter, TlsSession, install_session_setter};
+pub use ticket_secret::{TicketKeySetter, TicketSecret, install_ticket_key_setter};

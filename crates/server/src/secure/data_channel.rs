@@ -6,7 +6,7 @@ use std::sync::Arc;
 use data::security::{DataSecurity, ProtectedEnd};
 use proto::security::{DataChannelAuth, DataChannelProtection, ProtectionLevel};
 use security::gsi::DataHandshakeMode;
-use security::tls::{ExpectedPeer, TlsError, TlsOptions};
+use security::tls::{ExpectedPeer, TicketSecret, TlsError, TlsOptions};
 use security::x509::{CertifiedKey, DistinguishedName, TrustStore};
 
 use super::{GridSecurity, NodeSecurity, SecurityMaterial, SessionSecurity, TlsSecurity};
@@ -73,7 +73,7 @@ impl SessionSecurity {
     /// Whether data nodes could protect this session's data connections.
     pub(crate) fn suits_nodes(&self) -> bool {
         match self {
-            Self::Clear => true,
+            Self::Clear | Self::Tls(_) => true,
             Self::Grid(grid) => grid.own_credential().is_some(),
             _ => false,
         }
@@ -84,28 +84,50 @@ impl SessionSecurity {
     pub(crate) fn node_security(
         &self,
         asked: &DataChannelProtection,
+        material: &SecurityMaterial,
     ) -> Result<Option<NodeSecurity>, &'static str> {
         if asked.level == ProtectionLevel::Clear && asked.authentication == DataChannelAuth::None {
             return Ok(None);
         }
-        let Self::Grid(grid) = self else {
-            return Err("only GSI protects the data connections of stripes");
-        };
-        let credential = grid.own_credential();
+        match self {
+            Self::Tls(_) if asked.level == ProtectionLevel::Clear => Ok(None),
+            Self::Tls(tls) => tls.node_security(material).map(Some),
+            Self::Grid(grid) => grid.node_security(asked).map(Some),
+            _ => Err("only GSI and TLS protect the data connections of stripes"),
+        }
+    }
+}
+
+impl TlsSecurity {
+    fn node_security(&self, material: &SecurityMaterial) -> Result<NodeSecurity, &'static str> {
+        let secret = self.config.options().ticket_secret.as_ref();
+        let secret = secret.ok_or("data nodes cannot resume the TLS session")?;
+        let leaf = self.peer.as_ref().and_then(|peer| peer.chain.first());
+        Ok(NodeSecurity::Tls {
+            ticket_secret: secret.to_bytes().to_vec(),
+            client: leaf.cloned(),
+            requires_resumption: material.settings().session_reuse == SessionReuse::Required,
+        })
+    }
+}
+
+impl GridSecurity {
+    fn node_security(&self, asked: &DataChannelProtection) -> Result<NodeSecurity, &'static str> {
+        let credential = self.own_credential();
         let credential = credential.ok_or("you have delegated no credential")?;
         let pem = credential.to_pem();
         let pem = pem.map_err(|_| "the credential cannot be passed on")?;
-        let is_shared = grid.data_credential.is_some();
+        let is_shared = self.data_credential.is_some();
         let same_user = match is_shared {
             true => credential.identity(),
-            false => grid.peer.identity.clone(),
+            false => self.peer.identity.clone(),
         };
-        Ok(Some(NodeSecurity {
+        Ok(NodeSecurity::Grid {
             credential: String::from_utf8_lossy(&pem).into_owned(),
             expected: expected_peer(asked, &same_user).to_string(),
             is_protected: handshake_mode(asked) == DataHandshakeMode::Protected,
             is_shared,
-        }))
+        })
     }
 }
 
@@ -124,21 +146,41 @@ pub(crate) fn of_order(
     order: &NodeSecurity,
     material: &SecurityMaterial,
 ) -> Result<DataSecurity, DataProtectionError> {
-    let credential =
-        CertifiedKey::from_pem(order.credential.as_bytes(), "a front end's credential");
+    let (credential, expected, is_protected, is_shared) = match order {
+        NodeSecurity::Tls {
+            ticket_secret,
+            client,
+            requires_resumption,
+        } => {
+            let secret = TicketSecret::from_bytes(ticket_secret);
+            let secret = secret.ok_or(DataProtectionError::NoCredential)?;
+            let server = material.node_data_config(secret, client.clone())?;
+            return Ok(DataSecurity {
+                require_resumption: *requires_resumption,
+                ..DataSecurity::ftps_server(server)
+            });
+        }
+        NodeSecurity::Grid {
+            credential,
+            expected,
+            is_protected,
+            is_shared,
+        } => (credential, expected, *is_protected, *is_shared),
+    };
+    let credential = CertifiedKey::from_pem(credential.as_bytes(), "a front end's credential");
     let credential = credential.map_err(|_| DataProtectionError::NoCredential)?;
-    let trust = match order.is_shared {
+    let trust = match is_shared {
         true => trust_in_itself(&credential),
         false => {
             let trust = material.node_grid_trust();
             Arc::clone(trust.ok_or(DataProtectionError::NoCredential)?)
         }
     };
-    let mode = match order.is_protected {
+    let mode = match is_protected {
         true => DataHandshakeMode::Protected,
         false => DataHandshakeMode::AuthenticateOnly,
     };
-    let expected = DistinguishedName::from_text(order.expected.as_str());
+    let expected = DistinguishedName::from_text(expected.as_str());
     between(mode, &expected, &credential, &trust)
 }
 

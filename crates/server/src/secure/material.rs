@@ -5,11 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use data::os::tls_tickets;
 use openssl::asn1::Asn1Time;
 use proto::security::{ExchangeKind, SecurityMechanism};
 use security::gridmap::{Gridmap, GridmapError};
 use security::gsi::{GsiAcceptor, GsiError};
-use security::tls::{ClientCertificates, TlsConfig, TlsError, TlsOptions, TlsRole};
+use security::tls::{
+    ClientCertificates, ExpectedPeer, TicketSecret, TlsConfig, TlsError, TlsOptions, TlsRole,
+};
 use security::x509::{
     CertificateUsage, CertifiedKey, CredentialError, DistinguishedName, PeerIdentity, TrustError,
     TrustStore,
@@ -171,9 +174,18 @@ impl SecurityMaterial {
     /// # Errors
     /// [`TlsError::Config`]
     pub(crate) fn tls_config(&self) -> Result<TlsConfig, TlsError> {
+        // Its data nodes resume the session, too.
+        let ticket_secret = match self.node_trust {
+            Some(_) => {
+                tls_tickets::permit_sharing();
+                Some(TicketSecret::random()?)
+            }
+            None => None,
+        };
         TlsConfig::new(TlsOptions {
             credential: self.credential.clone(),
             trust: self.client_trust.clone(),
+            ticket_secret,
             client_certificates: self.settings.client_certificates,
             ..TlsOptions::server().with_tickets()
         })
@@ -182,6 +194,33 @@ impl SecurityMaterial {
     /// The grid's authorities, for the data connections of a data node.
     pub(crate) fn node_grid_trust(&self) -> Option<&Arc<TrustStore>> {
         self.node_grid_trust.as_ref()
+    }
+
+    /// A data node's configuration for data connections of a session of its front end, whose tickets have this secret. `client`: the
+    /// certificate that the client has to show (DER).
+    ///
+    /// # Errors
+    /// [`TlsError::Config`]
+    pub(crate) fn node_data_config(
+        &self,
+        ticket_secret: TicketSecret,
+        client: Option<Vec<u8>>,
+    ) -> Result<TlsConfig, TlsError> {
+        tls_tickets::permit_sharing();
+        let (client_certificates, expected) = match client {
+            Some(leaf) => (
+                ClientCertificates::Required,
+                ExpectedPeer::Certificate(leaf),
+            ),
+            None => (ClientCertificates::None, ExpectedPeer::Trusted),
+        };
+        TlsConfig::new(TlsOptions {
+            credential: self.credential.clone(),
+            client_certificates,
+            expected,
+            ticket_secret: Some(ticket_secret),
+            ..TlsOptions::server().with_tickets()
+        })
     }
 
     /// A front end's configuration for the data node `host`.

@@ -693,7 +693,9 @@ impl SessionDriver {
         let root = login
             .root_path
             .strip_prefix(self.shared.authenticator.root_path());
-        let security = self.security.node_security(&request.protection);
+        let security = self
+            .security
+            .node_security(&request.protection, &self.shared.material);
         let obstacle = match root {
             Ok(_) => stripe_obstacle(request).or(security.as_ref().err().copied()),
             Err(_) => Some("your directory is not on the file system of the data nodes"),

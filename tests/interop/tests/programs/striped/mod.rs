@@ -293,6 +293,69 @@ fn longhaul_cp_moves_stripes_to_and_from_a_striped_globus_server() {
 }
 
 #[test]
+fn ftps_data_nodes_are_inside_the_tls_session_of_their_front_end() {
+    let pki = require!(PeerPki::find());
+    let mut cells = MatrixRow::new("longhaul cp, striped longhaul, TLS");
+    let file = test_files::shared(LARGE).unwrap();
+    let authority = path_argument(&pki.ca_file());
+    let (certificate, key) = (
+        path_argument(&pki.user.certificate),
+        path_argument(&pki.user.key),
+    );
+    // With a certificate of the client, data connections need the same one.
+    for (reuse, shown) in [
+        ("any", &[][..]),
+        ("required", &[]),
+        ("any", &["--cert", &certificate, "--key", &key]),
+    ] {
+        let store = TestStore::new().unwrap();
+        let options = |front: ServeCommand| {
+            let front = front.option("--tls-session-reuse", reuse);
+            match shown {
+                [] => front,
+                _ => front
+                    .option("--client-certs", "required")
+                    .option("--client-ca", &authority),
+            }
+        };
+        for direction in ["get", "put"] {
+            cells.check(
+                format!("{direction}, session reuse {reuse}, {} shown", shown.len()),
+                || {
+                    let server = StripedServer::start_with(store.root(), &pki, 3, options)?;
+                    let url = |name: &str| {
+                        let port = server.front.address().port();
+                        format!("ftps://localhost:{port}/{name}")
+                    };
+                    std::fs::copy(&file, store.path("served"))?;
+                    let stored = match direction {
+                        "get" => store.local(),
+                        _ => store.path(&store.upload()),
+                    };
+                    let (from, to) = match direction {
+                        "get" => (url("served"), path_argument(&stored)),
+                        _ => (
+                            path_argument(&file),
+                            url(&stored.strip_prefix(store.root())?.to_string_lossy()),
+                        ),
+                    };
+                    let fixed = ["-p", "2", "--retries", "0", "--ca", &authority];
+                    let copied = cp(&[&fixed[..], shown, &[&from, &to]].concat());
+                    server.explain(copied)?;
+                    test_files::ensure_same(&file, &stored)?;
+                    ensure!(
+                        parts(&server.nodes) == 3,
+                        "not all nodes have moved something"
+                    );
+                    Ok(())
+                },
+            );
+        }
+    }
+    cells.finish();
+}
+
+#[test]
 fn a_data_node_serves_its_front_ends_alone() {
     let client = require!(GlobusUrlCopy::find());
     let pki = require!(PeerPki::find());
