@@ -13,6 +13,7 @@ use data::channel::{ListenOptions, SessionDataChannel};
 use data::error::DataError;
 use data::job::{TransferControl, TransferSettings};
 use data::options::{CongestionChoice, TransferOptions};
+use data::rate::RateLimit;
 use data::recv::ReceivePlan;
 use data::send::{RangeSupply, SendPlan};
 use data::store::file::{FileSink, FileSource};
@@ -32,8 +33,8 @@ use crate::limits::SessionSlot;
 use crate::secure::of_order;
 use crate::state::ServerState;
 use crate::stripes::{
-    FrontMessage, NodeConnection, NodeFailure, NodeListen, NodeMessage, NodeOrder, NodePart,
-    PartProgress, PartReport, VERSION, WireRanges,
+    AliveTerms, FrontMessage, NodeConnection, NodeFailure, NodeListen, NodeMessage, NodeOrder,
+    NodePart, PartProgress, PartReport, VERSION, WireRanges,
 };
 use crate::transfer::{ControlAddresses, file_error, transfer_error};
 
@@ -129,6 +130,8 @@ struct RunningPart {
     control: Arc<TransferControl>,
     supply: Option<Arc<RangeSupply>>,
     lease: Arc<WriteLease>,
+    /// This node's share of a limit.
+    rate: Option<RateLimit>,
     events: mpsc::Receiver<PartEvent>,
     /// Safe ranges that the front end knows.
     reported: RangeSet,
@@ -146,8 +149,12 @@ impl Drop for RunningPart {
 }
 
 enum PartEvent {
-    Opened { reused: bool },
+    Opened {
+        reused: bool,
+    },
     RunsLow,
+    /// A write waits for room in the quota.
+    WantsRoom,
     Ended(Box<SessionDataChannel>, Result<(), TransferError>),
 }
 
@@ -184,14 +191,15 @@ impl NodeSession {
     async fn on_message(&mut self, message: FrontMessage) -> io::Result<()> {
         self.heard = Instant::now();
         match message {
-            FrontMessage::Alive { at } => {
+            FrontMessage::Alive(terms) => {
                 if let Some(part) = &self.running {
-                    part.lease.renew(at);
+                    part.follow(&terms);
                 }
                 Ok(())
             }
-            FrontMessage::Begin => {
+            FrontMessage::Begin(terms) => {
                 if let Some(part) = &self.running {
+                    part.follow(&terms);
                     let _ = part.may_store.send(());
                 }
                 Ok(())
@@ -301,9 +309,13 @@ impl NodeSession {
             }
             _ => None,
         };
-        let lease = Arc::new(WriteLease::default());
+        let asking = sender.clone();
+        let ask = move || drop(asking.try_send(PartEvent::WantsRoom));
+        let lease = Arc::new(WriteLease::new(ask));
+        let rate = order.rate.map(RateLimit::new);
         let work = PartWork {
             lease: Arc::clone(&lease),
+            rate: rate.clone(),
             shared: Arc::clone(&self.shared),
             order,
             channel,
@@ -324,6 +336,7 @@ impl NodeSession {
             control,
             supply,
             lease,
+            rate,
             events,
             reported: RangeSet::new(),
             begin: Instant::now(),
@@ -336,8 +349,11 @@ impl NodeSession {
     async fn on_event(&mut self, event: Option<PartEvent>) -> io::Result<()> {
         match event {
             Some(PartEvent::Opened { reused }) => {
-                self.connection.send(&NodeMessage::Opened { reused }).await
+                let at = boot_time();
+                let opened = NodeMessage::Opened { reused, at };
+                self.connection.send(&opened).await
             }
+            Some(PartEvent::WantsRoom) => self.report_progress(false).await,
             Some(PartEvent::RunsLow) => {
                 let bytes = self.running.as_ref().map_or(0, RunningPart::wanted_bytes);
                 self.connection
@@ -392,6 +408,7 @@ impl NodeSession {
                 bytes: part.control.bytes(),
                 safe,
                 store_wait: part.control.store_wait(),
+                wants_to: part.lease.wants_to(),
             };
             let progress = NodeMessage::Progress(progress);
             self.connection.send(&progress).await?;
@@ -403,6 +420,14 @@ impl NodeSession {
 }
 
 impl RunningPart {
+    /// Takes over what the front end has answered.
+    fn follow(&self, terms: &AliveTerms) {
+        self.lease.renew(terms);
+        if let (Some(limit), Some(rate)) = (&self.rate, terms.rate) {
+            limit.set_rate(rate);
+        }
+    }
+
     /// Bytes that this part could send in the next seconds.
     fn wanted_bytes(&self) -> u64 {
         let elapsed = self.begin.elapsed().as_millis().max(1);
@@ -428,6 +453,7 @@ struct PartWork {
     control: Arc<TransferControl>,
     supply: Option<Arc<RangeSupply>>,
     lease: Arc<WriteLease>,
+    rate: Option<RateLimit>,
     /// A store may begin.
     begun: std::sync::mpsc::Receiver<()>,
 }
@@ -571,7 +597,7 @@ impl PartWork {
                     true => CongestionChoice::parse(&self.order.congestion),
                     false => CongestionChoice::System,
                 },
-                rate: None,
+                rate: self.rate.clone(),
                 ..config.transfer.clone()
             },
             mode: TransferMode::Extended,

@@ -670,13 +670,9 @@ impl SessionDriver {
         Ok((order, handles))
     }
 
-    /// Whether data nodes could carry out this session's transfers. Quotas and limits of rates hold for one process.
+    /// Whether data nodes could carry out this session's transfers.
     fn may_use_nodes(&self) -> bool {
-        let LoginStatus::LoggedIn(login) = &self.login else {
-            return false;
-        };
-        let rate = self.shared.transfer_rate(self.addresses.peer.ip(), login);
-        self.security.suits_nodes() && !login.files.has_quota() && rate.is_none()
+        matches!(self.login, LoginStatus::LoggedIn(_)) && self.security.suits_nodes()
     }
 
     /// The data nodes for a transfer: those that listen for it, or those that shall connect to several targets. `None`: this
@@ -700,8 +696,9 @@ impl SessionDriver {
             Ok(_) => stripe_obstacle(request).or(security.as_ref().err().copied()),
             Err(_) => Some("your directory is not on the file system of the data nodes"),
         };
-        let obstacle = obstacle.or((!self.may_use_nodes())
-            .then_some("a quota or a limit of rates is for the front end alone"));
+        let obstacle = obstacle
+            .or((!self.may_use_nodes())
+                .then_some("this session's data connections have no credential"));
         let has_targets =
             matches!(connections, DataAddresses::Targets(targets) if targets.as_slice().len() > 1);
         match (obstacle, self.shared.node_access(), root) {

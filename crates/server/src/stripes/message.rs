@@ -40,10 +40,10 @@ pub(crate) enum FrontMessage {
     Run(Box<NodeOrder>),
     /// Send these ranges, too; `last`: there will be no others.
     Ranges { ranges: WireRanges, last: bool },
-    /// Every node has opened the file: store what arrives.
-    Begin,
-    /// The front end goes on with the transfer, and has the report that was made `at`.
-    Alive { at: Duration },
+    /// Every node has opened the file: store what arrives. Answers [`NodeMessage::Opened`].
+    Begin(AliveTerms),
+    /// The front end goes on with the transfer. Answers a report.
+    Alive(AliveTerms),
     /// Stop the running part.
     Stop,
 }
@@ -56,14 +56,25 @@ pub(crate) enum NodeMessage {
     Hello { version: u32 },
     /// The address of the listener.
     Listening(Result<SocketAddr, NodeFailure>),
-    /// The file is open; `reused`: data connections of an earlier transfer are used again.
-    Opened { reused: bool },
+    /// The file is open since `at`; `reused`: data connections of an earlier transfer are used again.
+    Opened { reused: bool, at: Duration },
     /// Progress of the running part.
     Progress(PartProgress),
     /// About so many bytes more could be sent soon.
     WantsRanges { bytes: u64 },
     /// The part has ended.
     Ended(PartReport),
+}
+
+/// The rights of a running part from now on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AliveTerms {
+    /// When the report was made that this answers.
+    pub(crate) at: Duration,
+    /// The node may write up to this file offset: a quota has room for it.
+    pub(crate) paid_to: u64,
+    /// Its share of a limit of the rate, bytes per second; `None`: there is no limit.
+    pub(crate) rate: Option<u64>,
 }
 
 /// A report of a running part.
@@ -77,6 +88,8 @@ pub(crate) struct PartProgress {
     pub(crate) safe: WireRanges,
     /// For how long the node's file system has not answered.
     pub(crate) store_wait: Duration,
+    /// The node waits until it may write up to this file offset.
+    pub(crate) wants_to: u64,
 }
 
 /// A listener for data connections.
@@ -166,7 +179,9 @@ pub(crate) struct NodeOrder {
     pub(crate) buffers: WireBuffers,
     /// Congestion control of sent data.
     pub(crate) congestion: String,
-    /// Protection of the data connections (GSI); `None`: they are in the clear.
+    /// First share of a limit of the rate, bytes per second.
+    pub(crate) rate: Option<u64>,
+    /// Protection of the data connections; `None`: they are in the clear.
     pub(crate) security: Option<NodeSecurity>,
 }
 

@@ -5,13 +5,15 @@ mod connection;
 mod dealer;
 mod directory;
 mod message;
+mod rate_shares;
 mod set;
 
 pub(crate) use connection::NodeConnection;
 pub(crate) use dealer::RangeDealer;
 pub(crate) use directory::NodeDirectory;
 pub(crate) use message::{
-    FrontMessage, LEASE, NodeFailure, NodeListen, NodeMessage, NodeOrder, NodePart, PartProgress,
-    PartReport, VERSION, WireRanges,
+    AliveTerms, FrontMessage, LEASE, NodeFailure, NodeListen, NodeMessage, NodeOrder, NodePart,
+    PartProgress, PartReport, VERSION, WireRanges,
 };
+pub(crate) use rate_shares::RateShares;
 pub(crate) use set::{NodeAccess, StripeSet};

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use data::error::DataError;
 use data::job::{TransferControl, TransferReport};
+use data::rate::RateLimit;
 use data::store::Sink;
 use data::store::root::FileIdentity;
 use parking_lot::Mutex;
@@ -32,8 +33,8 @@ use crate::files::{
 };
 use crate::secure::NodeSecurity;
 use crate::stripes::{
-    FrontMessage, LEASE, NodeAccess, NodeFailure, NodeMessage, NodeOrder, NodePart, PartProgress,
-    PartReport, RangeDealer, StripeSet, WireRanges,
+    AliveTerms, FrontMessage, LEASE, NodeAccess, NodeFailure, NodeMessage, NodeOrder, NodePart,
+    PartProgress, PartReport, RangeDealer, RateShares, StripeSet, WireRanges,
 };
 use crate::transfer_log::LoggedTransferKind;
 
@@ -47,6 +48,10 @@ const STORE_LIMIT: Duration = Duration::from_secs(8);
 const SLOW_ANSWER: Duration = Duration::from_secs(2);
 /// Interval at which cancelling and silence are noticed.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
+/// Interval at which a limit of the rate is dealt anew.
+const DEAL_INTERVAL: Duration = Duration::from_secs(1);
+/// A limit whose budget is owed more than this time is overdrawn. Nodes report several times a second what they have moved already.
+const OVERDRAWN: Duration = Duration::from_millis(500);
 /// Longest wait for stopped nodes to report what they have stored.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
@@ -118,14 +123,18 @@ pub(super) async fn run(
         control_socket,
         channel,
         permit,
+        rate,
         ..
     } = handles;
+    let has_quota = files.has_quota();
     let started_at = Instant::now();
     let mut summary = TransferSummary::of(&order.request, order.settings(None, None));
     *bytes.lock() = vec![0; set.nodes().len()];
     let mut transfer = StripedTransfer {
-        begin: None,
+        sink: None,
         has_begun: false,
+        paid_to: if has_quota { 0 } else { u64::MAX },
+        limit: rate.map(|limit| DealtLimit::new(limit, set.nodes().len())),
         client: UploadClient {
             uploader: order.uploader.clone(),
             control_socket,
@@ -169,7 +178,8 @@ pub(super) async fn run(
 /// The progress of one stripe.
 #[derive(Debug, Default)]
 struct StripePart {
-    opened: Option<bool>,
+    /// Whether data connections are used again, and when the node reported that.
+    opened: Option<(bool, Duration)>,
     report: Option<PartReport>,
     /// `None` until the first message.
     heard: Option<Instant>,
@@ -194,6 +204,49 @@ impl StripePart {
     }
 }
 
+/// A limit of the rate that the transfer shares with others, and that its nodes share.
+struct DealtLimit {
+    limit: RateLimit,
+    shares: RateShares,
+    /// When it was dealt, and what each node had moved by then.
+    dealt: (Instant, Vec<u64>),
+    is_overdrawn: bool,
+}
+
+impl DealtLimit {
+    fn new(limit: RateLimit, stripes: usize) -> Self {
+        Self {
+            shares: RateShares::new(limit.rate(), stripes),
+            limit,
+            dealt: (Instant::now(), vec![0; stripes]),
+            is_overdrawn: false,
+        }
+    }
+
+    /// Charges what a node has moved.
+    fn charge(&mut self, bytes: u64) {
+        self.is_overdrawn |= self.limit.take(bytes) > OVERDRAWN;
+    }
+
+    /// Deals the limit anew when it is time; `moved`: bytes of each node.
+    fn deal(&mut self, moved: &[u64]) {
+        let (at, before) = &self.dealt;
+        let seconds = at.elapsed().as_secs_f64();
+        if at.elapsed() < DEAL_INTERVAL {
+            return;
+        }
+        let rates = moved.iter().zip(before).map(|(now, before)| {
+            let bytes = u32::try_from(now.saturating_sub(*before) >> 10).unwrap_or(u32::MAX);
+            f64::from(bytes) * 1024.0 / seconds
+        });
+        let rates: Vec<f64> = rates.collect();
+        self.shares
+            .deal(self.limit.rate(), &rates, self.is_overdrawn);
+        self.is_overdrawn = false;
+        self.dealt = (Instant::now(), moved.to_vec());
+    }
+}
+
 struct StripedTransfer<'s> {
     order: TransferOrder,
     set: StripeSet,
@@ -202,9 +255,12 @@ struct StripedTransfer<'s> {
     root: Vec<u8>,
     security: Option<NodeSecurity>,
     /// The file of a store, which is changed when every node has opened it.
-    begin: Option<Arc<dyn Sink>>,
+    sink: Option<Arc<dyn Sink>>,
     /// Every node has opened the file.
     has_begun: bool,
+    /// File offset up to which the quota is charged.
+    paid_to: u64,
+    limit: Option<DealtLimit>,
     control: Arc<TransferControl>,
     bytes: StripeBytes,
     reports: mpsc::Sender<WorkerEvent>,
@@ -270,7 +326,7 @@ impl StripedTransfer<'_> {
                 return Err(error);
             }
         };
-        self.begin = Some(Arc::clone(&storing.sink));
+        self.sink = Some(Arc::clone(&storing.sink));
         for number in 0..self.set.nodes().len() {
             let part = NodePart::Receive {
                 origin: storing.plan.origin,
@@ -316,6 +372,7 @@ impl StripedTransfer<'_> {
             part,
             streams: [streams.start, streams.min, streams.max],
             buffers: request.buffers.into(),
+            rate: self.share(stripe.number() as usize),
             congestion: self.order.terms.congestion.name().to_owned(),
             security: self.security.clone(),
         };
@@ -382,12 +439,12 @@ impl StripedTransfer<'_> {
                 return Err(self.lost(number));
             }
             None | Some(NodeMessage::Hello { .. } | NodeMessage::Listening(_)) => {}
-            Some(NodeMessage::Opened { reused }) => {
-                part.opened.get_or_insert(reused);
+            Some(NodeMessage::Opened { reused, at }) => {
+                part.opened.get_or_insert((reused, at));
                 self.begin_if_opened().await?;
             }
             Some(NodeMessage::Progress(progress)) => {
-                self.on_progress(number, &progress, renews);
+                self.on_progress(number, &progress, renews).await?;
             }
             Some(NodeMessage::WantsRanges { bytes }) => {
                 if let Some(dealer) = dealer {
@@ -413,17 +470,48 @@ impl StripedTransfer<'_> {
         Ok(())
     }
 
-    fn on_progress(&mut self, number: usize, progress: &PartProgress, renews: bool) {
-        let (now, at) = (Instant::now(), progress.at);
+    async fn on_progress(
+        &mut self,
+        number: usize,
+        progress: &PartProgress,
+        renews: bool,
+    ) -> Result<(), TransferError> {
         self.note_progress(number, progress.bytes, &progress.safe.to_set());
         if let Some(part) = self.parts.get_mut(number) {
             part.store_wait = progress.store_wait;
-            // Sent or not: it may arrive.
-            if renews {
-                part.renewed = Some(now);
-                self.set.send(number, FrontMessage::Alive { at });
-            }
         }
+        if !renews {
+            return Ok(());
+        }
+        if progress.wants_to > self.paid_to
+            && let Some(sink) = self.sink.clone()
+        {
+            let end = progress.wants_to;
+            blocking(move || sink.begin(end).map_err(store_error)).await?;
+            self.paid_to = end;
+        }
+        if let Some(limit) = &mut self.limit {
+            limit.deal(&self.bytes.lock());
+        }
+        let terms = self.terms(number, progress.at);
+        self.set.send(number, FrontMessage::Alive(terms));
+        Ok(())
+    }
+
+    /// The rights of a node that has reported `at`. Whether they are sent or not, they may arrive.
+    fn terms(&mut self, number: usize, at: Duration) -> AliveTerms {
+        if let Some(part) = self.parts.get_mut(number) {
+            part.renewed = Some(Instant::now());
+        }
+        AliveTerms {
+            at,
+            paid_to: self.paid_to,
+            rate: self.share(number),
+        }
+    }
+
+    fn share(&self, number: usize) -> Option<u64> {
+        self.limit.as_ref().map(|limit| limit.shares.of(number))
     }
 
     fn note_progress(&mut self, number: usize, bytes: u64, safe: &RangeSet) {
@@ -435,26 +523,30 @@ impl StripedTransfer<'_> {
                 part.moved = Some(Instant::now());
             }
             self.control.note_elsewhere(more, safe);
+            if let Some(limit) = &mut self.limit {
+                limit.charge(more);
+            }
         }
     }
 
     /// Begins when every node has opened the file: a store then changes it, and the session hears of it.
     async fn begin_if_opened(&mut self) -> Result<(), TransferError> {
-        let opened: Option<Vec<bool>> = self.parts.iter().map(|part| part.opened).collect();
-        let Some(reused) = opened.filter(|_| !self.has_begun) else {
+        let opened: Option<Vec<_>> = self.parts.iter().map(|part| part.opened).collect();
+        let Some(opened) = opened.filter(|_| !self.has_begun) else {
             return Ok(());
         };
         self.has_begun = true;
-        if let Some(sink) = self.begin.take() {
+        if let Some(sink) = self.sink.clone() {
             blocking(move || sink.begin(0).map_err(store_error)).await?;
-            for number in 0..self.parts.len() {
-                if !self.set.send(number, FrontMessage::Begin) {
+            for (number, (_, at)) in opened.iter().enumerate() {
+                let terms = self.terms(number, *at);
+                if !self.set.send(number, FrontMessage::Begin(terms)) {
                     return Err(self.lost(number));
                 }
             }
         }
         let event = WorkerEvent::Opened {
-            reused: reused.iter().all(|reused| *reused),
+            reused: opened.iter().all(|(reused, _)| *reused),
             unique_name: None,
         };
         let _ = self.reports.send(event).await;

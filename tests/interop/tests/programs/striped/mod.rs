@@ -2,6 +2,7 @@
 //! globus-gridftp-server.
 
 mod failures;
+mod limits;
 
 use std::net::SocketAddr;
 use std::path::Path;
