@@ -1,5 +1,6 @@
 //! Limits that hold for all data nodes of a transfer together: rates and quotas.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -9,6 +10,7 @@ use interop::longhaul::copy::{self, cp};
 use interop::longhaul::rows::path_argument;
 use interop::longhaul::serve::ServeCommand;
 use interop::matrix::TestStore;
+use interop::peer::globus_url_copy::{GlobusUrlCopy, file_url};
 use interop::pki::PeerPki;
 use interop::require;
 use interop::run;
@@ -93,4 +95,44 @@ fn fill_quota(pki: &PeerPki) -> Result<()> {
     run::run(&mut remove)?.expect_success()?;
     server.explain(put("again")?.expect_success())?;
     test_files::ensure_same(&file, &store.path("again"))
+}
+
+#[test]
+fn a_store_without_a_size_ends_where_the_quota_does() {
+    let client = require!(GlobusUrlCopy::find());
+    let pki = require!(PeerPki::find());
+    let mut cells = MatrixRow::new("globus-url-copy from a pipe, striped longhaul with a quota");
+    for (quota, is_enough) in [("350M", true), ("180M", false)] {
+        cells.check(quota, || {
+            let store = TestStore::new()?;
+            let bound = |front: ServeCommand| front.option("--quota", quota);
+            let server = StripedServer::start_with(store.root(), &pki, 2, bound)?;
+            let (pipe, file) = (store.local(), test_files::shared(LARGE)?);
+            run::run(Command::new("mkfifo").arg(&pipe))?.expect_success()?;
+            let copied = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let to = std::fs::File::options().write(true).open(&pipe);
+                    let from = std::fs::File::open(&file);
+                    // It breaks where the quota ends.
+                    if let (Ok(mut from), Ok(mut to)) = (from, to) {
+                        let _ = std::io::copy(&mut from, &mut to);
+                    }
+                });
+                client.copy(&["-stripe"], &file_url(&pipe), &server.front.url("stored"))
+            });
+            let stored = store.path("stored");
+            match (copied, is_enough) {
+                (Ok(_), true) => test_files::ensure_same(&file, &stored),
+                (Err(error), false) => {
+                    ensure!(format!("{error:#}").contains("quota"), "{error:#}");
+                    ensure!(!stored.exists(), "a part of the file is left");
+                    Ok(())
+                }
+                (copied, _) => server
+                    .explain(copied.map(drop))
+                    .and_then(|()| anyhow::bail!("more than the quota is stored")),
+            }
+        });
+    }
+    cells.finish();
 }
