@@ -27,7 +27,7 @@ use crate::transport::DataTransport;
 
 /// Limit of unsent bytes in the kernel: bounds memory and keeps progress figures accurate with a
 /// large send buffer, without costing throughput on fast paths.
-const UNSENT_LIMIT: u32 = 1 << 20;
+pub(crate) const UNSENT_LIMIT: u32 = 1 << 20;
 
 /// The same near the end of a file that is sent over several streams: bytes queued on a slow stream
 /// cannot be sent by a faster one.

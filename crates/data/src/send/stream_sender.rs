@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use proto::eblock::BlockHeader;
 use proto::ranges::ByteRange;
@@ -15,9 +16,15 @@ use crate::cursor::{SentSoFar, TransferCursor};
 use crate::error::DataError;
 use crate::options::IoMethod;
 use crate::store::Source;
+use crate::stream::UNSENT_LIMIT;
 use crate::stream_io::StreamIo;
 use crate::transfer::MAX_STEP;
 use crate::transfer_checksum::StreamChecksum;
+
+/// Longest time that a stream which shares a file with other senders should need for what the kernel holds unsent: they wait for it at the end.
+const SHARED_QUEUE: Duration = Duration::from_millis(100);
+/// A stream's rate is known after this time.
+const RATE_KNOWN: Duration = Duration::from_millis(250);
 
 /// How this stream moves bytes.
 enum SendMethod {
@@ -37,8 +44,9 @@ pub(super) struct StreamSender<'t> {
     task: &'t SendTask<'t>,
     method: SendMethod,
     checksum_part: StreamChecksum<'t>,
-    /// The parts have become smaller than a block: little is left.
-    is_near_end: bool,
+    /// Little may be unsent in the kernel: the parts have become smaller than a block, or this stream is slow and others wait for it.
+    has_short_queue: bool,
+    joined: Instant,
     /// Bytes of finished parts, and those of the whole transfer when this stream joined.
     sent: u64,
     moved_before: u64,
@@ -53,7 +61,8 @@ impl<'t> StreamSender<'t> {
             task,
             method,
             checksum_part: task.checksum.stream_checksum(),
-            is_near_end: false,
+            has_short_queue: false,
+            joined: Instant::now(),
             sent: 0,
             moved_before: task.transfer.moved(),
         }
@@ -107,14 +116,15 @@ impl<'t> StreamSender<'t> {
         let Some(part) = TransferCursor::next(left, block, streams, sent) else {
             return Ok(false);
         };
-        let is_last = self
-            .task
-            .supply
-            .as_ref()
-            .is_none_or(|more| more.has_ended());
-        if part.is_near_end && is_last && !self.is_near_end {
-            // The other streams finish sooner if this one has little queued in the kernel.
-            self.is_near_end = true;
+        let wants_short_queue = match &self.task.supply {
+            None => part.is_near_end,
+            Some(more) => {
+                (part.is_near_end && more.has_ended()) || is_slow(self.sent, self.joined.elapsed())
+            }
+        };
+        if wants_short_queue && !self.has_short_queue {
+            // The other streams, or the other senders of the file, finish sooner if this one has little queued in the kernel.
+            self.has_short_queue = true;
             self.io.stream().limit_unsent_near_end();
         }
         self.send_part(part.range, framed)?;
@@ -301,6 +311,12 @@ fn choose_send_method(task: &SendTask<'_>, io: &StreamIo<'_>) -> SendMethod {
     }
 }
 
+/// Whether a stream that has sent so many bytes in this time needs longer than [`SHARED_QUEUE`] for a full queue of the kernel.
+fn is_slow(sent: u64, elapsed: Duration) -> bool {
+    let queued = u128::from(UNSENT_LIMIT) * elapsed.as_micros();
+    elapsed >= RATE_KNOWN && u128::from(sent) * SHARED_QUEUE.as_micros() < queued
+}
+
 /// Reads until `buf` is full or the source ends.
 fn read_full(
     io: &mut StreamIo<'_>,
@@ -391,6 +407,15 @@ mod tests {
     use crate::settings::TransferSettings;
     use crate::stream::DataStream;
     use crate::transfer::ActiveTransfer;
+
+    #[test]
+    fn a_stream_is_slow_if_it_needs_long_for_what_the_kernel_holds() {
+        let seconds = Duration::from_secs;
+        // 100 ms for 1 MiB are 10 MiB/s.
+        assert!(is_slow(9 << 20, seconds(1)) && is_slow(99 << 20, seconds(10)));
+        assert!(!is_slow(10 << 20, seconds(1)) && !is_slow(101 << 20, seconds(10)));
+        assert!(!is_slow(0, RATE_KNOWN / 2), "nothing is known yet");
+    }
 
     #[test]
     fn the_rest_of_the_pipe_is_sent_once_after_a_failed_splice() {

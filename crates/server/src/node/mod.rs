@@ -41,9 +41,9 @@ use crate::transfer::{ControlAddresses, file_error, transfer_error};
 /// Interval of progress reports. A front end takes a node that is silent for some seconds for lost.
 const REPORT_INTERVAL: Duration = Duration::from_millis(250);
 /// Time for which a stripe asks for work.
-const WORK_AHEAD: Duration = Duration::from_secs(2);
+const WORK_AHEAD: Duration = Duration::from_secs(1);
 /// Least and most bytes that it asks for.
-const WANTED_BYTES: (u64, u64) = (4 << 20, 1 << 30);
+const WANTED_BYTES: (u64, u64) = (2 << 20, 1 << 30);
 /// A front end that is silent for this time has given up the transfer. Shorter than the time after which it does.
 const SILENCE_LIMIT: Duration = Duration::from_secs(4);
 /// How often a store that may not begin yet looks whether it must stop.

@@ -38,8 +38,8 @@ use crate::stripes::{
 };
 use crate::transfer_log::LoggedTransferKind;
 
-/// Bytes that each stripe begins with.
-const FIRST_DEAL: u64 = 16 << 20;
+/// Bytes that each stripe begins with: a second's work of a slow one.
+const FIRST_DEAL: u64 = 4 << 20;
 /// A node reports several times a second. One that is silent for this time is lost.
 const SILENCE_LIMIT: Duration = Duration::from_secs(5);
 /// A node whose file system does not answer for this time, while that of another node does, is given up.
