@@ -252,6 +252,28 @@ fn longhaul_cp_moves_stripes_between_two_servers() {
 }
 
 #[test]
+fn longhaul_cp_goes_on_with_the_front_ends_where_the_source_refuses_the_nodes() {
+    let pki = require!(PeerPki::find());
+    let (from, to) = (TestStore::new().unwrap(), TestStore::new().unwrap());
+    let source = StripedServer::start(&from, &pki, 2).unwrap();
+    let destination = StripedServer::start(&to, &pki, 2).unwrap();
+    let file = test_files::shared(LARGE).unwrap();
+    std::fs::copy(&file, from.path("served")).unwrap();
+    // An anonymous session may connect to the client's host alone.
+    let (served, stored) = (
+        source.front.url("served"),
+        destination.front.user_url("stored"),
+    );
+    let copied = cp(&["-p", "2", &served, &stored]);
+    source.explain(destination.explain(copied)).unwrap();
+    test_files::ensure_same(&file, &to.path("stored")).unwrap();
+    assert_eq!(
+        [&source, &destination].map(|server| parts(&server.nodes)),
+        [0, 0]
+    );
+}
+
+#[test]
 fn longhaul_cp_moves_stripes_to_and_from_a_striped_globus_server() {
     let pki = require!(PeerPki::find());
     require!(globus::find());
