@@ -19,40 +19,36 @@ impl TransferQueue {
         jobs: &[QueuedCopy],
         after: Duration,
     ) -> Result<Vec<i64>, QueueError> {
-        let mut ids = Vec::with_capacity(jobs.len());
+        let rows: Vec<_> = jobs.iter().enumerate().map(row_of).collect();
+        let rows = serde_json::Value::from(rows).to_string();
         self.within(async {
             let mut transaction = self.pool.begin().await?;
-            for job in jobs {
-                let parts = job.parts();
-                sqlx::query("INSERT INTO owners (name) VALUES ($1) ON CONFLICT DO NOTHING")
-                    .bind(&parts.owner)
-                    .execute(&mut *transaction)
-                    .await?;
-                let id: i64 = sqlx::query_scalar(
-                    "INSERT INTO jobs (owner, verb, places, options, endpoints, sessions, rate_bps, credential, \
-                       retries, not_before) \
-                     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, \
-                       clock_timestamp() + make_interval(secs => $10)) RETURNING id",
-                )
-                .bind(&parts.owner)
-                .bind(parts.verb.word())
-                .bind(&parts.places)
-                .bind(&parts.options)
-                .bind(job.endpoints())
-                .bind(i32::try_from(parts.sessions).unwrap_or(i32::MAX))
-                .bind(parts.rate.map(|rate| i64::try_from(rate).unwrap_or(i64::MAX)))
-                .bind(&parts.credential)
-                .bind(i32::try_from(parts.retries).unwrap_or(i32::MAX))
-                .bind(after.as_secs_f64())
-                .fetch_one(&mut *transaction)
-                .await?;
-                ids.push(id);
-            }
+            sqlx::query(
+                "INSERT INTO owners (name) SELECT DISTINCT owner FROM jsonb_to_recordset($1::jsonb) AS job (owner text) \
+                 ON CONFLICT DO NOTHING",
+            )
+            .bind(&rows)
+            .execute(&mut *transaction)
+            .await?;
+            // All in one statement: a database may be far away.
+            let ids = sqlx::query_scalar(
+                "INSERT INTO jobs (owner, verb, places, options, endpoints, sessions, rate_bps, credential, \
+                   retries, not_before) \
+                 SELECT owner, verb, places, options, endpoints, sessions, rate_bps, credential, retries, \
+                   clock_timestamp() + make_interval(secs => $2) \
+                 FROM jsonb_to_recordset($1::jsonb) AS job (position bigint, owner text, verb text, places text[], options text[], \
+                   endpoints text[], sessions integer, rate_bps bigint, credential text, retries integer) \
+                 ORDER BY position RETURNING id",
+            )
+            .bind(&rows)
+            .bind(after.as_secs_f64())
+            .fetch_all(&mut *transaction)
+            .await?;
             notify(&mut transaction).await?;
-            transaction.commit().await
+            transaction.commit().await?;
+            Ok(ids)
         })
-        .await?;
-        Ok(ids)
+        .await
     }
 
     /// Cancels jobs that wait, and asks for the end of those that run; returns the numbers of both.
@@ -99,4 +95,21 @@ impl TransferQueue {
         })
         .await
     }
+}
+
+/// A job as a row for `jsonb_to_recordset`.
+fn row_of((position, job): (usize, &QueuedCopy)) -> serde_json::Value {
+    let parts = job.parts();
+    serde_json::json!({
+        "position": position,
+        "owner": parts.owner,
+        "verb": parts.verb.word(),
+        "places": parts.places,
+        "options": parts.options,
+        "endpoints": job.endpoints(),
+        "sessions": i32::try_from(parts.sessions).unwrap_or(i32::MAX),
+        "rate_bps": parts.rate.map(|rate| i64::try_from(rate).unwrap_or(i64::MAX)),
+        "credential": parts.credential,
+        "retries": i32::try_from(parts.retries).unwrap_or(i32::MAX),
+    })
 }
