@@ -2,8 +2,9 @@
 
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStringExt;
+use std::time::Duration;
 
-use copy::{Failure, FailureKind, RemoteEntry, RemoteOptions};
+use copy::{Failure, FailureKind, RemoteEntry, RemoteOptions, UnfinishedUpload, UploadRemoval};
 use ftp::location::Location;
 use proto::checksum::ChecksumAlgorithm;
 use serde_json::json;
@@ -11,7 +12,9 @@ use serde_json::json;
 use crate::args::{CksumArgs, MkdirArgs, MvArgs, RmArgs};
 use crate::check_sums::check_sums;
 use crate::long_listing::entry_type;
-use crate::output::{ignore_broken_pipe, print_failure, print_json, print_listing_line};
+use crate::output::{
+    ignore_broken_pipe, print_failure, print_json, print_listing_line, print_to_stderr,
+};
 use crate::terminal::ask_for_missing;
 
 /// `longhaul rm`: a file that cannot be deleted does not keep the others.
@@ -20,6 +23,13 @@ pub(crate) async fn rm(args: &RmArgs) -> Result<(), Failure> {
     let mut totals = RemovalTotals::default();
     ask_for_missing(args.urls.iter().map(String::as_str), &options.security).await;
     for url in &args.urls {
+        if let Some(idle) = args.unfinished {
+            let removed = remove_unfinished(args, url, idle, &options, &mut totals).await;
+            if removed.is_err() {
+                totals.add(removed);
+            }
+            continue;
+        }
         if args.dry_run {
             totals.add(print_removal(args, url, &options).await);
             continue;
@@ -63,6 +73,57 @@ impl RemovalTotals {
             Some(failure) => Err(failure.of_kind(FailureKind::Partial)),
         }
     }
+}
+
+/// Removes or shows unfinished uploads, and tells how many are too young.
+async fn remove_unfinished(
+    args: &RmArgs,
+    url: &str,
+    idle: Duration,
+    options: &RemoteOptions,
+    totals: &mut RemovalTotals,
+) -> Result<(), Failure> {
+    let at = Location::parse_secured(url, &options.security)?;
+    let removal = UploadRemoval {
+        idle,
+        is_preview: args.dry_run,
+    };
+    let mut printed = Ok(());
+    let mut visit = |upload: &UnfinishedUpload, removed: Result<(), Failure>| {
+        totals.add(removed);
+        if args.dry_run && printed.is_ok() {
+            printed = print_upload(args, &at, upload);
+        }
+    };
+    let kept = copy::remove_unfinished(url, removal, options, &mut visit).await?;
+    if kept > 0 {
+        let kept = match kept {
+            1 => "1 unfinished upload is".to_owned(),
+            kept => format!("{kept} unfinished uploads are"),
+        };
+        print_to_stderr(&format!(
+            "longhaul: {kept} kept: something was added within {}, so that a copy may still run (--unfinished=0s \
+             deletes all)",
+            units::show::time(idle)
+        ));
+    }
+    ignore_broken_pipe(printed)
+}
+
+fn print_upload(args: &RmArgs, at: &Location, upload: &UnfinishedUpload) -> std::io::Result<()> {
+    let path = at.with_path(upload.path.clone()).display();
+    let idle = copy::idle_time(upload);
+    if args.json {
+        return print_json(&json!({
+            "event": "would_delete", "path": path, "type": "unfinished-upload", "size": upload.bytes,
+            "idle_seconds": idle.map(|idle| idle.as_secs()),
+        }));
+    }
+    let idle = idle.map_or("unknown".to_owned(), units::show::time);
+    let bytes = units::show::bytes(upload.bytes);
+    print_listing_line(
+        format!("would delete an unfinished upload of {path}: {bytes}, idle for {idle}").as_bytes(),
+    )
 }
 
 /// Prints what would be removed, as the listings arrive.

@@ -74,6 +74,11 @@ pub fn parse_round_trip(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Parses an age, which needs a unit: `0s`, `24h`, `7d`.
+pub fn parse_age(text: &str) -> Result<Duration, String> {
+    units::time(text).map_err(|error| error.to_string())
+}
+
 /// Parses a time of up to many hours, which needs a unit: `90s`, `45min`, `8h`.
 pub fn parse_budget(text: &str) -> Result<Duration, String> {
     match units::time(text) {

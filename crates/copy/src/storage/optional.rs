@@ -363,16 +363,55 @@ pub(crate) struct LeftPart {
     pub(crate) checksum: String,
 }
 
+/// An unfinished upload, whoever began it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnfinishedUpload {
+    /// Path of its file.
+    pub path: Vec<u8>,
+    /// Its name at the storage.
+    pub id: String,
+    /// Bytes of the parts that are there.
+    pub bytes: u64,
+    /// When the last part arrived, or it began. `None`: unknown.
+    pub last_change: Option<Timestamp>,
+}
+
+/// The last upload of a page, after which the next page begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UploadMark {
+    /// Key of its file.
+    pub(crate) key: String,
+    /// Its name at the storage.
+    pub(crate) id: String,
+}
+
 /// Uploads of files that get their names when they are complete, and are kept by their parts until then.
 #[async_trait]
 pub(crate) trait UnfinishedUploads: Send {
-    /// The parts that earlier copies of this machine have left of a file of `size` bytes, never all of them. The caller has the
+    /// The parts that earlier copies have left of a file of `size` bytes, never all of them. The caller has the
     /// lock of the destination. [`Storage::store`] goes on with those that are in its `completed_ranges`; if none are, it
-    /// discards the upload.
+    /// discards the upload, provided this machine has begun it.
     ///
     /// # Errors
     /// The refusal by its class; the storage is lost.
     async fn left_parts(&mut self, path: &[u8], size: u64) -> Result<Vec<LeftPart>, Failure>;
+
+    /// A page of the uploads of the file at a path and of all files below it, and the mark of the next page. A path that ends
+    /// with a slash means the files below it alone. The path of the whole storage is `/`.
+    ///
+    /// # Errors
+    /// The refusal by its class.
+    async fn unfinished(
+        &mut self,
+        path: &[u8],
+        after: Option<UploadMark>,
+    ) -> Result<(Vec<UnfinishedUpload>, Option<UploadMark>), Failure>;
+
+    /// Discards an upload with its parts. One that has ended meanwhile is no error.
+    ///
+    /// # Errors
+    /// The refusal by its class.
+    async fn abort_upload(&mut self, upload: &UnfinishedUpload) -> Result<(), Failure>;
 }
 
 /// Many small files, one directly after the other.

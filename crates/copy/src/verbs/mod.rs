@@ -22,6 +22,11 @@ use ftp::{Failure, FailureKind};
 
 mod matching;
 pub(crate) mod removal_preview;
+mod unfinished;
+
+pub use unfinished::{
+    UploadRemoval, UploadVisitor, idle_time, remove_unfinished, visit_unfinished,
+};
 
 /// One entry of `ls` and `stat`.
 pub type RemoteEntry = proto::listing::ListedEntry;

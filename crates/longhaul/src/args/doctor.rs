@@ -27,7 +27,7 @@ use super::values;
 #[command(mut_arg("ca", |ca| ca.requires("url")))]
 #[command(mut_arg("proxy", |proxy| proxy.requires("url")))]
 pub(crate) struct DoctorArgs {
-    /// The server to examine: ftp:, ftps:, gsiftp:, ssh:, sshftp:, sftp:, http: or https:, or a named remote of the configuration (`NAME:`)
+    /// The server to examine: ftp:, ftps:, gsiftp:, ssh:, sshftp:, sftp:, http:, https: or s3:, or a named remote of the configuration (`NAME:`)
     #[arg(value_parser = super::place::place())]
     pub(crate) url: Option<String>,
     /// Log in at the server, too. A URL with a user always does

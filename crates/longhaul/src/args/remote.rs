@@ -107,6 +107,13 @@ pub(crate) struct RmArgs {
     /// With --dry-run: print one JSON object per line
     #[arg(long, requires = "dry_run")]
     pub(crate) json: bool,
+    /// Of buckets: delete unfinished uploads, of the URL's object and of all below it, to which nothing was added for AGE [default AGE: 24h].
+    /// Objects stay
+    #[arg(
+        long, value_name = "AGE", value_parser = values::parse_age, num_args = 0..=1, require_equals = true,
+        default_missing_value = "24h", conflicts_with = "recursive"
+    )]
+    pub(crate) unfinished: Option<Duration>,
     /// URLs of the files, or patterns such as 'ftp://host/dir/*.tmp'
     #[arg(required = true, value_name = "URL", value_parser = place())]
     pub(crate) urls: Vec<String>,

@@ -130,6 +130,8 @@ pub struct StoredPart {
     pub etag: String,
     /// CRC-32C in base64, if the server has computed it.
     pub crc32c: Option<String>,
+    /// When it arrived.
+    pub modified: Option<Timestamp>,
 }
 
 /// A page of the parts of an upload (ListParts).
@@ -177,6 +179,10 @@ impl PartsPage {
                     part.crc32c = Some(text.to_owned());
                     Ok(())
                 }
+                [_, "Part", "LastModified"] => {
+                    part.modified = date::parse(text);
+                    Ok(())
+                }
                 [_, "Part"] if part.number == 0 || part.etag.is_empty() => {
                     Err(DocumentError::Incomplete)
                 }
@@ -190,6 +196,78 @@ impl PartsPage {
             _ => return Err(DocumentError::Incomplete),
         }
         Ok(page)
+    }
+}
+
+/// An unfinished upload of a bucket.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListedUpload {
+    /// The key of its object.
+    pub key: Vec<u8>,
+    /// Its name.
+    pub id: String,
+    /// When it began.
+    pub begun: Option<Timestamp>,
+    /// The algorithm of its checksums (`CRC32C`), where the server says so.
+    pub algorithm: Option<String>,
+    /// `FULL_OBJECT` or `COMPOSITE`, where the server says so.
+    pub checksum_type: Option<String>,
+}
+
+/// A page of the unfinished uploads of a bucket (ListMultipartUploads).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UploadsPage {
+    /// The uploads.
+    pub uploads: Vec<ListedUpload>,
+    /// Key and name after which the next page begins. `None`: this is the last one.
+    pub next: Option<(String, String)>,
+}
+
+impl UploadsPage {
+    /// Parses the answer to ListMultipartUploads.
+    ///
+    /// # Errors
+    /// As [`ListingPage::parse`].
+    pub fn parse(body: &[u8]) -> Result<Self, DocumentError> {
+        let mut page = Self::default();
+        let (mut upload, mut is_encoded, mut is_truncated) = (ListedUpload::default(), false, None);
+        let (mut key, mut id) = (Vec::new(), String::new());
+        let mut root = RootName::default();
+        elements::read(body, &mut |event| match event {
+            ElementEvent::Begin(path) => root.expect(path, "ListMultipartUploadsResult"),
+            ElementEvent::End(path, text) => {
+                match names(path).as_slice() {
+                    [_, "IsTruncated"] => is_truncated = parse_bool(text),
+                    [_, "EncodingType"] => is_encoded = text == "url",
+                    [_, "NextKeyMarker"] => key = text.as_bytes().to_vec(),
+                    [_, "NextUploadIdMarker"] => text.clone_into(&mut id),
+                    [_, "Upload", "Key"] => upload.key = text.as_bytes().to_vec(),
+                    [_, "Upload", "UploadId"] => text.clone_into(&mut upload.id),
+                    [_, "Upload", "Initiated"] => upload.begun = date::parse(text),
+                    [_, "Upload", "ChecksumAlgorithm"] => upload.algorithm = filled(text),
+                    [_, "Upload", "ChecksumType"] => upload.checksum_type = filled(text),
+                    [_, "Upload"] if upload.key.is_empty() || upload.id.is_empty() => {
+                        return Err(DocumentError::Incomplete);
+                    }
+                    [_, "Upload"] => push_bounded(&mut page.uploads, std::mem::take(&mut upload))?,
+                    _ => {}
+                }
+                Ok(())
+            }
+        })?;
+        if is_encoded {
+            let keys = page.uploads.iter_mut().map(|upload| &mut upload.key);
+            keys.chain([&mut key]).for_each(decode_key);
+        }
+        match is_truncated {
+            Some(false) => Ok(page),
+            Some(true) if !key.is_empty() => {
+                let key = String::from_utf8(key).map_err(|_| DocumentError::Malformed)?;
+                page.next = Some((key, id));
+                Ok(page)
+            }
+            _ => Err(DocumentError::Incomplete),
+        }
     }
 }
 
@@ -435,6 +513,10 @@ fn set<T>(field: &mut T, value: Option<T>) -> Result<(), DocumentError> {
     Ok(())
 }
 
+fn filled(text: &str) -> Option<String> {
+    Some(text.to_owned()).filter(|text| !text.is_empty())
+}
+
 fn parse_small(text: &str) -> Option<u32> {
     parse_number(text).and_then(|number| u32::try_from(number).ok())
 }
@@ -512,18 +594,60 @@ mod tests {
 
     #[test]
     fn parts_of_an_upload_are_read() {
-        let body = b"<ListPartsResult><IsTruncated>false</IsTruncated><Part><PartNumber>2</PartNumber>\
-            <ETag>\"x\"</ETag><Size>5</Size><ChecksumCRC32C>AAAAAA==</ChecksumCRC32C></Part></ListPartsResult>";
+        let body =
+            b"<ListPartsResult><IsTruncated>false</IsTruncated><Part><PartNumber>2</PartNumber>\
+            <ETag>\"x\"</ETag><Size>5</Size><LastModified>2024-02-03T04:05:06.000Z</LastModified>\
+            <ChecksumCRC32C>AAAAAA==</ChecksumCRC32C></Part></ListPartsResult>";
         let page = PartsPage::parse(body).unwrap();
         let part = StoredPart {
             number: 2,
             size: 5,
             etag: "\"x\"".to_owned(),
             crc32c: Some("AAAAAA==".to_owned()),
+            modified: Some(Timestamp(1_706_933_106)),
         };
         assert_eq!(page.parts, [part]);
         let without = b"<ListPartsResult><IsTruncated>false</IsTruncated><Part><Size>5</Size></Part></ListPartsResult>";
         assert_eq!(PartsPage::parse(without), Err(DocumentError::Incomplete));
+    }
+
+    #[test]
+    fn unfinished_uploads_are_read_page_by_page() {
+        let page = |rest: &str| {
+            let text = format!(
+                "<ListMultipartUploadsResult><EncodingType>url</EncodingType>{rest}</ListMultipartUploadsResult>"
+            );
+            UploadsPage::parse(text.as_bytes())
+        };
+        let upload = "<Upload><Key>a%2Fb+c</Key><UploadId>u+/</UploadId><Initiated>2024-02-03T04:05:06.000Z</Initiated>\
+            <Initiator><ID>x</ID></Initiator><ChecksumType>FULL_OBJECT</ChecksumType></Upload>";
+        let read = page(&format!(
+            "{upload}<IsTruncated>true</IsTruncated><NextKeyMarker>a%2Fb+c</NextKeyMarker>\
+             <NextUploadIdMarker>u+/</NextUploadIdMarker>"
+        ))
+        .unwrap();
+        let listed = ListedUpload {
+            key: b"a/b c".to_vec(),
+            id: "u+/".to_owned(),
+            begun: Some(Timestamp(1_706_933_106)),
+            algorithm: None,
+            checksum_type: Some("FULL_OBJECT".to_owned()),
+        };
+        assert_eq!(read.uploads, [listed]);
+        assert_eq!(read.next, Some(("a/b c".to_owned(), "u+/".to_owned())));
+        let last = "<IsTruncated>false</IsTruncated><NextKeyMarker>x</NextKeyMarker>";
+        assert_eq!(page(last), Ok(UploadsPage::default()));
+        for incomplete in [
+            "",
+            "<IsTruncated>true</IsTruncated>",
+            "<Upload/><IsTruncated>false</IsTruncated>",
+        ] {
+            assert_eq!(
+                page(incomplete),
+                Err(DocumentError::Incomplete),
+                "{incomplete}"
+            );
+        }
     }
 
     #[test]

@@ -44,6 +44,8 @@ struct BucketState {
     begun: usize,
     /// Parts that are still accepted; then the server is busy.
     accepted: Option<usize>,
+    /// When uploads begin and their parts arrive; `None`: now.
+    time: Option<jiff::Timestamp>,
     /// The next body loses its last byte's value on the way.
     damages: bool,
     refuses: Option<&'static str>,
@@ -101,6 +103,11 @@ impl BucketServer {
 
     pub(super) fn accept_parts(&self, count: Option<usize>) {
         self.state().accepted = count;
+    }
+
+    /// All uploads were left this long ago.
+    pub(super) fn age_uploads(&self, age: std::time::Duration) {
+        self.state().time = jiff::Timestamp::now().checked_sub(age).ok();
     }
 
     pub(super) fn damage_next_body(&self) {
@@ -190,6 +197,7 @@ fn answer(state: &mut BucketState, received: &ReceivedRequest) -> Vec<u8> {
     };
     match received.method.as_str() {
         "GET" if request.query("list-type").is_some() => list(state, &request),
+        "GET" if request.query("uploads").is_some() => list_uploads(state, &request),
         "GET" if request.query("uploadId").is_some() => list_parts(state, &request),
         "GET" | "HEAD" => read(state, &request),
         "PUT" if request.query("uploadId").is_some() => put_part(state, &request),
@@ -333,10 +341,11 @@ fn list_parts(state: &BucketState, request: &BucketRequest<'_>) -> Vec<u8> {
     for (number, part) in rest.by_ref().take(PAGE) {
         text += &format!(
             "<Part><PartNumber>{number}</PartNumber><Size>{}</Size><ETag>{}</ETag>\
-             <ChecksumCRC32C>{}</ChecksumCRC32C></Part>",
+             <ChecksumCRC32C>{}</ChecksumCRC32C><LastModified>{}</LastModified></Part>",
             part.bytes.len(),
             part.etag,
-            crc32c(&part.bytes)
+            crc32c(&part.bytes),
+            time_of_uploads(state)
         );
         last = *number;
     }
@@ -345,6 +354,45 @@ fn list_parts(state: &BucketState, request: &BucketRequest<'_>) -> Vec<u8> {
         "<IsTruncated>{is_truncated}</IsTruncated><NextPartNumberMarker>{last}</NextPartNumberMarker></ListPartsResult>"
     );
     document(&text)
+}
+
+fn time_of_uploads(state: &BucketState) -> String {
+    let time = state.time.unwrap_or_else(jiff::Timestamp::now);
+    time.strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string()
+}
+
+fn list_uploads(state: &BucketState, request: &BucketRequest<'_>) -> Vec<u8> {
+    let prefix = request.query("prefix").unwrap_or_default();
+    let after = [
+        request.query("key-marker"),
+        request.query("upload-id-marker"),
+    ];
+    let after = after.map(Option::unwrap_or_default);
+    let mut uploads: Vec<_> = state
+        .uploads
+        .iter()
+        .map(|(id, upload)| [upload.key.as_str(), id])
+        .filter(|[key, id]| key.starts_with(prefix) && [*key, *id] > after)
+        .collect();
+    uploads.sort_unstable();
+    let mut text = "<ListMultipartUploadsResult>".to_owned();
+    for [key, id] in uploads.iter().take(PAGE) {
+        text += &format!(
+            "<Upload><Key>{key}</Key><UploadId>{id}</UploadId><Initiated>{}</Initiated></Upload>",
+            time_of_uploads(state)
+        );
+    }
+    text += &match uploads.get(PAGE) {
+        None => "<IsTruncated>false</IsTruncated>".to_owned(),
+        Some(_) => {
+            let [key, id] = uploads[PAGE - 1];
+            format!(
+                "<IsTruncated>true</IsTruncated><NextKeyMarker>{key}</NextKeyMarker>\
+                 <NextUploadIdMarker>{id}</NextUploadIdMarker>"
+            )
+        }
+    };
+    document(&(text + "</ListMultipartUploadsResult>"))
 }
 
 fn complete(state: &mut BucketState, request: &BucketRequest<'_>) -> Vec<u8> {

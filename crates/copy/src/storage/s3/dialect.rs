@@ -257,6 +257,7 @@ pub(super) fn error_failure(action: &Operation, error: &S3ErrorDocument, status:
             false,
             "the server takes no objects of this size",
         ),
+        "NotImplemented" | "MethodNotAllowed" => (FailureKind::Protocol, false, ""),
         "InvalidBucketName" => (FailureKind::Usage, false, "check the name of the bucket"),
         "PermanentRedirect"
         | "TemporaryRedirect"
@@ -359,6 +360,7 @@ mod tests {
             ("ExpiredToken", 400, FailureKind::Refused, false),
             ("SlowDown", 503, FailureKind::Unreachable, true),
             ("BadDigest", 400, FailureKind::Integrity, true),
+            ("NotImplemented", 501, FailureKind::Protocol, false),
             ("Unheard", 500, FailureKind::Unreachable, true),
             ("Unheard", 400, FailureKind::Protocol, false),
         ] {

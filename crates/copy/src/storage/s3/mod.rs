@@ -16,6 +16,7 @@ pub(crate) mod settings;
 mod temporary_keys;
 #[cfg(test)]
 mod tests;
+mod unfinished;
 mod upload;
 
 use std::net::IpAddr;
@@ -35,16 +36,18 @@ use ftp::{ConnectionSecurity, Failure, FailureKind};
 use proto::checksum::ChecksumAlgorithm;
 use proto::listing::{EntryKind, ListedEntry};
 use proto::s3::documents::ListingPage;
+use proto::s3::parts::PartPlan;
 use proto::timestamp::Timestamp;
 
 use self::bucket::S3Bucket;
 use self::changes::PlaceInBucket;
 use self::dialect::S3Dialect;
 use self::listing::{EntryReader, visit_all};
-use self::record::UploadRecord;
+use self::record::{BegunUpload, UploadRecord};
 use self::requests::{ObjectFacts, WantedPage, has_objects, head, list_page};
 use self::settings::S3Settings;
 use self::temporary_keys::TemporaryKey;
+use self::unfinished::{FoundUploads, UploadSelection};
 use self::upload::UploadTarget;
 use super::capabilities::{AvailableChecksums, Capabilities};
 use crate::local::disk::run_blocking;
@@ -56,8 +59,8 @@ use crate::storage::http::facts::HttpFileFacts;
 use crate::storage::http::request::{HttpRequest, HttpRequestBody};
 use crate::storage::http::session::last_name;
 use crate::storage::optional::{
-    LeftPart, NameRules, OptionalContracts, ServerConnection, TreeListing, UnfinishedUploads,
-    VersionedFiles,
+    LeftPart, NameRules, OptionalContracts, ServerConnection, TreeListing, UnfinishedUpload,
+    UnfinishedUploads, UploadMark, VersionedFiles,
 };
 
 /// The end of the names of buckets whose keys are listed in no order (S3 Express One Zone).
@@ -276,6 +279,15 @@ impl S3Storage {
         })
     }
 
+    /// Tells the user of uploads with which nobody here goes on.
+    fn tell_of_unfinished(&self, path: &[u8]) {
+        let url = self.bucket.shown(path);
+        self.security.warn_once(&format!(
+            "{url} has unfinished uploads, whose parts cost storage: `longhaul doctor {url}` shows them, `longhaul rm \
+             --unfinished {url}` removes those that nothing was added to for a day"
+        ));
+    }
+
     fn encryption_headers(&self) -> Vec<(&'static str, String)> {
         let Some((algorithm, key)) = &self.settings.encryption else {
             return Vec::new();
@@ -459,6 +471,21 @@ impl Storage for S3Storage {
         self.get_ready().await?;
         self.last_facts = None;
         let target = self.upload_target(path)?;
+        if let Some(found) = target.record.load().filter(|begun| begun.is_found) {
+            match spec.completed_ranges.is_empty() {
+                // It has the parts of another file.
+                true => {
+                    target.record.forget();
+                    self.tell_of_unfinished(path);
+                }
+                false => {
+                    target.record.save(&BegunUpload {
+                        is_found: false,
+                        ..found
+                    });
+                }
+            }
+        }
         let (task_control, mut task_spec) = (Arc::clone(control), spec.clone());
         if source.len().is_ok_and(|length| length.is_none()) {
             // One part is read while another is sent.
@@ -495,14 +522,21 @@ impl Storage for S3Storage {
         self.last_facts = None;
         let (at, action) = (self.place(path)?, self.bucket.operation("remove", path));
         let target = self.upload_target(path)?;
-        self.blocking(move |client| {
+        let removed = self.blocking(move |client| {
             // The parts that an earlier copy has left of it go, too.
             if kind != RemovedKind::EmptyDirectory {
                 upload::abandon(client, &target)?;
             }
-            changes::remove(client, &at, kind, &action)
-        })
-        .await
+            let wanted = UploadSelection::At(at.key.clone());
+            changes::remove(client, &at, kind, &action)?;
+            // Whoever may not ask is not told.
+            Ok(kind == RemovedKind::Tree
+                && unfinished::has_some(client, &at.bucket, &wanted, &action).unwrap_or(false))
+        });
+        if removed.await? {
+            self.tell_of_unfinished(path);
+        }
+        Ok(())
     }
 
     async fn rename(
@@ -622,7 +656,48 @@ impl UnfinishedUploads for S3Storage {
     async fn left_parts(&mut self, path: &[u8], size: u64) -> Result<Vec<LeftPart>, Failure> {
         self.get_ready().await?;
         let target = self.upload_target(path)?;
+        let is_in_parts = PartPlan::for_object(size, 1).is_some_and(|plan| plan.count() > 1);
+        if is_in_parts && target.record.load().is_none() {
+            let asked = target.clone();
+            let found = self.blocking(move |client| unfinished::find_left(client, &asked, size));
+            // Whoever may not ask stores the whole file.
+            let FoundUploads { left, others } = found.await.unwrap_or_default();
+            if others > 0 {
+                self.tell_of_unfinished(path);
+            }
+            if let Some(left) = left {
+                target.record.save(&left);
+            }
+        }
         self.blocking(move |client| upload::left_parts(client, &target, size))
+            .await
+    }
+
+    async fn unfinished(
+        &mut self,
+        path: &[u8],
+        after: Option<UploadMark>,
+    ) -> Result<(Vec<UnfinishedUpload>, Option<UploadMark>), Failure> {
+        self.get_ready().await?;
+        let wanted = match path {
+            b"" | b"/" => UploadSelection::Below(String::new()),
+            path if path.ends_with(b"/") => UploadSelection::Below(self.bucket.prefix(path)?),
+            path => UploadSelection::At(self.bucket.key(path)?),
+        };
+        let bucket = self.bucket.clone();
+        let action = bucket.operation("list the unfinished uploads of", path);
+        self.blocking(move |client| {
+            unfinished::unfinished(client, &bucket, &wanted, after.as_ref(), &action)
+        })
+        .await
+    }
+
+    async fn abort_upload(&mut self, upload: &UnfinishedUpload) -> Result<(), Failure> {
+        self.get_ready().await?;
+        let (bucket, key) = (self.bucket.clone(), self.bucket.key(&upload.path)?);
+        let action = bucket.operation("remove the unfinished upload of", &upload.path);
+        let id = upload.id.clone();
+        self.blocking(move |client| unfinished::abort(client, &bucket, &key, &id, &action))
             .await
     }
 }

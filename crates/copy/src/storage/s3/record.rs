@@ -19,6 +19,9 @@ pub(super) struct BegunUpload {
     pub(super) id: String,
     /// Bytes of each part but the last one.
     pub(super) part: u64,
+    /// It was found at the server, begun by whomever: it is not aborted unless a copy goes on with it.
+    #[serde(default)]
+    pub(super) is_found: bool,
 }
 
 /// The place of a record.
@@ -67,6 +70,7 @@ mod tests {
         let upload = BegunUpload {
             id: "u".to_owned(),
             part: 5,
+            is_found: false,
         };
         assert!(record.save(&upload));
         assert_eq!(record.load(), Some(upload.clone()));

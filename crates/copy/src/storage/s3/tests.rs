@@ -161,6 +161,122 @@ async fn an_upload_that_nobody_goes_on_with_is_aborted() {
     }
 }
 
+/// Leaves an upload with two parts of `bytes` at a server, of which this machine has no record.
+async fn leave_upload(server: &BucketServer, path: &[u8], bytes: &[u8]) {
+    server.accept_parts(Some(2));
+    let mut bucket = session(server);
+    let mut wanted = spec(Some(bytes.len()));
+    wanted.streams = 4;
+    store(&mut bucket, path, bytes, &wanted).await.unwrap_err();
+    server.accept_parts(None);
+    bucket.upload_target(path).unwrap().record.forget();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_without_a_record_is_found_and_goes_on_if_it_was_left() {
+    let server = BucketServer::start();
+    let path = unique_path("found");
+    let bytes = content(4, LARGE);
+    leave_upload(&server, &path, &bytes).await;
+    let mut bucket = session(&server);
+    // Its program may still run.
+    assert_eq!(bucket.left_parts(&path, LARGE as u64).await, Ok(Vec::new()));
+    server.age_uploads(Duration::from_secs(1000));
+    let left = bucket.left_parts(&path, LARGE as u64).await.unwrap();
+    assert_eq!(left.len(), 2);
+    let mut wanted = spec(Some(LARGE));
+    for part in &left {
+        wanted
+            .completed_ranges
+            .insert(part.range.start, part.range.end);
+    }
+    let moved = store(&mut bucket, &path, &bytes, &wanted).await.unwrap();
+    let rest = LARGE as u64 - wanted.completed_ranges.byte_count();
+    assert_eq!(moved.report.evidence.bytes, rest);
+    assert!(
+        server
+            .get(std::str::from_utf8(&path[1..]).unwrap())
+            .unwrap()
+            == bytes
+    );
+    assert_eq!(server.upload_count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn somebody_elses_upload_stays_and_is_told() {
+    let server = BucketServer::start();
+    let path = unique_path("foreign");
+    leave_upload(&server, &path, &content(4, LARGE)).await;
+    server.age_uploads(Duration::from_secs(1000));
+    let told = Arc::<parking_lot::Mutex<Vec<String>>>::default();
+    let texts = Arc::clone(&told);
+    let warn = move |text: &str| texts.lock().push(text.to_owned());
+    let security =
+        ConnectionSecurity::new(ftp::SecurityOptions::default(), Arc::new(warn)).unwrap();
+    let timeout = Duration::from_secs(20);
+    let mut bucket = S3Storage::new(BUCKET, server.settings(), &security, timeout);
+    assert_eq!(
+        bucket.left_parts(&path, LARGE as u64).await.unwrap().len(),
+        2
+    );
+    // None of its parts is the file's.
+    let bytes = content(5, LARGE);
+    put(&mut bucket, &path, &bytes).await.unwrap();
+    assert!(
+        server
+            .get(std::str::from_utf8(&path[1..]).unwrap())
+            .unwrap()
+            == bytes
+    );
+    assert_eq!(server.upload_count(), 1);
+    bucket.remove_entry(&path, RemovedKind::File).await.unwrap();
+    assert_eq!(server.upload_count(), 1);
+    let told = told.lock();
+    assert!(
+        told.len() == 1 && told[0].contains("rm --unfinished"),
+        "{told:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unfinished_uploads_are_listed_page_by_page_and_removed() {
+    let server = BucketServer::start();
+    let top = unique_path("uploads");
+    for name in ["/a", "/b/c", "/d", "x"] {
+        leave_upload(
+            &server,
+            &[&top[..], name.as_bytes()].concat(),
+            &content(4, LARGE),
+        )
+        .await;
+    }
+    let mut bucket = session(&server);
+    let (mut after, mut uploads) = (None, Vec::new());
+    loop {
+        let (page, next) = bucket.unfinished(&top, after).await.unwrap();
+        uploads.extend(page);
+        after = next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let below: Vec<_> = uploads
+        .iter()
+        .map(|upload| &upload.path[top.len()..])
+        .collect();
+    assert_eq!(below, [&b"/a"[..], b"/b/c", b"/d"]);
+    assert!(
+        uploads
+            .iter()
+            .all(|upload| upload.bytes > 0 && upload.last_change.is_some())
+    );
+    for upload in &uploads {
+        bucket.abort_upload(upload).await.unwrap();
+        bucket.abort_upload(upload).await.unwrap();
+    }
+    assert_eq!(server.upload_count(), 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_that_change_on_the_way_are_refused() {
     let server = BucketServer::start();

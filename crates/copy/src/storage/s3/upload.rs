@@ -25,7 +25,8 @@ use super::checksums::{base64_of_hex, hex_of_base64};
 use super::dialect::error_failure;
 use super::parts::{NextPart, PartSupply, read_up_to};
 use super::record::{BegunUpload, UploadRecord};
-use super::requests::{ask, command, not_understood};
+use super::requests::{ask, not_understood};
+use super::unfinished;
 use crate::storage::http::client::HttpClient;
 use crate::storage::http::request::{HttpRequest, HttpRequestBody};
 use crate::storage::http::upload::{PutError, send_file};
@@ -49,6 +50,12 @@ pub(super) struct UploadTarget {
     pub(super) headers: Vec<(&'static str, String)>,
     pub(super) sends_checksums: bool,
     pub(super) record: UploadRecord,
+}
+
+impl UploadTarget {
+    fn stored_parts(&self, client: &mut HttpClient, id: &str) -> Result<Vec<StoredPart>, Failure> {
+        stored_parts(client, &self.bucket, &self.key, id, &self.action)
+    }
 }
 
 /// Stores the bytes of `source`, or the part of it that `spec` names. Parts of an earlier attempt that are in
@@ -267,7 +274,7 @@ impl UploadJob<'_> {
             self.abandon_earlier(client)?;
             return Ok(None);
         };
-        let stored = match stored_parts(client, self.target, &begun.id) {
+        let stored = match self.target.stored_parts(client, &begun.id) {
             Err(missing) if missing.is_missing() => {
                 self.target.record.forget();
                 return Ok(None);
@@ -314,7 +321,11 @@ impl UploadJob<'_> {
         )?;
         let id = documents::upload_id(&body);
         let id = id.map_err(|error| not_understood(&target.action, error))?;
-        let begun = BegunUpload { id, part };
+        let begun = BegunUpload {
+            id,
+            part,
+            is_found: false,
+        };
         let is_remembered = target.record.save(&begun);
         Ok(RunningUpload {
             begun,
@@ -557,14 +568,8 @@ fn left_behind(id: &str) -> String {
     )
 }
 
-/// AbortMultipartUpload.
 fn abort(client: &mut HttpClient, target: &UploadTarget, id: &str) -> Result<(), Failure> {
-    let url = target.bucket.object_url(&target.key, &[("uploadId", id)]);
-    match command(client, "DELETE", &url, &[], &target.action) {
-        // It is over already.
-        Err(missing) if missing.is_missing() => Ok(()),
-        aborted => aborted,
-    }
+    unfinished::abort(client, &target.bucket, &target.key, id, &target.action)
 }
 
 /// Aborts the upload that this machine remembers of an object, if there is one.
@@ -572,16 +577,21 @@ pub(super) fn abandon(client: &mut HttpClient, target: &UploadTarget) -> Result<
     let Some(begun) = target.record.load() else {
         return Ok(());
     };
-    abort(client, target, &begun.id)?;
+    // One that this machine has not begun is somebody else's.
+    if !begun.is_found {
+        abort(client, target, &begun.id)?;
+    }
     target.record.forget();
     Ok(())
 }
 
 /// ListParts.
-fn stored_parts(
+pub(super) fn stored_parts(
     client: &mut HttpClient,
-    target: &UploadTarget,
+    bucket: &S3Bucket,
+    key: &str,
     id: &str,
+    action: &Operation,
 ) -> Result<Vec<StoredPart>, Failure> {
     let (mut parts, mut after) = (Vec::new(), None);
     loop {
@@ -592,17 +602,9 @@ fn stored_parts(
                 .as_deref()
                 .map(|number| ("part-number-marker", number)),
         );
-        let url = target.bucket.object_url(&target.key, &query);
-        let body = ask(
-            client,
-            "GET",
-            &url,
-            &[],
-            HttpRequestBody::Empty,
-            &target.action,
-        )?;
-        let page =
-            PartsPage::parse(&body).map_err(|error| not_understood(&target.action, error))?;
+        let url = bucket.object_url(key, &query);
+        let body = ask(client, "GET", &url, &[], HttpRequestBody::Empty, action)?;
+        let page = PartsPage::parse(&body).map_err(|error| not_understood(action, error))?;
         parts.extend(page.parts);
         match page.next {
             Some(next)
@@ -612,7 +614,7 @@ fn stored_parts(
             }
             Some(_) => {
                 let reason = "the server lists the same parts of it again";
-                return Err(target.action.failed(FailureKind::Protocol, reason));
+                return Err(action.failed(FailureKind::Protocol, reason));
             }
             None => return Ok(parts),
         }
@@ -632,7 +634,7 @@ pub(super) fn left_parts(
     let Some(plan) = PartPlan::with_part(length, begun.part) else {
         return Ok(Vec::new());
     };
-    let stored = match stored_parts(client, target, &begun.id) {
+    let stored = match target.stored_parts(client, &begun.id) {
         Err(missing) if missing.is_missing() => {
             target.record.forget();
             return Ok(Vec::new());

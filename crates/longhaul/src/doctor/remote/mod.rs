@@ -1,6 +1,7 @@
 //! The offers of a server, examined over connections made for that. Nothing is changed there, and nobody logs
 //! in unless the user asks for it.
 
+mod bucket;
 mod conversation;
 mod offer;
 #[cfg(test)]
@@ -29,6 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The server of a URL, and how to examine it.
 pub(super) struct RemoteTarget {
     server: Server,
+    path: Vec<u8>,
     /// Log in, too.
     login: bool,
 }
@@ -69,12 +71,16 @@ impl RemoteTarget {
             let asked = asked.map_err(|error| Failure::local(error.to_string()))?;
             asked.ok_or_else(|| Failure::new(FailureKind::Interrupted, "interrupted"))?;
         }
-        let Location::Remote { server, .. } = Location::parse_secured(url, &security)? else {
+        let Location::Remote { server, path } = Location::parse_secured(url, &security)? else {
             return Err(Failure::usage(
                 "the argument is no server: give a URL such as ftps://host/",
             ));
         };
-        Ok(Self { login, server })
+        Ok(Self {
+            server,
+            path,
+            login,
+        })
     }
 
     /// Connects and examines.
@@ -146,9 +152,7 @@ impl RemoteTarget {
                 Err(failure) => Err(failure),
             },
             Scheme::Sftp => self.sftp().await,
-            Scheme::S3 => Err(Failure::usage(
-                "the server of a bucket is named by its endpoint: examine that (https://s3.REGION.amazonaws.com/)",
-            )),
+            Scheme::S3 => bucket::examine(&self.server, &self.path, PATIENCE).await,
             _ => Ok(self.offer().await?.findings(&trust, now)),
         }
     }
