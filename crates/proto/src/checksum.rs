@@ -128,6 +128,14 @@ fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(is_mark).filter(|word| !word.is_empty())
 }
 
+/// The bytes of a checksum in hexadecimal digits; `None` if it is none.
+pub fn bytes_of_hex(hex: &str) -> Option<Vec<u8>> {
+    let is_hex = hex.len().is_multiple_of(2) && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let pairs = (0..hex.len()).step_by(2).filter(|_| is_hex);
+    let bytes = pairs.map(|at| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok());
+    bytes.collect::<Option<Vec<_>>>().filter(|_| is_hex)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

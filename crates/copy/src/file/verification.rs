@@ -2,20 +2,24 @@
 
 use std::sync::Arc;
 
+use data::checksum::ChecksumHasher;
 use data::store::root::FileChange;
-use proto::checksum::ChecksumAlgorithm;
+use proto::checksum::{ChecksumAlgorithm, bytes_of_hex};
 
 use super::moving::MoveResult;
 use super::{CopyState, FileCopy, StorageSessions};
+use crate::file::checksums::ChecksumEndpoint;
+use crate::file::destination::CopyDestination;
 use crate::file::stream_plan::offset_and_length;
 use crate::file::verify::{
-    ChecksumComparison, ComparisonResult, Verification, choose_verification,
+    ChecksumComparison, ComparisonResult, Verification, choose_verification, compare_checksums,
 };
 use crate::options::VerifyMode;
 use crate::storage::capabilities::AvailableChecksums;
 use crate::storage::contract::Storage;
 use crate::storage::local_checksum::checksum_local;
 use crate::storage::open_source::OpenSource;
+use crate::storage::optional::CompositeSum;
 use ftp::answers::SourceFacts;
 use ftp::failure::Sentence;
 use ftp::location::Location;
@@ -36,6 +40,11 @@ pub(super) enum Verdict {
     Different(Failure),
 }
 
+/// Name of the comparison of a file's parts in summaries.
+fn composite_label(algorithm: ChecksumAlgorithm) -> String {
+    format!("{}-composite", algorithm.name().to_ascii_lowercase())
+}
+
 /// Checksums that are known before they are asked for.
 #[derive(Default)]
 struct KnownChecksums {
@@ -43,6 +52,43 @@ struct KnownChecksums {
     copy: Option<String>,
     /// The source's, used if it turns out to be unable to checksum this file.
     fallback: Option<String>,
+}
+
+/// The checksum that a storage has of a file's parts; `None`: it has none.
+async fn composite_sum(
+    is_local: bool,
+    storage: &mut dyn Storage,
+    path: &[u8],
+) -> Result<Option<CompositeSum>, Failure> {
+    match storage.composite_sums().filter(|_| !is_local) {
+        None => Ok(None),
+        Some(sums) => match sums.composite_sum(path).await {
+            Err(failure) if failure.may_retry() => Err(failure),
+            sum => Ok(sum.unwrap_or_default()),
+        },
+    }
+}
+
+/// The same checksum of the parts at another end; `None`: it has none of these parts.
+async fn sum_of_parts(
+    mut endpoint: ChecksumEndpoint<'_>,
+    sum: &CompositeSum,
+) -> Result<Option<String>, Failure> {
+    let mut hasher = ChecksumHasher::new(sum.algorithm);
+    for parts in sum.parts.chunks(endpoint.max_queries().max(1)) {
+        let sums = match endpoint.checksums(sum.algorithm, parts).await {
+            Err(failure) if failure.may_retry() => return Err(failure),
+            Err(_) => return Ok(None),
+            Ok(sums) => sums,
+        };
+        for sum in sums {
+            let Some(bytes) = bytes_of_hex(&sum) else {
+                return Ok(None);
+            };
+            hasher.update(&bytes);
+        }
+    }
+    Ok(Some(hasher.finish()))
 }
 
 impl FileCopy<'_> {
@@ -66,7 +112,13 @@ impl FileCopy<'_> {
                     self.verify_by_checksum(state, sessions, available, algorithm, unknown, moved)
                         .await
                 }
-                None => Ok(Verdict::SameSize(label)),
+                None => match self
+                    .verify_by_parts(state, sessions, check, checksums)
+                    .await?
+                {
+                    Some(verdict) => Ok(verdict),
+                    None => Ok(Verdict::SameSize(label)),
+                },
             };
         };
         let report = moved.report.as_ref();
@@ -116,6 +168,72 @@ impl FileCopy<'_> {
             &state.checksum_abilities(checksums, &copy),
         )
         .map(Some)
+    }
+
+    /// Compares the checksum of one end's parts with that of the same parts at the other end. `None`: no end has one, or the
+    /// other end cannot checksum these parts.
+    async fn verify_by_parts(
+        &self,
+        state: &CopyState<'_>,
+        sessions: &mut StorageSessions,
+        check: Verification,
+        source_checksums: &AvailableChecksums,
+    ) -> Result<Option<Verdict>, Failure> {
+        if check != Verification::Size || state.is_pipe() || state.range.part.is_some() {
+            return Ok(None);
+        }
+        let path = self.item.source.path();
+        let StorageSessions { from, to } = sessions;
+        let store_path = match &state.destination {
+            CopyDestination::Local(_) => Vec::new(),
+            CopyDestination::Storage(upload) => upload.store_path(),
+        };
+        let of_source = composite_sum(state.source_is_local(), &mut **from, path).await?;
+        let of_source_is_stored = of_source.is_some();
+        let (sum, compared) = match of_source {
+            Some(sum) => {
+                let copy = state.destination.available_checksums(&mut **to).await?;
+                let endpoint = match &state.destination {
+                    _ if !copy.ranges.contains(&sum.algorithm) => return Ok(None),
+                    CopyDestination::Local(download) => match download.reader() {
+                        Some(source) => ChecksumEndpoint::Open { source, origin: 0 },
+                        None => return Ok(None),
+                    },
+                    CopyDestination::Storage(_) => ChecksumEndpoint::Named {
+                        storage: &mut **to,
+                        path: &store_path,
+                        origin: 0,
+                    },
+                };
+                let compared = sum_of_parts(endpoint, &sum).await?;
+                (sum, compared)
+            }
+            None => {
+                let is_local = !state.destination_is_storage();
+                let Some(sum) = composite_sum(is_local, &mut **to, &store_path).await? else {
+                    return Ok(None);
+                };
+                if !source_checksums.ranges.contains(&sum.algorithm) {
+                    return Ok(None);
+                }
+                let compared = sum_of_parts(state.source_endpoint(&mut **from, path), &sum).await?;
+                (sum, compared)
+            }
+        };
+        let Some(compared) = compared else {
+            return Ok(None);
+        };
+        let name = state.destination.display_name(self.item);
+        let algorithm = sum.algorithm;
+        let (source, copy) = match of_source_is_stored {
+            true => (&sum.sum, &compared),
+            false => (&compared, &sum.sum),
+        };
+        Ok(match compare_checksums(algorithm, source, copy, &name) {
+            Ok(()) => Some(Verdict::Equal(composite_label(algorithm))),
+            Err(mismatch) if sum.is_certain => Some(Verdict::Different(mismatch)),
+            Err(_) => None,
+        })
     }
 
     /// Compares checksums by `algorithm`, that of `check`. Those that are known already are not requested.

@@ -78,6 +78,11 @@ pub(crate) trait OptionalContracts {
         None
     }
 
+    /// Some files have checksums of their parts.
+    fn composite_sums(&mut self) -> Option<&mut dyn CompositeSums> {
+        None
+    }
+
     /// Many small files move one directly after the other.
     fn series(&mut self) -> Option<&mut dyn SeriesTransfers> {
         None
@@ -361,6 +366,29 @@ pub(crate) struct LeftPart {
     pub(crate) algorithm: ChecksumAlgorithm,
     /// Checksum of its bytes, lower-case hex.
     pub(crate) checksum: String,
+}
+
+/// A checksum of the checksums of a file's parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CompositeSum {
+    /// The algorithm of the parts' checksums, and of that of their bytes one after the other.
+    pub(crate) algorithm: ChecksumAlgorithm,
+    /// The parts, in order: together they are the file.
+    pub(crate) parts: Vec<ByteRange>,
+    /// Lower-case hex.
+    pub(crate) sum: String,
+    /// Another value proves that the bytes differ. Otherwise it may be of another kind.
+    pub(crate) is_certain: bool,
+}
+
+/// Files that are stored in parts, and have a checksum of these.
+#[async_trait]
+pub(crate) trait CompositeSums: Send {
+    /// That of a file. `None`: it has none, or its parts are not known.
+    ///
+    /// # Errors
+    /// The refusal by its class; the storage is lost.
+    async fn composite_sum(&mut self, path: &[u8]) -> Result<Option<CompositeSum>, Failure>;
 }
 
 /// An unfinished upload, whoever began it.

@@ -199,6 +199,50 @@ impl PartsPage {
     }
 }
 
+/// A page of the lengths of an object's parts (GetObjectAttributes). Objects whose parts have no checksums have none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ObjectPartsPage {
+    /// Bytes of each part, in the order of their numbers.
+    pub sizes: Vec<u64>,
+    /// The number after which the next page begins. `None`: this is the last one.
+    pub next: Option<u32>,
+}
+
+impl ObjectPartsPage {
+    /// Parses the answer to GetObjectAttributes.
+    ///
+    /// # Errors
+    /// [`DocumentError`]; `Incomplete` also if parts are not in order.
+    pub fn parse(body: &[u8]) -> Result<Self, DocumentError> {
+        let mut page = Self::default();
+        let (mut number, mut size, mut last, mut is_truncated) = (0, 0, 0, false);
+        let mut root = RootName::default();
+        elements::read(body, &mut |event| match event {
+            ElementEvent::Begin(path) => root.expect(path, "GetObjectAttributesResponse"),
+            ElementEvent::End(path, text) => match names(path).as_slice() {
+                [_, "ObjectParts", "IsTruncated"] => {
+                    is_truncated = parse_bool(text) == Some(true);
+                    Ok(())
+                }
+                [_, "ObjectParts", "NextPartNumberMarker"] => {
+                    page.next = parse_small(text);
+                    Ok(())
+                }
+                [_, "ObjectParts", "Part", "PartNumber"] => set(&mut number, parse_small(text)),
+                [_, "ObjectParts", "Part", "Size"] => set(&mut size, parse_number(text)),
+                [_, "ObjectParts", "Part"] if number <= last => Err(DocumentError::Incomplete),
+                [_, "ObjectParts", "Part"] => {
+                    last = number;
+                    push_bounded(&mut page.sizes, std::mem::take(&mut size))
+                }
+                _ => Ok(()),
+            },
+        })?;
+        page.next = page.next.filter(|_| is_truncated);
+        Ok(page)
+    }
+}
+
 /// An unfinished upload of a bucket.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListedUpload {
@@ -609,6 +653,27 @@ mod tests {
         assert_eq!(page.parts, [part]);
         let without = b"<ListPartsResult><IsTruncated>false</IsTruncated><Part><Size>5</Size></Part></ListPartsResult>";
         assert_eq!(PartsPage::parse(without), Err(DocumentError::Incomplete));
+    }
+
+    #[test]
+    fn lengths_of_parts_are_read_in_their_order() {
+        let page = |rest: &str| {
+            let text = format!(
+                "<GetObjectAttributesResponse><ObjectParts>{rest}</ObjectParts></GetObjectAttributesResponse>"
+            );
+            ObjectPartsPage::parse(text.as_bytes())
+        };
+        let part = |number| {
+            format!("<Part><PartNumber>{number}</PartNumber><Size>{number}0</Size></Part>")
+        };
+        let more = "<IsTruncated>true</IsTruncated><NextPartNumberMarker>2</NextPartNumberMarker>";
+        let read = page(&format!("{}{}{more}", part(1), part(2))).unwrap();
+        assert_eq!((read.sizes, read.next), (vec![10, 20], Some(2)));
+        assert_eq!(
+            page("<PartsCount>2</PartsCount>"),
+            Ok(ObjectPartsPage::default())
+        );
+        assert!(page(&format!("{}{}", part(2), part(1))).is_err());
     }
 
     #[test]

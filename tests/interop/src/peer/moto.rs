@@ -1,6 +1,6 @@
 //! moto, a server in Python with the whole protocol of S3 in memory. It does not compare signatures.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, ensure};
@@ -9,6 +9,7 @@ use super::curl::Curl;
 use super::{PeerServer, peers_folder, python};
 use crate::matrix::TestStore;
 use crate::net;
+use crate::run;
 
 /// Path of a Python interpreter that can run it.
 pub fn find() -> Result<PathBuf, String> {
@@ -44,4 +45,34 @@ pub fn start(store: &TestStore, buckets: &[&str]) -> Result<PeerServer> {
         ensure!(made.code == Some(0), "no bucket {bucket}");
     }
     Ok(server)
+}
+
+/// Has Amazon's own library store a file in parts, of which the server keeps a checksum of this algorithm (`SHA256`).
+pub fn store_in_parts(
+    server: &PeerServer,
+    file: &Path,
+    (bucket, key): (&str, &str),
+    algorithm: &str,
+) -> Result<()> {
+    const SCRIPT: &str = "\
+import sys, boto3
+url, path, bucket, key, algorithm = sys.argv[1:]
+s3 = boto3.client('s3', endpoint_url=url, region_name='us-east-1', aws_access_key_id='k', aws_secret_access_key='s')
+at = dict(Bucket=bucket, Key=key)
+upload = s3.create_multipart_upload(ChecksumAlgorithm=algorithm, **at)['UploadId']
+parts = []
+with open(path, 'rb') as file:
+    while block := file.read(6 << 20):
+        number = len(parts) + 1
+        part = s3.upload_part(Body=block, PartNumber=number, UploadId=upload, ChecksumAlgorithm=algorithm, **at)
+        parts.append(dict(ETag=part['ETag'], PartNumber=number))
+s3.complete_multipart_upload(UploadId=upload, MultipartUpload=dict(Parts=parts), **at)
+";
+    let mut command = Command::new(find().map_err(anyhow::Error::msg)?);
+    command
+        .env("PYTHONPATH", packages().map_err(anyhow::Error::msg)?)
+        .args(["-W", "ignore", "-c", SCRIPT, &server.url("")])
+        .arg(file)
+        .args([bucket, key, algorithm]);
+    run::run(&mut command)?.expect_success().map(drop)
 }

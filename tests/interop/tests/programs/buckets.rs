@@ -115,6 +115,53 @@ fn sync_twice(store: &TestStore, environment: &GridEnvironment) -> Result<()> {
     Ok(())
 }
 
+/// Gets an object that Amazon's library has stored in parts, with checksums of these.
+fn compare_parts(
+    store: &TestStore,
+    peer: &BucketPeer,
+    environment: &GridEnvironment,
+    algorithm: &str,
+) -> Result<()> {
+    let (source, local) = (test_files::shared(20_000_000)?, store.local());
+    moto::store_in_parts(&peer.server, &source, (peer.bucket, "parts"), algorithm)?;
+    let get = copy::cp_in(environment, &[&peer.url("parts"), &path_argument(&local)])?;
+    let expected = format!("{}-composite", algorithm.to_lowercase());
+    ensure!(get.verified == expected, "{get:?}");
+    matrix::check_and_remove(&source, &local)
+}
+
+/// Kills a put on another machine, which is gone, and has its upload told and removed.
+fn leave_an_upload(
+    store: &TestStore,
+    peer: &BucketPeer,
+    environment: &GridEnvironment,
+) -> Result<()> {
+    let source = test_files::shared(test_files::LARGE)?;
+    let (from, to) = (path_argument(&source), peer.url(&store.upload()));
+    let elsewhere = environment
+        .clone()
+        .with("XDG_STATE_HOME", path_argument(&store.local()));
+    let slow = ["-p", "3", "--limit-rate", "240M", &from, &to];
+    let slow = copy::command_in(&elsewhere, &slow)?;
+    running_copy::kill_when_safe(slow, 20_000_000, Duration::ZERO)?;
+    let put = copy::run_in(environment, &["-p", "3", &from, &to])?.expect_success()?;
+    ensure!(put.stdout_text().contains("rm --unfinished"), "{put}");
+    let expect = |arguments: &[&str], expected: &str| -> Result<()> {
+        let run = verb(environment, arguments)?.expect_success()?;
+        let told = format!("{}{}", run.stdout_text(), run.stderr_text());
+        ensure!(told.contains(expected), "{arguments:?}: {run}");
+        Ok(())
+    };
+    expect(&["doctor", &to], "unfinished uploads: 1, with")?;
+    expect(&["rm", "--unfinished", &to], "1 unfinished upload is kept")?;
+    expect(&["rm", "-n", "--unfinished=0s", &to], "would delete")?;
+    expect(&["rm", "--unfinished=0s", &to], "")?;
+    expect(&["doctor", &to], "unfinished uploads: none")?;
+    verb(environment, &["stat", &to])?
+        .expect_success()
+        .map(drop)
+}
+
 #[test]
 fn moto_compares_the_checksums_of_what_longhaul_stores() {
     require!(moto::find());
@@ -161,32 +208,13 @@ fn moto_compares_the_checksums_of_what_longhaul_stores() {
         copy::cp_in(&environment, &[&to, &path_argument(&local)])?;
         matrix::check_and_remove(&source, &local)
     });
+    for algorithm in ["SHA256", "CRC32"] {
+        cells.check(format!("a {algorithm} of parts is compared"), || {
+            compare_parts(&store, &peer, &environment, algorithm)
+        });
+    }
     cells.check("uploads that were left are told, shown and removed", || {
-        let source = test_files::shared(test_files::LARGE)?;
-        let (from, to) = (path_argument(&source), peer.url(&store.upload()));
-        // Another machine, which is gone.
-        let elsewhere = environment
-            .clone()
-            .with("XDG_STATE_HOME", path_argument(&store.local()));
-        let slow = ["-p", "3", "--limit-rate", "240M", &from, &to];
-        let slow = copy::command_in(&elsewhere, &slow)?;
-        running_copy::kill_when_safe(slow, 20_000_000, Duration::ZERO)?;
-        let put = copy::run_in(&environment, &["-p", "3", &from, &to])?.expect_success()?;
-        ensure!(put.stdout_text().contains("rm --unfinished"), "{put}");
-        let expect = |arguments: &[&str], expected: &str| -> Result<()> {
-            let run = verb(&environment, arguments)?.expect_success()?;
-            let told = format!("{}{}", run.stdout_text(), run.stderr_text());
-            ensure!(told.contains(expected), "{arguments:?}: {run}");
-            Ok(())
-        };
-        expect(&["doctor", &to], "unfinished uploads: 1, with")?;
-        expect(&["rm", "--unfinished", &to], "1 unfinished upload is kept")?;
-        expect(&["rm", "-n", "--unfinished=0s", &to], "would delete")?;
-        expect(&["rm", "--unfinished=0s", &to], "")?;
-        expect(&["doctor", &to], "unfinished uploads: none")?;
-        verb(&environment, &["stat", &to])?
-            .expect_success()
-            .map(drop)
+        leave_an_upload(&store, &peer, &environment)
     });
     cells.check("a tree there and back, listed, and removed", || {
         let (tree, local, back) = (tree(), store.local(), store.local());

@@ -29,6 +29,8 @@ struct HeldObject {
     /// Whether it was sent with a checksum.
     has_checksum: bool,
     class: Option<String>,
+    /// Bytes of its parts.
+    parts: Vec<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -49,6 +51,8 @@ struct BucketState {
     /// The next body loses its last byte's value on the way.
     damages: bool,
     refuses: Option<&'static str>,
+    /// Attributes are not implemented.
+    hides_parts: bool,
 }
 
 pub(crate) struct BucketServer {
@@ -80,6 +84,14 @@ impl BucketServer {
     pub(super) fn put(&self, key: &str, bytes: &[u8]) {
         let object = held(bytes.to_vec(), false);
         self.state().objects.insert(key.to_owned(), object);
+    }
+
+    /// An object of parts, with a SHA-256 of these. `tells`: the server says how long they are.
+    pub(super) fn put_parts(&self, key: &str, parts: &[&[u8]], tells: bool) {
+        let mut object = held(parts.concat(), true);
+        object.parts = parts.iter().map(|part| part.len()).collect();
+        self.state().objects.insert(key.to_owned(), object);
+        self.state().hides_parts = !tells;
     }
 
     pub(super) fn archive(&self, key: &str) {
@@ -140,6 +152,7 @@ fn held(bytes: Vec<u8>, has_checksum: bool) -> HeldObject {
         bytes,
         has_checksum,
         class: None,
+        parts: Vec::new(),
     }
 }
 
@@ -199,6 +212,7 @@ fn answer(state: &mut BucketState, received: &ReceivedRequest) -> Vec<u8> {
         "GET" if request.query("list-type").is_some() => list(state, &request),
         "GET" if request.query("uploads").is_some() => list_uploads(state, &request),
         "GET" if request.query("uploadId").is_some() => list_parts(state, &request),
+        "GET" if request.query("attributes").is_some() => attributes(state, &request),
         "GET" | "HEAD" => read(state, &request),
         "PUT" if request.query("uploadId").is_some() => put_part(state, &request),
         "PUT" => put(state, &request),
@@ -238,10 +252,18 @@ fn read(state: &BucketState, request: &BucketRequest<'_>) -> Vec<u8> {
     {
         return refusal(received, "412 Precondition Failed", "PreconditionFailed");
     }
+    if let Some(number) = request.query("partNumber") {
+        let number: usize = number.parse().unwrap();
+        return head_response("206 Partial Content", &[], object.parts[number - 1]);
+    }
     let sum = crc32c(&object.bytes);
+    let composite = composite(object);
     let mut fields = vec![("ETag", object.etag.as_str())];
     let asks = received.header("x-amz-checksum-mode") == Some("ENABLED");
-    if object.has_checksum && asks {
+    if !object.parts.is_empty() && asks {
+        fields.push(("x-amz-checksum-sha256", &composite));
+        fields.push(("x-amz-checksum-type", "COMPOSITE"));
+    } else if object.has_checksum && asks {
         fields.push(("x-amz-checksum-crc32c", &sum));
         fields.push(("x-amz-checksum-type", "FULL_OBJECT"));
     }
@@ -249,6 +271,38 @@ fn read(state: &BucketState, request: &BucketRequest<'_>) -> Vec<u8> {
         fields.push(("x-amz-storage-class", class));
     }
     file_response(received, &object.bytes, &fields)
+}
+
+/// The SHA-256 of the SHA-256s of the parts.
+fn composite(object: &HeldObject) -> String {
+    let (mut sums, mut at) = (Vec::new(), 0);
+    for length in &object.parts {
+        let part = sum(ChecksumAlgorithm::Sha256, &object.bytes[at..at + length]);
+        sums.extend(proto::checksum::bytes_of_hex(&part).unwrap());
+        at += length;
+    }
+    let sum = base64_of_hex(&sum(ChecksumAlgorithm::Sha256, &sums)).unwrap();
+    format!("{sum}-{}", object.parts.len())
+}
+
+fn attributes(state: &BucketState, request: &BucketRequest<'_>) -> Vec<u8> {
+    if state.hides_parts {
+        return error("501 Not Implemented", "NotImplemented");
+    }
+    let after = request.received.header("x-amz-part-number-marker");
+    let after = after.map_or(0, |text| text.parse::<usize>().unwrap());
+    let parts = &state.objects[&request.key].parts;
+    let mut text = "<GetObjectAttributesResponse><ObjectParts>".to_owned();
+    for (at, length) in parts.iter().enumerate().skip(after).take(PAGE) {
+        let number = at + 1;
+        text += &format!("<Part><PartNumber>{number}</PartNumber><Size>{length}</Size></Part>");
+    }
+    let next = after + PAGE;
+    text += &format!(
+        "<IsTruncated>{}</IsTruncated><NextPartNumberMarker>{next}</NextPartNumberMarker>",
+        next < parts.len()
+    );
+    document(&(text + "</ObjectParts></GetObjectAttributesResponse>"))
 }
 
 /// The body of a request, unless it is not the one that was sent.

@@ -2,17 +2,11 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use proto::checksum::bytes_of_hex;
 
 /// Hexadecimal digits as base64; `None` if they are none.
 pub(super) fn base64_of_hex(hex: &str) -> Option<String> {
-    let is_hex = hex.len().is_multiple_of(2) && hex.bytes().all(|b| b.is_ascii_hexdigit());
-    let bytes: Option<Vec<u8>> = (0..hex.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok())
-        .collect();
-    bytes
-        .filter(|_| is_hex)
-        .map(|bytes| BASE64_STANDARD.encode(bytes))
+    bytes_of_hex(hex).map(|bytes| BASE64_STANDARD.encode(bytes))
 }
 
 /// Base64 as hexadecimal digits; `None` if it is none.

@@ -7,6 +7,7 @@ mod bucket;
 pub(crate) mod bucket_server;
 mod changes;
 mod checksums;
+mod composite;
 mod dialect;
 mod listing;
 mod parts;
@@ -59,8 +60,8 @@ use crate::storage::http::facts::HttpFileFacts;
 use crate::storage::http::request::{HttpRequest, HttpRequestBody};
 use crate::storage::http::session::last_name;
 use crate::storage::optional::{
-    LeftPart, NameRules, OptionalContracts, ServerConnection, TreeListing, UnfinishedUpload,
-    UnfinishedUploads, UploadMark, VersionedFiles,
+    CompositeSum, CompositeSums, LeftPart, NameRules, OptionalContracts, ServerConnection,
+    TreeListing, UnfinishedUpload, UnfinishedUploads, UploadMark, VersionedFiles,
 };
 
 /// The end of the names of buckets whose keys are listed in no order (S3 Express One Zone).
@@ -590,6 +591,10 @@ impl OptionalContracts for S3Storage {
     fn unfinished_uploads(&mut self) -> Option<&mut dyn UnfinishedUploads> {
         Some(self)
     }
+
+    fn composite_sums(&mut self) -> Option<&mut dyn CompositeSums> {
+        Some(self)
+    }
 }
 
 impl ServerConnection for S3Storage {
@@ -648,6 +653,35 @@ impl NameRules for S3Storage {
     async fn refuses_renames(&mut self, _path: &[u8]) -> Result<Option<RenameFailure>, Failure> {
         // Nothing needs a rename to get its name.
         Ok(None)
+    }
+}
+
+#[async_trait]
+impl CompositeSums for S3Storage {
+    async fn composite_sum(&mut self, path: &[u8]) -> Result<Option<CompositeSum>, Failure> {
+        let found = self.object(path).await?;
+        let (Some(stored), Some(size)) = (found.composite, found.file.size) else {
+            return Ok(None);
+        };
+        let (bucket, key) = (self.bucket.clone(), self.bucket.key(path)?);
+        let action = bucket.operation("read", path);
+        let count = stored.parts;
+        let parts = self.blocking(move |client| {
+            composite::part_ranges(client, &bucket, &key, count, size, &action)
+        });
+        let Some(parts) = parts.await? else {
+            self.security.warn_once(&format!(
+                "{}: objects have checksums of their parts, whose lengths the server does not tell: these are not compared",
+                self.name
+            ));
+            return Ok(None);
+        };
+        Ok(Some(CompositeSum {
+            algorithm: stored.algorithm,
+            parts,
+            sum: stored.sum,
+            is_certain: stored.is_certain,
+        }))
     }
 }
 

@@ -5,6 +5,7 @@ use ftp::{Failure, FailureKind};
 use proto::s3::documents::{DocumentError, ListingPage, MAX_DOCUMENT};
 
 use super::bucket::S3Bucket;
+use super::composite::ObjectComposite;
 use crate::storage::http::client::HttpClient;
 use crate::storage::http::facts::HttpFileFacts;
 use crate::storage::http::request::{HttpRequest, HttpRequestBody};
@@ -74,6 +75,8 @@ pub(super) struct ObjectFacts {
     pub(super) file: HttpFileFacts,
     /// Why it cannot be read: the storage class in which it is archived.
     pub(super) archive: Option<String>,
+    /// The checksum of its parts' checksums, if it has one.
+    pub(super) composite: Option<ObjectComposite>,
 }
 
 /// HeadObject.
@@ -97,8 +100,13 @@ pub(super) fn head(
     // Some servers do not say so of what all of them do.
     file.accepts_ranges = true;
     let archive = archived_in(&response);
+    let composite = ObjectComposite::of(&response);
     response.discard_body();
-    Ok(ObjectFacts { file, archive })
+    Ok(ObjectFacts {
+        file,
+        archive,
+        composite,
+    })
 }
 
 /// The archive in which an object is, unless a copy of it has been restored.

@@ -335,6 +335,25 @@ async fn an_object_that_is_replaced_while_it_is_fetched_fails_the_fetch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_checksum_of_parts_has_their_places_and_is_none_of_the_object() {
+    let server = BucketServer::start();
+    let mut bucket = session(&server);
+    for tells in [true, false] {
+        server.put_parts("c", &[b"abc", b"defg", b"h"], tells);
+        assert_eq!(
+            bucket.available_checksums(b"/c").await.unwrap(),
+            AvailableChecksums::default()
+        );
+        let sum = bucket.composite_sum(b"/c").await.unwrap().unwrap();
+        assert!(sum.algorithm == ChecksumAlgorithm::Sha256 && sum.is_certain);
+        let ends: Vec<_> = sum.parts.iter().map(|part| part.end).collect();
+        assert_eq!(ends, [3, 7, 8], "{tells}");
+    }
+    server.put("plain", b"abc");
+    assert_eq!(bucket.composite_sum(b"/plain").await, Ok(None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_archived_object_is_told_before_anything_starts() {
     let server = BucketServer::start();
     let mut bucket = storage(&server);
