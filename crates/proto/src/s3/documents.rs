@@ -447,14 +447,15 @@ impl std::fmt::Debug for AssumedRole {
     }
 }
 
-/// The key in the answer to AssumeRoleWithWebIdentity of the service STS.
+/// The key in the answer to `action` of the service STS: AssumeRole, or AssumeRoleWithWebIdentity.
 ///
 /// # Errors
 /// [`DocumentError`]
-pub fn assumed_role(body: &[u8]) -> Result<AssumedRole, DocumentError> {
+pub fn assumed_role(body: &[u8], action: &str) -> Result<AssumedRole, DocumentError> {
     let (mut given, mut root) = (AssumedRole::default(), RootName::default());
+    let name = format!("{action}Response");
     elements::read(body, &mut |event| match event {
-        ElementEvent::Begin(path) => root.expect(path, "AssumeRoleWithWebIdentityResponse"),
+        ElementEvent::Begin(path) => root.expect(path, &name),
         ElementEvent::End(path, text) => {
             if let [_, _, "Credentials", field] = names(path).as_slice() {
                 match *field {

@@ -1,5 +1,6 @@
 //! longhaul with object stores: files, trees, interrupted uploads, checksums, and refusals.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, ensure};
@@ -115,6 +116,31 @@ fn sync_twice(store: &TestStore, environment: &GridEnvironment) -> Result<()> {
     Ok(())
 }
 
+/// Puts and gets a file with a role of a profile.
+fn take_a_role(store: &TestStore, peer: &BucketPeer) -> Result<()> {
+    let folder = store.local();
+    std::fs::create_dir_all(&folder)?;
+    let (config, keys) = (folder.join("config"), folder.join("keys"));
+    let text = "[profile reader]\nrole_arn = arn:aws:iam::123456789012:role/reader\nsource_profile = base\n";
+    std::fs::write(&config, text)?;
+    std::fs::write(
+        &keys,
+        "[base]\naws_access_key_id = k\naws_secret_access_key = s\n",
+    )?;
+    std::fs::set_permissions(&keys, std::fs::Permissions::from_mode(0o600))?;
+    let endpoint = format!("http://{}", peer.server.address());
+    let environment = GridEnvironment::default()
+        .with("AWS_ENDPOINT_URL", endpoint.clone())
+        .with("AWS_ENDPOINT_URL_STS", endpoint)
+        .with("AWS_CONFIG_FILE", path_argument(&config))
+        .with("AWS_SHARED_CREDENTIALS_FILE", path_argument(&keys));
+    let (source, local) = (test_files::shared(65_536)?, store.local());
+    let served = format!("s3://reader@{}/with-role", peer.bucket);
+    copy::cp_in(&environment, &[&path_argument(&source), &served])?;
+    copy::cp_in(&environment, &[&served, &path_argument(&local)])?;
+    matrix::check_and_remove(&source, &local)
+}
+
 /// Gets an object that Amazon's library has stored in parts, with checksums of these.
 fn compare_parts(
     store: &TestStore,
@@ -207,6 +233,9 @@ fn moto_compares_the_checksums_of_what_longhaul_stores() {
         let local = store.local();
         copy::cp_in(&environment, &[&to, &path_argument(&local)])?;
         matrix::check_and_remove(&source, &local)
+    });
+    cells.check("a role is taken with the key of another profile", || {
+        take_a_role(&store, &peer)
     });
     for algorithm in ["SHA256", "CRC32"] {
         cells.check(format!("a {algorithm} of parts is compared"), || {

@@ -9,6 +9,7 @@ mod changes;
 mod checksums;
 mod composite;
 mod dialect;
+mod form_signature;
 mod listing;
 mod parts;
 mod record;

@@ -15,7 +15,7 @@ use smallfile::regular_file;
 use url::Url;
 use zeroize::Zeroizing;
 
-use super::temporary_keys::TemporaryKeySource;
+use super::temporary_keys::{AssumedRoleSource, KeyOrigin, TemporaryKeySource};
 
 /// Longest file of profiles, bytes.
 const MAX_FILE: u64 = 1 << 20;
@@ -23,6 +23,10 @@ const MAX_FILE: u64 = 1 << 20;
 const FIRST_REGION: &str = "us-east-1";
 /// The setting of a profile with the secret half of a key.
 const SECRET_KEY: &str = "aws_secret_access_key";
+/// The name of sessions with a role.
+const SESSION: &str = "longhaul";
+/// Most roles that are taken one with the other.
+const MAX_ROLES: u32 = 5;
 /// The user of a URL that asks for requests without a signature.
 const ANONYMOUS: &str = "anonymous";
 
@@ -180,9 +184,14 @@ impl S3Settings {
         );
         let payer = environment.get("AWS_REQUEST_PAYER");
         let region = region.unwrap_or_else(|| FIRST_REGION.to_owned());
-        let (credentials, key_source) = match is_anonymous {
-            true => (None, None),
-            false => find_key(of_url.is_some(), environment, &profiles, &region)?,
+        let origin = match is_anonymous {
+            true => None,
+            false => find_key(of_url.is_some(), environment, &profiles, &region, 0)?,
+        };
+        let (credentials, key_source) = match origin {
+            None => (None, None),
+            Some(KeyOrigin::Fixed(credentials)) => (Some(credentials), None),
+            Some(KeyOrigin::Source(source)) => (None, Some(source)),
         };
         Ok(Self {
             endpoint: endpoint
@@ -222,6 +231,7 @@ impl S3Settings {
 }
 
 /// A profile in both files.
+#[derive(Clone)]
 struct Profiles {
     config: ProfileFile,
     credentials: ProfileFile,
@@ -229,6 +239,14 @@ struct Profiles {
 }
 
 impl Profiles {
+    /// Another profile of the same files.
+    fn named(&self, name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            ..self.clone()
+        }
+    }
+
     fn exist(&self) -> bool {
         self.config.has(&self.name) || self.credentials.has(&self.name)
     }
@@ -246,36 +264,36 @@ fn parse_url(text: &str, name: &str) -> Result<Url, Failure> {
     url.ok_or_else(|| Failure::usage(format!("{name} is no http: or https: URL")))
 }
 
-/// The first key, or the first that gives one, in the order of AWS' own programs; neither: there is none.
+/// The first key, or the first that gives one, in the order of AWS' own programs. `None`: there is none. `depth`: how many
+/// roles need it.
 fn find_key(
     by_profile: bool,
     environment: &S3Environment<'_>,
     profiles: &Profiles,
     region: &str,
-) -> Result<(Option<Credentials>, Option<TemporaryKeySource>), Failure> {
-    if !by_profile {
-        let key = complete_key(
-            "AWS_SECRET_ACCESS_KEY",
-            environment.get("AWS_ACCESS_KEY_ID"),
-            environment.get("AWS_SECRET_ACCESS_KEY"),
-            environment.get("AWS_SESSION_TOKEN"),
-        )?;
-        if key.is_some() {
-            return Ok((key, None));
-        }
+    depth: u32,
+) -> Result<Option<KeyOrigin>, Failure> {
+    if !by_profile && let Some(key) = environment_key(environment)? {
+        return Ok(Some(KeyOrigin::Fixed(key)));
     }
     if let Some(source) = web_identity(by_profile, environment, profiles, region)? {
-        return Ok((None, Some(source)));
+        return Ok(Some(KeyOrigin::Source(source)));
     }
-    if profiles.get("role_arn").is_some() {
-        return Err(Failure::usage(format!(
-            "the profile {:?} is a role of another one (role_arn), which is not supported: make a key of it with `aws \
-             configure export-credentials --format env`",
-            profiles.name
-        )));
+    if let Some(role) = profiles.get("role_arn") {
+        let source = assumed_role(role, environment, profiles, region, depth)?;
+        return Ok(Some(KeyOrigin::Source(source)));
     }
+    profile_key(by_profile, environment, profiles)
+}
+
+/// The key of a profile that is no role, or who gives it.
+fn profile_key(
+    by_profile: bool,
+    environment: &S3Environment<'_>,
+    profiles: &Profiles,
+) -> Result<Option<KeyOrigin>, Failure> {
     if let Some(source) = single_sign_on(environment, profiles)? {
-        return Ok((None, Some(source)));
+        return Ok(Some(KeyOrigin::Source(source)));
     }
     let get = |setting| profiles.get(setting).map(str::to_owned);
     let key = complete_key(
@@ -284,16 +302,94 @@ fn find_key(
         get(SECRET_KEY),
         get("aws_session_token"),
     )?;
-    if key.is_some() {
-        return Ok((key, None));
+    if let Some(key) = key {
+        return Ok(Some(KeyOrigin::Fixed(key)));
     }
     if let Some(line) = get("credential_process") {
-        return Ok((None, Some(TemporaryKeySource::Process(line))));
+        return Ok(Some(KeyOrigin::Source(TemporaryKeySource::Process(line))));
     }
     match by_profile {
-        true => Ok((None, None)),
-        false => Ok((None, machine(environment)?)),
+        true => Ok(None),
+        false => Ok(machine(environment)?.map(KeyOrigin::Source)),
     }
+}
+
+fn environment_key(environment: &S3Environment<'_>) -> Result<Option<Credentials>, Failure> {
+    complete_key(
+        "AWS_SECRET_ACCESS_KEY",
+        environment.get("AWS_ACCESS_KEY_ID"),
+        environment.get("AWS_SECRET_ACCESS_KEY"),
+        environment.get("AWS_SESSION_TOKEN"),
+    )
+}
+
+/// The role of a profile, which the holder of another key takes.
+fn assumed_role(
+    role: &str,
+    environment: &S3Environment<'_>,
+    profiles: &Profiles,
+    region: &str,
+    depth: u32,
+) -> Result<TemporaryKeySource, Failure> {
+    let usage = |reason: &str| {
+        Failure::usage(format!(
+            "the profile {:?} is a role: {reason}",
+            profiles.name
+        ))
+    };
+    if profiles.get("mfa_serial").is_some() {
+        return Err(usage(
+            "it needs a code of a device (mfa_serial); make a key of it with `aws configure export-credentials --format env`",
+        ));
+    }
+    let base = match (
+        profiles.get("source_profile"),
+        profiles.get("credential_source"),
+    ) {
+        // Its own key.
+        (Some(name), _) if name == profiles.name => profile_key(true, environment, profiles)?,
+        (Some(_), _) if depth >= MAX_ROLES => {
+            return Err(usage(
+                "its source_profile leads to too many others, or in a circle",
+            ));
+        }
+        (Some(name), _) => {
+            let other = profiles.named(name);
+            if !other.exist() {
+                return Err(usage(&format!("there is no source_profile {name:?}")));
+            }
+            find_key(true, environment, &other, region, depth + 1)?
+        }
+        (None, Some("Environment")) => environment_key(environment)?.map(KeyOrigin::Fixed),
+        (None, Some("Ec2InstanceMetadata" | "EcsContainer")) => {
+            machine(environment)?.map(KeyOrigin::Source)
+        }
+        (None, _) => return Err(usage("it names no source_profile")),
+    };
+    let Some(base) = base else {
+        return Err(usage("there is no key with which to take it"));
+    };
+    let seconds = profiles.get("duration_seconds").map(str::parse).transpose();
+    Ok(TemporaryKeySource::AssumedRole(AssumedRoleSource {
+        service: token_service(environment, region)?,
+        region: region.to_owned(),
+        role: role.to_owned(),
+        session: profiles
+            .get("role_session_name")
+            .unwrap_or(SESSION)
+            .to_owned(),
+        external_id: profiles.get("external_id").map(str::to_owned),
+        seconds: seconds.map_err(|_| usage("duration_seconds is no number"))?,
+        base: Box::new(base),
+    }))
+}
+
+/// The service STS of a region.
+fn token_service(environment: &S3Environment<'_>, region: &str) -> Result<Url, Failure> {
+    let service = environment
+        .get("AWS_ENDPOINT_URL_STS")
+        .unwrap_or_else(|| format!("https://sts.{region}.{}", domain_of(region)));
+    parse_url(&service, "AWS_ENDPOINT_URL_STS")
 }
 
 fn web_identity(
@@ -310,15 +406,12 @@ fn web_identity(
     let (Some(file), Some(role)) = (file, get("role_arn", "AWS_ROLE_ARN")) else {
         return Ok(None);
     };
-    let service = environment
-        .get("AWS_ENDPOINT_URL_STS")
-        .unwrap_or_else(|| format!("https://sts.{region}.{}", domain_of(region)));
     Ok(Some(TemporaryKeySource::WebIdentity {
-        service: parse_url(&service, "AWS_ENDPOINT_URL_STS")?,
+        service: token_service(environment, region)?,
         token_file: file.into(),
         role,
         session: get("role_session_name", "AWS_ROLE_SESSION_NAME")
-            .unwrap_or_else(|| "longhaul".to_owned()),
+            .unwrap_or_else(|| SESSION.to_owned()),
     }))
 }
 
@@ -540,9 +633,48 @@ mod tests {
             ("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://h"),
         ];
         assert_eq!(source(&disabled, ""), None);
-        let role = "[default]\nrole_arn = arn:r\nsource_profile = base\n";
-        let failure = load(None, &[], role, "").unwrap_err();
-        assert_eq!(failure.kind(), FailureKind::Usage);
+    }
+
+    #[test]
+    fn a_role_is_taken_with_the_key_of_its_source_profile() {
+        let config = "[profile r]\nrole_arn = arn:r\nsource_profile = chained\nexternal_id = e\nduration_seconds = 900\n\
+            [profile chained]\nrole_arn = arn:c\nsource_profile = lab\n\
+            [profile own]\nrole_arn = arn:o\nsource_profile = own\n\
+            [profile circle]\nrole_arn = arn:1\nsource_profile = back\n\
+            [profile back]\nrole_arn = arn:2\nsource_profile = circle\n\
+            [profile lost]\nrole_arn = arn:l\nsource_profile = nobody\n\
+            [profile alone]\nrole_arn = arn:a\n\
+            [profile env]\nrole_arn = arn:e\ncredential_source = Environment\n\
+            [profile device]\nrole_arn = arn:d\nsource_profile = lab\nmfa_serial = arn:m\n";
+        let variables = [("AWS_ACCESS_KEY_ID", "E"), ("AWS_SECRET_ACCESS_KEY", "e")];
+        let keys = format!("{KEYS}[own]\naws_access_key_id = O\naws_secret_access_key = o\n");
+        let role = |name| {
+            let settings = load(Some(name), &variables, config, &keys)?;
+            match settings.key_source {
+                Some(TemporaryKeySource::AssumedRole(source)) => Ok(source),
+                other => panic!("{other:?}"),
+            }
+        };
+        let base_key = |source: &AssumedRoleSource| match &*source.base {
+            KeyOrigin::Fixed(key) => key.key().to_owned(),
+            KeyOrigin::Source(other) => panic!("{other:?}"),
+        };
+        let first = role("r").unwrap();
+        assert_eq!((first.role.as_str(), first.seconds), ("arn:r", Some(900)));
+        assert_eq!(first.external_id.as_deref(), Some("e"));
+        let KeyOrigin::Source(TemporaryKeySource::AssumedRole(second)) = &*first.base else {
+            panic!("{first:?}");
+        };
+        assert_eq!(
+            (second.role.as_str(), base_key(second).as_str()),
+            ("arn:c", "L")
+        );
+        assert_eq!(base_key(&role("own").unwrap()), "O");
+        assert_eq!(base_key(&role("env").unwrap()), "E");
+        for wrong in ["circle", "lost", "alone", "device"] {
+            let failure: Failure = role(wrong).unwrap_err();
+            assert_eq!(failure.kind(), FailureKind::Usage, "{failure}");
+        }
     }
 
     #[test]

@@ -20,6 +20,7 @@ use serde_json::Value;
 use url::Url;
 use zeroize::Zeroizing;
 
+use super::form_signature::FormScope;
 use super::settings::read_text;
 use crate::storage::http::client::{HttpClient, HttpOrigin};
 use crate::storage::http::request::{HttpRequest, HttpRequestBody};
@@ -47,6 +48,8 @@ pub(crate) enum TemporaryKeySource {
         role: String,
         session: String,
     },
+    /// A role, for another key.
+    AssumedRole(AssumedRoleSource),
     /// A role of single sign-on, for the token that `aws sso login` has left.
     SingleSignOn {
         /// The portal.
@@ -67,6 +70,29 @@ pub(crate) enum TemporaryKeySource {
     },
     /// The metadata service of a virtual machine (IMDSv2).
     Instance(Url),
+}
+
+/// A role that the holder of another key takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AssumedRoleSource {
+    /// The service STS.
+    pub(super) service: Url,
+    pub(super) region: String,
+    pub(super) role: String,
+    pub(super) session: String,
+    /// What the role's owner asks others for.
+    pub(super) external_id: Option<String>,
+    /// How long the key lasts; `None`: as long as the service likes.
+    pub(super) seconds: Option<u32>,
+    /// The other key.
+    pub(super) base: Box<KeyOrigin>,
+}
+
+/// A key, or who gives one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum KeyOrigin {
+    Fixed(Credentials),
+    Source(TemporaryKeySource),
 }
 
 /// A key, and when it ends.
@@ -109,10 +135,7 @@ impl TemporaryKeySource {
                     ("RoleSessionName", session),
                     ("WebIdentityToken", token.trim()),
                 ];
-                let fields = fields.map(|(name, value)| {
-                    format!("{name}={}", keys::encode(value.as_bytes(), false))
-                });
-                let form = Zeroizing::new(fields.join("&"));
+                let form = form_of(&fields);
                 let headers = [(
                     "content-type",
                     "application/x-www-form-urlencoded".to_owned(),
@@ -123,10 +146,9 @@ impl TemporaryKeySource {
                     form: Some(form.as_str()),
                 };
                 let answer = ask(service, &question, SERVICE_TIMEOUT, security, &action)?;
-                let given = documents::assumed_role(&answer);
-                let given = given.map_err(|error| not_understood(&action, error))?;
-                finish(&action, given.key, given.secret, given.token, &given.ends)
+                role_of(&action, &answer, fields[0].1)
             }
+            Self::AssumedRole(source) => source.key(security),
             Self::SingleSignOn { .. } => self.key_of_login(security),
             Self::Container {
                 address,
@@ -211,6 +233,60 @@ impl TemporaryKeySource {
             &ends,
         )
     }
+}
+
+impl AssumedRoleSource {
+    fn key(&self, security: &Arc<ConnectionSecurity>) -> Result<TemporaryKey, Failure> {
+        let action = Operation::on("get a key for the role", &self.role);
+        let base = match &*self.base {
+            KeyOrigin::Fixed(credentials) => credentials.clone(),
+            KeyOrigin::Source(source) => source.key(security)?.credentials,
+        };
+        let seconds = self.seconds.map(|seconds| seconds.to_string());
+        let mut fields = vec![
+            ("Action", "AssumeRole"),
+            ("Version", "2011-06-15"),
+            ("RoleArn", &*self.role),
+            ("RoleSessionName", &*self.session),
+        ];
+        fields.extend(self.external_id.as_deref().map(|id| ("ExternalId", id)));
+        fields.extend(
+            seconds
+                .as_deref()
+                .map(|seconds| ("DurationSeconds", seconds)),
+        );
+        let form = form_of(&fields);
+        let scope = FormScope {
+            credentials: &base,
+            host: &http_url(&self.service).authority(),
+            path: self.service.path(),
+            region: &self.region,
+            service: "sts",
+        };
+        let headers = scope.headers(&form, Timestamp::now());
+        let question = KeyQuestion {
+            method: "POST",
+            headers: &headers,
+            form: Some(form.as_str()),
+        };
+        let answer = ask(&self.service, &question, SERVICE_TIMEOUT, security, &action)?;
+        role_of(&action, &answer, fields[0].1)
+    }
+}
+
+/// Fields of a form.
+fn form_of(fields: &[(&str, &str)]) -> Zeroizing<String> {
+    let fields = fields
+        .iter()
+        .map(|(name, value)| format!("{name}={}", keys::encode(value.as_bytes(), false)));
+    Zeroizing::new(fields.collect::<Vec<_>>().join("&"))
+}
+
+/// The key in an answer of STS.
+fn role_of(action: &Operation, answer: &[u8], name: &str) -> Result<TemporaryKey, Failure> {
+    let given = documents::assumed_role(answer, name);
+    let given = given.map_err(|error| not_understood(action, error))?;
+    finish(action, given.key, given.secret, given.token, &given.ends)
 }
 
 fn key_of_process(line: &str) -> Result<TemporaryKey, Failure> {
@@ -304,6 +380,16 @@ impl<'q> KeyQuestion<'q> {
     }
 }
 
+fn http_url(url: &Url) -> HttpUrl {
+    let secure = url.scheme() == "https";
+    let port = url
+        .port_or_known_default()
+        .unwrap_or(if secure { 443 } else { 80 });
+    let host = url.host_str().unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    HttpUrl::new(secure, host, port, url.path().as_bytes(), url.query())
+}
+
 /// Asks a service.
 fn ask(
     url: &Url,
@@ -312,13 +398,7 @@ fn ask(
     security: &Arc<ConnectionSecurity>,
     action: &Operation,
 ) -> Result<Vec<u8>, Failure> {
-    let secure = url.scheme() == "https";
-    let port = url
-        .port_or_known_default()
-        .unwrap_or(if secure { 443 } else { 80 });
-    let host = url.host_str().unwrap_or_default();
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let to = HttpUrl::new(secure, host, port, url.path().as_bytes(), url.query());
+    let to = http_url(url);
     let origin = HttpOrigin::new(to.with_path(b"/"), &Credential::Anonymous, security)?;
     let mut settings = TransferSettings {
         connect_timeout: timeout,
@@ -476,6 +556,42 @@ mod tests {
         };
         assert_eq!(key(&source).unwrap_err().kind(), FailureKind::Refused);
         std::fs::write(token_file, "a.b+\n").unwrap();
+        assert_eq!(key(&source), Ok(expected()));
+    }
+
+    #[test]
+    fn a_role_is_taken_with_the_key_of_another_profile() {
+        let (_server, service) = serve(|request| {
+            let form = String::from_utf8_lossy(&request.body);
+            let expected = "Action=AssumeRole&Version=2011-06-15&RoleArn=arn%3Ar&RoleSessionName=x&ExternalId=e%2F1\
+                &DurationSeconds=900";
+            assert_eq!(form, expected);
+            let signed = request.header("authorization").unwrap();
+            assert!(
+                signed.contains("Credential=BASE/")
+                    && signed.contains("/eu-west-1/sts/aws4_request"),
+                "{signed}"
+            );
+            assert_eq!(request.header("x-amz-security-token"), Some("t0"));
+            ok(
+                "<AssumeRoleResponse><AssumeRoleResult><Credentials><AccessKeyId>A</AccessKeyId>\
+                <SecretAccessKey>s</SecretAccessKey><SessionToken>t</SessionToken>\
+                <Expiration>2999-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>",
+            )
+        });
+        // The other key may be one that expires, too.
+        let base = r#"echo '{"Version":1,"AccessKeyId":"BASE","SecretAccessKey":"s0","SessionToken":"t0"}'"#;
+        let source = TemporaryKeySource::AssumedRole(AssumedRoleSource {
+            service,
+            region: "eu-west-1".to_owned(),
+            role: "arn:r".to_owned(),
+            session: "x".to_owned(),
+            external_id: Some("e/1".to_owned()),
+            seconds: Some(900),
+            base: Box::new(KeyOrigin::Source(TemporaryKeySource::Process(
+                base.to_owned(),
+            ))),
+        });
         assert_eq!(key(&source), Ok(expected()));
     }
 
