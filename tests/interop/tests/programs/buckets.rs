@@ -141,6 +141,27 @@ fn take_a_role(store: &TestStore, peer: &BucketPeer) -> Result<()> {
     matrix::check_and_remove(&source, &local)
 }
 
+/// Puts and gets files with a key for encryption.
+fn encrypt(store: &TestStore, peer: &BucketPeer, environment: &GridEnvironment) -> Result<()> {
+    let key = store.local();
+    std::fs::write(&key, [7; 32])?;
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600))?;
+    let environment = environment
+        .clone()
+        .with("LONGHAUL_S3_SSE_C_KEY", path_argument(&key));
+    for size in [65_536, 20_000_000] {
+        let (source, local) = (test_files::shared(size)?, store.local());
+        let served = peer.url("encrypted");
+        copy::cp_in(&environment, &[&path_argument(&source), &served])?;
+        copy::cp_in(&environment, &["-p", "3", &served, &path_argument(&local)])?;
+        matrix::check_and_remove(&source, &local)?;
+        verb(&environment, &["mv", &served, &peer.url("moved")])?.expect_success()?;
+    }
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644))?;
+    let refused = verb(&environment, &["stat", &peer.url("moved")])?;
+    refused.expect_code(3).map(drop)
+}
+
 /// Gets an object that Amazon's library has stored in parts, with checksums of these.
 fn compare_parts(
     store: &TestStore,
@@ -234,17 +255,6 @@ fn moto_compares_the_checksums_of_what_longhaul_stores() {
         copy::cp_in(&environment, &[&to, &path_argument(&local)])?;
         matrix::check_and_remove(&source, &local)
     });
-    cells.check("a role is taken with the key of another profile", || {
-        take_a_role(&store, &peer)
-    });
-    for algorithm in ["SHA256", "CRC32"] {
-        cells.check(format!("a {algorithm} of parts is compared"), || {
-            compare_parts(&store, &peer, &environment, algorithm)
-        });
-    }
-    cells.check("uploads that were left are told, shown and removed", || {
-        leave_an_upload(&store, &peer, &environment)
-    });
     cells.check("a tree there and back, listed, and removed", || {
         let (tree, local, back) = (tree(), store.local(), store.local());
         tree.write(&local)?;
@@ -289,6 +299,33 @@ fn moto_compares_the_checksums_of_what_longhaul_stores() {
         verb(&environment, &["stat", "s3://bucket/d"])?
             .expect_success()
             .map(drop)
+    });
+    cells.finish();
+}
+
+#[test]
+fn moto_has_roles_keys_and_parts_of_others() {
+    require!(moto::find());
+    let store = TestStore::new().unwrap();
+    let peer = BucketPeer {
+        server: moto::start(&store, &["bucket"]).unwrap(),
+        bucket: "bucket",
+    };
+    let environment = peer.environment(("key", "secret"));
+    let mut cells = MatrixRow::new("moto");
+    cells.check("a role is taken with the key of another profile", || {
+        take_a_role(&store, &peer)
+    });
+    cells.check("objects are encrypted with a key of the user's", || {
+        encrypt(&store, &peer, &environment)
+    });
+    for algorithm in ["SHA256", "CRC32"] {
+        cells.check(format!("a {algorithm} of parts is compared"), || {
+            compare_parts(&store, &peer, &environment, algorithm)
+        });
+    }
+    cells.check("uploads that were left are told, shown and removed", || {
+        leave_an_upload(&store, &peer, &environment)
     });
     cells.finish();
 }

@@ -74,6 +74,15 @@ impl S3Bucket {
         self.with_query(format!("{}/{key}", self.path).as_bytes(), query)
     }
 
+    /// Whether a URL of this server is that of an object, not of the bucket.
+    pub(super) fn has_object_at(&self, url: &HttpUrl) -> bool {
+        let above = self.path.split('/').filter(|part| !part.is_empty()).count();
+        url.segments()
+            .iter()
+            .skip(above)
+            .any(|part| !part.is_empty())
+    }
+
     fn with_query(&self, path: &[u8], query: &[(&str, &str)]) -> HttpUrl {
         let pairs = query
             .iter()

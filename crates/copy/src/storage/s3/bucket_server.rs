@@ -78,6 +78,7 @@ impl BucketServer {
             requester_pays: false,
             sends_checksums: true,
             encryption: None,
+            customer_key: None,
         }
     }
 

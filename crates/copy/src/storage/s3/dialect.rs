@@ -13,6 +13,8 @@ use rusty_s3::signing::sign;
 use rusty_s3::{Credentials, Method};
 use url::Url;
 
+use super::bucket::S3Bucket;
+use super::customer_key::CustomerKey;
 use super::settings::S3Settings;
 use crate::storage::http::dialect::{DialectRequest, HttpDialect};
 use crate::storage::http::errors;
@@ -29,16 +31,18 @@ const MAX_MESSAGE: usize = 200;
 /// Requests to one server, signed for one region.
 #[derive(Debug)]
 pub(super) struct S3Dialect {
-    server: HttpUrl,
+    bucket: S3Bucket,
     region: String,
     credentials: Option<Credentials>,
     requester_pays: bool,
+    customer_key: Option<CustomerKey>,
 }
 
 impl S3Dialect {
-    pub(super) fn new(server: &HttpUrl, settings: &S3Settings) -> Self {
+    pub(super) fn new(bucket: &S3Bucket, settings: &S3Settings) -> Self {
         Self {
-            server: server.clone(),
+            bucket: bucket.clone(),
+            customer_key: settings.customer_key.clone(),
             region: settings.region.clone(),
             credentials: settings.credentials.clone(),
             requester_pays: settings.requester_pays,
@@ -106,9 +110,13 @@ impl HttpDialect for S3Dialect {
         if self.requester_pays {
             headers.push(("x-amz-request-payer", "requester".to_owned()));
         }
-        // A server to which another one redirects gets no signature.
+        // A server to which another one redirects gets no signature, and no key.
+        let is_own = to.is_same_origin(&self.bucket.server);
+        if is_own && let Some(key) = &self.customer_key {
+            headers.extend(self.key_headers(key, request, to));
+        }
         let credentials = self.credentials.as_ref();
-        let uri = match credentials.filter(|_| to.is_same_origin(&self.server)) {
+        let uri = match credentials.filter(|_| is_own) {
             None => to.uri(),
             Some(credentials) => {
                 self.signed(request, to, &headers, credentials)
@@ -142,7 +150,8 @@ impl HttpDialect for S3Dialect {
             // The answers to HEAD have no body.
             400 if self.credentials.is_some() => action.failed(
                 FailureKind::Refused,
-                "the server does not accept the request, perhaps because the credentials have expired (HTTP 400)",
+                "the server does not accept the request, perhaps because the credentials have expired, or the object is \
+                 encrypted with another key than LONGHAUL_S3_SSE_C_KEY (HTTP 400)",
             ),
             401 | 403 => action.failed(FailureKind::Refused, self.denied(status)),
             _ => by_status,
@@ -151,6 +160,19 @@ impl HttpDialect for S3Dialect {
 }
 
 impl S3Dialect {
+    /// The headers with the user's key, if the request reads or writes an object.
+    fn key_headers(
+        &self,
+        key: &CustomerKey,
+        request: &HttpRequest<'_>,
+        to: &HttpUrl,
+    ) -> impl Iterator<Item = (&'static str, String)> {
+        let has_key = request.method != "DELETE" && self.bucket.has_object_at(to);
+        let mut names = request.headers.iter().map(|(name, _)| *name);
+        let is_copy = names.any(|name| name == "x-amz-copy-source");
+        key.headers(is_copy).filter(move |_| has_key)
+    }
+
     fn denied(&self, status: u16) -> String {
         match self.credentials {
             Some(_) => format!("these credentials may not do that (HTTP {status})"),
@@ -281,7 +303,6 @@ pub(super) fn error_failure(action: &Operation, error: &S3ErrorDocument, status:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::s3::bucket::S3Bucket;
 
     fn settings() -> S3Settings {
         S3Settings {
@@ -293,6 +314,7 @@ mod tests {
             requester_pays: true,
             sends_checksums: true,
             encryption: None,
+            customer_key: None,
         }
     }
 
@@ -309,7 +331,7 @@ mod tests {
             ],
             action: &action,
         };
-        S3Dialect::new(&bucket.server, &settings)
+        S3Dialect::new(&bucket, &settings)
             .prepare(&request, to)
             .unwrap()
     }

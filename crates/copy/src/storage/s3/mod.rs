@@ -8,6 +8,7 @@ pub(crate) mod bucket_server;
 mod changes;
 mod checksums;
 mod composite;
+mod customer_key;
 mod dialect;
 mod form_signature;
 mod listing;
@@ -307,7 +308,7 @@ fn origin(
     settings: &S3Settings,
     security: &Arc<ConnectionSecurity>,
 ) -> HttpOrigin {
-    let dialect = S3Dialect::new(&bucket.server, settings);
+    let dialect = S3Dialect::new(bucket, settings);
     HttpOrigin::with_dialect(bucket.server.clone(), Arc::new(dialect), security)
 }
 
@@ -694,7 +695,11 @@ impl UnfinishedUploads for S3Storage {
         let is_in_parts = PartPlan::for_object(size, 1).is_some_and(|plan| plan.count() > 1);
         if is_in_parts && target.record.load().is_none() {
             let asked = target.clone();
-            let found = self.blocking(move |client| unfinished::find_left(client, &asked, size));
+            // Nobody can tell how the objects of others' uploads will be encrypted.
+            let is_plain =
+                self.settings.encryption.is_none() && self.settings.customer_key.is_none();
+            let found =
+                self.blocking(move |client| unfinished::find_left(client, &asked, size, is_plain));
             // Whoever may not ask stores the whole file.
             let FoundUploads { left, others } = found.await.unwrap_or_default();
             if others > 0 {

@@ -15,6 +15,7 @@ use smallfile::regular_file;
 use url::Url;
 use zeroize::Zeroizing;
 
+use super::customer_key::CustomerKey;
 use super::temporary_keys::{AssumedRoleSource, KeyOrigin, TemporaryKeySource};
 
 /// Longest file of profiles, bytes.
@@ -90,7 +91,35 @@ pub(super) fn read_text(path: &Path) -> Result<Option<Zeroizing<String>>, Failur
     Ok(read_with_metadata(path)?.map(|(text, _)| text))
 }
 
+/// The bytes of a file with a secret.
+///
+/// # Errors
+/// `Refused`: it cannot be read, or others may read it.
+pub(super) fn read_secret(path: &Path) -> Result<Zeroizing<Vec<u8>>, Failure> {
+    let Some((bytes, meta)) = read_bytes(path)? else {
+        return Err(refused_file(path, "there is no such file"));
+    };
+    match private_file::exposure_of_file(&meta, path) {
+        Some(reason) => Err(refused_file(path, reason)),
+        None => Ok(bytes),
+    }
+}
+
 fn read_with_metadata(path: &Path) -> Result<Option<(Zeroizing<String>, Metadata)>, Failure> {
+    let Some((bytes, meta)) = read_bytes(path)? else {
+        return Ok(None);
+    };
+    match std::str::from_utf8(&bytes) {
+        Ok(text) => Ok(Some((Zeroizing::new(text.to_owned()), meta))),
+        Err(_) => Err(refused_file(path, "it is not UTF-8 text")),
+    }
+}
+
+/// The bytes of a file, and its metadata.
+type ReadFile = (Zeroizing<Vec<u8>>, Metadata);
+
+/// A small file; `None` if it does not exist.
+fn read_bytes(path: &Path) -> Result<Option<ReadFile>, Failure> {
     let (file, meta) = match regular_file::open(path) {
         Ok(opened) => opened,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
@@ -99,12 +128,9 @@ fn read_with_metadata(path: &Path) -> Result<Option<(Zeroizing<String>, Metadata
     let mut bytes = Zeroizing::new(Vec::new());
     let read = file.take(MAX_FILE + 1).read_to_end(&mut bytes);
     read.map_err(|e| refused_file(path, e))?;
-    if bytes.len() as u64 > MAX_FILE {
-        return Err(refused_file(path, "it is longer than 1 MiB"));
-    }
-    match std::str::from_utf8(&bytes) {
-        Ok(text) => Ok(Some((Zeroizing::new(text.to_owned()), meta))),
-        Err(_) => Err(refused_file(path, "it is not UTF-8 text")),
+    match bytes.len() as u64 > MAX_FILE {
+        true => Err(refused_file(path, "it is longer than 1 MiB")),
+        false => Ok(Some((bytes, meta))),
     }
 }
 
@@ -130,6 +156,8 @@ pub(crate) struct S3Settings {
     pub(crate) sends_checksums: bool,
     /// Values of the headers `x-amz-server-side-encryption` and `x-amz-server-side-encryption-aws-kms-key-id` of uploads.
     pub(crate) encryption: Option<(String, Option<String>)>,
+    /// The user's own key, with which objects are encrypted.
+    pub(crate) customer_key: Option<CustomerKey>,
 }
 
 impl S3Settings {
@@ -193,10 +221,17 @@ impl S3Settings {
             Some(KeyOrigin::Fixed(credentials)) => (Some(credentials), None),
             Some(KeyOrigin::Source(source)) => (None, Some(source)),
         };
+        let endpoint = endpoint
+            .map(|text| parse_url(&text, "the endpoint of S3 (AWS_ENDPOINT_URL, endpoint_url)"))
+            .transpose()?;
+        let key_file = choose(
+            profiles.get("longhaul_sse_c_key"),
+            environment.get("LONGHAUL_S3_SSE_C_KEY"),
+        );
+        let customer_key = customer_key(key_file, environment, endpoint.as_ref())?;
         Ok(Self {
-            endpoint: endpoint
-                .map(|text| parse_url(&text, "the endpoint of S3 (AWS_ENDPOINT_URL, endpoint_url)"))
-                .transpose()?,
+            endpoint,
+            customer_key,
             region,
             credentials,
             key_source,
@@ -262,6 +297,37 @@ fn parse_url(text: &str, name: &str) -> Result<Url, Failure> {
     let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     // Without the text, which might have a password in it.
     url.ok_or_else(|| Failure::usage(format!("{name} is no http: or https: URL")))
+}
+
+/// The key for encryption in a file.
+///
+/// # Errors
+/// `Usage`: it would be sent in the clear, or another kind of encryption is asked for, too. `Refused`: the file.
+fn customer_key(
+    file: Option<String>,
+    environment: &S3Environment<'_>,
+    endpoint: Option<&Url>,
+) -> Result<Option<CustomerKey>, Failure> {
+    let Some(file) = file else {
+        return Ok(None);
+    };
+    if environment.get("LONGHAUL_S3_SSE").is_some() {
+        return Err(Failure::usage(
+            "objects are encrypted with LONGHAUL_S3_SSE or with a key of your own (LONGHAUL_S3_SSE_C_KEY), not with both",
+        ));
+    }
+    let is_this_machine = |url: &Url| match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    };
+    if endpoint.is_some_and(|url| url.scheme() == "http" && !is_this_machine(url)) {
+        return Err(Failure::usage(
+            "the key for encryption (LONGHAUL_S3_SSE_C_KEY) would be sent in the clear: use an endpoint with https:",
+        ));
+    }
+    CustomerKey::from_file(Path::new(&file)).map(Some)
 }
 
 /// The first key, or the first that gives one, in the order of AWS' own programs. `None`: there is none. `depth`: how many
@@ -687,6 +753,29 @@ mod tests {
         ] {
             let failure = load(profile, variables, CONFIG, KEYS).unwrap_err();
             assert_eq!(failure.kind(), FailureKind::Usage, "{failure}");
+        }
+    }
+
+    #[test]
+    fn a_key_for_encryption_is_not_sent_in_the_clear() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("key");
+        std::fs::write(&path, [7; 32]).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let file = ("LONGHAUL_S3_SSE_C_KEY", path.to_str().unwrap());
+        for (others, is_taken) in [
+            (&[][..], true),
+            (&[("AWS_ENDPOINT_URL", "https://h")], true),
+            (&[("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")], true),
+            (&[("AWS_ENDPOINT_URL", "http://h")], false),
+            (&[("LONGHAUL_S3_SSE", "AES256")], false),
+        ] {
+            let loaded = load(None, &[&[file], others].concat(), "", "");
+            assert_eq!(
+                loaded.is_ok_and(|settings| settings.customer_key.is_some()),
+                is_taken,
+                "{others:?}"
+            );
         }
     }
 

@@ -80,7 +80,7 @@ pub(crate) struct AssumedRoleSource {
     pub(super) region: String,
     pub(super) role: String,
     pub(super) session: String,
-    /// What the role's owner asks others for.
+    /// Agreed with the role's owner, who asks for it.
     pub(super) external_id: Option<String>,
     /// How long the key lasts; `None`: as long as the service likes.
     pub(super) seconds: Option<u32>,

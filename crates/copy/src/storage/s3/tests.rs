@@ -161,6 +161,46 @@ async fn an_upload_that_nobody_goes_on_with_is_aborted() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_of_the_users_goes_with_each_request_about_an_object() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let server = BucketServer::start();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, [7; 32]).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let mut settings = server.settings();
+    settings.customer_key = Some(customer_key::CustomerKey::from_file(file.path()).unwrap());
+    let bucket = S3Storage::new(BUCKET, settings, &Arc::default(), Duration::from_secs(20));
+    let mut bucket: Box<dyn Storage> = Box::new(bucket);
+    let path = unique_path("encrypted");
+    let bytes = content(3, LARGE);
+    put(&mut *bucket, &path, &bytes).await.unwrap();
+    assert!(get(&mut *bucket, &path, LARGE).await.unwrap() == bytes);
+    bucket.rename(&path, b"/renamed", None).await.unwrap();
+    bucket.remove(b"/renamed").await.unwrap();
+    for request in server.server.requests() {
+        let (path, _) = request.path.split_once('?').unwrap();
+        let is_object = path.len() > BUCKET.len() + 2 && request.method != "DELETE";
+        let key = request.header("x-amz-server-side-encryption-customer-key");
+        assert_eq!(
+            key.is_some(),
+            is_object,
+            "{} {}",
+            request.method,
+            request.path
+        );
+        assert!(
+            !is_object || request.path.contains("customer-key"),
+            "it is not signed"
+        );
+        let of_source = request.header("x-amz-copy-source-server-side-encryption-customer-key");
+        assert_eq!(
+            of_source.is_some(),
+            request.header("x-amz-copy-source").is_some()
+        );
+    }
+}
+
 /// Leaves an upload with two parts of `bytes` at a server, of which this machine has no record.
 async fn leave_upload(server: &BucketServer, path: &[u8], bytes: &[u8]) {
     server.accept_parts(Some(2));

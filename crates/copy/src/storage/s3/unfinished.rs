@@ -155,11 +155,12 @@ pub(super) struct FoundUploads {
 }
 
 /// Looks for uploads of an object of `length` bytes. Only one that its program has left is chosen: whoever goes on with that of
-/// a running one would end it.
+/// a running one would end it. `may_go_on`: one is to be chosen.
 pub(super) fn find_left(
     client: &mut HttpClient,
     target: &UploadTarget,
     length: u64,
+    may_go_on: bool,
 ) -> Result<FoundUploads, Failure> {
     let (bucket, action) = (&target.bucket, &target.action);
     let wanted = UploadSelection::Object(target.key.clone());
@@ -168,7 +169,7 @@ pub(super) fn find_left(
     let mut found = FoundUploads::default();
     // The newest one comes last.
     for listed in page.uploads.iter().rev() {
-        if found.left.is_none() && has_usual_checksums(listed) && target.headers.is_empty() {
+        if found.left.is_none() && may_go_on && has_usual_checksums(listed) {
             let parts = stored_parts(client, bucket, &target.key, &listed.id, action)?;
             let is_left = last_change(listed, &parts).is_some_and(|last| age(last) >= LEFT_FOR);
             // All parts but the last one have one size.
