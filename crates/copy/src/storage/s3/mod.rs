@@ -83,6 +83,9 @@ pub(crate) struct S3Storage {
     key: Option<TemporaryKey>,
     /// Path and facts of the last object that was examined.
     last_facts: Option<(Vec<u8>, HttpFileFacts)>,
+    /// The same of the last object that this session has examined since it changed anything, and perhaps fetched: a fetch is of
+    /// this version.
+    last_version: Option<(Vec<u8>, ObjectFacts)>,
 }
 
 impl S3Storage {
@@ -105,6 +108,7 @@ impl S3Storage {
             settings,
             key: None,
             last_facts: None,
+            last_version: None,
         }
     }
 
@@ -190,6 +194,7 @@ impl S3Storage {
             .await?;
         let facts = (path.to_vec(), found.file.clone());
         self.last_facts = found.archive.is_none().then_some(facts);
+        self.last_version = Some((path.to_vec(), found.clone()));
         Ok(found)
     }
 
@@ -207,6 +212,19 @@ impl S3Storage {
         match &found.archive {
             None => Ok(found.file),
             Some(class) => Err(self.archived(path, class)),
+        }
+    }
+
+    /// The facts of the version that was fetched or stored last, if it is this object; otherwise those that it has now. They
+    /// are used once: later ones may be others.
+    async fn known_version(&mut self, path: &[u8]) -> Result<ObjectFacts, Failure> {
+        let known = self.last_version.take().filter(|(at, known)| {
+            // Fetches without a tag may be of another version.
+            at == path && known.file.strong_etag().is_some()
+        });
+        match known {
+            Some((_, found)) => Ok(found),
+            None => self.object(path).await,
         }
     }
 
@@ -419,8 +437,7 @@ impl Storage for S3Storage {
         parts: &[FilePart],
         path: &[u8],
     ) -> Result<Vec<String>, Failure> {
-        // Requested again, because the object may have changed since.
-        let facts = self.object(path).await?.file;
+        let facts = self.known_version(path).await?.file;
         let sum_of = |part: &FilePart| {
             let is_whole = part.offset == 0 && (part.length.is_none() || part.length == facts.size);
             let mut known = facts.checksums.iter();
@@ -473,6 +490,7 @@ impl Storage for S3Storage {
     ) -> Result<TransferAttempt, Failure> {
         self.get_ready().await?;
         self.last_facts = None;
+        self.last_version = None;
         let target = self.upload_target(path)?;
         if let Some(found) = target.record.load().filter(|begun| begun.is_found) {
             match spec.completed_ranges.is_empty() {
@@ -523,6 +541,7 @@ impl Storage for S3Storage {
     async fn remove_entry(&mut self, path: &[u8], kind: RemovedKind) -> Result<(), Failure> {
         self.get_ready().await?;
         self.last_facts = None;
+        self.last_version = None;
         let (at, action) = (self.place(path)?, self.bucket.operation("remove", path));
         let target = self.upload_target(path)?;
         let removed = self.blocking(move |client| {
@@ -550,6 +569,7 @@ impl Storage for S3Storage {
     ) -> Result<(), RenameFailure> {
         self.get_ready().await?;
         self.last_facts = None;
+        self.last_version = None;
         let (source, new_name) = (self.place(from)?, self.place(to)?);
         let action = self
             .bucket
@@ -661,8 +681,9 @@ impl NameRules for S3Storage {
 #[async_trait]
 impl CompositeSums for S3Storage {
     async fn composite_sum(&mut self, path: &[u8]) -> Result<Option<CompositeSum>, Failure> {
-        let found = self.object(path).await?;
-        let (Some(stored), Some(size)) = (found.composite, found.file.size) else {
+        let found = self.known_version(path).await?;
+        let (size, stored) = (found.file.size, found.composite);
+        let (Some(stored), Some(size)) = (stored, size) else {
             return Ok(None);
         };
         let (bucket, key) = (self.bucket.clone(), self.bucket.key(path)?);

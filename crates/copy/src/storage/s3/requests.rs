@@ -70,7 +70,7 @@ pub(super) fn not_understood(action: &Operation, error: DocumentError) -> Failur
 }
 
 /// Facts of an object.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct ObjectFacts {
     pub(super) file: HttpFileFacts,
     /// Why it cannot be read: the storage class in which it is archived.
