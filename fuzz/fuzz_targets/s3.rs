@@ -36,7 +36,7 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = documents::completion(bytes);
     let _ = documents::copy_result(bytes);
     let _ = documents::removal_error(bytes);
-    let _ = documents::assumed_role(bytes);
+    let _ = documents::assumed_role(bytes, "AssumeRole");
     if let Ok(key) = keys::key_of(bytes) {
         let encoded = keys::encode(key.as_bytes(), true);
         assert!(encoded.bytes().all(|byte| byte.is_ascii_graphic()));

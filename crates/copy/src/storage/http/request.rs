@@ -20,12 +20,14 @@ pub(in crate::storage) struct HttpRequest<'a> {
 
 impl HttpRequest<'_> {
     /// Whether the request may be sent to the target of a redirect with this status: where it changes nothing
-    /// (RFC 9110 section 9.2.1). What a change would do elsewhere is unknown.
+    /// (RFC 9110 section 9.2.1), and for copies between servers. What another change would do elsewhere is unknown.
     pub(in crate::storage) fn follows(&self, status: u16) -> bool {
         match self.method {
             "GET" | "HEAD" => true,
             // 303 names something else that describes the resource (section 15.4.4).
             "PROPFIND" => status != 303,
+            // WLCG HTTP-TPC: a redirector names the server that makes the copy, and nothing is done before (sections 15.4.8 and 15.4.9).
+            "COPY" => matches!(status, 307 | 308),
             _ => false,
         }
     }

@@ -178,6 +178,27 @@ async fn within_one_server_a_copy_is_that_of_webdav_and_replaces_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_redirector_names_the_server_that_copies() {
+    for (status, is_followed) in [("307 T", true), ("308 P", true), ("302 Found", false)] {
+        let data_server = reporting("202 Accepted", CREATED.to_owned());
+        let target = data_server.url("/g?authz=secret");
+        let redirector =
+            ScriptedHttpServer::start(move |_| response(status, &[("Location", &target)], b""));
+        let source = refusing("501 no");
+        let to = redirector.url("/g").replace("http://", "http://joe:hush@");
+        let (result, _) = copied(&source.url("/f"), &to).await;
+        assert_eq!(result.is_ok(), is_followed, "{status}: {result:?}");
+        let asked = copies(&data_server);
+        assert_eq!(asked.len(), usize::from(is_followed));
+        for copy in asked {
+            assert_eq!(copy.path, "/g?authz=secret");
+            assert_eq!(copy.header("source"), Some(source.url("/f").as_str()));
+            assert!(copy.header("authorization").is_none());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_login_is_not_given_to_another_server_in_clear() {
     let server = reporting("202 Accepted", CREATED.to_owned());
     let other = reporting("202 Accepted", CREATED.to_owned());
