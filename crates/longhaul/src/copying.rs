@@ -23,6 +23,7 @@ use crate::output::Continuation;
 use crate::output::console::Console;
 use crate::output::copy_output::{CopyOutput, CopyReporting, OutputStyle};
 use crate::output::{events_log, json, print_to_stderr};
+use crate::slurm_step::LedStep;
 use crate::terminal::ask_before;
 
 /// `longhaul cp`
@@ -34,8 +35,8 @@ pub(crate) fn cp(args: &CpArgs) -> Result<Exit> {
         );
         return Ok(Exit::Usage);
     }
-    let nodes = match role_of(&args.flags) {
-        Ok(nodes) => nodes,
+    let (nodes, _step) = match role_of(&args.flags) {
+        Ok(role) => role,
         Err(exit) => return exit,
     };
     let pairs = args.batch.pairs();
@@ -55,8 +56,8 @@ pub(crate) fn cp(args: &CpArgs) -> Result<Exit> {
     )
 }
 
-/// The nodes that a copy uses. `Err`: this process was one of them, or cannot be.
-fn role_of(flags: &CopyFlags) -> Result<CopyNodes, Result<Exit>> {
+/// The nodes that a copy uses, and the step whose tasks they are. `Err`: this process was one of them, or cannot be.
+fn role_of(flags: &CopyFlags) -> Result<(CopyNodes, Option<LedStep>), Result<Exit>> {
     let report = |failure: Failure| {
         print_to_stderr(&format!("longhaul: {failure}"));
         if flags.json {
@@ -65,8 +66,8 @@ fn role_of(flags: &CopyFlags) -> Result<CopyNodes, Result<Exit>> {
         Err(Ok(failure.exit()))
     };
     match NodeRole::of(flags) {
-        Ok(NodeRole::Plan(nodes)) => Ok(nodes),
-        Ok(NodeRole::Node(directory)) => Err(nodes::serve_on_files(&directory)),
+        Ok(NodeRole::Plan(nodes, step)) => Ok((nodes, step)),
+        Ok(NodeRole::Node(step)) => Err(nodes::serve_in_step(&step)),
         Ok(NodeRole::Late) => Err(Ok(Exit::Done)),
         Err(failure) => report(failure),
     }
@@ -74,8 +75,8 @@ fn role_of(flags: &CopyFlags) -> Result<CopyNodes, Result<Exit>> {
 
 /// `longhaul sync`
 pub(crate) fn sync(args: &SyncArgs) -> Result<Exit> {
-    let nodes = match role_of(&args.flags) {
-        Ok(nodes) => nodes,
+    let (nodes, _step) = match role_of(&args.flags) {
+        Ok(role) => role,
         Err(exit) => return exit,
     };
     run(
@@ -166,7 +167,6 @@ fn run<O, F: Future<Output = CopySummary>>(
     };
     let copy = copy_options(&options);
     let interrupt = copy.interrupt.clone();
-    let nodes = copy.nodes.clone();
     let places = arguments(places);
     let places = places.iter().map(String::as_str);
     for place in places.clone() {
@@ -194,7 +194,6 @@ fn run<O, F: Future<Output = CopySummary>>(
     };
     let summary = run_to_end(runtime, copying, || interrupt.trigger())?;
     answering.abort();
-    nodes::end_step(&nodes);
     output.print_summary(&summary, flags.why);
     Ok(summary.exit)
 }

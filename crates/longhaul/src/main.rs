@@ -19,6 +19,7 @@ mod serve_check;
 mod serve_stdio;
 mod service;
 mod settings;
+mod slurm_step;
 mod ssh;
 mod sshftp_script;
 mod terminal;
