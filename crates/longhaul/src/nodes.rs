@@ -142,7 +142,10 @@ pub(crate) fn serve_on_pipes() -> Result<Exit> {
 /// A further task of a step.
 pub(crate) fn serve_in_step(step: &JoinedStep) -> Result<Exit> {
     let served = serve(step.lines()?);
-    step.wait_for_end();
+    // A first task that is lost tells of no end.
+    if matches!(served, Ok(Exit::Done)) {
+        step.wait_for_end();
+    }
     served
 }
 

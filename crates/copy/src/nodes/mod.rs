@@ -128,7 +128,7 @@ async fn fail_rest(batch: &NodeBatch, failure: &Failure) {
         FailureKind::Local => failure,
         _ => failure.of_kind(FailureKind::Unreachable),
     };
-    while let Some(piece) = batch.pieces.next().await {
+    while let Some(piece) = batch.pieces.next(|_| true).await {
         batch.fail(piece, &failure).await;
     }
 }

@@ -26,6 +26,10 @@ const TELL_EVERY: Duration = Duration::from_secs(5);
 /// Longest wait for a node to be ready: a login may ask for something, and a batch system start it.
 const MAX_START: Duration = Duration::from_secs(120);
 
+/// Parts of divided files that a node moves at a time: while one begins or ends, the other fills the path.
+const PARTS_AT_A_TIME: usize = 2;
+/// The same of bundles. How far a node is from the server is unknown here, and on a long path the streams of one fill it.
+const BUNDLES_AT_A_TIME: usize = 1;
 /// A piece is given to a further node so many times.
 const MAX_LOSSES: u32 = 20;
 
@@ -142,6 +146,16 @@ impl<'a> WorkingNode<'a> {
         let (started, mut heard) = (Instant::now(), None);
         let mut is_ending = false;
         loop {
+            let open = |kind: fn(&OpenPiece) -> bool| {
+                self.open.values().filter(|piece| kind(piece)).count()
+            };
+            let parts = open(|piece| piece.part_of.is_some());
+            let bundles = open(|piece| piece.kind == MoveKind::Bundle);
+            let wanted = move |piece: &Piece| match (&piece.part_of, piece.kind) {
+                (Some(_), _) => parts < PARTS_AT_A_TIME,
+                (None, MoveKind::Bundle) => bundles < BUNDLES_AT_A_TIME,
+                (None, _) => true,
+            };
             let takes_more = heard.is_some() && !is_ending && self.open.len() < self.batch.sessions;
             tokio::select! {
                 line = lines.next() => {
@@ -157,7 +171,7 @@ impl<'a> WorkingNode<'a> {
                         Err(error) => return Err(self.broken(&error)),
                     }
                 }
-                piece = self.batch.pieces.next(), if takes_more => match piece {
+                piece = self.batch.pieces.next(wanted), if takes_more => match piece {
                     Some(piece) if piece.losses >= MAX_LOSSES => self.give_up(piece).await,
                     Some(piece) => tell(self.order(piece)).await?,
                     None => {

@@ -15,7 +15,9 @@ use ftp::Failure;
 use ftp::location::Location;
 
 /// Smallest part, bytes: below, a part ends before its connections have reached their speed.
-const MIN_PART: u64 = 64 << 20;
+const MIN_PART: u64 = 16 << 20;
+/// Size from which a file is divided, bytes.
+const DIVIDED_FROM: u64 = 128 << 20;
 /// Largest part, bytes: so much moves again when a node is lost.
 const MAX_PART: u64 = 1 << 30;
 /// Parts that each node gets of a file, if it is large enough: a slow one then takes fewer.
@@ -57,7 +59,7 @@ impl PartMover for FileParts {
     fn divides(&self, source: &Location, destination: &Location, size: u64) -> bool {
         let is_divisible =
             matches!(destination, Location::Local(_)) && *source != Location::StandardStreams;
-        is_divisible && self.nodes > 1 && size >= 2 * MIN_PART
+        is_divisible && self.nodes > 1 && size >= DIVIDED_FROM
     }
 
     async fn move_parts(&self, parts: MissingParts<'_>) -> Result<(), Failure> {

@@ -61,7 +61,8 @@ impl Pieces {
         let mut divided = JoinSet::new();
         let room = Arc::new(Semaphore::new(DIVIDED_AT_A_TIME));
         loop {
-            self.until(|state| state.ready.is_empty()).await;
+            self.until(|state| state.ready.iter().all(|piece| piece.part_of.is_some()))
+                .await;
             let Some(work) = queue.next().await else {
                 break;
             };
@@ -109,9 +110,9 @@ impl Pieces {
         self.changed.notify_waiters();
     }
 
-    /// The next piece, as soon as there is one. It is open until it has [ended](Self::ended) or is put back. `None`: nothing is left,
+    /// The next piece, as soon as there is one; of those that are `wanted`. It is open until it has [ended](Self::ended) or is put back. `None`: nothing is left,
     /// and nothing is put back any more. Cancel safe.
-    pub(super) async fn next(&self) -> Option<Piece> {
+    pub(super) async fn next(&self, wanted: impl Fn(&Piece) -> bool) -> Option<Piece> {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -119,7 +120,9 @@ impl Pieces {
             changed.as_mut().enable();
             {
                 let mut state = self.state.lock();
-                if let Some(piece) = state.ready.pop_front() {
+                let mut ready = state.ready.iter();
+                let first = ready.position(&wanted);
+                if let Some(piece) = first.and_then(|first| state.ready.remove(first)) {
                     state.open += 1;
                     drop(state);
                     self.changed.notify_waiters();
@@ -201,17 +204,17 @@ mod tests {
     async fn nothing_is_done_while_a_piece_may_be_put_back() {
         let pieces = Pieces::default();
         pieces.add(piece(MoveKind::Bundle));
-        let first = pieces.next().await.unwrap();
+        let first = pieces.next(|_| true).await.unwrap();
         pieces.state.lock().is_fed = true;
         assert!(!pieces.are_done());
-        let next = pieces.next();
+        let next = pieces.next(|_| true);
         tokio::pin!(next);
         assert!(output_soon(&mut next).await.is_none());
         pieces.put_back(first);
         let again = next.await.unwrap();
         assert_eq!(again.kind, MoveKind::Bundle);
         pieces.ended();
-        assert!(pieces.next().await.is_none());
+        assert!(pieces.next(|_| true).await.is_none());
         pieces.done().await;
     }
 
