@@ -80,7 +80,7 @@ class Session:
 
 
 def serve_one(address, number, content):
-    """Makes session `number`; returns the number of its transfers."""
+    """Makes session `number`; returns the number of its transfers, listings included."""
     session = Session(address)
     try:
         if session.fetch("RETR f") != content:
@@ -96,7 +96,7 @@ def serve_one(address, number, content):
             session.command("EPSV", "229")
     finally:
         session.close()
-    return 1 + (number % 7 == 0)
+    return 1 + (number % 7 == 0) + (number % 11 == 0)
 
 
 def state_of(pid):
