@@ -29,7 +29,7 @@ pub(crate) trait PartMover: Send + Sync {
     /// Whether a file of this size is divided.
     fn divides(&self, source: &Location, destination: &Location, size: u64) -> bool;
 
-    /// Has the parts moved, each verified and on disk.
+    /// Has the parts moved, each to disk as the options ask. The caller verifies the whole.
     ///
     /// # Errors
     /// That of the first part that failed; nobody writes to the destination any more.

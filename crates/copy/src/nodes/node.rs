@@ -23,7 +23,7 @@ use ftp::{Failure, FailureKind};
 
 /// How often a node is told that this process is there.
 const TELL_EVERY: Duration = Duration::from_secs(5);
-/// Longest wait for a node to be ready: a login may ask for something, and a batch system start it.
+/// Longest wait for a node to be ready: a login may be slow, and a task of a step begin late.
 const MAX_START: Duration = Duration::from_secs(120);
 
 /// Parts of divided files that a node moves at a time: while one begins or ends, the other fills the path.
@@ -96,7 +96,7 @@ impl<'a> WorkingNode<'a> {
     ///
     /// # Errors
     /// Transient: the node is lost. Its open pieces are given back.
-    pub(crate) async fn run(&mut self) -> Result<(), Failure> {
+    pub(super) async fn run(&mut self) -> Result<(), Failure> {
         self.session = new_session();
         let mut connection = OpenNodeLink::open(&self.node.link)?;
         let worked = self.work(&mut connection).await;

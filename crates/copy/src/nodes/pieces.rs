@@ -50,6 +50,25 @@ impl PiecesState {
     }
 }
 
+/// A file that is divided. Its end counts also after a panic: the nodes would wait for it without end.
+struct OpenFile(Arc<Pieces>);
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        self.0.ended();
+    }
+}
+
+/// The plan may still bring pieces. Its end counts also after a panic.
+struct FeedingPieces(Arc<Pieces>);
+
+impl Drop for FeedingPieces {
+    fn drop(&mut self) {
+        self.0.state.lock().is_fed = true;
+        self.0.changed.notify_waiters();
+    }
+}
+
 impl Pieces {
     /// Takes the work of a plan as nodes ask for it. Files that are divided begin here.
     pub(super) async fn feed(
@@ -58,6 +77,7 @@ impl Pieces {
         queue: &WorkQueue,
         mover: &Arc<WorkMover>,
     ) -> Vec<String> {
+        let feeding = FeedingPieces(Arc::clone(self));
         let mut divided = JoinSet::new();
         let room = Arc::new(Semaphore::new(DIVIDED_AT_A_TIME));
         loop {
@@ -77,11 +97,11 @@ impl Pieces {
                         break;
                     };
                     self.state.lock().open += 1;
-                    let (mover, pieces) = (Arc::clone(mover), Arc::clone(self));
+                    let (mover, open) = (Arc::clone(mover), OpenFile(Arc::clone(self)));
                     divided.spawn(async move {
+                        let _open = open;
                         mover.copy_one(*file).await;
                         drop(permit);
-                        pieces.ended();
                     });
                 }
                 work => {
@@ -95,8 +115,7 @@ impl Pieces {
                 }
             }
         }
-        self.state.lock().is_fed = true;
-        self.changed.notify_waiters();
+        drop(feeding);
         let mut problems = Vec::new();
         while let Some(ended) = divided.join_next().await {
             problems.extend(ended.err().map(|error| error.to_string()));
@@ -110,8 +129,8 @@ impl Pieces {
         self.changed.notify_waiters();
     }
 
-    /// The next piece, as soon as there is one; of those that are `wanted`. It is open until it has [ended](Self::ended) or is put back. `None`: nothing is left,
-    /// and nothing is put back any more. Cancel safe.
+    /// The next piece that is `wanted`, as soon as there is one. It is open until it has [ended](Self::ended) or is put back.
+    /// `None`: nothing is left, and nothing is put back any more. Cancel safe.
     pub(super) async fn next(&self, wanted: impl Fn(&Piece) -> bool) -> Option<Piece> {
         loop {
             let changed = self.changed.notified();
