@@ -10,6 +10,8 @@ use std::time::Duration;
 pub const MAX_SESSIONS: usize = 64;
 /// Sessions for whole files, and for bundles of tiny ones: each has the streams that its path needs.
 const FEW: usize = 4;
+/// Mean size of files, bytes, from which on each is fetched or stored over several connections: a few of them fill the path.
+const SEVERAL_CONNECTIONS_FROM: u64 = 16 << 20;
 /// Mean size of files, bytes, from which on one session's bundles fill a long path. The streams of several sessions would meet
 /// in its queue, and each would make room for the others.
 const FILLING_SIZE: u64 = 16 << 10;
@@ -45,6 +47,12 @@ const INTERVAL_ROUND_TRIPS: u32 = 12;
 pub enum FileMovement {
     /// Each by itself.
     Whole,
+    /// Each by itself, by requests on the kept connections of the session. Servers of this kind bear
+    /// `most` sessions of one client.
+    Requests {
+        /// Most sessions.
+        most: usize,
+    },
     /// Many as one transfer, which has the streams that its path needs.
     Bundles,
     /// Beside each other within the connection of the session, with requests ahead of replies.
@@ -212,6 +220,11 @@ impl SessionRamp {
 fn wanted(facts: &BatchFacts) -> usize {
     let by_path = match facts.movement {
         FileMovement::Whole => return FEW,
+        FileMovement::Requests { .. } if facts.mean_size >= SEVERAL_CONNECTIONS_FROM => return FEW,
+        // The facts of the file, the first byte of it, and as much again for what the window of a kept connection does not hold.
+        FileMovement::Requests { most } => {
+            round_trips(facts.rtt, 3.0).clamp(FEW, most.clamp(FEW, MAX_SESSIONS))
+        }
         FileMovement::Bundles if facts.rtt >= LONG_RTT && is_enough_for_one(facts) => 1,
         FileMovement::Bundles => return FEW,
         // A server forces the files of one session to disk one after the other.
@@ -319,6 +332,21 @@ mod tests {
             ramp.on_interval(60, 60_000_000, second, left);
             assert_eq!(ramp.sessions(), left.map_or(16, |_| 20));
         }
+    }
+
+    #[test]
+    fn small_objects_get_a_session_for_each_that_is_under_way() {
+        let none = ConcurrencyBounds::default();
+        let requests = |bound, rtt| facts(FileMovement::Requests { most: bound }, rtt);
+        let all = |bound, rtt| most(&requests(bound, rtt), none);
+        assert_eq!((all(64, 0), all(64, 10), all(64, 50)), (4, 12, 60));
+        assert_eq!(all(16, 50), 16);
+        assert_eq!(SessionRamp::new(&requests(64, 50), none).sessions(), 30);
+        let large = BatchFacts {
+            mean_size: 64 << 20,
+            ..requests(64, 50)
+        };
+        assert_eq!(most(&large, none), 4);
     }
 
     #[test]

@@ -310,7 +310,8 @@ async fn open_copying_session(filler: &PlanFiller, id: &StorageId) {
     };
     let capabilities = session.capabilities();
     ctx.pool.release(id, session);
-    if (capabilities.bundles || capabilities.series.is_some()) && capabilities.rtt >= LONG_RTT {
+    let is_fast = capabilities.bundles || capabilities.small_files.is_some();
+    if is_fast && capabilities.rtt >= LONG_RTT {
         let (ctx, id) = (Arc::clone(ctx), id.clone());
         tokio::spawn(async move { ctx.pool.open_ahead(&id).await });
     }

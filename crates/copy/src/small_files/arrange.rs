@@ -40,17 +40,21 @@ pub(crate) enum BatchWork {
     Series(Vec<PlannedFile>),
 }
 
-/// A server that takes many files at a time.
+/// A server that takes many files at a time, or small ones fast.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SmallFileServer {
     pub(crate) id: StorageId,
-    /// As [`FileMovement::Bundles`]; otherwise as a series of transfers.
+    /// As [`FileMovement::Bundles`], each alone (as [`FileMovement::Requests`]), or as a series of transfers.
     pub(crate) movement: FileMovement,
 }
 
 impl SmallFileServer {
     pub(crate) fn takes_bundles(&self) -> bool {
         self.movement == FileMovement::Bundles
+    }
+
+    fn takes_series(&self) -> bool {
+        !self.takes_bundles() && !matches!(self.movement, FileMovement::Requests { .. })
     }
 }
 
@@ -65,7 +69,7 @@ pub(crate) fn arrange(
         let takes = |id: &StorageId, bundles: bool| {
             let mut taking = servers
                 .iter()
-                .filter(|server| server.takes_bundles() || !bundles);
+                .filter(|server| server.takes_bundles() || !bundles && server.takes_series());
             taking.any(|server| server.id == *id)
         };
         let offered = match servers_of(file).as_slice() {
@@ -78,7 +82,7 @@ pub(crate) fn arrange(
     };
     let (small, large): (Vec<_>, Vec<_>) = files.into_iter().partition(is_bundled);
     let mut work: VecDeque<BatchWork> = large.into_iter().map(alone).collect();
-    let takes_bundles = servers.iter().all(SmallFileServer::takes_bundles);
+    let takes_bundles = !servers.iter().any(SmallFileServer::takes_series);
     let mut all = BundleUse::default();
     small.iter().for_each(|file| all.add(file));
     let limits = |left: u64| match takes_bundles {

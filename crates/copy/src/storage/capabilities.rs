@@ -48,9 +48,9 @@ pub(crate) struct Capabilities {
     pub(crate) third_party: Option<DirectProtocol>,
     /// Moves many small files as one transfer (`Bundles::fetch_bundle`, `Bundles::store_bundle`).
     pub(crate) bundles: bool,
-    /// How it moves many small files one after the other without a round trip for each command
-    /// (`SeriesTransfers::move_series`). `None`: it does not.
-    pub(crate) series: Option<FileMovement>,
+    /// How many small files move best, where not as bundles: by requests, or one after the other without a round trip for each
+    /// command (`SeriesTransfers::move_series`). `None`: as any other file.
+    pub(crate) small_files: Option<FileMovement>,
     /// Checksum queries that one session accepts at a time, pipelined.
     pub(crate) max_queries: usize,
     /// The storage is on this machine, where no segments are lost and windows do not limit.

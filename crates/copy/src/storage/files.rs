@@ -61,7 +61,7 @@ pub(super) const LOCAL_CAPABILITIES: Capabilities = Capabilities {
     sets_time: true,
     third_party: None,
     bundles: false,
-    series: None,
+    small_files: None,
     max_queries: MAX_RANGE_CHECKSUMS,
     is_local: true,
     length_shows_content: true,

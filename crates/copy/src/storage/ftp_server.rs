@@ -64,7 +64,7 @@ impl Storage for ClientSession {
             third_party: self.third_party_protocol().map(DirectProtocol::Ftp),
             bundles: features.bundles,
             // A stored file is compared by size or checksum.
-            series: ((features.size || !features.checksum_algorithms.is_empty())
+            small_files: ((features.size || !features.checksum_algorithms.is_empty())
                 && !self.habits().names_only)
                 .then_some(match features.parallel {
                     true => FileMovement::SharedConnections,

@@ -299,7 +299,7 @@ impl Storage for MemoryStorage {
             sets_time: able,
             third_party: None,
             bundles: false,
-            series: None,
+            small_files: None,
             max_queries: if able { 16 } else { 1 },
             is_local: false,
             length_shows_content: true,

@@ -278,9 +278,8 @@ impl WorkQueue {
     async fn ask_servers(&self, supply: &mut WorkSupply, files: &[PlannedFile]) {
         let options = &self.ctx.options;
         let parallelism = options.streams.parallelism;
-        if !small_files::may_bundle(&options.file, parallelism, self.plan.continues()) {
-            return;
-        }
+        let continues = self.plan.continues();
+        let may_bundle = small_files::may_bundle(&options.file, parallelism, continues);
         for id in small_files::servers_to_ask(files) {
             if supply.asked.contains(&id) {
                 continue;
@@ -290,7 +289,10 @@ impl WorkQueue {
                 let capabilities = session.capabilities();
                 self.ctx.pool.release(&id, session);
                 let bundles = capabilities.bundles.then_some(FileMovement::Bundles);
-                if let Some(movement) = bundles.or(capabilities.series) {
+                let movement = bundles.or(capabilities.small_files);
+                let is_usable =
+                    |way: &FileMovement| may_bundle || matches!(way, FileMovement::Requests { .. });
+                if let Some(movement) = movement.filter(is_usable) {
                     let server = SmallFileServer { id, movement };
                     if server.takes_bundles() {
                         supply.rtt = supply.rtt.max(capabilities.rtt);

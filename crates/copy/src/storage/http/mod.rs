@@ -34,6 +34,7 @@ use data::store::{Sink, Source};
 use proto::checksum::ChecksumAlgorithm;
 use proto::listing::{EntryKind, ListedEntry};
 use proto::timestamp::Timestamp;
+use tune::sessions::FileMovement;
 
 use super::capabilities::{AvailableChecksums, Capabilities, DirectProtocol};
 use crate::storage::contract::{FactsUse, FilePart, RemovedKind, SessionCondition, Storage};
@@ -54,6 +55,9 @@ use lookup::propfind;
 use session::last_name;
 
 pub(crate) use session::HttpStorage;
+
+/// Most sessions for small files. Many web servers hold a process for each connection, and serve others besides.
+const MAX_WEB_SESSIONS: usize = 16;
 
 #[async_trait]
 impl Storage for HttpStorage {
@@ -80,7 +84,9 @@ impl Storage for HttpStorage {
             sets_time: false,
             third_party: Some(DirectProtocol::HttpCopy),
             bundles: false,
-            series: None,
+            small_files: Some(FileMovement::Requests {
+                most: MAX_WEB_SESSIONS,
+            }),
             max_queries: 1,
             is_local: false,
             length_shows_content: true,

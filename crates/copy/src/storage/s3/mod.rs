@@ -41,6 +41,7 @@ use proto::listing::{EntryKind, ListedEntry};
 use proto::s3::documents::ListingPage;
 use proto::s3::parts::PartPlan;
 use proto::timestamp::Timestamp;
+use tune::sessions::{FileMovement, MAX_SESSIONS};
 
 use self::bucket::S3Bucket;
 use self::changes::PlaceInBucket;
@@ -355,7 +356,7 @@ impl Storage for S3Storage {
             sets_time: false,
             third_party: None,
             bundles: false,
-            series: None,
+            small_files: Some(FileMovement::Requests { most: MAX_SESSIONS }),
             max_queries: 1,
             is_local: false,
             length_shows_content: false,

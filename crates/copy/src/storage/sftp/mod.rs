@@ -430,7 +430,7 @@ impl Storage for SftpStorage {
             sets_time: true,
             third_party: None,
             bundles: false,
-            series: Some(FileMovement::OneConnection),
+            small_files: Some(FileMovement::OneConnection),
             max_queries: 32,
             is_local: false,
             length_shows_content: false,
