@@ -339,9 +339,9 @@ mod tests {
         let none = ConcurrencyBounds::default();
         let requests = |bound, rtt| facts(FileMovement::Requests { most: bound }, rtt);
         let all = |bound, rtt| most(&requests(bound, rtt), none);
-        assert_eq!((all(64, 0), all(64, 10), all(64, 50)), (4, 12, 60));
+        assert_eq!((all(64, 0), all(64, 10), all(64, 100)), (4, 12, 64));
         assert_eq!(all(16, 50), 16);
-        assert_eq!(SessionRamp::new(&requests(64, 50), none).sessions(), 30);
+        assert_eq!(SessionRamp::new(&requests(64, 100), none).sessions(), 32);
         let large = BatchFacts {
             mean_size: 64 << 20,
             ..requests(64, 50)
