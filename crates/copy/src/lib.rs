@@ -49,6 +49,9 @@ pub use plan::side_files::{CopiedPlaces, check_log_file};
 pub use run::{copy, copy_pairs};
 pub use storage::optional::UnfinishedUpload;
 pub use storage::sftp::sftp_extensions;
-pub use sums::{CheckTotals, CheckedFile, CheckedSum, check_sums, escape_sums_name};
+pub use sums::{
+    CheckTotals, CheckedFile, CheckedSum, ReceiptOutline, check_sums, escape_sums_name,
+    read_receipt,
+};
 pub use sync::sync;
 pub use verbs::*;

@@ -30,10 +30,13 @@ pub(crate) async fn check_sums(
             print_to_stderr(&format!("longhaul: {failure}"));
             first_unreadable.get_or_insert_with(|| failure.clone());
         }
-        if printed.is_ok()
-            && let Some(line) = result_line(args, &file)
-        {
-            printed = print_listing_line(&line);
+        let is_left_out = match &file.result {
+            CheckedSum::Matches => args.quiet,
+            CheckedSum::Missing => args.ignore_missing,
+            CheckedSum::Differs | CheckedSum::Unreadable(_) => false,
+        };
+        if printed.is_ok() && !is_left_out {
+            printed = print_result(&file);
         }
     };
     let totals =
@@ -50,7 +53,7 @@ pub(crate) async fn check_sums(
             sums.display()
         ));
     }
-    verdict(args, totals, first_unreadable)
+    verdict(totals, args.ignore_missing, first_unreadable)
 }
 
 fn open(sums: &Path) -> Result<Box<dyn BufRead + Send>, Failure> {
@@ -64,12 +67,13 @@ fn open(sums: &Path) -> Result<Box<dyn BufRead + Send>, Failure> {
     Ok(Box::new(BufReader::new(file)))
 }
 
-/// `NAME: OK` and the like; a name with line ends as in the checksum file.
-fn result_line(args: &CksumArgs, file: &CheckedFile) -> Option<Vec<u8>> {
+/// Prints `NAME: OK` and the like; a name with line ends as in the checksum file.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub(crate) fn print_result(file: &CheckedFile) -> io::Result<()> {
     let result = match &file.result {
-        CheckedSum::Matches if args.quiet => return None,
         CheckedSum::Matches => "OK",
-        CheckedSum::Missing if args.ignore_missing => return None,
         CheckedSum::Differs => "FAILED",
         CheckedSum::Missing => "MISSING",
         CheckedSum::Unreadable(_) => "FAILED open or read",
@@ -79,13 +83,13 @@ fn result_line(args: &CksumArgs, file: &CheckedFile) -> Option<Vec<u8>> {
         Some(escaped) => ("\\", escaped),
         None => ("", &file.name),
     };
-    Some([mark.as_bytes(), name, b": ", result.as_bytes()].concat())
+    print_listing_line(&[mark.as_bytes(), name, b": ", result.as_bytes()].concat())
 }
 
 /// The failure of the whole check: the worst first.
-fn verdict(
-    args: &CksumArgs,
+pub(crate) fn verdict(
     totals: CheckTotals,
+    ignore_missing: bool,
     first_unreadable: Option<Failure>,
 ) -> Result<(), Failure> {
     let all = totals.files();
@@ -93,7 +97,7 @@ fn verdict(
         let message = format!("{} of {all} files have another checksum", totals.differing);
         return Err(Failure::new(FailureKind::Integrity, message));
     }
-    if totals.missing > 0 && !args.ignore_missing {
+    if totals.missing > 0 && !ignore_missing {
         let message = format!("{} of {all} files are missing", totals.missing);
         return Err(Failure::new(FailureKind::NotFound, message));
     }

@@ -23,6 +23,7 @@ use crate::output::Continuation;
 use crate::output::console::Console;
 use crate::output::copy_output::{CopyOutput, CopyReporting, OutputStyle};
 use crate::output::{events_log, json, print_to_stderr};
+use crate::receipt;
 use crate::slurm_step::LedStep;
 use crate::terminal::ask_before;
 
@@ -195,7 +196,24 @@ fn run<O, F: Future<Output = CopySummary>>(
     let summary = run_to_end(runtime, copying, || interrupt.trigger())?;
     answering.abort();
     output.print_summary(&summary, flags.why);
-    Ok(summary.exit)
+    Ok(exit_of(&summary, flags, is_dry_run))
+}
+
+/// The exit code of a copy, after its receipt is signed.
+fn exit_of(summary: &CopySummary, flags: &CopyFlags, is_dry_run: bool) -> Exit {
+    let is_written = summary.exit != Exit::Interrupted && !is_dry_run;
+    let key = flags.keep.receipt_key.as_deref();
+    let receipt = flags.keep.receipt().filter(|_| is_written);
+    match receipt.map_or(Ok(()), |receipt| receipt::sign(&receipt.path, key)) {
+        Ok(()) => summary.exit,
+        Err(failure) => {
+            print_to_stderr(&format!("longhaul: {failure}"));
+            match summary.exit {
+                Exit::Done => failure.exit(),
+                exit => exit,
+            }
+        }
+    }
 }
 
 /// The signals by which a user asks a running copy for something.

@@ -14,6 +14,7 @@ mod long_listing;
 mod nodes;
 mod output;
 mod proxy;
+mod receipt;
 mod remote;
 mod serve_check;
 mod serve_stdio;
@@ -111,6 +112,7 @@ fn run(verb: Verb, words: &[OsString]) -> Result<u8> {
         Verb::Mkdir(args) => run_remote_verb(remote::mkdir(&args)),
         Verb::Mv(args) => run_remote_verb(remote::mv(&args)),
         Verb::Cksum(args) => run_remote_verb(remote::cksum(&args)),
+        Verb::Verify(args) => run_remote_verb(receipt::verify(&args)),
     }?;
     Ok(exit as u8)
 }
@@ -129,6 +131,7 @@ fn holds_secrets(verb: &Verb) -> bool {
             | Verb::Mkdir(_)
             | Verb::Mv(_)
             | Verb::Cksum(_)
+            | Verb::Verify(_)
             | Verb::Config(_)
             | Verb::User(_)
             | Verb::Proxy(_)

@@ -174,6 +174,11 @@ impl BatchTotals {
         self.failed > 0
     }
 
+    /// Files that failed.
+    pub(crate) fn failed(&self) -> u64 {
+        self.failed
+    }
+
     /// Files that an earlier run has copied are in place.
     pub(crate) fn set_earlier_files(&mut self, files: u64) {
         self.earlier = files;

@@ -178,6 +178,8 @@ pub struct CopyOptions {
     /// `--write-sums`: a file for the checksums of the copied files, with names relative to the destination. A sync
     /// writes those of all files of the tree. It has its name when the batch has ended.
     pub write_sums: Option<WriteSums>,
+    /// `--receipt`: a file that says what was copied, with digests of this algorithm. It has its name when the batch has ended.
+    pub receipt: Option<WriteSums>,
     /// `--dry-run`: only tell what would be done ([`CopyEvent::WouldCopy`](crate::CopyEvent::WouldCopy), [`CopyEvent::WouldDelete`](crate::CopyEvent::WouldDelete))
     pub dry_run: bool,
     /// `--plan`: a dry run that tells in one event what the whole copy would take

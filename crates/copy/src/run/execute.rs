@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::hard_links::FilesNotCopied;
-use super::sums::BatchSums;
+use super::records::BatchRecords;
 use super::{dry_run, hard_links, progress, workers};
 use crate::batch::BatchContext;
 use crate::batch::measurement::TransferMeasurement;
@@ -25,7 +25,7 @@ use ftp::Failure;
 pub(crate) async fn execute(
     ctx: &Arc<BatchContext>,
     plan: &Arc<CopyPlan>,
-    sums: Option<&Arc<BatchSums>>,
+    records: &Arc<BatchRecords>,
     totals: &Arc<Mutex<BatchTotals>>,
 ) {
     if ctx.options.dry_run {
@@ -40,7 +40,7 @@ pub(crate) async fn execute(
     let account = Arc::new(BatchAccount {
         ctx: Arc::clone(ctx),
         plan: Arc::clone(plan),
-        sums: sums.map(Arc::clone),
+        records: Arc::clone(records),
         totals: Arc::clone(totals),
         not_copied: Mutex::default(),
     });
@@ -100,7 +100,7 @@ struct RunningBatch {
 struct BatchAccount {
     ctx: Arc<BatchContext>,
     plan: Arc<CopyPlan>,
-    sums: Option<Arc<BatchSums>>,
+    records: Arc<BatchRecords>,
     totals: Arc<Mutex<BatchTotals>>,
     /// For hard links.
     not_copied: Mutex<FilesNotCopied>,
@@ -124,10 +124,8 @@ impl BatchAccount {
     }
 
     /// Whether nothing is left to do for a file that is in place. One whose checksum is asked for and unknown has failed.
-    async fn is_complete(&self, item: &PlannedFile, bytes: u64) -> bool {
-        if let Some(sums) = &self.sums
-            && let Err(failure) = sums.add(&self.ctx, item).await
-        {
+    async fn is_complete(&self, item: &PlannedFile, bytes: u64, verified: &str) -> bool {
+        if let Err(failure) = self.records.add(&self.ctx, item, verified).await {
             self.totals.lock().add_bytes(bytes);
             self.fail(item.source.display(), failure);
             return false;
@@ -155,7 +153,7 @@ impl WorkAccount for BatchAccount {
     ) {
         let mut complete = Vec::with_capacity(files.len());
         for (item, bytes) in files {
-            if self.is_complete(&item, bytes).await {
+            if self.is_complete(&item, bytes, verified).await {
                 complete.push((item, bytes));
             }
         }
@@ -180,6 +178,7 @@ impl WorkAccount for BatchAccount {
         if self.ctx.options.file.preserve.hard_links {
             self.not_copied.lock().add(&item.destination);
         }
+        self.records.kept(item.entry);
         self.plan.mark_done(&[item.entry]);
         self.ctx.observer.on_event(CopyEvent::Kept {
             source: item.source.display(),
@@ -258,9 +257,8 @@ impl RunningBatch {
                 }
             };
         let file = &link.file;
-        if let Some(sums) = &self.account.sums
-            && let Err(failure) = sums.add(&self.account.ctx, file).await
-        {
+        let records = &self.account.records;
+        if let Err(failure) = records.add(&self.account.ctx, file, "hard link").await {
             return self.account.fail(file.source.display(), failure);
         }
         self.account.plan.mark_done(&[file.entry]);

@@ -24,13 +24,15 @@ mod hard_links;
 mod journal_place;
 mod pair_listing;
 mod progress;
+mod receipt;
+pub(crate) mod records;
 pub(crate) mod request;
 pub(crate) mod sums;
 mod workers;
 
 use failed_list::FailedList;
 pub use pair_listing::copy_pairs;
-use sums::BatchSums;
+use records::BatchRecords;
 
 /// Copies sources (paths, URLs, `-`; globs in the last component) to a destination. Two remote ends
 /// make a third-party transfer. Returns `Exit::Done` only if every byte arrived and was verified as
@@ -90,22 +92,20 @@ async fn plan_and_execute(
     let ends: Vec<&Location> = sources.iter().collect();
     request::check_rate_limit(&ctx, &ends, &destination)?;
     ctx.begin_totals(totals);
-    let sums = BatchSums::create(&ctx.options, &destination)?;
+    let records = BatchRecords::create(&ctx.options, &destination)?;
     let ctx = Arc::new(ctx);
     let result = Box::pin(copy_arguments(
         &ctx,
         &sources,
         &destination,
-        sums.as_ref(),
+        &records,
         totals,
     ))
     .await;
     ctx.pool.close().await;
     result?;
-    match sums {
-        Some(sums) => sums.finish(options.file.sync_policy),
-        None => Ok(()),
-    }
+    let failed = totals.lock().failed();
+    records.finish(&ctx.options, failed)
 }
 
 /// Lists and copies. A copy of one tree begins while the tree is still listed.
@@ -113,14 +113,14 @@ async fn copy_arguments(
     ctx: &Arc<BatchContext>,
     sources: &[Location],
     destination: &Location,
-    sums: Option<&Arc<BatchSums>>,
+    records: &Arc<BatchRecords>,
     totals: &Arc<Mutex<BatchTotals>>,
 ) -> Result<(), Failure> {
     sources.iter().for_each(|source| ctx.name_source(source));
     let opening = journal_place::JournalOpening::of_copy(ctx, sources, destination);
     // A complete listing of an earlier run needs neither arguments nor listings to be looked at.
     let earlier = opening.open_earlier(ctx).await?.map(Arc::new);
-    if sums.is_some() && earlier.as_ref().is_some_and(|plan| plan.has_done_files()) {
+    if records.sums.is_some() && earlier.as_ref().is_some_and(|plan| plan.has_done_files()) {
         return Err(Failure::usage(
             "--write-sums needs a complete run, and an earlier one has copied some of the files: leave out \
                        --resume, or repeat the command without --write-sums and use longhaul cksum",
@@ -136,7 +136,8 @@ async fn copy_arguments(
         }
         let _failed_list = FailedList::of(ctx, plan);
         report_size(ctx, plan);
-        Box::pin(execute::execute(ctx, plan, sums, totals)).await;
+        Box::pin(execute::execute(ctx, plan, records, totals)).await;
+        records.add_earlier(ctx, plan).await?;
         preserve::finish_directories(ctx, plan).await;
         return Ok(());
     }
@@ -154,7 +155,7 @@ async fn copy_arguments(
     let streams = !outline.may_conflict();
     let filler = Arc::new(plan::PlanFiller::new(ctx, &plan, totals, streams));
     let listing = Box::pin(plan::list_sources(&filler, outline));
-    let copying = Box::pin(execute::execute(ctx, &plan, sums, totals));
+    let copying = Box::pin(execute::execute(ctx, &plan, records, totals));
     if streams {
         tokio::join!(listing, copying);
     } else {
@@ -168,6 +169,7 @@ async fn copy_arguments(
         filler.accept();
         copying.await;
     }
+    records.add_earlier(ctx, &plan).await?;
     preserve::finish_directories(ctx, &plan).await;
     Ok(())
 }

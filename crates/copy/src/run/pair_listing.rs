@@ -11,6 +11,7 @@ use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use super::failed_list::FailedList;
 use super::journal_place::JournalOpening;
+use super::records::BatchRecords;
 use super::{ending, execute, request};
 use crate::batch::BatchContext;
 use crate::batch::totals::BatchTotals;
@@ -78,16 +79,18 @@ async fn read_and_copy(
         None => Arc::new(opening.open_new(&ctx, true).await?),
     };
     let _failed_list = FailedList::of(&ctx, &plan);
+    // Pairs have no destination that names would be below.
+    let records = Arc::new(BatchRecords::default());
     for (source, destination) in plan.earlier_trees() {
         ctx.name_tree(&source, &destination);
     }
     if plan.has_complete_listing() {
         super::report_size(&ctx, &plan);
-        Box::pin(execute::execute(&ctx, &plan, None, totals)).await;
+        Box::pin(execute::execute(&ctx, &plan, &records, totals)).await;
     } else {
         let filler = Arc::new(PlanFiller::new(&ctx, &plan, totals, true));
         let listing = Box::pin(list_pairs(&ctx, &filler, pairs));
-        let copying = Box::pin(execute::execute(&ctx, &plan, None, totals));
+        let copying = Box::pin(execute::execute(&ctx, &plan, &records, totals));
         tokio::join!(listing, copying);
     }
     preserve::finish_directories(&ctx, &plan).await;

@@ -77,6 +77,7 @@ fn check_side_files(
         // Opening the trace truncates it, so the check comes before anything is opened.
         ("--trace", options.trace.as_ref()),
         ("--failed", options.failed_list.as_ref()),
+        ("--receipt", options.receipt.as_ref().map(|file| &file.path)),
     ];
     let in_way = files
         .iter()
@@ -125,6 +126,9 @@ pub(crate) fn check_pairs(pairs: &PairSource, options: &CopyOptions) -> Result<(
     }
     if options.write_sums.is_some() {
         return usage("--write-sums needs one destination, below which its names are, not --from");
+    }
+    if options.receipt.is_some() {
+        return usage("--receipt needs one destination, below which its names are, not --from");
     }
     // The list is read while the copy runs, and by the next run with --resume.
     let list = pairs.location();

@@ -7,11 +7,11 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use data::store::durability::SyncPolicy;
 use parking_lot::Mutex;
+use proto::checksum::ChecksumAlgorithm;
 
 use crate::batch::BatchContext;
 use crate::options::CopyOptions;
@@ -44,10 +44,7 @@ impl BatchSums {
     ///
     /// # Errors
     /// `Local`; `Usage` for a destination without names.
-    pub(crate) fn create(
-        options: &CopyOptions,
-        top: &Location,
-    ) -> Result<Option<Arc<Self>>, Failure> {
+    pub(crate) fn create(options: &CopyOptions, top: &Location) -> Result<Option<Self>, Failure> {
         let Some(wanted) = options.write_sums.as_ref().filter(|_| !options.dry_run) else {
             return Ok(None);
         };
@@ -55,26 +52,19 @@ impl BatchSums {
             let message = "--write-sums needs a destination with a name, not standard output";
             return Err(Failure::usage(message));
         }
-        Ok(Some(Arc::new(Self {
+        Ok(Some(Self {
             writer: SumsWriter::create(&wanted.path, wanted.algorithm)?,
             top: top.clone(),
             path: Location::Local(wanted.path.clone()),
             is_taken: AtomicBool::new(false),
             unknown: Mutex::default(),
-        })))
+        }))
     }
 
     /// The name of a file of the destination.
     fn name_of(&self, destination: &Location) -> Vec<u8> {
-        let below = destination
-            .path()
-            .strip_prefix(trim_trailing_slashes(self.top.path()));
-        let below = below.map(|below| below.strip_prefix(b"/").unwrap_or(below));
-        match below {
-            Some(name) if !name.is_empty() => name.to_vec(),
-            // The file is the destination itself.
-            _ => last_component(destination).unwrap_or_default(),
-        }
+        name_below(&self.top, destination)
+            .unwrap_or_else(|| last_component(destination).unwrap_or_default())
     }
 
     /// Adds a file that is complete and verified.
@@ -89,24 +79,9 @@ impl BatchSums {
                 self.path.display()
             )));
         }
-        let (offset, length) = (
-            ctx.options.file.offset.unwrap_or(0),
-            ctx.options.file.length,
-        );
-        let is_local = |at: &Location| at.storage_id() == StorageId::LocalFiles;
-        // The part that was copied is the whole of the destination.
-        let (at, offset, length) = match is_local(&file.source) && !is_local(&file.destination) {
-            true => (&file.source, offset, length),
-            false => (&file.destination, 0, None),
-        };
-        let algorithm = self.writer.algorithm();
-        let id = at.storage_id();
-        let result = ctx.checksum(&id, at.path(), algorithm, offset, length);
-        let result = result.await;
-        let checksum = result.map_err(|failure| {
+        let digest = digest_of(ctx, file, self.writer.algorithm()).await;
+        let (checksum, _) = digest.inspect_err(|_| {
             self.unknown.lock().insert(self.name_of(&file.destination));
-            let copied = Sentence::about(file.destination.display());
-            failure.within(copied.words(" was copied, but its checksum is unknown"))
         })?;
         self.writer.add(&checksum, &self.name_of(&file.destination))
     }
@@ -190,4 +165,37 @@ impl BatchSums {
             false => self.writer.finish(policy),
         }
     }
+}
+
+/// The name of a file of the destination `top`. `None`: it is the destination itself.
+pub(super) fn name_below(top: &Location, destination: &Location) -> Option<Vec<u8>> {
+    let top = trim_trailing_slashes(top.path());
+    let below = destination.path().strip_prefix(top)?;
+    let name = below.strip_prefix(b"/").unwrap_or(below);
+    (!name.is_empty()).then(|| name.to_vec())
+}
+
+/// The checksum of a file that is complete, and which storage computed it.
+///
+/// # Errors
+/// No end of the copy can tell it.
+pub(super) async fn digest_of(
+    ctx: &BatchContext,
+    file: &PlannedFile,
+    algorithm: ChecksumAlgorithm,
+) -> Result<(String, StorageId), Failure> {
+    let options = &ctx.options.file;
+    let is_local = |at: &Location| at.storage_id() == StorageId::LocalFiles;
+    // The part that was copied is the whole of the destination.
+    let (at, offset, length) = match is_local(&file.source) && !is_local(&file.destination) {
+        true => (&file.source, options.offset.unwrap_or(0), options.length),
+        false => (&file.destination, 0, None),
+    };
+    let id = at.storage_id();
+    let sum = ctx.checksum(&id, at.path(), algorithm, offset, length);
+    let sum = sum.await.map_err(|failure| {
+        let copied = Sentence::about(file.destination.display());
+        failure.within(copied.words(" was copied, but its checksum is unknown"))
+    })?;
+    Ok((sum, id))
 }

@@ -9,6 +9,7 @@ use proto::checksum::ChecksumAlgorithm;
 
 use super::line::{SumLine, parse_line};
 use super::read_back::read_checksum;
+use super::receipt::ReceiptLine;
 use super::results::{CheckTotals, CheckedFile, CheckedSum};
 use crate::local::partial::local_failure;
 use crate::options::RemoteOptions;
@@ -163,12 +164,20 @@ impl SumLines<'_> {
             if line.is_empty() || line.starts_with(b"#") {
                 continue;
             }
-            match parse_line(line, self.algorithm) {
-                Some(sum) => batch.push(sum),
-                None => self.totals.malformed += 1,
+            match ReceiptLine::parse(line) {
+                Some(ReceiptLine::Receipt(_) | ReceiptLine::End(_)) => continue,
+                Some(ReceiptLine::File(file)) => self.take(&mut batch, file.sum()),
+                None => self.take(&mut batch, parse_line(line, self.algorithm)),
             }
         }
         Ok(batch)
+    }
+
+    fn take(&mut self, batch: &mut Vec<SumLine>, sum: Option<SumLine>) {
+        match sum {
+            Some(sum) => batch.push(sum),
+            None => self.totals.malformed += 1,
+        }
     }
 
     fn next_line(&mut self) -> Result<Option<Vec<u8>>, Failure> {

@@ -11,9 +11,12 @@ use ftp::Failure;
 mod check;
 mod line;
 mod read_back;
+mod read_receipt;
+pub(crate) mod receipt;
 mod results;
 pub(crate) mod writer;
 
+pub use read_receipt::{ReceiptOutline, read_receipt};
 pub use results::{CheckTotals, CheckedFile, CheckedSum};
 
 impl WriteSums {

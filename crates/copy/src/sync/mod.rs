@@ -18,6 +18,7 @@ use crate::file::preserve;
 use crate::options::PreservedTimes;
 use crate::options::{SymlinkPolicy, SyncOptions};
 use crate::plan::batch_journal::BatchJournal;
+use crate::run::records::BatchRecords;
 use crate::run::sums::BatchSums;
 use crate::run::{display_argument, ending, execute, request, secured_locations};
 use crate::storage::capabilities::AvailableChecksums;
@@ -78,17 +79,9 @@ async fn sync_trees(
     let ctx = BatchContext::for_use(listing_use, options.copy.clone(), Arc::clone(observer))?;
     request::check_rate_limit(&ctx, &[from], &to)?;
     ctx.begin_totals(totals);
-    let sums = BatchSums::create(&ctx.options, &to)?;
+    let records = BatchRecords::create(&ctx.options, &to)?;
     let ctx = Arc::new(ctx);
-    let result = Box::pin(compare_and_copy(
-        &ctx,
-        options,
-        from,
-        &to,
-        sums.as_ref(),
-        totals,
-    ))
-    .await;
+    let result = Box::pin(compare_and_copy(&ctx, options, from, &to, &records, totals)).await;
     ctx.pool.close().await;
     result
 }
@@ -98,7 +91,7 @@ async fn compare_and_copy(
     options: &SyncOptions,
     from: &Location,
     to: &Location,
-    sums: Option<&Arc<BatchSums>>,
+    records: &Arc<BatchRecords>,
     totals: &Arc<Mutex<BatchTotals>>,
 ) -> Result<(), Failure> {
     ctx.name_source(from);
@@ -148,8 +141,9 @@ async fn compare_and_copy(
         true => comparison,
         false => comparison.by_time(keeps_times),
     };
+    let sums = records.sums.as_ref();
     let earlier_sums = sums
-        .map(|sums| sums.earlier())
+        .map(BatchSums::earlier)
         .transpose()?
         .unwrap_or_default();
     let comparison = Arc::new(match sums {
@@ -171,7 +165,7 @@ async fn compare_and_copy(
     filler.end();
     check_conflicts(&plan, &ctx.trees)
         .inspect_err(|failure| totals.lock().batch_refused(failure))?;
-    Box::pin(execute::execute(ctx, &plan, sums, totals)).await;
+    Box::pin(execute::execute(ctx, &plan, records, totals)).await;
     let guard = match (comparison.source_is_whole(), comparison.has_files()) {
         (false, _) => Some("a part of the source could not be listed"),
         (_, false) => Some("the source has no files; if that is right, use rm -r"),
@@ -192,9 +186,10 @@ async fn compare_and_copy(
             sums.add_unchanged(ctx, unchanged, &earlier_sums).await?;
         }
         sums.add_left(&plan, &earlier_sums)?;
-        // A sync that could not compare leaves the earlier file.
-        sums.finish(ctx.options.file.sync_policy)?;
     }
+    // A sync that could not compare leaves the earlier files.
+    let failed = totals.lock().failed();
+    records.finish(&ctx.options, failed)?;
     deleted
 }
 

@@ -122,7 +122,7 @@ pub(crate) struct CopyFlags {
     #[command(flatten)]
     pub(crate) reliability: ReliabilityArgs,
     #[command(flatten)]
-    keep: KeepArgs,
+    pub(crate) keep: KeepArgs,
     /// Most files copied at the same time, each over its own session: 1 to 64, or `auto`, which begins with few and adds
     /// sessions while that moves more files; a server's limit is obeyed
     #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = parse_concurrency, help_heading = headings::SPEED)]
@@ -284,6 +284,7 @@ impl CopyFlags {
             },
             trace: self.trace.clone(),
             write_sums: self.keep.write_sums(),
+            receipt: self.keep.receipt(),
             dry_run: self.dry_run,
             forecast: false,
             concurrency: self.concurrency.0,

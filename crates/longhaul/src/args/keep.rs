@@ -32,16 +32,25 @@ pub(crate) struct KeepArgs {
     /// DST; of all files of the tree for `sync`. `longhaul cksum --check` and `sha256sum -c` check them
     #[arg(long, value_name = "FILE")]
     write_sums: Option<PathBuf>,
-    /// Algorithm for --write-sums [default: the one in the name of FILE, such as MD5SUMS, otherwise sha256]
+    /// Write to FILE what was copied, as lines of JSON: source, destination, size and digest of each file, who computed it, how
+    /// the copy was verified, and when. `longhaul verify FILE` compares the files with it later
+    #[arg(long, value_name = "FILE")]
+    receipt: Option<PathBuf>,
+    /// Sign the receipt with this ssh key, by `ssh-keygen -Y sign`: the signature is in FILE.sig
+    #[arg(long, value_name = "KEY")]
+    pub(crate) receipt_key: Option<PathBuf>,
+    /// Algorithm for --write-sums and --receipt [default: the one in the name of FILE, such as MD5SUMS, otherwise sha256]
     #[arg(long, value_name = "ALG", value_parser = super::data_values::parse_algorithm)]
     sums_algorithm: Option<ChecksumAlgorithm>,
 }
 
 impl KeepArgs {
-    /// The flags of a node: another process writes the checksum file.
+    /// The flags of a node: another process writes the checksum file and the receipt.
     pub(crate) fn on_node(self) -> Self {
         Self {
             write_sums: None,
+            receipt: None,
+            receipt_key: None,
             sums_algorithm: None,
             ..self
         }
@@ -50,6 +59,12 @@ impl KeepArgs {
     /// The checksum file to write.
     pub(crate) fn write_sums(&self) -> Option<WriteSums> {
         let path = self.write_sums.clone()?;
+        Some(WriteSums::new(path, self.sums_algorithm))
+    }
+
+    /// The receipt to write.
+    pub(crate) fn receipt(&self) -> Option<WriteSums> {
+        let path = self.receipt.clone()?;
         Some(WriteSums::new(path, self.sums_algorithm))
     }
 }

@@ -39,7 +39,9 @@ pub(crate) use cp::{CopyFlags, CpArgs};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use parsing::CommandLineAnswer;
 pub(crate) use proxy::{ProxyArgs, ProxyVerb};
-pub(crate) use remote::{CksumArgs, LsArgs, MkdirArgs, MvArgs, RemoteCommonArgs, RmArgs, StatArgs};
+pub(crate) use remote::{
+    CksumArgs, LsArgs, MkdirArgs, MvArgs, RemoteCommonArgs, RmArgs, StatArgs, VerifyArgs,
+};
 use security::SecurityArgs;
 pub(crate) use serve::ServeArgs;
 pub(crate) use settings::{ConfigArgs, ConfigVerb, LoadedSettings};
@@ -82,6 +84,7 @@ pub(crate) enum Verb {
     Mkdir(MkdirArgs),
     Mv(MvArgs),
     Cksum(CksumArgs),
+    Verify(VerifyArgs),
     User(UserArgs),
     Proxy(ProxyArgs),
     Ssh(SshVerbArgs),
@@ -148,6 +151,7 @@ impl Verb {
             Self::Mkdir(args) => Some(&mut args.common.security),
             Self::Mv(args) => Some(&mut args.common.security),
             Self::Cksum(args) => Some(&mut args.common.security),
+            Self::Verify(args) => Some(&mut args.common.security),
             _ => None,
         }
     }

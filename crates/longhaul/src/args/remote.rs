@@ -147,6 +147,30 @@ pub(crate) struct MvArgs {
     pub(crate) common: RemoteCommonArgs,
 }
 
+/// Compare files with the receipt of their copy
+///
+/// Reads the files that RECEIPT names (`cp --receipt`), where the copy has put them, or below another directory or URL, and
+/// compares their digests. A receipt that is not whole, or whose signature is wrong, is refused. Exit code 6: a file or the
+/// signature is not that of the copy; 4: a file is missing.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// The receipt
+    #[arg(value_name = "RECEIPT")]
+    pub(crate) receipt: PathBuf,
+    /// Where the files are now [default: where the copy has put them]
+    #[arg(value_name = "URL", value_parser = place())]
+    pub(crate) base: Option<String>,
+    /// Whose signature counts: lines of `NAME KEY`, as ssh-keygen(1) has them (ALLOWED SIGNERS). Without a signature by one of
+    /// them in RECEIPT.sig the receipt is refused
+    #[arg(long, value_name = "FILE")]
+    pub(crate) allowed_signers: Option<PathBuf>,
+    /// Print each file, not only those that fail
+    #[arg(short = 'v', long)]
+    pub(crate) verbose: bool,
+    #[command(flatten)]
+    pub(crate) common: RemoteCommonArgs,
+}
+
 /// Print or check checksums of remote or local files
 ///
 /// Prints `HEX  NAME` for each file. With --check, compares the files below a directory or URL with the

@@ -7,7 +7,7 @@ use super::value::SettingValue;
 use crate::args::RemoteCommonArgs;
 
 /// Flags that belong to one command, not to all.
-const OF_ONE_COMMAND: [&str; 9] = [
+const OF_ONE_COMMAND: [&str; 10] = [
     "config",
     "failed",
     "files-from",
@@ -16,6 +16,7 @@ const OF_ONE_COMMAND: [&str; 9] = [
     "journal",
     "length",
     "offset",
+    "receipt",
     "version",
 ];
 
@@ -34,8 +35,8 @@ const PROTECTION: [&str; 10] = [
 ];
 
 /// The verbs that take settings.
-const VERBS: [&str; 10] = [
-    "cksum", "cp", "doctor", "ls", "mkdir", "mv", "rm", "ssh", "stat", "sync",
+const VERBS: [&str; 11] = [
+    "cksum", "cp", "doctor", "ls", "mkdir", "mv", "rm", "ssh", "stat", "sync", "verify",
 ];
 
 /// The settings of `doctor`: its other flags of these names are about a server of this machine.

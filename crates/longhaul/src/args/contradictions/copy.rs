@@ -8,7 +8,7 @@ use super::{Contradiction, TypedFlags};
 const CHUNKED: &[&str] = &["mi", "mi+", "aimd"];
 
 /// Flags that name a file that is written.
-const WRITTEN: &[&str] = &["trace", "log", "write_sums", "failed", "journal"];
+const WRITTEN: &[&str] = &["trace", "log", "write_sums", "receipt", "failed", "journal"];
 /// Flags that name a file that is read. (`--from` is compared by device and inode when the copy begins.)
 const READ: &[&str] = &[
     "files_from",
@@ -105,16 +105,22 @@ pub(super) const RULES: &[Contradiction] = &[
         line: "--newer is after --older, so no file would be copied",
     },
     Contradiction {
-        applies: |flags| flags.has("sums_algorithm") && !flags.has("write_sums"),
-        line: "--sums-algorithm is for --write-sums: give both, or leave --sums-algorithm out",
+        applies: |flags| {
+            flags.has("sums_algorithm") && !flags.has("write_sums") && !flags.has("receipt")
+        },
+        line: "--sums-algorithm is for --write-sums and --receipt: give one of these, too, or leave --sums-algorithm out",
+    },
+    Contradiction {
+        applies: |flags| flags.has("receipt_key") && !flags.has("receipt"),
+        line: "--receipt-key signs the file of --receipt: give both, or leave --receipt-key out",
     },
     Contradiction {
         applies: |flags| flags.share_a_value(WRITTEN),
-        line: "--trace, --log, --write-sums, --failed and --journal need a file each, and two of them name the same one",
+        line: "--trace, --log, --write-sums, --receipt, --failed and --journal need a file each, and two of them name the same one",
     },
     Contradiction {
         applies: |flags| flags.share_values(WRITTEN, READ),
-        line: "a file that --trace, --log, --write-sums, --failed or --journal writes is one that another flag reads: name another file",
+        line: "a file that --trace, --log, --write-sums, --receipt, --failed or --journal writes is one that another flag reads: name another file",
     },
 ];
 

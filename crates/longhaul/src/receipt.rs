@@ -1,0 +1,175 @@
+//! Receipts: signed after a copy, and compared with the files later.
+//!
+//! ssh-keygen(1) signs and checks: people who have an account have a key for ssh.
+
+use std::fs::File;
+use std::io::{self, BufReader, Seek};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use copy::{CheckedFile, CheckedSum, Failure, FailureKind};
+
+use crate::args::VerifyArgs;
+use crate::check_sums::{print_result, verdict};
+use crate::output::print_to_stderr;
+use crate::terminal::ask_for_missing;
+
+/// Purpose of the signatures (`-n` of ssh-keygen): one for something else does not count.
+const NAMESPACE: &str = "longhaul-receipt";
+
+/// Signs a receipt, if there is a key for it.
+///
+/// # Errors
+/// `Local`: ssh-keygen cannot be run, or refuses the key.
+pub(crate) fn sign(receipt: &Path, key: Option<&Path>) -> Result<(), Failure> {
+    let Some(key) = key else {
+        return Ok(());
+    };
+    let signature = signature_of(receipt);
+    // ssh-keygen asks before it overwrites one.
+    match std::fs::remove_file(&signature) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(Failure::local(format!("{}: {error}", signature.display())));
+        }
+        _ => {}
+    }
+    let mut command = Command::new("ssh-keygen");
+    command.args(["-Y", "sign", "-n", NAMESPACE, "-f"]);
+    command.arg(key).arg(receipt).stdout(Stdio::null());
+    // A passphrase is asked for on the terminal.
+    let output = command.stderr(Stdio::piped()).output();
+    let output = output.map_err(|error| without_keygen(&error))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(Failure::local(format!(
+            "the receipt is written, but not signed: {}",
+            last_line(&output)
+        ))),
+    }
+}
+
+/// `longhaul verify`
+pub(crate) async fn verify(args: &VerifyArgs) -> Result<(), Failure> {
+    let of_file = |error: io::Error| {
+        let kind = FailureKind::of_named_file(&error);
+        Failure::new(kind, format!("{}: {error}", args.receipt.display()))
+    };
+    let mut file = File::open(&args.receipt).map_err(of_file)?;
+    check_signature(args, &file)?;
+    file.rewind().map_err(of_file)?;
+    let outline = copy::read_receipt(&mut BufReader::new(&file), &args.receipt)?;
+    file.rewind().map_err(of_file)?;
+    let options = args.common.options()?;
+    let base = args.base.clone().unwrap_or(outline.base);
+    ask_for_missing([base.as_str()], &options.security).await;
+    let mut printed = Ok(());
+    let mut first_unreadable = None;
+    let mut visit = |file: CheckedFile| {
+        if let CheckedSum::Unreadable(failure) = &file.result {
+            print_to_stderr(&format!("longhaul: {failure}"));
+            first_unreadable.get_or_insert_with(|| failure.clone());
+        }
+        let is_shown = args.verbose || !matches!(file.result, CheckedSum::Matches);
+        if printed.is_ok() && is_shown {
+            printed = print_result(&file);
+        }
+    };
+    let mut lines = BufReader::new(file);
+    let totals =
+        copy::check_sums(&mut lines, &args.receipt, None, &base, &options, &mut visit).await?;
+    if totals.files() != outline.files {
+        let message = format!(
+            "{}: it has {} files, and says that there are {}",
+            args.receipt.display(),
+            totals.files(),
+            outline.files
+        );
+        return Err(Failure::new(FailureKind::Integrity, message));
+    }
+    verdict(totals, false, first_unreadable)?;
+    print_to_stderr(&format!("{} files are those of the copy", outline.files));
+    Ok(())
+}
+
+/// Checks the signature beside the receipt, and says whose it is. One that nobody vouches for is no error unless the user says
+/// who may sign.
+fn check_signature(args: &VerifyArgs, receipt: &File) -> Result<(), Failure> {
+    let signature = signature_of(&args.receipt);
+    let refused = |why: &str| {
+        let message = format!("{}: {why}", args.receipt.display());
+        Err(Failure::new(FailureKind::Integrity, message))
+    };
+    if !signature.exists() {
+        return match &args.allowed_signers {
+            Some(_) => refused("there is no signature beside it (the same name with .sig)"),
+            None => Ok(()),
+        };
+    }
+    let Some(signers) = &args.allowed_signers else {
+        let output = keygen(&["check-novalidate"], &signature, receipt, &[])?;
+        return match output.status.success() {
+            true => {
+                let text = String::from_utf8_lossy(&output.stdout);
+                print_to_stderr(&format!(
+                    "the signature is right; whose key it is, nobody vouches for (--allowed-signers): {}",
+                    text.trim()
+                ));
+                Ok(())
+            }
+            false => refused("its signature is not of this receipt"),
+        };
+    };
+    let found = keygen(&["find-principals"], &signature, receipt, &[signers])?;
+    let names = String::from_utf8_lossy(&found.stdout).into_owned();
+    let Some(name) = names.lines().next().filter(|_| found.status.success()) else {
+        return refused("it is signed by none of the allowed signers");
+    };
+    let checked = keygen(&["verify", "-I", name], &signature, receipt, &[signers])?;
+    match checked.status.success() {
+        true => {
+            print_to_stderr(&format!("signed by {name}"));
+            Ok(())
+        }
+        false => refused("its signature is not of this receipt"),
+    }
+}
+
+/// Runs `ssh-keygen -Y` with the receipt on its standard input.
+fn keygen(
+    words: &[&str],
+    signature: &Path,
+    receipt: &File,
+    signers: &[&PathBuf],
+) -> Result<Output, Failure> {
+    let input = receipt.try_clone().and_then(|mut file| {
+        file.rewind()?;
+        Ok(file)
+    });
+    let input = input.map_err(|error| Failure::local(format!("the receipt: {error}")))?;
+    let mut command = Command::new("ssh-keygen");
+    command.arg("-Y").args(words);
+    command
+        .args(["-n", NAMESPACE, "-s"])
+        .arg(signature)
+        .stdin(input);
+    for file in signers {
+        command.arg("-f").arg(file);
+    }
+    command.output().map_err(|error| without_keygen(&error))
+}
+
+fn without_keygen(error: &io::Error) -> Failure {
+    Failure::local(format!("ssh-keygen, which signs receipts: {error}"))
+}
+
+fn last_line(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stderr);
+    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty());
+    line.map_or_else(|| output.status.to_string(), str::to_owned)
+}
+
+fn signature_of(receipt: &Path) -> PathBuf {
+    let mut name = receipt.as_os_str().to_owned();
+    name.push(".sig");
+    PathBuf::from(name)
+}
