@@ -31,6 +31,7 @@ pub(crate) const EXPERIMENTS: &[ShippedFile] = shipped!["experiments":
     "auto-oracle",
     "auto-oracle-loss",
     "auto-start",
+    "distance",
     "history",
     "enable-fig1", "enable-fig3", "enable-table4", "enable-enforce", "enable-estimators",
     "fairness",
