@@ -3,11 +3,13 @@
 #![expect(clippy::expect_used, reason = "a test reports by panicking")]
 
 mod crate_modules;
+mod markdown;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use crate_modules::CrateModules;
+pub use markdown::{MarkdownPage, markdown_pages};
 
 /// A Rust file of the workspace.
 pub struct SourceFile {
