@@ -2,6 +2,7 @@
 //! delay the others.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 use proto::ranges::{ByteRange, RangeSet};
@@ -12,7 +13,7 @@ pub(crate) enum TransferCursor {
     /// Ranges of a source that can be read at any offset.
     Ranges {
         /// Not yet handed out.
-        left: Mutex<RemainingRanges>,
+        left: Arc<Mutex<RemainingRanges>>,
         /// End of the last range, bytes.
         end: u64,
     },
@@ -60,10 +61,10 @@ pub(crate) struct SequentialPosition {
 impl TransferCursor {
     pub(crate) fn ranges(ranges: &RangeSet) -> Self {
         Self::Ranges {
-            left: Mutex::new(RemainingRanges {
+            left: Arc::new(Mutex::new(RemainingRanges {
                 ranges: ranges.iter().collect(),
                 bytes: ranges.byte_count(),
-            }),
+            })),
             end: ranges.end(),
         }
     }
@@ -141,6 +142,39 @@ impl RemainingRanges {
     pub(crate) fn append(&mut self, more: &RangeSet) {
         self.bytes += more.byte_count();
         self.ranges.extend(more.iter());
+    }
+
+    /// Adds what is left elsewhere behind all others.
+    pub(crate) fn append_rest(&mut self, mut more: Self) {
+        self.bytes += more.bytes;
+        self.ranges.append(&mut more.ranges);
+    }
+
+    /// Takes away at most `bytes` of those that would be handed out last. A range is cut at a multiple of [`MIN_PART`].
+    pub(crate) fn take_last(&mut self, bytes: u64) -> RangeSet {
+        let mut taken = RangeSet::new();
+        let mut room = bytes;
+        while let Some(last) = self.ranges.back_mut() {
+            let start = match last.len() <= room {
+                true => last.start,
+                false => (last.end - room).next_multiple_of(MIN_PART).min(last.end),
+            };
+            let part = ByteRange {
+                start,
+                end: last.end,
+            };
+            if part.start == part.end {
+                break;
+            }
+            last.end = start;
+            if last.start == last.end {
+                self.ranges.pop_back();
+            }
+            taken.insert(part.start, part.end);
+            self.bytes -= part.len();
+            room -= part.len();
+        }
+        taken
     }
 
     /// Returns a range that was handed out and not moved. It is the next part again.
@@ -222,6 +256,26 @@ mod tests {
         let next =
             || TransferCursor::next(&left, block, streams, EVEN).map(|part| part.range.len());
         std::iter::from_fn(next).collect()
+    }
+
+    #[test]
+    fn what_would_come_last_is_taken_away_in_whole_parts() {
+        let mut left = RemainingRanges::default();
+        let mut ranges = RangeSet::new();
+        ranges.insert(0, 10 * MIN_PART);
+        ranges.insert(20 * MIN_PART, 20 * MIN_PART + 5);
+        left.append(&ranges);
+        let taken = left.take_last(2 * MIN_PART + 100);
+        let spans: Vec<_> = taken.iter().map(|range| (range.start, range.end)).collect();
+        let all = [
+            (8 * MIN_PART, 10 * MIN_PART),
+            (20 * MIN_PART, 20 * MIN_PART + 5),
+        ];
+        assert_eq!(spans, all);
+        assert_eq!(left.byte_count(), 8 * MIN_PART);
+        assert!(left.take_last(MIN_PART - 1).is_empty());
+        assert_eq!(left.take_last(u64::MAX).byte_count(), 8 * MIN_PART);
+        assert!(left.is_empty() && left.byte_count() == 0);
     }
 
     #[test]

@@ -29,9 +29,9 @@ use crate::transport::DataTransport;
 /// large send buffer, without costing throughput on fast paths.
 pub(crate) const UNSENT_LIMIT: u32 = 1 << 20;
 
-/// The same near the end of a file that is sent over several streams: bytes queued on a slow stream
+/// Least and most of the same near the end of a file that is sent over several streams: bytes queued on a slow stream
 /// cannot be sent by a faster one.
-const UNSENT_LIMIT_NEAR_END: u32 = 128 << 10;
+const SHORT_QUEUE: (u32, u32) = (32 << 10, 128 << 10);
 
 /// Idle time before the first keepalive probe (tcp(7), TCP_KEEPIDLE).
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
@@ -148,9 +148,11 @@ impl DataStream {
         self.permit.lock().is_some()
     }
 
-    /// Limits the unsent bytes to the value for the end of a file.
-    pub(crate) fn limit_unsent_near_end(&self) {
-        limit_unsent(self.socket(), UNSENT_LIMIT_NEAR_END);
+    /// Lets about `bytes` be unsent in the kernel, and little in any case: others wait for this stream at the end of a file.
+    pub(crate) fn shorten_queue(&self, bytes: u64) {
+        let (least, most) = SHORT_QUEUE;
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        limit_unsent(self.socket(), bytes.clamp(least, most));
     }
 
     /// Prepares a cached connection for another transfer with this congestion control.

@@ -138,6 +138,9 @@ impl<'t> SendTask<'t> {
             Some(_) => TransferCursor::ranges(&plan.ranges),
             None => TransferCursor::sequential(),
         };
+        if let (TransferCursor::Ranges { left, .. }, Some(supply)) = (&cursor, &plan.supply) {
+            supply.attach(left);
+        }
         // Bytes that one cursor hands out in order pass in order, over any number of streams.
         let max_streams = settings.streams.max(settings.max_streams);
         let one_stream =

@@ -2,6 +2,7 @@
 //! one delays nobody.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -15,6 +16,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// The ranges that a sender gets after those of its plan. Whoever hands them in is told when they run low.
 pub struct RangeSupply {
     state: Mutex<SuppliedRanges>,
+    /// What the sender has not begun to send.
+    left: OnceLock<Arc<Mutex<RemainingRanges>>>,
     changed: Condvar,
     /// Something was handed in that no stream has taken over yet.
     has_news: AtomicBool,
@@ -25,7 +28,7 @@ pub struct RangeSupply {
 
 #[derive(Debug, Default)]
 struct SuppliedRanges {
-    handed_in: RangeSet,
+    handed_in: RemainingRanges,
     has_ended: bool,
     has_asked: bool,
 }
@@ -43,6 +46,7 @@ impl RangeSupply {
     pub fn new(ask: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
             state: Mutex::default(),
+            left: OnceLock::new(),
             changed: Condvar::new(),
             has_news: AtomicBool::new(false),
             low: AtomicU64::new(u64::MAX),
@@ -53,13 +57,31 @@ impl RangeSupply {
     /// Hands in ranges, in file offsets, that nobody else sends.
     pub fn hand_in(&self, ranges: &RangeSet) {
         let mut state = self.state.lock();
-        state.handed_in.extend(ranges);
+        state.handed_in.append(ranges);
         state.has_asked = false;
         // The next ones are asked for while half of these is still to be sent.
         let low = state.handed_in.byte_count() / 2;
         self.low.store(low, Ordering::Relaxed);
         self.has_news.store(true, Ordering::Release);
         self.changed.notify_all();
+    }
+
+    /// Takes back at most `bytes` that the sender has not begun to send, those that it would send last. It asks for more when nothing is
+    /// left.
+    pub fn take_back(&self, bytes: u64) -> RangeSet {
+        let mut state = self.state.lock();
+        let mut taken = state.handed_in.take_last(bytes);
+        if let Some(left) = self.left.get() {
+            let room = bytes - taken.byte_count();
+            taken.extend(&left.lock().take_last(room));
+        }
+        self.low.store(0, Ordering::Relaxed);
+        taken
+    }
+
+    /// The sender hands out `left`.
+    pub(super) fn attach(&self, left: &Arc<Mutex<RemainingRanges>>) {
+        let _ = self.left.set(Arc::clone(left));
     }
 
     /// No more ranges will be handed in.
@@ -78,7 +100,7 @@ impl RangeSupply {
     pub(crate) fn refill(&self, left: &Mutex<RemainingRanges>) {
         if self.has_news.swap(false, Ordering::Acquire) {
             let new = std::mem::take(&mut self.state.lock().handed_in);
-            left.lock().append(&new);
+            left.lock().append_rest(new);
         }
         if left.lock().byte_count() <= self.low.load(Ordering::Relaxed) {
             let mut state = self.state.lock();
@@ -110,7 +132,6 @@ impl RangeSupply {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::AtomicUsize;
 
     use super::*;
@@ -144,6 +165,32 @@ mod tests {
         supply.refill(&left);
         assert_eq!(times(), 2);
         assert!(!supply.wait(|| true));
+    }
+
+    #[test]
+    fn ranges_that_were_not_begun_are_taken_back() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let supply = RangeSupply::new(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        let left = Arc::new(Mutex::new(RemainingRanges::default()));
+        supply.attach(&left);
+        supply.hand_in(&ranges(0, 1 << 20));
+        supply.refill(&left);
+        supply.hand_in(&ranges(2 << 20, 3 << 20));
+        let mut taken = ranges(512 << 10, 1 << 20);
+        taken.extend(&ranges(2 << 20, 3 << 20));
+        assert_eq!(supply.take_back(3 << 19), taken);
+        // Half is left, of which there is more than the supply waits for now.
+        supply.refill(&left);
+        assert_eq!(
+            (left.lock().byte_count(), asked.load(Ordering::Relaxed)),
+            (512 << 10, 0)
+        );
+        assert_eq!(supply.take_back(u64::MAX), ranges(0, 512 << 10));
+        supply.refill(&left);
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
     }
 
     #[test]

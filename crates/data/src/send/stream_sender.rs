@@ -12,7 +12,7 @@ use rustix::pipe::SpliceFlags;
 use super::SendTask;
 use super::zerocopy::ZerocopyRing;
 use crate::buffer::{PageBuffer, SplicePipe};
-use crate::cursor::{SentSoFar, TransferCursor};
+use crate::cursor::{MIN_PART, SentSoFar, TransferCursor};
 use crate::error::DataError;
 use crate::options::IoMethod;
 use crate::store::Source;
@@ -44,6 +44,8 @@ pub(super) struct StreamSender<'t> {
     task: &'t SendTask<'t>,
     method: SendMethod,
     checksum_part: StreamChecksum<'t>,
+    /// Streams of other machines have parts of the same file, and wait for this one at its end.
+    is_shared: bool,
     /// Little may be unsent in the kernel: the parts have become smaller than a block, or this stream is slow and others wait for it.
     has_short_queue: bool,
     joined: Instant,
@@ -61,6 +63,7 @@ impl<'t> StreamSender<'t> {
             task,
             method,
             checksum_part: task.checksum.stream_checksum(),
+            is_shared: task.supply.is_some() || task.transfer.stream_set().target_count() > 1,
             has_short_queue: false,
             joined: Instant::now(),
             sent: 0,
@@ -107,7 +110,12 @@ impl<'t> StreamSender<'t> {
         if let Some(supply) = &self.task.supply {
             supply.refill(left);
         }
-        let block = self.task.settings.options.block as u64;
+        let slow = self
+            .is_shared
+            .then(|| sent_soon(self.sent, self.joined.elapsed()))
+            .flatten();
+        // The rest of a part that is begun cannot be sent by another stream.
+        let block = (self.task.settings.options.block as u64).min(slow.map_or(u64::MAX, part_of));
         let streams = self.task.transfer.stream_set().wanted();
         let sent = SentSoFar {
             own: self.sent,
@@ -116,16 +124,12 @@ impl<'t> StreamSender<'t> {
         let Some(part) = TransferCursor::next(left, block, streams, sent) else {
             return Ok(false);
         };
-        let wants_short_queue = match &self.task.supply {
-            None => part.is_near_end,
-            Some(more) => {
-                (part.is_near_end && more.has_ended()) || is_slow(self.sent, self.joined.elapsed())
-            }
-        };
+        let is_last = self.task.supply.as_ref().is_none_or(|s| s.has_ended());
+        let wants_short_queue = slow.is_some() || (part.is_near_end && is_last);
         if wants_short_queue && !self.has_short_queue {
             // The other streams, or the other senders of the file, finish sooner if this one has little queued in the kernel.
             self.has_short_queue = true;
-            self.io.stream().limit_unsent_near_end();
+            self.io.stream().shorten_queue(slow.unwrap_or(u64::MAX));
         }
         self.send_part(part.range, framed)?;
         self.sent += part.range.len();
@@ -311,10 +315,20 @@ fn choose_send_method(task: &SendTask<'_>, io: &StreamIo<'_>) -> SendMethod {
     }
 }
 
-/// Whether a stream that has sent so many bytes in this time needs longer than [`SHARED_QUEUE`] for a full queue of the kernel.
-fn is_slow(sent: u64, elapsed: Duration) -> bool {
-    let queued = u128::from(UNSENT_LIMIT) * elapsed.as_micros();
-    elapsed >= RATE_KNOWN && u128::from(sent) * SHARED_QUEUE.as_micros() < queued
+/// What a stream that has sent so many bytes in this time sends within [`SHARED_QUEUE`], if that is less than a full queue of the kernel.
+fn sent_soon(sent: u64, elapsed: Duration) -> Option<u64> {
+    if elapsed < RATE_KNOWN {
+        return None;
+    }
+    let soon = u128::from(sent) * SHARED_QUEUE.as_micros() / elapsed.as_micros();
+    u64::try_from(soon)
+        .ok()
+        .filter(|soon| *soon < UNSENT_LIMIT.into())
+}
+
+/// The largest part of so many bytes that keeps reads aligned to pages.
+fn part_of(bytes: u64) -> u64 {
+    (bytes - bytes % MIN_PART).max(MIN_PART)
 }
 
 /// Reads until `buf` is full or the source ends.
@@ -412,9 +426,15 @@ mod tests {
     fn a_stream_is_slow_if_it_needs_long_for_what_the_kernel_holds() {
         let seconds = Duration::from_secs;
         // 100 ms for 1 MiB are 10 MiB/s.
-        assert!(is_slow(9 << 20, seconds(1)) && is_slow(99 << 20, seconds(10)));
-        assert!(!is_slow(10 << 20, seconds(1)) && !is_slow(101 << 20, seconds(10)));
-        assert!(!is_slow(0, RATE_KNOWN / 2), "nothing is known yet");
+        assert_eq!(sent_soon(5 << 20, seconds(1)), Some(512 << 10));
+        assert_eq!(sent_soon(50 << 20, seconds(10)), Some(512 << 10));
+        assert_eq!(sent_soon(10 << 20, seconds(1)), None);
+        assert_eq!(sent_soon(101 << 20, seconds(10)), None);
+        assert_eq!(sent_soon(0, RATE_KNOWN / 2), None, "nothing is known yet");
+        assert_eq!(
+            [100, 200 << 10, 512 << 10].map(part_of),
+            [MIN_PART, 192 << 10, 512 << 10]
+        );
     }
 
     #[test]

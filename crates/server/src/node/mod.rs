@@ -234,6 +234,15 @@ impl NodeSession {
                 }
                 Ok(())
             }
+            FrontMessage::TakeBack { bytes } => {
+                let mut ranges = RangeSet::new();
+                if let Some(part) = &self.running
+                    && let Some(supply) = &part.supply
+                {
+                    ranges = supply.take_back(bytes);
+                }
+                self.give_back(ranges).await
+            }
             FrontMessage::Stop => {
                 if let Some(part) = &self.running {
                     part.control.cancel();
@@ -241,6 +250,19 @@ impl NodeSession {
                 Ok(())
             }
         }
+    }
+
+    /// Tells the front end which ranges this part will not send. What exceeds a message is sent after all.
+    async fn give_back(&mut self, mut taken: RangeSet) -> io::Result<()> {
+        let ranges = WireRanges::take_from(&mut taken);
+        if let Some(part) = &self.running
+            && let Some(supply) = &part.supply
+            && !taken.is_empty()
+        {
+            supply.hand_in(&taken);
+        }
+        let given = NodeMessage::GivenBack { ranges };
+        self.connection.send(&given).await
     }
 
     /// Listens for data connections; returns the address for clients.

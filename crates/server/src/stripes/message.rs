@@ -8,6 +8,7 @@
 //! Begin (stores)
 //! Alive after each Progress
 //! Ranges                         ..., Ended
+//! TakeBack                       GivenBack
 //! Stop                           Ended
 //! ```
 
@@ -23,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::secure::NodeSecurity;
 
 /// Version of these messages. Both ends are of one installation, so another one is refused.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 /// For so long after a report that the front end has answered a node may write. A front end that has lost a node waits for this time since its last
 /// answer, and then nobody but itself changes the file.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
@@ -40,6 +41,8 @@ pub(crate) enum FrontMessage {
     Run(Box<NodeOrder>),
     /// Send these ranges, too; `last`: there will be no others.
     Ranges { ranges: WireRanges, last: bool },
+    /// Do not send up to so many bytes of the ranges that were ordered and not begun. Answers: [`NodeMessage::GivenBack`].
+    TakeBack { bytes: u64 },
     /// Every node has opened the file: store what arrives. Answers [`NodeMessage::Opened`].
     Begin(AliveTerms),
     /// The front end goes on with the transfer. Answers a report.
@@ -62,6 +65,8 @@ pub(crate) enum NodeMessage {
     Progress(PartProgress),
     /// About so many bytes more could be sent soon.
     WantsRanges { bytes: u64 },
+    /// These ranges were ordered and will not be sent.
+    GivenBack { ranges: WireRanges },
     /// The part has ended.
     Ended(PartReport),
 }

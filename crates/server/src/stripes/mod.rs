@@ -6,14 +6,16 @@ mod dealer;
 mod directory;
 mod message;
 mod rate_shares;
+mod recent_rate;
 mod set;
 
 pub(crate) use connection::NodeConnection;
-pub(crate) use dealer::RangeDealer;
+pub(crate) use dealer::{DealtOrder, RangeDealer};
 pub(crate) use directory::NodeDirectory;
 pub(crate) use message::{
     AliveTerms, FrontMessage, LEASE, NodeFailure, NodeListen, NodeMessage, NodeOrder, NodePart,
     PartProgress, PartReport, VERSION, WireRanges,
 };
 pub(crate) use rate_shares::RateShares;
+pub(crate) use recent_rate::RecentRate;
 pub(crate) use set::{NodeAccess, StripeSet};

@@ -33,8 +33,8 @@ use crate::files::{
 };
 use crate::secure::NodeSecurity;
 use crate::stripes::{
-    AliveTerms, FrontMessage, LEASE, NodeAccess, NodeFailure, NodeMessage, NodeOrder, NodePart,
-    PartProgress, PartReport, RangeDealer, RateShares, StripeSet, WireRanges,
+    AliveTerms, DealtOrder, FrontMessage, LEASE, NodeAccess, NodeFailure, NodeMessage, NodeOrder,
+    NodePart, PartProgress, PartReport, RangeDealer, RateShares, StripeSet, WireRanges,
 };
 use crate::transfer_log::LoggedTransferKind;
 
@@ -48,6 +48,8 @@ const STORE_LIMIT: Duration = Duration::from_secs(8);
 const SLOW_ANSWER: Duration = Duration::from_secs(2);
 /// Interval at which cancelling and silence are noticed.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
+/// The same while a node waits for ranges: it is told soon when there are no more.
+const ORDER_INTERVAL: Duration = Duration::from_millis(10);
 /// Interval at which a limit of the rate is dealt anew.
 const DEAL_INTERVAL: Duration = Duration::from_secs(1);
 /// A limit whose budget is owed more than this time is overdrawn. Nodes report several times a second what they have moved already.
@@ -295,9 +297,14 @@ impl StripedTransfer<'_> {
         let inode = inode_of(identity)?;
         let plan = sending.plan;
         let layout = self.order.request.layout;
-        let mut dealer = RangeDealer::new(layout, plan.ranges.clone(), stripe_count(&targets));
+        let mut dealer = RangeDealer::new(
+            layout,
+            plan.ranges.clone(),
+            stripe_count(&targets),
+            Instant::now(),
+        );
         for (stripe, target) in targets.iter() {
-            let (mut ranges, last) = dealer.deal(stripe, FIRST_DEAL);
+            let (mut ranges, last) = dealer.first(stripe, FIRST_DEAL);
             let part = NodePart::Send {
                 target,
                 ranges: WireRanges::take_from(&mut ranges),
@@ -394,12 +401,24 @@ impl StripedTransfer<'_> {
             if (is_over || has_waited) && !may_write {
                 break;
             }
-            let event = tokio::time::timeout(WATCH_INTERVAL, self.set.next_event()).await;
+            let requests = dealer.as_ref().is_some_and(RangeDealer::has_requests);
+            let interval = if requests {
+                ORDER_INTERVAL
+            } else {
+                WATCH_INTERVAL
+            };
+            let event = tokio::time::timeout(interval, self.set.next_event()).await;
             if let Ok((number, event)) = event {
                 let renews = stopped_at.is_none();
                 if let Err(error) = self.on_event(number, event, &mut dealer, renews).await {
                     failure.get_or_insert(error);
                 }
+            }
+            if failure.is_none()
+                && let Some(dealer) = &mut dealer
+                && let Err(error) = self.send_orders(dealer)
+            {
+                failure = Some(error);
             }
             if failure.is_none()
                 && let Some((number, error)) = self.stuck_part(begin)
@@ -427,7 +446,6 @@ impl StripedTransfer<'_> {
         dealer: &mut Option<RangeDealer>,
         renews: bool,
     ) -> Result<(), TransferError> {
-        let stripe = self.stripe(number);
         let name = self.set.nodes().get(number).map(|node| node.name.clone());
         let Some(part) = self.parts.get_mut(number) else {
             return Ok(());
@@ -444,16 +462,19 @@ impl StripedTransfer<'_> {
                 self.begin_if_opened().await?;
             }
             Some(NodeMessage::Progress(progress)) => {
+                if let Some(dealer) = dealer {
+                    dealer.note_sent(number, progress.bytes, Instant::now());
+                }
                 self.on_progress(number, &progress, renews).await?;
             }
             Some(NodeMessage::WantsRanges { bytes }) => {
                 if let Some(dealer) = dealer {
-                    let (mut ranges, last) = dealer.deal(stripe, bytes);
-                    let ranges = WireRanges::take_from(&mut ranges);
-                    let more = FrontMessage::Ranges { ranges, last };
-                    if !self.set.send(number, more) {
-                        return Err(self.lost(number));
-                    }
+                    dealer.note_request(number, bytes);
+                }
+            }
+            Some(NodeMessage::GivenBack { ranges }) => {
+                if let Some(dealer) = dealer {
+                    dealer.note_given_back(number, &ranges.to_set());
                 }
             }
             Some(NodeMessage::Ended(report)) => {
@@ -465,6 +486,30 @@ impl StripedTransfer<'_> {
                     let name = name.unwrap_or_default();
                     return Err(NodeFailure::at(failure, &name).into());
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the nodes what they are to be told about their ranges now.
+    fn send_orders(&self, dealer: &mut RangeDealer) -> Result<(), TransferError> {
+        for order in dealer.orders(Instant::now()) {
+            let (number, message) = match order {
+                DealtOrder::Send {
+                    stripe,
+                    mut ranges,
+                    last,
+                } => {
+                    let ranges = WireRanges::take_from(&mut ranges);
+                    (stripe, FrontMessage::Ranges { ranges, last })
+                }
+                DealtOrder::TakeBack { stripe, bytes } => {
+                    tracing::debug!(node = self.name(stripe), bytes, "a data node gives back");
+                    (stripe, FrontMessage::TakeBack { bytes })
+                }
+            };
+            if !self.set.send(number, message) {
+                return Err(self.lost(number));
             }
         }
         Ok(())
