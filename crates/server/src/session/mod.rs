@@ -817,13 +817,15 @@ impl SessionDriver {
             TransferUpdate::Event(WorkerEvent::Opened {
                 reused,
                 unique_name,
+                stripes,
             }) => {
                 self.report_outcome(DriverEvent::Opened {
                     reused,
                     unique_name,
                 });
-                // The first 112 marker is due at the start of a transfer, before any data.
-                self.report_outcome(DriverEvent::Progress(zero_progress()));
+                // The first 112 marker is due at the start of a transfer, before any data. It tells the number of stripes, too, for which
+                // globus-url-copy takes memory.
+                self.report_outcome(DriverEvent::Progress(zero_progress(stripes)));
             }
             TransferUpdate::Event(WorkerEvent::Ended(ended)) => self.on_transferred(*ended),
             TransferUpdate::WorkerLost => return Err(self.close_with_reply("internal error")),
@@ -882,11 +884,11 @@ fn closing_reply(reason: &str) -> proto::reply::Reply {
     )
 }
 
-fn zero_progress() -> TransferProgress {
+fn zero_progress(stripes: usize) -> TransferProgress {
     TransferProgress {
         now: seconds_since_1970(),
         bytes: 0,
-        stripes: Vec::new(),
+        stripes: vec![0; stripes],
         stored: RangeSet::new(),
     }
 }

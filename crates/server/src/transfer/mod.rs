@@ -57,6 +57,8 @@ pub(crate) enum WorkerEvent {
         reused: bool,
         /// The name that the server chose for STOU.
         unique_name: Option<VPath>,
+        /// Number of data nodes that carry it out; 0: none.
+        stripes: usize,
     },
     /// The transfer has ended. No event follows.
     Ended(Box<FinishedTransfer>),

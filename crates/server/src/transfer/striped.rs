@@ -593,6 +593,7 @@ impl StripedTransfer<'_> {
         let event = WorkerEvent::Opened {
             reused: opened.iter().all(|(reused, _)| *reused),
             unique_name: None,
+            stripes: self.parts.len(),
         };
         let _ = self.reports.send(event).await;
         Ok(())

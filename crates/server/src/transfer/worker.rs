@@ -251,6 +251,7 @@ impl TransferWorker<'_> {
             WorkerEvent::Opened {
                 reused,
                 unique_name,
+                stripes: 0,
             },
         );
     }
