@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use crate::listen;
 use crate::state::{ServerPhase, ServerState};
+use crate::stripes::NodeState;
 
 /// Most connections at one time. Further ones wait in the listen queue.
 const MAX_CONNECTIONS: usize = 16;
@@ -89,7 +90,9 @@ fn respond<'h>(head: &'h str, shared: &ServerState) -> (&'h str, Response) {
     let text = |status, text: &str| (status, TEXT, format!("{text}\n"));
     let response = match (method, path) {
         ("GET" | "HEAD", "/metrics") => {
-            match shared.metrics.text(shared.session_limits.sessions()) {
+            let nodes = shared.node_directory.states(Instant::now());
+            let sessions = shared.session_limits.sessions();
+            match shared.metrics.text(sessions, &nodes) {
                 Ok(body) => ("200 OK", OPEN_METRICS, body),
                 Err(_) => text("500 Internal Server Error", "the metrics cannot be written"),
             }
@@ -112,8 +115,23 @@ fn health(shared: &ServerState) -> Response {
     };
     let sessions = shared.session_limits.sessions();
     let mut body = serde_json::json!({ "status": word, "sessions": sessions });
+    let nodes = shared.node_directory.states(Instant::now());
+    if !nodes.is_empty() {
+        body["nodes"] = nodes.iter().map(node_in_json).collect();
+    }
     if let Some(lost) = lost {
         body["problem"] = lost.to_string().into();
     }
     (status, JSON, format!("{body}\n"))
+}
+
+/// A data node; without a load if it does not answer.
+fn node_in_json(node: &NodeState) -> serde_json::Value {
+    let mut shown = serde_json::json!({ "node": &node.name, "up": node.is_up });
+    if let Some(load) = node.load {
+        shown["parts"] = load.running.into();
+        shown["bytes_per_second"] = load.bytes_per_second.into();
+        shown["refused"] = load.refused.into();
+    }
+    shown
 }

@@ -20,6 +20,7 @@ use crate::session::{self, SessionEntry};
 use crate::shutdown::Shutdown;
 use crate::startup::{self, ControlListeners, ServeError};
 use crate::state::{LostProcess, ServerPhase, ServerState, lost_process};
+use crate::stripes::watch_nodes;
 use crate::transfer::ControlAddresses;
 
 /// Longest time for sessions to send their last replies after running transfers were cut.
@@ -81,6 +82,8 @@ pub async fn serve_with_reloads(
     let mut monitors = JoinSet::new();
     if let Some(listener) = listeners.metrics.take() {
         monitors.spawn(monitoring::serve(listener, Arc::clone(&shared)));
+        let directory = Arc::clone(&shared.node_directory);
+        monitors.spawn(watch_nodes(directory, shared.subscribe_material()));
     }
     ready(&announcement);
     let manager = shared.config.service_manager.clone();
@@ -272,6 +275,7 @@ fn turn_away(
     reason: &str,
 ) {
     shared.metrics.count_session(false);
+    shared.load_meter.count_refusal();
     tracing::info!(peer = %addresses.peer, reason, "session turned away");
     // A client that expects TLS cannot read a reply in the clear.
     if entry == SessionEntry::Control {

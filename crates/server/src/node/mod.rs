@@ -33,8 +33,8 @@ use crate::limits::SessionSlot;
 use crate::secure::of_order;
 use crate::state::ServerState;
 use crate::stripes::{
-    AliveTerms, FrontMessage, NodeConnection, NodeFailure, NodeListen, NodeMessage, NodeOrder,
-    NodePart, PartProgress, PartReport, VERSION, WireRanges,
+    AliveTerms, FrontMessage, MeteredPart, NodeConnection, NodeFailure, NodeListen, NodeLoad,
+    NodeMessage, NodeOrder, NodePart, PartProgress, PartReport, VERSION, WireRanges,
 };
 use crate::transfer::{ControlAddresses, file_error, transfer_error};
 
@@ -107,7 +107,10 @@ async fn identify(
         return Err(format!("{name} is not in front-end"));
     }
     let mut connection = NodeConnection::new(transport);
-    let hello = NodeMessage::Hello { version: VERSION };
+    let hello = NodeMessage::Hello {
+        version: VERSION,
+        load: shared.load_meter.load(Instant::now()),
+    };
     connection.send(&hello).await.map_err(in_words)?;
     Ok((connection, name))
 }
@@ -130,6 +133,8 @@ struct RunningPart {
     control: Arc<TransferControl>,
     supply: Option<Arc<RangeSupply>>,
     lease: Arc<WriteLease>,
+    /// Counts it in the load of this node.
+    metered: MeteredPart,
     /// This node's share of a limit.
     rate: Option<RateLimit>,
     events: mpsc::Receiver<PartEvent>,
@@ -353,11 +358,15 @@ impl NodeSession {
                 let _ = sender.blocking_send(PartEvent::Ended(Box::new(channel), result));
             });
         });
-        started.map_err(|error| NodeFailure::other(format!("it has no thread: {error}")))?;
+        started.map_err(|error| {
+            self.shared.load_meter.count_refusal();
+            NodeFailure::other(format!("it has no thread: {error}"))
+        })?;
         self.running = Some(RunningPart {
             control,
             supply,
             lease,
+            metered: self.shared.load_meter.part_begins(),
             rate,
             events,
             reported: RangeSet::new(),
@@ -400,7 +409,7 @@ impl NodeSession {
         };
         let evidence = part.control.evidence();
         tracing::info!(bytes = part.control.bytes(), "a part has ended");
-        let report = PartReport {
+        let mut report = PartReport {
             failure: result.err().map(NodeFailure::from),
             bytes: part.control.bytes(),
             streams: evidence.streams,
@@ -408,8 +417,12 @@ impl NodeSession {
             retransmits: evidence.retransmits,
             min_rtt: evidence.min_rtt,
             congestion: evidence.congestion_control.clone(),
+            load: NodeLoad::default(),
             is_lost: false,
         };
+        // It does not run any more.
+        drop(part);
+        report.load = self.shared.load_meter.load(Instant::now());
         self.connection.send(&NodeMessage::Ended(report)).await
     }
 
@@ -422,6 +435,7 @@ impl NodeSession {
         for range in part.control.safe().iter() {
             new.extend(&part.reported.gaps(range.start, range.end));
         }
+        part.metered.note(part.control.bytes(), Instant::now());
         loop {
             let safe = WireRanges::take_from(&mut new);
             part.reported.extend(&safe.to_set());
@@ -431,6 +445,7 @@ impl NodeSession {
                 safe,
                 store_wait: part.control.store_wait(),
                 wants_to: part.lease.wants_to(),
+                load: self.shared.load_meter.load(Instant::now()),
             };
             let progress = NodeMessage::Progress(progress);
             self.connection.send(&progress).await?;
@@ -518,7 +533,7 @@ impl PartWork {
         let settings = self.settings(true)?;
         self.announce(true, events);
         let sent = send::run(&mut self.channel, &source, &plan, &settings, &self.control);
-        sent.map(drop).map_err(|error| transfer_error(&error))
+        sent.map(drop).map_err(|error| self.failure_of(&error))
     }
 
     fn receive(
@@ -556,11 +571,19 @@ impl PartWork {
             Ok(_) => self.control.checkpoint(sync),
             Err(_) => sync(),
         };
-        received.map_err(|error| transfer_error(&error))?;
+        received.map_err(|error| self.failure_of(&error))?;
         synced.map_err(|source| {
             let what = path.to_string();
             transfer_error(&DataError::Write { what, source })
         })
+    }
+
+    /// Counts a part that a bound of this node has ended.
+    fn failure_of(&self, error: &DataError) -> TransferError {
+        if matches!(error, DataError::TooManyStreams { .. }) {
+            self.shared.load_meter.count_refusal();
+        }
+        transfer_error(error)
     }
 
     /// Waits until the front end says that every node has opened the file.

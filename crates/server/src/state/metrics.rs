@@ -13,10 +13,14 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::stripes::NodeState;
 use crate::transfer_log::LoggedTransferKind;
 
 /// Labels of a metric: names and values.
 type Labels<const N: usize> = [(&'static str, &'static str); N];
+
+/// Label of a data node: host and port as in the settings.
+type NodeLabel = [(&'static str, String); 1];
 
 /// Seconds with a fraction.
 type SummedSeconds = Counter<f64, AtomicU64>;
@@ -36,6 +40,17 @@ pub(crate) struct ServerMetrics {
     bytes: Family<Labels<1>, Counter>,
     seconds: Family<Labels<1>, SummedSeconds>,
     limiter_seconds: Family<Labels<2>, SummedSeconds>,
+    /// Of the data nodes of a front end. Set when the numbers are read.
+    nodes: NodeMetrics,
+}
+
+/// The numbers of each data node, by its own reports.
+#[derive(Debug, Default)]
+struct NodeMetrics {
+    up: Family<NodeLabel, Gauge>,
+    running: Family<NodeLabel, Gauge>,
+    rate: Family<NodeLabel, Gauge>,
+    refused: Family<NodeLabel, Gauge>,
 }
 
 /// A transfer that is counted while it runs. When this is dropped, it no longer counts as running.
@@ -87,6 +102,7 @@ impl ServerMetrics {
         let help = "Time of transfers that have ended, by direction and by what limited them";
         let limiters = metrics.limiter_seconds.clone();
         registry.register_with_unit("limiter", help, Unit::Seconds, limiters);
+        metrics.nodes.register(registry);
         for result in ["ok", "refused"] {
             metrics
                 .logins
@@ -137,13 +153,47 @@ impl ServerMetrics {
         }
     }
 
-    /// The text for Prometheus; `sessions`: their number now.
-    pub(crate) fn text(&self, sessions: usize) -> Result<String, fmt::Error> {
+    /// The text for Prometheus; `sessions`: their number now; `nodes`: the data nodes.
+    pub(crate) fn text(&self, sessions: usize, nodes: &[NodeState]) -> Result<String, fmt::Error> {
         let sessions = i64::try_from(sessions).unwrap_or(i64::MAX);
         self.sessions_now.set(sessions);
+        self.nodes.set(nodes);
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)
+    }
+}
+
+impl NodeMetrics {
+    fn register(&self, registry: &mut Registry) {
+        let help = "Whether a data node answers and is used";
+        registry.register("node_up", help, self.up.clone());
+        let help = "Parts of transfers that a data node carries out now, for all its front ends";
+        registry.register("node_parts_running", help, self.running.clone());
+        let help = "Bytes per second that a data node moves now";
+        registry.register("node_bytes_per_second", help, self.rate.clone());
+        let help = "Connections and parts that a data node has refused since its start, because a bound was reached";
+        registry.register("node_refused", help, self.refused.clone());
+    }
+
+    /// Nodes that do not answer have no load.
+    fn set(&self, nodes: &[NodeState]) {
+        for family in [&self.up, &self.running, &self.rate, &self.refused] {
+            family.clear();
+        }
+        let set = |family: &Family<NodeLabel, Gauge>, node: &NodeState, value: u64| {
+            let value = i64::try_from(value).unwrap_or(i64::MAX);
+            let label = [("node", node.name.clone())];
+            family.get_or_create(&label).set(value);
+        };
+        for node in nodes {
+            set(&self.up, node, node.is_up.into());
+            if let Some(load) = node.load {
+                set(&self.running, node, load.running);
+                set(&self.rate, node, load.bytes_per_second);
+                set(&self.refused, node, load.refused);
+            }
+        }
     }
 }
 
@@ -186,9 +236,10 @@ impl Drop for CountedTransfer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stripes::NodeLoad;
 
     fn assert_line(metrics: &ServerMetrics, line: &str) {
-        let text = metrics.text(0).unwrap();
+        let text = metrics.text(0, &[]).unwrap();
         assert!(text.lines().any(|one| one == line), "{line}\n{text}");
     }
 
@@ -217,5 +268,35 @@ mod tests {
         assert_line(&metrics, errors);
         let others = "longhaul_server_payload_bytes_total{direction=\"retrieve\"} 0";
         assert_line(&metrics, others);
+    }
+
+    #[test]
+    fn each_data_node_has_its_numbers_while_it_is_known() {
+        let metrics = ServerMetrics::new();
+        let node = |name: &str, load: Option<NodeLoad>| NodeState {
+            name: name.to_owned(),
+            is_up: load.is_some(),
+            load,
+        };
+        let load = NodeLoad {
+            running: 2,
+            bytes_per_second: 1000,
+            refused: 7,
+        };
+        let text = metrics
+            .text(0, &[node("a:1", Some(load)), node("b:1", None)])
+            .unwrap();
+        for line in [
+            "longhaul_server_node_up{node=\"a:1\"} 1",
+            "longhaul_server_node_up{node=\"b:1\"} 0",
+            "longhaul_server_node_parts_running{node=\"a:1\"} 2",
+            "longhaul_server_node_bytes_per_second{node=\"a:1\"} 1000",
+            "longhaul_server_node_refused{node=\"a:1\"} 7",
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line}\n{text}");
+        }
+        assert!(!text.contains("node_parts_running{node=\"b:1\"}"), "{text}");
+        let text = metrics.text(0, &[]).unwrap();
+        assert!(!text.contains("a:1"), "{text}");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use data::budget::StreamBudget;
 use data::rate::RateLimit;
@@ -13,7 +14,7 @@ use crate::config::{ServerConfig, SiteTerms};
 use crate::limits::{BandwidthBudgets, BudgetHolder, FairQueue, HandshakeLimits, SessionLimits};
 use crate::login::{Authenticator, Login};
 use crate::secure::SecurityMaterial;
-use crate::stripes::{NodeAccess, NodeDirectory};
+use crate::stripes::{LoadMeter, NodeAccess, NodeDirectory};
 use crate::transfer_log::TransferLog;
 
 mod lost_process;
@@ -75,7 +76,10 @@ pub(crate) struct ServerState {
     pub(crate) handshakes: Arc<HandshakeLimits>,
     /// One permit per step of a GSI exchange: each takes up to a second of processor time.
     pub(crate) exchange_queue: Arc<FairQueue>,
-    node_directory: Arc<NodeDirectory>,
+    /// The data nodes of a front end.
+    pub(crate) node_directory: Arc<NodeDirectory>,
+    /// What this server does as a data node.
+    pub(crate) load_meter: Arc<LoadMeter>,
     phase: Arc<watch::Sender<ServerPhase>>,
     lost_process: Arc<OnceLock<LostProcess>>,
     /// The material of the last reload.
@@ -90,6 +94,8 @@ impl ServerState {
         logins: Authenticator,
         log: TransferLog,
     ) -> Self {
+        let node_directory = NodeDirectory::default();
+        node_directory.set_nodes(&config.data_nodes);
         Self {
             session_limits: SessionLimits::new(config.session_bounds()),
             congestion,
@@ -106,7 +112,8 @@ impl ServerState {
             metrics: Arc::new(ServerMetrics::new()),
             handshakes: Arc::default(),
             exchange_queue: FairQueue::new(config.exchange_queue()),
-            node_directory: Arc::default(),
+            node_directory: Arc::new(node_directory),
+            load_meter: Arc::new(LoadMeter::new(Instant::now())),
             phase: Arc::new(watch::Sender::new(ServerPhase::Serving)),
             lost_process: Arc::default(),
             newest_material: Arc::new(watch::Sender::new(Arc::default())),
@@ -148,6 +155,7 @@ impl ServerState {
         self.listener_queue.set_bounds(config.listener_queue());
         self.exchange_queue.set_bounds(config.exchange_queue());
         self.newest_material.send_replace(Arc::clone(&material));
+        self.node_directory.set_nodes(&config.data_nodes);
         Self {
             // Shared with the sessions that run: limits count old and new sessions together.
             session_limits: Arc::clone(&self.session_limits),
@@ -166,6 +174,7 @@ impl ServerState {
             handshakes: Arc::clone(&self.handshakes),
             exchange_queue: Arc::clone(&self.exchange_queue),
             node_directory: Arc::clone(&self.node_directory),
+            load_meter: Arc::clone(&self.load_meter),
             phase: Arc::clone(&self.phase),
             lost_process: Arc::clone(&self.lost_process),
             newest_material: Arc::clone(&self.newest_material),

@@ -21,6 +21,7 @@ use proto::server::{FileError, FileErrorKind, TransferError};
 use proto::sizing::{BufferSizing, SocketBuffers};
 use serde::{Deserialize, Serialize};
 
+use super::NodeLoad;
 use crate::secure::NodeSecurity;
 
 /// Version of these messages. Both ends are of one installation, so another one is refused.
@@ -55,8 +56,12 @@ pub(crate) enum FrontMessage {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum NodeMessage {
-    /// The node serves.
-    Hello { version: u32 },
+    /// The node serves, and does so much now.
+    Hello {
+        version: u32,
+        #[serde(default)]
+        load: NodeLoad,
+    },
     /// The address of the listener.
     Listening(Result<SocketAddr, NodeFailure>),
     /// The file is open since `at`; `reused`: data connections of an earlier transfer are used again.
@@ -95,6 +100,8 @@ pub(crate) struct PartProgress {
     pub(crate) store_wait: Duration,
     /// The node waits until it may write up to this file offset.
     pub(crate) wants_to: u64,
+    /// What the node does, this part included.
+    pub(crate) load: NodeLoad,
 }
 
 /// A listener for data connections.
@@ -251,6 +258,8 @@ pub(crate) struct PartReport {
     pub(crate) min_rtt: Duration,
     /// Congestion control, if this end sent.
     pub(crate) congestion: Option<String>,
+    /// What the node still does.
+    pub(crate) load: NodeLoad,
     /// There is no report: the front end has lost the node.
     #[serde(skip)]
     pub(crate) is_lost: bool,

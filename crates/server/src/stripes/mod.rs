@@ -4,14 +4,17 @@
 mod connection;
 mod dealer;
 mod directory;
+mod load;
 mod message;
 mod rate_shares;
 mod recent_rate;
 mod set;
+mod watch;
 
 pub(crate) use connection::NodeConnection;
 pub(crate) use dealer::{DealtOrder, RangeDealer};
-pub(crate) use directory::NodeDirectory;
+pub(crate) use directory::{NodeDirectory, NodeState};
+pub(crate) use load::{LoadMeter, MeteredPart, NodeLoad};
 pub(crate) use message::{
     AliveTerms, FrontMessage, LEASE, NodeFailure, NodeListen, NodeMessage, NodeOrder, NodePart,
     PartProgress, PartReport, VERSION, WireRanges,
@@ -19,3 +22,4 @@ pub(crate) use message::{
 pub(crate) use rate_shares::RateShares;
 pub(crate) use recent_rate::RecentRate;
 pub(crate) use set::{NodeAccess, StripeSet};
+pub(crate) use watch::watch_nodes;

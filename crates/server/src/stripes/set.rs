@@ -12,7 +12,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::message::VERSION;
-use super::{FrontMessage, NodeConnection, NodeDirectory, NodeFailure, NodeListen, NodeMessage};
+use super::{
+    FrontMessage, NodeConnection, NodeDirectory, NodeFailure, NodeListen, NodeLoad, NodeMessage,
+};
 use crate::secure::SecurityMaterial;
 
 /// Longest wait for a node to be reached and to answer.
@@ -31,6 +33,15 @@ pub(crate) struct NodeAccess {
     pub(crate) directory: Arc<NodeDirectory>,
     /// The certificate and authorities.
     pub(crate) material: Arc<SecurityMaterial>,
+}
+
+/// A node that serves.
+#[derive(Debug)]
+struct ReachedNode {
+    /// Host and port.
+    name: String,
+    connection: NodeConnection,
+    load: NodeLoad,
 }
 
 /// The nodes that carry out one session's transfers, in the order of the stripes.
@@ -60,30 +71,43 @@ impl StripeSet {
         Ok(Self::of(reached, &access.directory))
     }
 
-    /// Connects to nodes for `stripes` stripes: to one each if there are as many, else to some of them several times.
+    /// Connects to nodes for `stripes` stripes: to one each if there are as many, to the least loaded if there are more nodes, else to some of
+    /// them several times.
     ///
     /// # Errors
     /// None can be reached.
     pub(crate) async fn for_stripes(access: &NodeAccess, stripes: usize) -> io::Result<Self> {
         let mut reached = reach_all(access).await?;
+        if stripes != reached.len() {
+            access
+                .directory
+                .sort_by_load(&mut reached, |node| node.load);
+        }
         if stripes > MOST_OF_A_NODE * reached.len() {
             return Err(io::Error::other(
                 "there are more targets than the data nodes may serve",
             ));
         }
-        let names: Vec<String> = reached.iter().map(|(name, _)| name.clone()).collect();
+        let names: Vec<String> = reached.iter().map(|node| node.name.clone()).collect();
         while reached.len() < stripes {
             let name = names[reached.len() % names.len()].clone();
-            let connection = reach(&name, &access.material).await?;
-            reached.push((name, connection));
+            let (connection, load) = reach(&name, &access.material).await?;
+            reached.push(ReachedNode {
+                name,
+                connection,
+                load,
+            });
         }
         reached.truncate(stripes);
         Ok(Self::of(reached, &access.directory))
     }
 
-    fn of(reached: Vec<(String, NodeConnection)>, directory: &Arc<NodeDirectory>) -> Self {
+    fn of(reached: Vec<ReachedNode>, directory: &Arc<NodeDirectory>) -> Self {
         let (sender, events) = mpsc::channel(QUEUE);
-        let node = |(number, (name, connection)): (usize, (String, NodeConnection))| {
+        let node = |(number, reached): (usize, ReachedNode)| {
+            let ReachedNode {
+                name, connection, ..
+            } = reached;
             let (messages, outgoing) = mpsc::channel(QUEUE);
             tokio::spawn(converse(
                 number,
@@ -135,6 +159,13 @@ impl StripeSet {
         if let Some(node) = self.nodes.get(node) {
             tracing::warn!(node = node.name, "a data node is lost");
             self.directory.note_failure(&node.name, Instant::now());
+        }
+    }
+
+    /// Notes how loaded a node says it is.
+    pub(crate) fn note_load(&self, node: usize, load: NodeLoad) {
+        if let Some(node) = self.nodes.get(node) {
+            self.directory.note_load(&node.name, load);
         }
     }
 
@@ -194,7 +225,7 @@ impl StripeSet {
 }
 
 /// Connects to all nodes at the same time; those that answer, in the order of the settings.
-async fn reach_all(access: &NodeAccess) -> io::Result<Vec<(String, NodeConnection)>> {
+async fn reach_all(access: &NodeAccess) -> io::Result<Vec<ReachedNode>> {
     let mut attempts = JoinSet::new();
     let usable = access.directory.usable(&access.nodes, Instant::now());
     for (number, name) in usable.into_iter().enumerate() {
@@ -207,12 +238,19 @@ async fn reach_all(access: &NodeAccess) -> io::Result<Vec<(String, NodeConnectio
     let mut reached = Vec::new();
     while let Some(attempt) = attempts.join_next().await {
         match attempt {
-            Ok((number, name, Ok(connection))) => {
-                reached.push((number, name, connection));
+            Ok((number, name, Ok((connection, load)))) => {
+                access.directory.note_load(&name, load);
+                let node = ReachedNode {
+                    name,
+                    connection,
+                    load,
+                };
+                reached.push((number, node));
             }
             Ok((_, name, Err(error))) => {
                 tracing::warn!(node = name, %error, "a data node cannot be used");
                 access.directory.note_failure(&name, Instant::now());
+                access.directory.note_unreachable(&name);
             }
             Err(error) => tracing::warn!(%error, "a data node cannot be used"),
         }
@@ -221,18 +259,21 @@ async fn reach_all(access: &NodeAccess) -> io::Result<Vec<(String, NodeConnectio
         return Err(io::Error::other("no data node can be used"));
     }
     reached.sort_by_key(|(number, ..)| *number);
-    Ok(reached
-        .into_iter()
-        .map(|(_, name, connection)| (name, connection))
-        .collect())
+    Ok(reached.into_iter().map(|(_, node)| node).collect())
 }
 
-/// Connects to a node, and waits until it serves.
-async fn reach(name: &str, material: &SecurityMaterial) -> io::Result<NodeConnection> {
+/// Connects to a node, and waits until it serves and says how loaded it is.
+pub(super) async fn reach(
+    name: &str,
+    material: &SecurityMaterial,
+) -> io::Result<(NodeConnection, NodeLoad)> {
     timeout(CONNECT_LIMIT, connect(name, material)).await?
 }
 
-async fn connect(name: &str, material: &SecurityMaterial) -> io::Result<NodeConnection> {
+async fn connect(
+    name: &str,
+    material: &SecurityMaterial,
+) -> io::Result<(NodeConnection, NodeLoad)> {
     let (host, _) = name.rsplit_once(':').unwrap_or((name, ""));
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let mut refused = io::Error::from(io::ErrorKind::NotFound);
@@ -248,7 +289,10 @@ async fn connect(name: &str, material: &SecurityMaterial) -> io::Result<NodeConn
                 transport.complete_handshake().await?;
                 let mut connection = NodeConnection::new(transport);
                 return match connection.receive().await? {
-                    NodeMessage::Hello { version: VERSION } => Ok(connection),
+                    NodeMessage::Hello {
+                        version: VERSION,
+                        load,
+                    } => Ok((connection, load)),
                     _ => Err(io::Error::other("it is not of this version of longhaul")),
                 };
             }

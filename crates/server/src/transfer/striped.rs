@@ -480,6 +480,7 @@ impl StripedTransfer<'_> {
             Some(NodeMessage::Ended(report)) => {
                 let failure = report.failure.clone();
                 let bytes = report.bytes;
+                self.set.note_load(number, report.load);
                 part.report = Some(report);
                 self.note_progress(number, bytes, &RangeSet::new());
                 if let Some(failure) = failure {
@@ -522,6 +523,7 @@ impl StripedTransfer<'_> {
         renews: bool,
     ) -> Result<(), TransferError> {
         self.note_progress(number, progress.bytes, &progress.safe.to_set());
+        self.set.note_load(number, progress.load);
         if let Some(part) = self.parts.get_mut(number) {
             part.store_wait = progress.store_wait;
         }

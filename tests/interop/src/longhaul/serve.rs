@@ -26,7 +26,7 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 const MESSAGE_LIMIT: Duration = Duration::from_secs(120);
 
 /// A `longhaul serve` command to be started.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ServeCommand {
     root: PathBuf,
     listen: String,
