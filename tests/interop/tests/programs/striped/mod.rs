@@ -3,9 +3,10 @@
 
 mod failures;
 mod limits;
+mod loads;
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use interop::cells::MatrixRow;
@@ -89,7 +90,7 @@ impl StripedServer {
         nodes: usize,
         options: impl FnOnce(ServeCommand) -> ServeCommand,
     ) -> Result<Self> {
-        let nodes = NODE_HOSTS.iter().take(nodes);
+        let nodes = NODE_HOSTS.iter().cycle().take(nodes);
         let nodes: Result<Vec<_>> = nodes.map(|host| node(root, pki, host)).collect();
         let nodes = nodes?;
         let addresses: Vec<_> = nodes.iter().map(LonghaulServer::address).collect();
@@ -110,6 +111,18 @@ impl StripedServer {
     }
 }
 
+/// Every 112 names as many stripes: globus-url-copy takes memory for those of the first one.
+fn ensure_stripes(said: &str, stripes: usize) -> Result<()> {
+    let counts = said
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Total Stripe Count: "));
+    let counts: Vec<_> = counts.collect();
+    let wanted = stripes.to_string();
+    let all = !counts.is_empty() && counts.iter().all(|count| **count == wanted);
+    ensure!(all, "{counts:?} stripes instead of {wanted}: {said}");
+    Ok(())
+}
+
 #[test]
 fn globus_url_copy_transfers_stripes() {
     let client = require!(GlobusUrlCopy::find());
@@ -125,9 +138,7 @@ fn globus_url_copy_transfers_stripes() {
         matrix::put(&mut cells, &store, &test_files::SIZES, |from, to| {
             let copied = client.copy(options, &file_url(from), &server.front.url(to));
             let copied = server.explain(copied)?;
-            let said = copied.stderr_text();
-            ensure!(said.contains("Total Stripe Count: 3"), "no stripes: {said}");
-            Ok(())
+            ensure_stripes(&copied.stderr_text(), 3)
         });
     }
     cells.finish();
@@ -148,9 +159,7 @@ fn data_nodes_protect_what_their_front_end_would() {
         let options = [&["-stripe", "-p", "2"], protection].concat();
         matrix::put(&mut cells, &store, &test_files::FEW_SIZES, |from, to| {
             let copied = client.copy(&options, &file_url(from), &server.front.gsi_url(to));
-            let said = server.explain(copied)?.stderr_text();
-            ensure!(said.contains("Total Stripe Count: 2"), "no stripes: {said}");
-            Ok(())
+            ensure_stripes(&server.explain(copied)?.stderr_text(), 2)
         });
     }
     cells.finish();
@@ -179,9 +188,14 @@ fn third_party_transfers_work_between_different_numbers_of_stripes() {
     cells.finish();
 }
 
-/// How many nodes have done something, by their logs.
+/// How many parts a node has carried out, by its log.
+fn parts_ended(node: &LonghaulServer) -> usize {
+    node.messages().matches("a part has ended").count()
+}
+
+/// How many nodes have done something.
 fn parts(nodes: &[LonghaulServer]) -> usize {
-    let has_moved = |node: &&LonghaulServer| node.messages().contains("a part has ended");
+    let has_moved = |node: &&LonghaulServer| parts_ended(node) > 0;
     nodes.iter().filter(has_moved).count()
 }
 
@@ -215,6 +229,63 @@ fn longhaul_cp_uses_every_data_node() {
         test_files::ensure_same(&file, &store.path("stored"))?;
         ensure!(parts(&server.nodes) == 3, "not all nodes have received");
         Ok(())
+    });
+    cells.finish();
+}
+
+#[test]
+fn eight_data_nodes_share_one_transfer() {
+    let pki = require!(PeerPki::find());
+    let client = require!(GlobusUrlCopy::find());
+    let mut cells = MatrixRow::new("eight data nodes");
+    let file = test_files::shared(LARGE).unwrap();
+    let store = TestStore::new().unwrap();
+    // Slow enough for all of them to have a part.
+    let limited = |front: ServeCommand| {
+        let front = front.flag("--foreign-data-addresses");
+        front.option("--limit-rate", "400M")
+    };
+    let server = StripedServer::start_with(store.root(), &pki, 8, limited).unwrap();
+    std::fs::copy(&file, store.path("served")).unwrap();
+    let mut check = |name: &str, copy: &dyn Fn() -> Result<PathBuf>| {
+        cells.check(name, || {
+            let counts = || server.nodes.iter().map(parts_ended).collect::<Vec<_>>();
+            let before = counts();
+            let stored = server.explain(copy())?;
+            test_files::ensure_same(&file, &stored)?;
+            let after = counts();
+            let have_moved = before.iter().zip(&after).all(|(one, other)| one < other);
+            ensure!(have_moved, "not all nodes have moved something: {after:?}");
+            Ok(())
+        });
+    };
+    check("longhaul cp, get", &|| {
+        let to = store.local();
+        cp(&["-p", "2", &server.front.url("served"), &path_argument(&to)])?;
+        Ok(to)
+    });
+    check("longhaul cp, put", &|| {
+        let (from, to) = (path_argument(&file), server.front.url("stored"));
+        cp(&["-p", "2", &from, &to])?;
+        Ok(store.path("stored"))
+    });
+    check("globus-url-copy, put", &|| {
+        let to = server.front.url("theirs");
+        let said = client
+            .copy(&["-stripe"], &file_url(&file), &to)?
+            .stderr_text();
+        ensure_stripes(&said, 8)?;
+        Ok(store.path("theirs"))
+    });
+    let others = TestStore::new().unwrap();
+    let other = StripedServer::start_open(&others, &pki, 8).unwrap();
+    check("globus-url-copy, eight to eight", &|| {
+        let from = server.front.user_url("served");
+        let to = other.front.user_url("stored");
+        let said = other.explain(client.copy(&["-stripe"], &from, &to))?;
+        ensure_stripes(&said.stderr_text(), 8)?;
+        ensure!(parts(&other.nodes) == 8, "not all nodes have received");
+        Ok(others.path("stored"))
     });
     cells.finish();
 }
