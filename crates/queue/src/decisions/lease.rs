@@ -1,8 +1,9 @@
 //! Leases: how long a worker may believe that a job is its own.
 //!
-//! The database grants a lease until a time of its own clock. A worker counts the same time by its own clock from the moment
-//! before it asked, so its end of the lease is never later than the database's. The clock counts while the machine sleeps
-//! (CLOCK_BOOTTIME, clock_gettime(2)); the clock of the wall may be set, and counts for nothing.
+//! A worker counts the time of a lease by its own clock from the moment before it asked. Others count the same time by theirs from
+//! the moment when they saw the renewal ([`super::lease_watch`]), so its end of the lease is never later than theirs. These clocks
+//! count while the machine sleeps (CLOCK_BOOTTIME, clock_gettime(2)); clocks of the wall may be set, also the database's, and count
+//! for nothing.
 
 use std::time::Duration;
 

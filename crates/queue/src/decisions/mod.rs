@@ -3,4 +3,5 @@
 pub mod estimate;
 pub mod fleet;
 pub mod lease;
+pub mod lease_watch;
 pub mod retry;

@@ -9,7 +9,6 @@ use sqlx::{PgConnection, Row};
 use crate::copy::{CopyRefused, QueuedCopy};
 use crate::decisions::fleet::WaitingJob;
 use crate::decisions::lease::LeaseTime;
-use crate::decisions::retry::MOST_LOSSES;
 
 use super::{CLAIM_LOCK, QueueError, TransferQueue, limits, lock, rows};
 
@@ -57,7 +56,8 @@ impl TransferQueue {
         self.within(async {
             let mut transaction = self.pool.begin().await?;
             lock(&mut transaction, CLAIM_LOCK).await?;
-            expire(&mut transaction).await?;
+            self.expire(&mut transaction).await?;
+            begin_waits_anew(&mut transaction).await?;
             let mut fleet = limits::fleet(&mut transaction).await?;
             let mut taken = Vec::new();
             while taken.len() < most {
@@ -81,57 +81,16 @@ impl TransferQueue {
         })
         .await
     }
-
-    /// Gives back the jobs of earlier processes of a worker: their children are known to be gone.
-    ///
-    /// # Errors
-    /// The database fails.
-    pub async fn release_earlier(&self, worker: &WorkerIdentity) -> Result<u64, QueueError> {
-        self.within(async {
-            let released = sqlx::query(LOSE_EARLIER)
-                .bind(losses())
-                .bind(&worker.holder)
-                .bind(&worker.session)
-                .execute(&self.pool)
-                .await?;
-            Ok(released.rows_affected())
-        })
-        .await
-    }
 }
 
-/// Puts jobs whose worker is gone back into the queue. `$1`: most losses. The condition is the rest of the statement's part.
-macro_rules! lose_jobs {
-    ($condition:literal) => {
-        concat!(
-            "WITH lost AS (UPDATE jobs SET \
-               state = CASE WHEN cancel_asked THEN 'cancelled' WHEN losses + 1 >= $1 THEN 'failed' ELSE 'waiting' END, \
-               ended_at = CASE WHEN cancel_asked OR losses + 1 >= $1 THEN clock_timestamp() END, \
-               error = CASE WHEN losses + 1 >= $1 THEN 'its workers died' ELSE error END, \
-               losses = losses + 1, worker = NULL, holder = NULL, session = NULL, lease_until = NULL, granted = NULL, \
-               now_bps = NULL, left_seconds = NULL \
-             WHERE state = 'running' AND ",
-            $condition,
-            " RETURNING id, attempts) \
-             UPDATE attempts SET outcome = 'lost', ended_at = clock_timestamp() FROM lost \
-             WHERE job = lost.id AND number = lost.attempts"
-        )
-    };
-}
-
-const LOSE_EXPIRED: &str = lose_jobs!("lease_until < clock_timestamp()");
-const LOSE_EARLIER: &str = lose_jobs!("holder = $2 AND session <> $3");
-
-fn losses() -> i32 {
-    i32::try_from(MOST_LOSSES).unwrap_or(i32::MAX)
-}
-
-/// Ends leases that nobody renewed.
-async fn expire(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    sqlx::query(LOSE_EXPIRED)
-        .bind(losses())
-        .execute(connection)
-        .await?;
+/// The clock was set back: a job would wait until its time comes again. It waits as long as it did when the wait began.
+async fn begin_waits_anew(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "UPDATE jobs SET not_before = clock_timestamp() + (not_before - waits_from), waits_from = clock_timestamp() \
+         WHERE state = 'waiting' AND waits_from > clock_timestamp()",
+    )
+    .execute(connection)
+    .await?;
     Ok(())
 }
 
@@ -176,7 +135,7 @@ async fn start(
 ) -> Result<ClaimedJob, sqlx::Error> {
     let row = sqlx::query(
         "UPDATE jobs SET state = 'running', attempts = attempts + 1, worker = $2, holder = $3, session = $4, \
-           lease_until = clock_timestamp() + make_interval(secs => $5), granted = $6, \
+           lease_until = clock_timestamp() + make_interval(secs => $5), lease_seconds = $5, granted = $6, \
            done_bytes = NULL, total_bytes = NULL, done_files = NULL, total_files = NULL, now_bps = NULL, \
            left_seconds = NULL \
          WHERE id = $1 \
@@ -198,10 +157,15 @@ async fn start(
         .bind(&worker.session)
         .execute(&mut *connection)
         .await?;
-    sqlx::query("UPDATE owners SET served_at = clock_timestamp() WHERE name = $1")
-        .bind(row.try_get::<String, _>("owner")?)
-        .execute(connection)
-        .await?;
+    // Later than all others also after the clock was set back: who was served before would wait until it is that late again.
+    sqlx::query(
+        "UPDATE owners SET served_at = \
+           GREATEST(clock_timestamp(), (SELECT MAX(served_at) FROM owners) + interval '1 ms') \
+         WHERE name = $1",
+    )
+    .bind(row.try_get::<String, _>("owner")?)
+    .execute(connection)
+    .await?;
     Ok(ClaimedJob {
         id,
         number: u32::try_from(number).unwrap_or(0),

@@ -63,6 +63,8 @@ impl TransferQueue {
             let mut transaction = self.pool.begin().await?;
             see_worker(&mut transaction, worker, slots, lease).await?;
             let kept = extend(&mut transaction, worker, lease, held).await?;
+            // A worker without room for more jobs watches, too, so that it knows when it has some.
+            self.watch_leases(&mut transaction).await?;
             let ids: Vec<i64> = held.iter().map(|job| job.id).collect();
             sqlx::query(
                 "WITH unknown AS (UPDATE jobs SET state = 'waiting', worker = NULL, holder = NULL, session = NULL, \
@@ -138,16 +140,16 @@ async fn extend(
         .collect();
     let now: Vec<Option<f64>> = held.iter().map(|job| job.progress.now_bps).collect();
     let left: Vec<Option<f64>> = held.iter().map(|job| job.progress.left_seconds).collect();
-    // A lease that has ended is not renewed, also while nobody else has taken the job.
+    // Whether the database's clock is past its time says nothing: that clock may have been set. A child whose lease has ended stays
+    // ended, also if nobody else has taken the job (`guard`).
     let rows = sqlx::query(
-        "UPDATE jobs SET lease_until = clock_timestamp() + make_interval(secs => $1), \
+        "UPDATE jobs SET lease_until = clock_timestamp() + make_interval(secs => $1), lease_seconds = $1, \
            done_bytes = held.done_bytes, total_bytes = held.total_bytes, done_files = held.done_files, \
            total_files = held.total_files, now_bps = held.now_bps, left_seconds = held.left_seconds \
          FROM UNNEST($2::bigint[], $3::int[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::float8[], \
              $9::float8[]) \
            AS held (id, number, done_bytes, total_bytes, done_files, total_files, now_bps, left_seconds) \
          WHERE jobs.id = held.id AND jobs.attempts = held.number AND state = 'running' AND session = $10 \
-           AND lease_until > clock_timestamp() \
          RETURNING jobs.id, jobs.cancel_asked",
     )
     .bind(lease.length().as_secs_f64())

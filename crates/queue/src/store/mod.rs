@@ -1,16 +1,23 @@
 //! The database of the queue: a schema of its own, `longhaul_queue`, in any database of PostgreSQL.
 //!
-//! Every time is one of the database's clock. Each call ends within [`PATIENCE`], also when the network is cut.
+//! Every time in it is one of the database's clock; when leases end, the clocks of the workers decide. Each call ends within [`PATIENCE`], also when the network is cut.
 
+use std::fmt;
 use std::future::Future;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use sqlx::{PgConnection, PgPool, SqlSafeStr};
 
+use crate::decisions::lease_watch::LeaseWatch;
+use crate::guard::boot_time;
+
 mod claim;
+mod expiry;
 mod lease;
 mod limits;
 mod overview;
@@ -76,6 +83,19 @@ pub enum QueueError {
 pub struct TransferQueue {
     pool: PgPool,
     database: String,
+    /// What this process has seen of all leases.
+    watch: Arc<Mutex<LeaseWatch>>,
+    clock: WatchClock,
+}
+
+/// The clock by which leases of others end: time since a fixed moment.
+#[derive(Clone)]
+struct WatchClock(Arc<dyn Fn() -> Duration + Send + Sync>);
+
+impl fmt::Debug for WatchClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WatchClock")
+    }
 }
 
 impl TransferQueue {
@@ -109,7 +129,19 @@ impl TransferQueue {
             .max_connections(4)
             .acquire_timeout(CONNECT)
             .connect_lazy_with(options);
-        Ok(Self { pool, database })
+        Ok(Self {
+            pool,
+            database,
+            watch: Arc::default(),
+            clock: WatchClock(Arc::new(boot_time)),
+        })
+    }
+
+    /// Watches leases by another clock than the machine's, which counts the time since it started.
+    #[must_use]
+    pub fn with_clock(self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        let clock = WatchClock(Arc::new(clock));
+        Self { clock, ..self }
     }
 
     /// Makes the tables, or brings them up to date. Tables that are, need no right to change the schema.
@@ -236,8 +268,19 @@ async fn notify(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
 
 /// The migrations. They run under an advisory lock, and leave their versions in `_sqlx_migrations`.
 fn migrator() -> Migrator {
-    let sql = include_str!("../../migrations/0001_queue.sql");
-    let kind = MigrationType::Simple;
-    let first = Migration::new(1, "queue".into(), kind, sql.into_sql_str(), false);
-    Migrator::with_migrations(vec![first])
+    let migrations = [
+        ("queue", include_str!("../../migrations/0001_queue.sql")),
+        (
+            "set clocks",
+            include_str!("../../migrations/0002_set_clocks.sql"),
+        ),
+    ];
+    let migrations = migrations
+        .into_iter()
+        .zip(1..)
+        .map(|((name, sql), version)| {
+            let kind = MigrationType::Simple;
+            Migration::new(version, name.into(), kind, sql.into_sql_str(), false)
+        });
+    Migrator::with_migrations(migrations.collect())
 }

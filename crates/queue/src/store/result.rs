@@ -181,7 +181,7 @@ async fn settle(
     };
     sqlx::query(
         "UPDATE jobs SET state = $2, failures = $3, not_before = clock_timestamp() + make_interval(secs => $4), \
-           ended_at = CASE WHEN $2 = 'waiting' THEN NULL ELSE clock_timestamp() END, exit = $5, error = $6, \
+           waits_from = clock_timestamp(), ended_at = CASE WHEN $2 = 'waiting' THEN NULL ELSE clock_timestamp() END, exit = $5, error = $6, \
            worker = NULL, holder = NULL, session = NULL, lease_until = NULL, granted = NULL, now_bps = NULL, \
            left_seconds = NULL, \
            total_bytes = CASE WHEN $2 = 'done' THEN COALESCE(total_bytes, $7) ELSE total_bytes END, \

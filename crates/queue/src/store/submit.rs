@@ -74,7 +74,7 @@ impl TransferQueue {
     pub async fn retry(&self, jobs: &[i64]) -> Result<Vec<i64>, QueueError> {
         self.change(
             "UPDATE jobs SET state = 'waiting', cancel_asked = FALSE, ended_at = NULL, failures = 0, losses = 0, \
-               not_before = clock_timestamp() \
+               not_before = clock_timestamp(), waits_from = clock_timestamp() \
              WHERE id = ANY($1) AND state IN ('waiting', 'failed', 'cancelled') RETURNING id",
             jobs,
         )

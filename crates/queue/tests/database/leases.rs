@@ -9,9 +9,6 @@ use queue::store::{JobState, QueueError, TransferQueue};
 
 use crate::support::{MINUTE, QueueFixture, identity, job};
 
-/// The lease of every running job has ended.
-const END_LEASES: &str = "UPDATE longhaul_queue.jobs SET lease_until = clock_timestamp() - interval '1 s' WHERE state = 'running'";
-
 #[tokio::test]
 async fn many_workers_at_once_never_take_the_same_job() {
     let Some(fixture) = QueueFixture::new("many_workers_at_once_never_take_the_same_job").await
@@ -60,11 +57,10 @@ async fn a_job_whose_lease_ended_is_another_workers() {
     let id = fixture.submit("anna", "ftp://h/x").await;
     let first = fixture.claim("a", 1).await.remove(0);
     assert!(fixture.claim("b", 1).await.is_empty());
-    fixture.alter(END_LEASES).await;
-    // Not even while nobody else has it.
-    assert!(fixture.renew("a", &first).await.is_empty());
+    fixture.end_leases().await;
     let second = fixture.claim("b", 1).await.remove(0);
     assert_eq!((second.id, second.number), (id, 2));
+    assert!(fixture.renew("a", &first).await.is_empty());
     // The late failure of the first says nothing about the second.
     fixture.finish("a", &first, AttemptEnd::Exited(5)).await;
     let (state, outcomes) = fixture.state(id).await;
@@ -81,13 +77,91 @@ async fn a_job_whose_lease_ended_is_another_workers() {
 }
 
 #[tokio::test]
+async fn a_renewed_lease_goes_on() {
+    let Some(fixture) = QueueFixture::new("a_renewed_lease_goes_on").await else {
+        return;
+    };
+    let id = fixture.submit("anna", "ftp://h/x").await;
+    let first = fixture.claim("a", 1).await.remove(0);
+    for _ in 0..3 {
+        fixture.end_leases().await;
+        let kept = fixture.renew("a", &first).await;
+        assert_eq!(kept.into_iter().collect::<Vec<_>>(), [(id, false)]);
+        assert!(fixture.claim("b", 1).await.is_empty());
+    }
+    fixture.end_leases().await;
+    assert_eq!(fixture.claim("b", 1).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_database_whose_clock_is_set_gives_no_job_to_a_second_worker() {
+    for days in [1, -1] {
+        let Some(fixture) = QueueFixture::new("a_database_whose_clock_is_set").await else {
+            return;
+        };
+        let id = fixture.submit("anna", "ftp://h/x").await;
+        let lost = fixture.submit("anna", "ftp://h/y").await;
+        let held = fixture.claim("a", 1).await.remove(0);
+        assert_eq!(fixture.claim("dead", 1).await.len(), 1);
+        fixture.set_clock(days).await;
+        assert!(fixture.claim("b", 2).await.is_empty(), "{days} days");
+        // It is not another worker's, so its worker keeps it.
+        let kept = fixture.renew("a", &held).await;
+        assert_eq!(kept.into_iter().collect::<Vec<_>>(), [(id, false)]);
+        // That of a dead worker is free after the length of a lease, and not a day later.
+        fixture.end_leases().await;
+        assert!(!fixture.renew("a", &held).await.is_empty());
+        let taken = fixture.claim("b", 2).await;
+        let taken: Vec<_> = taken.iter().map(|job| job.id).collect();
+        assert_eq!(taken, [lost], "{days} days");
+    }
+}
+
+#[tokio::test]
+async fn owners_take_turns_also_after_the_clock_of_the_database_was_set_back() {
+    let Some(fixture) = QueueFixture::new("owners_take_turns_also_after").await else {
+        return;
+    };
+    for n in 0..3 {
+        fixture.submit("anna", &format!("ftp://h/a{n}")).await;
+        fixture.submit("bert", &format!("ftp://h/b{n}")).await;
+    }
+    let mut owners = Vec::new();
+    for turn in 0..6 {
+        if turn == 2 {
+            // By the new clock, both were served in the future, and all jobs submitted there.
+            fixture.set_clock(-1).await;
+        }
+        let job = fixture.claim("a", 1).await.remove(0);
+        fixture.finish("a", &job, AttemptEnd::Exited(0)).await;
+        owners.push(job.copy.unwrap().parts().owner.clone());
+    }
+    assert_eq!(owners.join(" "), "anna bert anna bert anna bert");
+}
+
+#[tokio::test]
+async fn a_wait_is_counted_anew_when_the_clock_of_the_database_is_set_back() {
+    let Some(fixture) = QueueFixture::new("a_wait_is_counted_anew").await else {
+        return;
+    };
+    let hour = Duration::from_secs(3600);
+    let later = [job("anna", "ftp://h/x")];
+    let id = fixture.queue.submit(&later, hour).await.unwrap()[0];
+    fixture.set_clock(-1).await;
+    assert!(fixture.claim("a", 1).await.is_empty());
+    let (row, _) = fixture.queue.job(id).await.unwrap().unwrap();
+    let wait = row.not_before - row.now;
+    assert!((3500.0..=3600.0).contains(&wait), "{wait} s");
+}
+
+#[tokio::test]
 async fn a_late_success_ends_a_job_that_nobody_has_begun_again() {
     let Some(fixture) = QueueFixture::new("a_late_success").await else {
         return;
     };
     let id = fixture.submit("anna", "ftp://h/x").await;
     let first = fixture.claim("a", 1).await.remove(0);
-    fixture.alter(END_LEASES).await;
+    fixture.end_leases().await;
     // Another worker looks, and has no place for it.
     assert!(fixture.claim("b", 0).await.is_empty());
     assert_eq!(fixture.state(id).await.0, JobState::Waiting);
@@ -174,7 +248,7 @@ async fn a_job_that_kills_its_workers_does_not_do_so_for_ever() {
     let id = fixture.submit("anna", "ftp://h/x").await;
     for _ in 0..queue::decisions::retry::MOST_LOSSES {
         assert_eq!(fixture.claim("a", 1).await.len(), 1);
-        fixture.alter(END_LEASES).await;
+        fixture.end_leases().await;
     }
     assert!(fixture.claim("a", 1).await.is_empty());
     assert_eq!(fixture.state(id).await.0, JobState::Failed);
@@ -195,7 +269,7 @@ async fn tables_are_made_once_and_those_of_a_later_version_are_left_alone() {
         maker.await.unwrap().unwrap();
     }
     fixture
-        .alter("UPDATE longhaul_queue._sqlx_migrations SET version = 1000")
+        .alter("UPDATE longhaul_queue._sqlx_migrations SET version = version + 1000")
         .await;
     let later = fixture.queue.prepare().await;
     assert!(

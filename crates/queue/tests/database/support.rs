@@ -1,6 +1,8 @@
 //! A queue on a new database, and jobs.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use queue::copy::{CopyParts, CopyVerb, QueuedCopy};
@@ -17,6 +19,8 @@ pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) struct QueueFixture {
     pub(crate) queue: TransferQueue,
     pub(crate) url: String,
+    /// Seconds of the clock by which the queue watches leases.
+    watched: Arc<AtomicU64>,
     _server: Postgres,
 }
 
@@ -24,11 +28,16 @@ impl QueueFixture {
     pub(crate) async fn new(test: &str) -> Option<Self> {
         let server = Postgres::start(test)?;
         let url = server.database("queue");
-        let queue = TransferQueue::new(&url).unwrap();
+        let watched = Arc::new(AtomicU64::new(0));
+        let clock = Arc::clone(&watched);
+        let queue = TransferQueue::new(&url)
+            .unwrap()
+            .with_clock(move || Duration::from_secs(clock.load(Ordering::Relaxed)));
         queue.prepare().await.unwrap();
         Some(Self {
             queue,
             url,
+            watched,
             _server: server,
         })
     }
@@ -37,6 +46,27 @@ impl QueueFixture {
     pub(crate) async fn alter(&self, statement: &'static str) {
         let mut database = PgConnection::connect(&self.url).await.unwrap();
         sqlx::query(statement).execute(&mut database).await.unwrap();
+        database.close().await.unwrap();
+    }
+
+    /// The queue sees all leases as they are, and then more time passes for it than a lease has, in which nobody renews one.
+    pub(crate) async fn end_leases(&self) {
+        assert!(self.claim("watcher", 0).await.is_empty());
+        self.watched.fetch_add(MINUTE.as_secs(), Ordering::Relaxed);
+    }
+
+    /// Sets the clock of the database: all its times are as much earlier, or later, by the new clock.
+    pub(crate) async fn set_clock(&self, days_forward: i32) {
+        let mut database = PgConnection::connect(&self.url).await.unwrap();
+        for statement in [
+            "UPDATE longhaul_queue.jobs SET lease_until = lease_until - make_interval(days => $1), \
+               not_before = not_before - make_interval(days => $1), waits_from = waits_from - make_interval(days => $1)",
+            "UPDATE longhaul_queue.workers SET seen_until = seen_until - make_interval(days => $1)",
+            "UPDATE longhaul_queue.owners SET served_at = served_at - make_interval(days => $1)",
+        ] {
+            let set = sqlx::query(statement).bind(days_forward);
+            set.execute(&mut database).await.unwrap();
+        }
         database.close().await.unwrap();
     }
 
