@@ -17,6 +17,7 @@
 
 pub mod cells;
 pub mod failing_directory;
+pub mod http_relay;
 pub mod longhaul;
 pub mod matrix;
 pub mod net;
@@ -30,6 +31,7 @@ pub mod proxy;
 pub mod run;
 pub mod scratch;
 pub mod seeded_random;
+pub mod set_clock;
 pub mod stalling_view;
 pub mod test_files;
 pub mod tiny_disk;

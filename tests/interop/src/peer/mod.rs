@@ -2,6 +2,7 @@
 
 pub mod apache;
 pub mod curl;
+pub mod davix;
 pub mod forward_proxy;
 pub mod ftplib;
 pub mod gfal;

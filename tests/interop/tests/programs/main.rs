@@ -4,7 +4,9 @@
 mod broken_directory;
 mod buckets;
 mod chunked;
+mod clock_steps;
 mod curl;
+mod davix;
 mod escapes;
 mod exit_codes;
 mod faults;

@@ -14,7 +14,7 @@ use ureq::unversioned::transport::{
     Buffers, ConnectProxyConnector, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout,
     Transport,
 };
-use ureq::{Agent, Error, Proxy, ProxyProtocol};
+use ureq::{Agent, Error, Proxy, ProxyProtocol, Timeout};
 
 use ftp::location::Scheme;
 use ftp::network_proxy::{NetworkProxy, ProxyScheme};
@@ -207,6 +207,23 @@ impl fmt::Debug for DialerTransport {
     }
 }
 
+/// Removes the fields of a response 100 at the start of `input[..length]`. RFC 9110 section 15.2 permits them, and XRootD 5 sends
+/// `Connection: Close`; but ureq takes a response with fields for the final one, and then neither sends the body nor gets another.
+/// `false`: its end is missing.
+fn remove_continue_fields(input: &mut [u8], length: &mut usize) -> bool {
+    let head = &input[..*length];
+    if !head.starts_with(b"HTTP/1.1 100") {
+        return true;
+    }
+    let place = |end: &[u8]| head.windows(end.len()).position(|found| found == end);
+    let (Some(line), Some(end)) = (place(b"\r\n"), place(b"\r\n\r\n")) else {
+        return false;
+    };
+    input.copy_within(end..*length, line);
+    *length -= end - line;
+    true
+}
+
 impl Transport for DialerTransport {
     fn buffers(&mut self) -> &mut dyn Buffers {
         &mut self.buffers
@@ -227,16 +244,58 @@ impl Transport for DialerTransport {
         {
             return Err(Error::Timeout(timeout.reason));
         }
+        let awaits_continue = timeout.reason == Timeout::Await100;
         let input = self.buffers.input_append_buf();
-        let n = self
-            .connection
-            .recv(input)
-            .map_err(|e| Error::Other(e.into()))?;
-        self.buffers.input_appended(n);
-        Ok(n > 0)
+        let mut length = 0;
+        loop {
+            let n = self
+                .connection
+                .recv(&mut input[length..])
+                .map_err(|e| Error::Other(e.into()))?;
+            length += n;
+            // Another response, or its first part, is ureq's.
+            let is_whole = !awaits_continue || remove_continue_fields(input, &mut length);
+            if is_whole || n == 0 || length == input.len() {
+                break;
+            }
+        }
+        self.buffers.input_appended(length);
+        Ok(length > 0)
     }
 
     fn is_open(&mut self) -> bool {
         self.connection.is_idle()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_100_has_no_fields_for_ureq() {
+        for (received, left) in [
+            (
+                "HTTP/1.1 100 Continue\r\n\r\n",
+                "HTTP/1.1 100 Continue\r\n\r\n",
+            ),
+            (
+                "HTTP/1.1 100 Continue\r\nConnection: Close\r\nServer: x\r\n\r\nHTTP/1.1 201 ",
+                "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 201 ",
+            ),
+            (
+                "HTTP/1.1 403 Forbidden\r\nServer: x\r\n\r\n",
+                "HTTP/1.1 403 Forbidden\r\nServer: x\r\n\r\n",
+            ),
+        ] {
+            let mut input = received.as_bytes().to_vec();
+            let mut length = input.len();
+            assert!(remove_continue_fields(&mut input, &mut length));
+            assert_eq!(&input[..length], left.as_bytes());
+        }
+        let mut input = b"HTTP/1.1 100 Continue\r\nServer".to_vec();
+        let mut length = input.len();
+        assert!(!remove_continue_fields(&mut input, &mut length));
+        assert_eq!(length, input.len());
     }
 }

@@ -110,7 +110,12 @@ fn serve(
             request.headers.push((name, value.trim().to_owned()));
         }
         if request.header("expect").is_some() {
-            writer.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
+            // With fields, which RFC 9110 section 15.2 permits, and without.
+            let fields = match request.header("content-length") {
+                Some(_) => "Connection: Close\r\nServer: script\r\n",
+                None => "",
+            };
+            write!(writer, "HTTP/1.1 100 Continue\r\n{fields}\r\n")?;
         }
         if let Some(length) = request.header("content-length") {
             let mut body = vec![0; length.parse().unwrap_or(0)];
