@@ -14,7 +14,8 @@ use crate::error::DataError;
 ///
 /// A handle made with [`StreamBudget::for_client`] belongs to one client. A client may always have
 /// one connection while any is free, and more as long as it holds less than half of what the other
-/// clients leave. Some permits therefore remain for the next client.
+/// clients leave. Some permits therefore remain for the next client. Streams beyond the first of a
+/// transfer get at most half of this share, so that some remain for the client's next transfer, too.
 ///
 /// At the limit: a transfer that gets no permit fails with [`DataError::TooManyStreams`]; one that
 /// gets fewer than it wants uses fewer streams; a receiver leaves further connections in the queue
@@ -47,6 +48,8 @@ struct PermitCount {
 enum PermitKind {
     /// A connection that takes part in transfers.
     Open,
+    /// The same, beyond the first of a transfer.
+    Further,
     /// A connection that has sent nothing yet.
     Unidentified,
 }
@@ -87,6 +90,11 @@ impl StreamBudget {
         self.take_for(PermitKind::Open)
     }
 
+    /// Takes one permit for a connection beyond the first of a transfer, or fails as [`take`](Self::take).
+    pub(crate) fn take_further(&self) -> Result<StreamPermit, DataError> {
+        self.take_for(PermitKind::Further)
+    }
+
     /// Takes one permit for a connection that has sent nothing yet.
     pub(crate) fn take_unidentified(&self) -> Result<StreamPermit, DataError> {
         self.take_for(PermitKind::Unidentified)
@@ -96,10 +104,13 @@ impl StreamBudget {
         // Relaxed: the limit is a single value, and a change may take effect a moment later.
         let limit = self.shared.limit.load(Ordering::Relaxed);
         let limit = match kind {
-            PermitKind::Open => limit,
+            PermitKind::Open | PermitKind::Further => limit,
             PermitKind::Unidentified => limit.max(MIN_UNIDENTIFIED_LIMIT),
         };
-        let taken = self.shared.count(kind).lock().take(limit, self.client);
+        let is_further = matches!(kind, PermitKind::Further);
+        let mut permits = self.shared.count(kind).lock();
+        let taken = permits.take(limit, self.client, is_further);
+        drop(permits);
         if taken {
             let held_permit = HeldPermit {
                 shared: Arc::clone(&self.shared),
@@ -116,7 +127,7 @@ impl StreamBudget {
 impl BudgetState {
     fn count(&self, kind: PermitKind) -> &Mutex<PermitCount> {
         match kind {
-            PermitKind::Open => &self.streams,
+            PermitKind::Open | PermitKind::Further => &self.streams,
             PermitKind::Unidentified => &self.unidentified,
         }
     }
@@ -124,7 +135,7 @@ impl BudgetState {
 
 impl PermitCount {
     /// Takes one permit if the limit and the client's share allow it.
-    fn take(&mut self, limit: usize, client: Option<ClientKey>) -> bool {
+    fn take(&mut self, limit: usize, client: Option<ClientKey>, is_further: bool) -> bool {
         // Checked before the share: the total limit holds for every client.
         if self.used >= limit {
             return false;
@@ -135,6 +146,10 @@ impl PermitCount {
             // Half of the remainder, rounded up: n clients in turn get 1/2, 1/4, 1/8 ... of the
             // limit.
             let share = limit.saturating_sub(others).div_ceil(2);
+            let share = match is_further {
+                true => share.div_ceil(2),
+                false => share,
+            };
             // `held > 0`: a client without a connection always gets one.
             if held > 0 && held >= share {
                 return false;
@@ -221,6 +236,21 @@ mod tests {
         drop(held);
         assert_eq!(budget.used(), 0);
         assert!(budget.shared.streams.lock().clients.is_empty());
+    }
+
+    #[test]
+    fn further_streams_leave_half_of_a_clients_share_to_its_next_transfers() {
+        let budget = StreamBudget::new(100);
+        let one = budget.for_client(client(1));
+        let _first = one.take().unwrap();
+        let further: Vec<_> = std::iter::from_fn(|| one.take_further().ok()).collect();
+        assert_eq!(further.len(), 24);
+        assert_eq!(take_all(&one).len(), 25);
+        drop(further);
+        assert!(one.take_further().is_ok());
+        // Nobody's share: the limit is the only bound.
+        let all: Vec<_> = std::iter::from_fn(|| budget.take_further().ok()).collect();
+        assert_eq!(all.len(), 99);
     }
 
     #[test]

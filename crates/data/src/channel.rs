@@ -238,6 +238,13 @@ impl SessionDataChannel {
             .map_or_else(|| Ok(StreamPermit::unlimited()), StreamBudget::take)
     }
 
+    /// Takes the permit for a connection beyond the first of a transfer.
+    pub(crate) fn further_permit(&self) -> Result<StreamPermit, DataError> {
+        self.budget
+            .as_ref()
+            .map_or_else(|| Ok(StreamPermit::unlimited()), StreamBudget::take_further)
+    }
+
     /// Takes the endpoint for the one connection of a MODE S transfer. The channel is used up
     /// afterwards, also after an error.
     pub(crate) fn take_endpoint(&mut self) -> ChannelEndpoint {
@@ -307,7 +314,7 @@ impl SessionDataChannel {
         }
         let more = targets.saturating_mul(per_target).min(max);
         // Further connections are optional, so a missing permit only means fewer streams.
-        permits.extend((targets..more).map_while(|_| self.permit().ok()));
+        permits.extend((targets..more).map_while(|_| self.further_permit().ok()));
         Ok(permits)
     }
 
@@ -359,7 +366,7 @@ impl SessionDataChannel {
             if stream.has_permit() {
                 return true;
             }
-            let permit = self.permit();
+            let permit = self.further_permit();
             permit.map(|permit| stream.set_permit(permit)).is_ok()
         });
         if !streams.is_empty() {

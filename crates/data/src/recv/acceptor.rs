@@ -81,7 +81,7 @@ impl<'c, 'scope, 'env> StreamAcceptor<'c, 'scope, 'env> {
         while self.pending.has_ready() && self.readers.receive.active_readers() < max {
             // The permit reserved at the start is used first, so that the transfer cannot starve.
             let permit = self.permit.take();
-            let permit = permit.or_else(|| self.channel.permit().ok());
+            let permit = permit.or_else(|| self.channel.further_permit().ok());
             // Active readers come first: a parked connection gives up its permit.
             let Some(permit) = permit.or_else(|| self.readers.receive.take_parked_permit()) else {
                 return Ok(());

@@ -246,7 +246,7 @@ impl<'scope, 'c: 'scope> RunningSenders<'scope, '_, 'c> {
         let sender = self.sender;
         let Some((permit, to)) = sender
             .channel
-            .permit()
+            .further_permit()
             .ok()
             .zip(sender.stream_set().target_address(pending.target()))
         else {
