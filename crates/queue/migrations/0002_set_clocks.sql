@@ -1,4 +1,4 @@
--- What keeps its meaning when this server's clock is set.
+-- Columns that keep their meaning when this server's clock is set.
 
 -- Length of the lease: workers count it by their own clocks. NULL: a worker of an earlier version.
 ALTER TABLE jobs ADD COLUMN lease_seconds DOUBLE PRECISION;

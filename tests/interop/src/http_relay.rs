@@ -62,7 +62,7 @@ impl HttpRelay {
         self.address
     }
 
-    /// What the server has said so far, the first MiB of it.
+    /// The first MiB of all that the server has said so far.
     #[must_use]
     pub fn responses(&self) -> String {
         let said = self.state.said.lock();

@@ -20,7 +20,7 @@ pub struct RunningLease {
     pub length: Duration,
 }
 
-/// What one worker has seen of all leases.
+/// All leases as one worker has seen them.
 #[derive(Debug, Default)]
 pub struct LeaseWatch {
     /// The last renewal of each, and when it was seen first.

@@ -83,7 +83,7 @@ pub enum QueueError {
 pub struct TransferQueue {
     pool: PgPool,
     database: String,
-    /// What this process has seen of all leases.
+    /// All leases as this process has seen them.
     watch: Arc<Mutex<LeaseWatch>>,
     clock: WatchClock,
 }

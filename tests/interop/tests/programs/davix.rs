@@ -1,4 +1,4 @@
-//! What davix and longhaul do with the same HTTP servers: third-party copies by COPY, gets, puts and listings.
+//! davix and longhaul with the same HTTP servers: third-party copies by COPY, gets, puts and listings.
 
 use std::collections::BTreeSet;
 
