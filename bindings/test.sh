@@ -1,8 +1,8 @@
 #!/bin/sh
 # Tests the client libraries of the Enable service in Python, C and Java against a scripted server, and with
 # ENABLE_SERVER=HOST:PORT also against a real one. What lacks a program prints SKIPPED and the reason; with
-# BINDINGS_REQUIRE_ALL=1 that is a failure. With BINDINGS_DOWNLOAD=0, steps that download packages (types and
-# installation of Python, Maven) are left out. Arguments name the languages to test (default: all).
+# BINDINGS_REQUIRE_ALL=1 that is a failure. With BINDINGS_DOWNLOAD=0, the step that downloads packages (Maven) is left
+# out. Arguments name the languages to test (default: all).
 set -u
 cd "$(dirname "$0")" || exit 1
 failed=0
@@ -39,34 +39,12 @@ step() {
     return 1
 }
 
-# Whether pip can install packages into a new environment.
-make_environment() {
-    python3 -m venv "$place/venv" && "$place/venv/bin/pip" -q --disable-pip-version-check install mypy 'hatchling>=1.27'
-}
-
-# The package as a user installs it, away from its sources.
-installed_command() {
-    bindings="$PWD"
-    (
-        cd "$place" || exit 1
-        "$bindings/scripted_server.py" -- sh -c \
-            'test "$("$0/venv/bin/python" -m enable "$ENABLE_SCRIPTED" --timeout 60 --buffer)" = 4194304' "$place"
-    )
-}
-
+# The module of the Python package, which bindings/longhaul/test.sh tests as a whole.
 test_python() {
-    step "python: tests" env PYTHONPATH=python/src PYTHONDONTWRITEBYTECODE=1 \
-        ./scripted_server.py -- python3 -W error -m unittest discover -s python/tests
-    downloads || return 0
-    if ! make_environment >"$place/output" 2>&1; then
-        skipped "python: types and installation" "$(tail -n 1 "$place/output")"
-        return
-    fi
-    step "python: types" "$place/venv/bin/mypy" --cache-dir="$place/mypy" --config-file python/pyproject.toml \
-        python/src python/tests
-    cp -r python "$place/python"
-    step "python: installation" "$place/venv/bin/pip" -q --disable-pip-version-check install "$place/python" &&
-        step "python: installed command" installed_command
+    step "python: tests" env PYTHONPATH=longhaul/src PYTHONDONTWRITEBYTECODE=1 \
+        ./scripted_server.py -- python3 -W error -m unittest discover -s longhaul/tests -p test_advice.py
+    step "python: command" env PYTHONPATH=longhaul/src PYTHONDONTWRITEBYTECODE=1 ./scripted_server.py -- sh -c \
+        'test "$(python3 -m longhaul.advice "$ENABLE_SCRIPTED" --timeout 60 --buffer)" = 4194304'
 }
 
 test_c() {

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import site
 import subprocess
+import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, Optional
 
 from .errors import LonghaulError, error_of
@@ -19,14 +22,24 @@ _SECONDS_TO_END = 30
 
 
 def find_binary(binary: Optional[str] = None) -> str:
-    """The path of the program."""
+    """The path of the program: as named, else the one that came with this package, else the first in PATH."""
     named = binary or os.environ.get(BINARY_VARIABLE)
-    found = shutil.which(named or "longhaul")
-    if found is None:
-        if named:
+    if named:
+        found = shutil.which(named)
+        if found is None:
             raise LonghaulError(f"{named} is no program; correct the argument binary or {BINARY_VARIABLE}", 127)
+        return found
+    found = shutil.which("longhaul", path=os.pathsep.join(_directories_of_this_package())) or shutil.which("longhaul")
+    if found is None:
         raise LonghaulError(f"the program longhaul is not in PATH; install it, or set {BINARY_VARIABLE}", 127)
     return found
+
+
+def _directories_of_this_package() -> list[str]:
+    """Where pip puts the programs of a wheel: an environment need not be activated, and its directory not in PATH."""
+    # Beside the package itself (`pip install --target`), of this interpreter, and of the user (`--user`).
+    beside = Path(__file__).resolve().parents[1] / "bin"
+    return [str(beside), sysconfig.get_path("scripts"), str(Path(site.getuserbase()) / "bin")]
 
 
 def _environment(password: Optional[str]) -> Optional[Mapping[str, str]]:

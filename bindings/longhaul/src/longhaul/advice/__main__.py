@@ -1,4 +1,4 @@
-"""Prints the advice of an Enable server: ``python -m enable HOST``."""
+"""Prints the advice of an Enable server: ``python -m longhaul.advice HOST``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .errors import printable
 
 def main(arguments: Optional[List[str]] = None) -> int:
     """Exit code: 0 answered, 1 refused, 2 usage, 5 no server or no answer in time, 8 not an answer."""
-    parser = argparse.ArgumentParser(prog="python -m enable", description="Prints the advice of an Enable server.")
+    parser = argparse.ArgumentParser(prog="python -m longhaul.advice", description="Prints the advice of an Enable server.")
     parser.add_argument("host", help="data server: HOST, HOST:PORT or http://HOST:PORT")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--buffer", action="store_true", help="print the best TCP buffer in bytes, and nothing else")
@@ -65,7 +65,7 @@ def _answer(options: argparse.Namespace) -> str:
 
 
 def _failed(error: Exception, code: int) -> int:
-    print(f"enable: {error}", file=sys.stderr)
+    print(f"longhaul.advice: {error}", file=sys.stderr)
     return code
 
 

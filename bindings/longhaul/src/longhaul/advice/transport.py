@@ -57,7 +57,7 @@ def post(server: Server, body: bytes, token: Optional[str], deadline: Deadline) 
     head = [
         "POST /RPC2 HTTP/1.1",
         f"Host: {server}",
-        "User-Agent: enable-python/0.1.0",
+        "User-Agent: longhaul-python",
         "Content-Type: text/xml",
         f"Content-Length: {len(body)}",
         "Connection: close",
@@ -174,7 +174,7 @@ def _addresses(server: Server, deadline: Deadline) -> _Addresses:
     if _is_address(server.host):
         resolve()
     else:
-        threading.Thread(target=resolve, daemon=True, name="enable-resolver").start()
+        threading.Thread(target=resolve, daemon=True, name="longhaul-resolver").start()
     try:
         answer = answers.get(timeout=deadline.left())
     except queue.Empty:

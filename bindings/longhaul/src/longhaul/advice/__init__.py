@@ -1,14 +1,14 @@
-"""Network advice from an Enable server.
+"""Network advice from an Enable server, with the standard library alone: the program is not needed.
 
 An Enable server runs beside a data server and knows the paths to its clients. The functions here ask it about the path
 between that server and this host:
 
-    import enable
+    from longhaul import advice
 
     try:
-        advice = enable.get_advice("data.example.org", timeout=2)
-    except enable.NoServer:
-        advice = None  # go on with the settings of the system
+        found = advice.get_advice("data.example.org", timeout=2)
+    except advice.NoServer:
+        found = None  # go on with the settings of the system
 
 Each function takes the name of the data server first (a host, HOST:PORT or ``http://HOST:PORT``) and raises an
 ``EnableError``: ``InvalidServer``, ``NoServer``, ``TimedOut``, ``Refused`` or ``BadAnswer``. The functions keep no state and

@@ -14,10 +14,10 @@ import unittest.mock
 import xmlrpc.client
 from typing import Callable, List, Tuple
 
-import enable
-from enable.__main__ import main
-from enable.answer import Malformed, read_answer
-from enable.transport import Server
+from longhaul import advice
+from longhaul.advice.__main__ import main
+from longhaul.advice.answer import Malformed, read_answer
+from longhaul.advice.transport import Server
 
 SCRIPTED = os.environ.get("ENABLE_SCRIPTED", "")
 REAL = os.environ.get("ENABLE_SERVER", "")
@@ -33,13 +33,13 @@ def scenarios() -> List[Tuple[str, str]]:
 def outcome_of(question: Callable[[], object]) -> str:
     try:
         return f"buffer={question()}"
-    except enable.Refused as refusal:
+    except advice.Refused as refusal:
         return f"refused={refusal.code}"
-    except enable.BadAnswer:
+    except advice.BadAnswer:
         return "bad"
-    except enable.TimedOut:
+    except advice.TimedOut:
         return "timeout"
-    except enable.NoServer:
+    except advice.NoServer:
         return "no-server"
 
 
@@ -49,19 +49,19 @@ class Scripted(unittest.TestCase):
         for name, expected in scenarios():
             timeout = 0.4 if expected == "timeout" else PATIENT
             with self.subTest(name):
-                found = outcome_of(lambda: enable.get_buffer_size(SCRIPTED, client=name, timeout=timeout))
+                found = outcome_of(lambda: advice.get_buffer_size(SCRIPTED, client=name, timeout=timeout))
                 self.assertEqual(found, expected)
                 if expected.startswith("buffer") or name in ("negative", "fraction", "text-value", "boolean-value"):
                     continue
-                found = outcome_of(lambda: enable.get_net_info(SCRIPTED, client=name, timeout=timeout))
+                found = outcome_of(lambda: advice.get_net_info(SCRIPTED, client=name, timeout=timeout))
                 self.assertEqual(found, expected)
-                question = enable.Question(client=name)
-                found = outcome_of(lambda: enable.get_advice(SCRIPTED, question, timeout=timeout))
+                question = advice.Question(client=name)
+                found = outcome_of(lambda: advice.get_advice(SCRIPTED, question, timeout=timeout))
                 self.assertEqual(found, expected)
 
     def test_advice_has_all_members(self) -> None:
-        advice = enable.get_advice(SCRIPTED, timeout=PATIENT)
-        expected = enable.Advice(
+        given = advice.get_advice(SCRIPTED, timeout=PATIENT)
+        expected = advice.Advice(
             client="192.0.2.7",
             set_buffer_bytes=16_000_000,
             bdp_bytes=12_500_000_000,
@@ -81,19 +81,19 @@ class Scripted(unittest.TestCase):
             measured_by="192.0.2.1 (same /24)",
             why="round trip × bandwidth, “measured” <today> & kept",
         )
-        self.assertEqual(advice, expected)
-        self.assertIsInstance(advice.bdp_bytes, int)
+        self.assertEqual(given, expected)
+        self.assertIsInstance(given.bdp_bytes, int)
 
     def test_absent_members_are_unknown(self) -> None:
-        advice = enable.get_advice(SCRIPTED, enable.Question(client="sparse"), timeout=PATIENT)
-        self.assertEqual(advice, enable.Advice(client="192.0.2.7", why="nothing is known yet"))
+        given = advice.get_advice(SCRIPTED, advice.Question(client="sparse"), timeout=PATIENT)
+        self.assertEqual(given, advice.Advice(client="192.0.2.7", why="nothing is known yet"))
 
     def test_a_member_of_the_wrong_type_is_a_bad_answer(self) -> None:
-        with self.assertRaisesRegex(enable.BadAnswer, "streams"):
-            enable.get_advice(SCRIPTED, enable.Question(client="wrong-type"), timeout=PATIENT)
+        with self.assertRaisesRegex(advice.BadAnswer, "streams"):
+            advice.get_advice(SCRIPTED, advice.Question(client="wrong-type"), timeout=PATIENT)
 
     def test_the_question_and_the_token_arrive(self) -> None:
-        question = enable.Question(
+        question = advice.Question(
             client="echo",
             bytes=10**12,
             files=3,
@@ -103,7 +103,7 @@ class Scripted(unittest.TestCase):
             must_set_buffer=True,
             max_streams=8,
         )
-        seen = json.loads(enable.get_advice(SCRIPTED, question, token=" a-token\n", timeout=PATIENT).why)
+        seen = json.loads(advice.get_advice(SCRIPTED, question, token=" a-token\n", timeout=PATIENT).why)
         self.assertEqual(seen["request"], "POST /RPC2 HTTP/1.1")
         self.assertEqual(seen["type"], "text/xml")
         self.assertEqual(seen["authorization"], "Bearer a-token")
@@ -122,7 +122,7 @@ class Scripted(unittest.TestCase):
         )
 
     def test_net_info_is_a_tree(self) -> None:
-        info = enable.get_net_info(SCRIPTED, timeout=PATIENT)
+        info = advice.get_net_info(SCRIPTED, timeout=PATIENT)
         self.assertEqual(info["note"], "naïve “path”")
         tests = info["tests"]
         assert isinstance(tests, dict)
@@ -130,23 +130,23 @@ class Scripted(unittest.TestCase):
         self.assertEqual(tests["route"], {"hops": ["192.0.2.1", "198.51.100.1"], "complete": True})
 
     def test_any_method_can_be_called(self) -> None:
-        methods = enable.call(SCRIPTED, "system.listMethods", timeout=PATIENT)
+        methods = advice.call(SCRIPTED, "system.listMethods", timeout=PATIENT)
         assert isinstance(methods, list)
         self.assertIn("EnableGetAdvice", methods)
-        with self.assertRaises(enable.Refused) as refused:
-            enable.call(SCRIPTED, "NoSuchMethod", timeout=PATIENT)
+        with self.assertRaises(advice.Refused) as refused:
+            advice.call(SCRIPTED, "NoSuchMethod", timeout=PATIENT)
         self.assertEqual(refused.exception.code, -32601)
 
     def test_a_change_needs_the_token(self) -> None:
         arguments = ("EnableAddHost", "192.0.2.1")
-        self.assertIs(enable.call(SCRIPTED, *arguments, token="a-token", timeout=PATIENT), True)
-        with self.assertRaises(enable.Refused) as refused:
-            enable.call(SCRIPTED, *arguments, timeout=PATIENT)
+        self.assertIs(advice.call(SCRIPTED, *arguments, token="a-token", timeout=PATIENT), True)
+        with self.assertRaises(advice.Refused) as refused:
+            advice.call(SCRIPTED, *arguments, timeout=PATIENT)
         self.assertEqual(refused.exception.code, 403)
 
     def test_a_refusal_keeps_its_text_and_shows_it_without_control_characters(self) -> None:
-        with self.assertRaises(enable.Refused) as refused:
-            enable.get_buffer_size(SCRIPTED, client="fault-negative", timeout=PATIENT)
+        with self.assertRaises(advice.Refused) as refused:
+            advice.get_buffer_size(SCRIPTED, client="fault-negative", timeout=PATIENT)
         self.assertEqual(refused.exception.message, "no such method <a> & “b” \x9b31m")
         self.assertNotIn("\x9b", str(refused.exception))
 
@@ -183,36 +183,36 @@ class Local(unittest.TestCase):
             self.assertEqual(str(Server(given, 2812)), expected)
         for given in ["", "a b", "host:port", "host:99999", "host:0", "https://host", "host/path", "a\r\nb", "[host]:1",
                       "[1]", "a:1:2", "x" * 254, "host\n", "user@host"]:
-            with self.assertRaises(enable.InvalidServer, msg=given):
+            with self.assertRaises(advice.InvalidServer, msg=given):
                 Server(given, 2812)
 
     def test_nobody_listening_and_nobody_answering_are_told_apart(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             address = "127.0.0.1:%d" % silent.getsockname()[1]
-            with self.assertRaisesRegex(enable.TimedOut, "within 0.1 s"):
-                enable.get_buffer_size(address, timeout=0.1)
-        with self.assertRaises(enable.NoServer):
-            enable.get_buffer_size(address, timeout=PATIENT)
+            with self.assertRaisesRegex(advice.TimedOut, "within 0.1 s"):
+                advice.get_buffer_size(address, timeout=0.1)
+        with self.assertRaises(advice.NoServer):
+            advice.get_buffer_size(address, timeout=PATIENT)
 
     def test_an_address_family_that_this_host_lacks_is_no_server(self) -> None:
         lacking = OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
         with unittest.mock.patch("socket.socket", side_effect=lacking):
-            with self.assertRaisesRegex(enable.NoServer, "not supported"):
-                enable.get_buffer_size("[::1]:1", timeout=PATIENT)
+            with self.assertRaisesRegex(advice.NoServer, "not supported"):
+                advice.get_buffer_size("[::1]:1", timeout=PATIENT)
 
     def test_an_unknown_name_is_no_server(self) -> None:
-        with self.assertRaises((enable.NoServer, enable.TimedOut)):
-            enable.get_buffer_size("no-such-host.invalid", timeout=10)
+        with self.assertRaises((advice.NoServer, advice.TimedOut)):
+            advice.get_buffer_size("no-such-host.invalid", timeout=10)
 
     def test_arguments_out_of_range_are_value_errors(self) -> None:
-        for question in [enable.Question(bytes=-1), enable.Question(bytes=2**53), enable.Question(client="a\0")]:
+        for question in [advice.Question(bytes=-1), advice.Question(bytes=2**53), advice.Question(client="a\0")]:
             with self.assertRaises(ValueError):
-                enable.get_advice("127.0.0.1:1", question)
+                advice.get_advice("127.0.0.1:1", question)
         for timeout in (0.0, -1.0, float("nan"), float("inf")):
             with self.assertRaises(ValueError):
-                enable.get_buffer_size("127.0.0.1:1", timeout=timeout)
+                advice.get_buffer_size("127.0.0.1:1", timeout=timeout)
         with self.assertRaises(ValueError):
-            enable.call("127.0.0.1:1", "m", "a\x01b")
+            advice.call("127.0.0.1:1", "m", "a\x01b")
 
     def test_changed_answers_are_read_or_malformed(self) -> None:
         random_source = random.Random(14)
@@ -234,30 +234,30 @@ class Local(unittest.TestCase):
 @unittest.skipUnless(REAL, "ENABLE_SERVER is not set: no real server to conform to")
 class Conformance(unittest.TestCase):
     def test_advice_is_within_its_ranges(self) -> None:
-        advice = enable.get_advice(REAL, enable.Question(bytes=10**10), timeout=PATIENT)
-        self.assertTrue(advice.client)
-        self.assertTrue(advice.why)
-        self.assertTrue(0 <= advice.confidence <= 1)
+        given = advice.get_advice(REAL, advice.Question(bytes=10**10), timeout=PATIENT)
+        self.assertTrue(given.client)
+        self.assertTrue(given.why)
+        self.assertTrue(0 <= given.confidence <= 1)
 
     def test_buffer_and_results_are_given_or_the_path_is_unknown(self) -> None:
-        for question in (enable.get_buffer_size, enable.get_net_info):
+        for question in (advice.get_buffer_size, advice.get_net_info):
             try:
                 self.assertTrue(question(REAL, timeout=PATIENT))
-            except enable.Refused as refused:
-                self.assertEqual(refused.code, enable.UNKNOWN_PATH)
+            except advice.Refused as refused:
+                self.assertEqual(refused.code, advice.UNKNOWN_PATH)
 
     def test_methods_are_listed_and_unknown_ones_refused(self) -> None:
-        methods = enable.call(REAL, "system.listMethods", timeout=PATIENT)
+        methods = advice.call(REAL, "system.listMethods", timeout=PATIENT)
         assert isinstance(methods, list)
         for method in ("EnableGetBufferSize", "EnableGetNetInfo", "EnableGetAdvice"):
             self.assertIn(method, methods)
-        with self.assertRaises(enable.Refused) as refused:
-            enable.call(REAL, "EnableNoSuchMethod", timeout=PATIENT)
+        with self.assertRaises(advice.Refused) as refused:
+            advice.call(REAL, "EnableNoSuchMethod", timeout=PATIENT)
         self.assertEqual(refused.exception.code, -32601)
 
     def test_a_change_without_the_token_is_refused(self) -> None:
-        with self.assertRaises(enable.Refused) as refused:
-            enable.call(REAL, "EnableRemoveHost", "192.0.2.1", timeout=PATIENT)
+        with self.assertRaises(advice.Refused) as refused:
+            advice.call(REAL, "EnableRemoveHost", "192.0.2.1", timeout=PATIENT)
         self.assertIn(refused.exception.code, (401, 403))
 
 
