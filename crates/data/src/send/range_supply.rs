@@ -16,7 +16,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// The ranges that a sender gets after those of its plan. Whoever hands them in is told when they run low.
 pub struct RangeSupply {
     state: Mutex<SuppliedRanges>,
-    /// What the sender has not begun to send.
+    /// The ranges that the sender has not begun to send.
     left: OnceLock<Arc<Mutex<RemainingRanges>>>,
     changed: Condvar,
     /// Something was handed in that no stream has taken over yet.

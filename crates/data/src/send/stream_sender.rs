@@ -315,7 +315,7 @@ fn choose_send_method(task: &SendTask<'_>, io: &StreamIo<'_>) -> SendMethod {
     }
 }
 
-/// What a stream that has sent so many bytes in this time sends within [`SHARED_QUEUE`], if that is less than a full queue of the kernel.
+/// The bytes that a stream which has sent so many in this time sends within [`SHARED_QUEUE`], if that is less than a full queue of the kernel.
 fn sent_soon(sent: u64, elapsed: Duration) -> Option<u64> {
     if elapsed < RATE_KNOWN {
         return None;

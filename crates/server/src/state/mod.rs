@@ -78,7 +78,7 @@ pub(crate) struct ServerState {
     pub(crate) exchange_queue: Arc<FairQueue>,
     /// The data nodes of a front end.
     pub(crate) node_directory: Arc<NodeDirectory>,
-    /// What this server does as a data node.
+    /// The work of this server as a data node.
     pub(crate) load_meter: Arc<LoadMeter>,
     phase: Arc<watch::Sender<ServerPhase>>,
     lost_process: Arc<OnceLock<LostProcess>>,

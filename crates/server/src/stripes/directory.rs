@@ -23,7 +23,7 @@ pub(crate) struct NodeDirectory {
     turns: AtomicUsize,
 }
 
-/// What a node has said last.
+/// The last answer of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LastAnswer {
     /// It was not asked yet.
@@ -34,7 +34,7 @@ enum LastAnswer {
     Load(NodeLoad),
 }
 
-/// What is known of a node.
+/// The facts that are known of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NodeState {
     /// Host and port.
@@ -81,7 +81,7 @@ impl NodeDirectory {
         known.iter().map(|(name, _)| name.clone()).collect()
     }
 
-    /// What is known of each of them.
+    /// The facts that are known of each of them.
     pub(crate) fn states(&self, now: Instant) -> Vec<NodeState> {
         let failed = self.failed.lock();
         let is_left_out = |node: &String| {

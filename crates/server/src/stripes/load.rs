@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::RecentRate;
 
-/// What a node does now, for all its front ends.
+/// The work of a node now, for all its front ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NodeLoad {
     /// Parts of transfers that run.

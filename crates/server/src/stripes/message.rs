@@ -100,7 +100,7 @@ pub(crate) struct PartProgress {
     pub(crate) store_wait: Duration,
     /// The node waits until it may write up to this file offset.
     pub(crate) wants_to: u64,
-    /// What the node does, this part included.
+    /// The load of the node, this part included.
     pub(crate) load: NodeLoad,
 }
 
@@ -258,7 +258,7 @@ pub(crate) struct PartReport {
     pub(crate) min_rtt: Duration,
     /// Congestion control, if this end sent.
     pub(crate) congestion: Option<String>,
-    /// What the node still does.
+    /// The load of the node without this part.
     pub(crate) load: NodeLoad,
     /// There is no report: the front end has lost the node.
     #[serde(skip)]

@@ -22,7 +22,7 @@ const WORTH: Duration = Duration::from_millis(100);
 /// Fewest bytes that are taken back.
 const LEAST_BACK: u64 = 64 << 10;
 
-/// What a front end tells a node.
+/// An order of the front end to a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DealtOrder {
     /// Send these ranges, too; `last`: there will be no others.
@@ -56,7 +56,7 @@ struct StripeShare {
     next: Option<u64>,
 }
 
-/// What one stripe has to send, and how fast it is.
+/// The bytes that one stripe has to send, and its rate.
 #[derive(Debug, Clone)]
 struct StripeLoad {
     rate: RecentRate,
@@ -174,7 +174,7 @@ impl RangeDealer {
         self.loads.iter().any(|load| load.asks.is_some())
     }
 
-    /// What the nodes are to be told now.
+    /// The orders that are due now.
     pub(crate) fn orders(&mut self, now: Instant) -> Vec<DealtOrder> {
         let mut orders = Vec::new();
         for number in self.asking(now) {
@@ -228,7 +228,7 @@ impl RangeDealer {
         asking
     }
 
-    /// What to do when everything is dealt.
+    /// The next step when everything is dealt.
     fn recall(&self, now: Instant) -> AtTheEnd {
         let running = || {
             let all = self.loads.iter().enumerate();
@@ -262,7 +262,7 @@ impl RangeDealer {
             return AtTheEnd::Over;
         }
         let load = &self.loads[number];
-        // What it keeps is what it sends until all are done.
+        // It keeps the bytes that it sends until all are done.
         let until = u128::from(bytes) * 1_000_000 / u128::from(rates.max(1));
         let until = Duration::from_micros(u64::try_from(until).unwrap_or(u64::MAX));
         let keeps = sent_in(load.rate.per_second().unwrap_or(0), until);
@@ -320,7 +320,7 @@ impl RangeDealer {
     }
 }
 
-/// What to do when everything is dealt.
+/// The next step when everything is dealt.
 enum AtTheEnd {
     /// Wait: all end at about the same time, or an answer is missing.
     Balanced,
