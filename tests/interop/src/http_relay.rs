@@ -20,11 +20,11 @@ const PIECE: usize = 64 << 10;
 #[derive(Debug)]
 pub struct HttpRelay {
     address: SocketAddr,
-    state: Arc<RelayState>,
+    state: Arc<HttpRelayState>,
 }
 
 #[derive(Debug)]
-struct RelayState {
+struct HttpRelayState {
     server: SocketAddr,
     /// Bytes per second of each connection, from the server.
     rate: u64,
@@ -37,7 +37,7 @@ impl HttpRelay {
     pub fn start(server: SocketAddr, rate: u64) -> Result<Self> {
         let listener = TcpListener::bind((HOST, 0)).context("no port for a relay")?;
         let address = listener.local_addr()?;
-        let state = Arc::new(RelayState {
+        let state = Arc::new(HttpRelayState {
             server,
             rate,
             said: Mutex::default(),
@@ -79,7 +79,7 @@ impl Drop for HttpRelay {
     }
 }
 
-impl RelayState {
+impl HttpRelayState {
     fn relay(&self, client: TcpStream) -> Option<()> {
         let server = TcpStream::connect(self.server).ok()?;
         let (mut from_client, mut to_server) = (client.try_clone().ok()?, server.try_clone().ok()?);

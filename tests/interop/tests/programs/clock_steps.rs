@@ -54,9 +54,9 @@ impl Clocks {
 }
 
 /// A control connection of a test that speaks FTP itself.
-struct Dialogue(BufReader<TcpStream>);
+struct FtpDialogue(BufReader<TcpStream>);
 
-impl Dialogue {
+impl FtpDialogue {
     fn open(server: &LonghaulServer) -> Result<Self> {
         let connection = TcpStream::connect(server.address())?;
         connection.set_read_timeout(Some(LIMIT))?;
@@ -148,7 +148,7 @@ fn an_idle_session_ends_after_its_time_whatever_the_clock_is_set_to() {
     let clocks = Clocks::new(&library);
     let command = ServeCommand::anonymous(clocks.store.root());
     let server = clocks.start(command.option("--idle-timeout", "4s"));
-    let mut session = Dialogue::open(&server).unwrap();
+    let mut session = FtpDialogue::open(&server).unwrap();
     session.ask("USER anonymous", "331").unwrap();
     session.ask("PASS x@", "230").unwrap();
     for days in [1, -1, 0] {
@@ -176,7 +176,7 @@ fn failed_logins_delay_the_next_whatever_the_clock_is_set_to() {
     let command = ServeCommand::new(clocks.store.root());
     let server = clocks.start(command.option("--users", &path_argument(&users)));
     let fail = || {
-        let mut session = Dialogue::open(&server)?;
+        let mut session = FtpDialogue::open(&server)?;
         session.ask(&format!("USER {USER}"), "331")?;
         let asked = Instant::now();
         session.ask("PASS wrong", "530")?;
