@@ -48,6 +48,7 @@ pub use plan::pairs::PairSource;
 pub use plan::side_files::{CopiedPlaces, check_log_file};
 pub use run::{copy, copy_pairs};
 pub use storage::optional::UnfinishedUpload;
+pub use storage::s3::served::ServedBucket;
 pub use storage::sftp::sftp_extensions;
 pub use sums::{
     CheckTotals, CheckedFile, CheckedSum, ReceiptOutline, check_sums, escape_sums_name,

@@ -33,6 +33,7 @@ pub mod rate;
 pub mod recv;
 pub mod security;
 pub mod send;
+pub mod served;
 mod settings;
 mod stall_clock;
 pub mod store;

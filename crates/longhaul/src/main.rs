@@ -18,6 +18,7 @@ mod receipt;
 mod remote;
 mod serve_check;
 mod serve_stdio;
+mod served_bucket;
 mod service;
 mod settings;
 mod slurm_step;
@@ -28,7 +29,7 @@ mod user;
 
 use std::ffi::OsString;
 use std::future::Future;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -187,7 +188,11 @@ fn attempt_by_pam(args: &PamArgs) -> Result<Exit> {
 
 /// Moves the private key, and what asks PAM, to processes of their own, and confines this one. All must come before
 /// the first thread starts.
-fn confine_server(config: &mut ServerConfig, settings: Option<&Path>) -> Result<(), String> {
+fn confine_server(
+    config: &mut ServerConfig,
+    settings: Option<&Path>,
+    directories_of_keys: Vec<PathBuf>,
+) -> Result<(), String> {
     let security = &config.security;
     if let (Some(cert), Some(key)) = (&security.certificate, &security.key) {
         let holder = KeyHolder::start(cert, key).map_err(|error| error.to_string())?;
@@ -202,7 +207,8 @@ fn confine_server(config: &mut ServerConfig, settings: Option<&Path>) -> Result<
         // Makes the directory: only what exists can be permitted.
         PathHistory::at(file).is_writable();
     }
-    let access = FileAccess::of_server(config, settings);
+    let mut access = FileAccess::of_server(config, settings);
+    access.read.extend(directories_of_keys);
     let key = config.security.key.as_deref();
     if config.run_as.is_none() && key.is_some_and(|key| access.permits_reading(key)) {
         tracing::warn!(
@@ -218,6 +224,12 @@ fn serve(args: ServeArgs) -> Result<Exit> {
     if args.is_carried() {
         return match args.carried_config() {
             Ok(_) if args.sshftp_script => sshftp_script::print(),
+            Ok(config) if served_bucket::is_named(&config) => {
+                print_to_stderr(
+                    "longhaul serve: --stdio and --sshftp serve a directory; name the bucket itself (s3:) at the other end",
+                );
+                Ok(Exit::Usage)
+            }
             Ok(config) if args.sshftp => serve_stdio::run(config, CarriedClient::Sshftp),
             Ok(config) => serve_stdio::run(config, CarriedClient::Longhaul),
             Err(error) => {
@@ -230,6 +242,13 @@ fn serve(args: ServeArgs) -> Result<Exit> {
     let service = Service::from_environment()?;
     let mut config = match service.settings(&args) {
         Ok(config) => config,
+        Err(error) => {
+            print_to_stderr(&format!("longhaul serve: {error}"));
+            return Ok(Exit::Usage);
+        }
+    };
+    let directories_of_keys = match served_bucket::open(&mut config) {
+        Ok(directories) => directories,
         Err(error) => {
             print_to_stderr(&format!("longhaul serve: {error}"));
             return Ok(Exit::Usage);
@@ -248,13 +267,18 @@ fn serve(args: ServeArgs) -> Result<Exit> {
             return Ok(Exit::Local);
         }
     };
-    if let Err(error) = confine_server(&mut config, args.settings_file()) {
+    let confined = confine_server(&mut config, args.settings_file(), directories_of_keys);
+    if let Err(error) = confined {
         print_to_stderr(&format!("longhaul serve: {error}"));
         return Ok(Exit::Local);
     }
+    // They do short file operations. More at a time would only wait for the disk; requests to a bucket wait for the network.
+    let blocking_threads = match config.served_store {
+        Some(_) => 512,
+        None => 64,
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        // They do short file operations. More at a time would only wait for the disk.
-        .max_blocking_threads(64)
+        .max_blocking_threads(blocking_threads)
         .enable_all()
         .build()?;
     let served = runtime.block_on(async {

@@ -9,6 +9,9 @@ use crate::streams;
 /// Line of FEAT for bundles ([`crate::bundle`]), and their module of ERET and ESTO.
 pub const BUNDLE_MODULE: &str = "BUNDLE";
 
+/// Line of FEAT of a server whose files are objects: nobody sees a part of one, so that an upload needs no name of its own.
+pub const STORES_WHOLE: &str = "STOR.WHOLE";
+
 /// Features that a server has announced. The default is a plain RFC 959 server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerFeatures {
@@ -38,6 +41,8 @@ pub struct ServerFeatures {
     pub eret: bool,
     /// `ESTO`
     pub esto: bool,
+    /// A stored file is seen when all of it is there, and replaces another one then (longhaul's ` STOR.WHOLE` line).
+    pub stores_whole: bool,
     /// `SPAS`
     pub spas: bool,
     /// `AUTH TLS` (or its old names)
@@ -133,6 +138,7 @@ impl ServerFeatures {
             "PARALLEL" => self.parallel = true,
             "ERET" => self.eret = true,
             "ESTO" => self.esto = true,
+            STORES_WHOLE => self.stores_whole = true,
             "SPAS" => self.spas = true,
             "AUTH" => {
                 let mut names = parameters.split([';', ',', ' ']);

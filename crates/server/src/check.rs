@@ -10,7 +10,7 @@ use crate::congestion;
 use crate::login::TokenLogin;
 use crate::pam;
 use crate::secure::SecurityMaterial;
-use crate::startup::ServeError;
+use crate::startup::{ServeError, open_root, require_usable_users};
 use crate::users::Users;
 use data::os::privilege;
 
@@ -56,6 +56,7 @@ pub fn check(config: &ServerConfig) -> Result<Vec<SettingsWarning>, ServeError> 
         log.as_deref().map_or(Ok(()), check_log)?;
     }
     let users = config.users.as_deref().map(Users::load).transpose()?;
+    require_usable_users(config, users.as_ref())?;
     SecurityMaterial::load(config, None)?;
     TokenLogin::new(&config.security.token_issuers, None)?;
     if let Some(service) = &config.pam.service {
@@ -64,24 +65,32 @@ pub fn check(config: &ServerConfig) -> Result<Vec<SettingsWarning>, ServeError> 
     if let Some(name) = &config.run_as {
         privilege::become_account(name)?;
     }
-    let root = Root::open(&config.root).map_err(|error| ServeError::Root { error })?;
+    let root = open_root(config)?;
     SiteTerms::load(config, privilege::is_root(), None)?;
     congestion::offered_controls(config, data::os::congestion::settable())?;
     let mut warnings = Vec::new();
     if let Some(users) = &users {
         warnings.extend(unknown_users(config, users));
-        warnings.extend(unusable_roots(&root, users));
+        warnings.extend(
+            root.directory()
+                .into_iter()
+                .flat_map(|root| unusable_roots(root, users)),
+        );
     }
     let security = &config.security;
     let takes_passwords = security.clear_passwords || security.tls_policy() != TlsPolicy::Off;
     if config.has_passwords() && !takes_passwords && !config.listen.ip().is_loopback() {
         warnings.push(SettingsWarning::NoPasswordsFromElsewhere);
     }
-    let may_write = rustix::fs::access(&config.root, rustix::fs::Access::WRITE_OK).is_ok();
+    let may_write = config.served_store.is_some()
+        || rustix::fs::access(&config.root, rustix::fs::Access::WRITE_OK).is_ok();
     if config.anonymous == Some(Anonymous::Rw) && !may_write {
         warnings.push(SettingsWarning::NotWritable(config.root.clone()));
     }
-    if config.anonymous == Some(Anonymous::Rw) && config.shares.quota.bytes.is_none() {
+    // A bucket has no quota here.
+    let has_quotas = config.served_store.is_none();
+    if has_quotas && config.anonymous == Some(Anonymous::Rw) && config.shares.quota.bytes.is_none()
+    {
         warnings.push(SettingsWarning::NoQuota);
     }
     Ok(warnings)

@@ -31,6 +31,7 @@ mod secure;
 mod serve;
 mod service_manager;
 mod session;
+mod session_files;
 mod shutdown;
 mod startup;
 mod state;

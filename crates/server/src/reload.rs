@@ -190,6 +190,7 @@ fn keep_restart_only_settings(old: &ServerConfig, new: &mut ServerConfig) -> Vec
     new.metrics = old.metrics;
     new.advisor_port = old.advisor_port;
     new.root.clone_from(&old.root);
+    new.served_store.clone_from(&old.served_store);
     new.run_as.clone_from(&old.run_as);
     new.security.implicit_tls = old.security.implicit_tls;
     new.transfer_log.clone_from(&old.transfer_log);

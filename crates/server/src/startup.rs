@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use data::store::root::{Root, RootError};
 use history::PathHistory;
+use proto::server::FileErrorKind;
 use tokio::net::TcpListener;
 
 use crate::config::{ServerConfig, SiteError, SiteTerms, UnusableSetting};
@@ -14,6 +15,7 @@ use crate::congestion::{self, CongestionError};
 use crate::listen;
 use crate::login::{Authenticator, TokenLogin, TokenSetupError};
 use crate::pam::PamSetupError;
+use crate::roots::ServerRoot;
 use crate::secure::{SecurityMaterial, SecurityMaterialError};
 use crate::state::{LostProcess, ServerState};
 use crate::transfer_log::{LogOwner, TransferLog};
@@ -36,6 +38,14 @@ pub enum ServeError {
     Root {
         /// The reason.
         error: RootError,
+    },
+    /// The bucket that is served refuses what a server needs.
+    #[error("cannot serve {name}: {reason}")]
+    Store {
+        /// Its URL.
+        name: String,
+        /// The bucket's reason.
+        reason: String,
     },
     /// The users file is missing or malformed.
     #[error(transparent)]
@@ -164,6 +174,7 @@ fn prepare(config: &ServerConfig) -> Result<(), ServeError> {
 fn create_state(config: ServerConfig) -> Result<Arc<ServerState>, ServeError> {
     let log = open_log_as_root(&config)?;
     let users = config.users.as_deref().map(Users::load).transpose()?;
+    require_usable_users(&config, users.as_ref())?;
     let material = Arc::new(SecurityMaterial::load(&config, None)?);
     let tokens = TokenLogin::new(&config.security.token_issuers, None)?;
     if let Some(account) = &config.run_as {
@@ -179,10 +190,10 @@ fn create_state(config: ServerConfig) -> Result<Arc<ServerState>, ServeError> {
         Some(log) => log,
         None => open_log(&config)?,
     };
-    let root = Root::open(&config.root).map_err(|error| ServeError::Root { error })?;
+    let root = open_root(&config)?;
     let site = Arc::new(SiteTerms::load(&config, privilege::is_root(), None)?);
     site.set_umask();
-    let logins = Authenticator::new(&config, Arc::new(root), users)
+    let logins = Authenticator::new(&config, root, users)
         .with_site(Arc::clone(&site))
         .with_gridmap(material.gridmap())
         .with_tokens(tokens.map(Arc::new));
@@ -196,6 +207,45 @@ fn create_state(config: ServerConfig) -> Result<Arc<ServerState>, ServeError> {
         .with_site(site)
         .with_history(history);
     Ok(Arc::new(shared))
+}
+
+/// Refuses accounts with a root of their own beside a store of objects.
+pub(crate) fn require_usable_users(
+    config: &ServerConfig,
+    users: Option<&Users>,
+) -> Result<(), UnusableSetting> {
+    let has_roots = users.is_some_and(|users| !users.roots().is_empty());
+    match config.served_store.is_some() && has_roots {
+        true => Err(UnusableSetting::NotForObjects(
+            "the root of a user in the users file",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Opens the directory, or asks the store that is served in its place. One that cannot be reached now may be there when the first
+/// client comes; one that refuses is refused.
+pub(crate) fn open_root(config: &ServerConfig) -> Result<ServerRoot, ServeError> {
+    let Some(store) = &config.served_store else {
+        let root = Root::open(&config.root).map_err(|error| ServeError::Root { error })?;
+        return Ok(Arc::new(root).into());
+    };
+    match store.check() {
+        Ok(()) => {}
+        Err(error) if error.kind == FileErrorKind::Unavailable => {
+            tracing::warn!(
+                reason = error.text,
+                "the bucket cannot be reached; sessions are served when it can"
+            );
+        }
+        Err(error) => {
+            return Err(ServeError::Store {
+                name: store.name().to_owned(),
+                reason: error.text,
+            });
+        }
+    }
+    Ok(ServerRoot::Served(Arc::clone(store)))
 }
 
 /// The socket that was passed, or a new one.

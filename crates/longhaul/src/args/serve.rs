@@ -44,8 +44,9 @@ pub(crate) struct ServeArgs {
     #[arg(long, conflicts_with_all = ["sshftp", "stdio", "listen", "run_as", "advisor", "metrics", "check", "anonymous", "users", "sandbox"], help_heading = headings::NETWORK)]
     pub(crate) sshftp_script: bool,
     /// Root directory of anonymous sessions and of users without their own root. Sessions cannot
-    /// leave it [default: the current directory]
-    #[arg(long, value_name = "DIR", help_heading = headings::ACCESS)]
+    /// leave it [default: the current directory]. Or a bucket, whose objects are the files: `s3://BUCKET/PREFIX`, with the
+    /// credentials of this environment
+    #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX", help_heading = headings::ACCESS)]
     root: Option<PathBuf>,
     /// Allow anonymous login: `ro` to read, `rw` to read and write [default: not allowed]
     #[arg(long, value_name = "ro|rw", help_heading = headings::ACCESS)]

@@ -325,11 +325,11 @@ pub fn upload_id(body: &[u8]) -> Result<String, DocumentError> {
         .ok_or(DocumentError::Incomplete)
 }
 
-/// Reads the answer to CompleteMultipartUpload, which has status 200 also when it is an error.
+/// Reads the answer to CompleteMultipartUpload, which has status 200 also when it is an error: the entity tag of the object.
 ///
 /// # Errors
 /// `Ok(Err(_))`: the error in it. [`DocumentError`]: it is neither.
-pub fn completion(body: &[u8]) -> Result<Result<(), S3ErrorDocument>, DocumentError> {
+pub fn completion(body: &[u8]) -> Result<Result<String, S3ErrorDocument>, DocumentError> {
     late_result(body, "CompleteMultipartUploadResult")
 }
 
@@ -337,18 +337,18 @@ pub fn completion(body: &[u8]) -> Result<Result<(), S3ErrorDocument>, DocumentEr
 ///
 /// # Errors
 /// As [`completion`].
-pub fn copy_result(body: &[u8]) -> Result<Result<(), S3ErrorDocument>, DocumentError> {
+pub fn copy_result(body: &[u8]) -> Result<Result<String, S3ErrorDocument>, DocumentError> {
     late_result(body, "CopyObjectResult")
 }
 
 fn late_result(
     body: &[u8],
     success: &'static str,
-) -> Result<Result<(), S3ErrorDocument>, DocumentError> {
+) -> Result<Result<String, S3ErrorDocument>, DocumentError> {
     if let Ok(error) = S3ErrorDocument::parse(body) {
         return Ok(Err(error));
     }
-    root_field(body, success, "ETag").map(|_| Ok(()))
+    root_field(body, success, "ETag").map(|tag| Ok(tag.unwrap_or_default()))
 }
 
 /// The body of DeleteObjects, whose answer names the failures only.
@@ -720,7 +720,7 @@ mod tests {
     fn the_end_of_an_upload_may_be_an_error_with_status_200() {
         let done =
             b"<CompleteMultipartUploadResult><ETag>\"x-2\"</ETag></CompleteMultipartUploadResult>";
-        assert_eq!(completion(done), Ok(Ok(())));
+        assert_eq!(completion(done), Ok(Ok("\"x-2\"".to_owned())));
         let error = b"<?xml version=\"1.0\"?>\n\n<Error><Code>InternalError</Code><Message>m</Message></Error>";
         assert_eq!(
             completion(error).unwrap().unwrap_err().code,

@@ -384,6 +384,10 @@ pub enum FileErrorKind {
     Busy,
     /// Another upload is writing the file.
     InUse,
+    /// The store that is served cannot be reached, or is busy: another attempt may succeed.
+    Unavailable,
+    /// The store that is served cannot do it at all.
+    Unsupported,
     /// Stopped by [`SessionAction::Abort`] or by server shutdown.
     Aborted,
     /// Anything else.

@@ -66,6 +66,9 @@ pub struct SessionConfig {
     pub bearer_tokens: bool,
     /// CCC is accepted from a user who has logged in over TLS.
     pub allow_ccc: bool,
+    /// Files are objects, which are stored as a whole and have no times that can be set: FEAT announces neither bundles nor
+    /// MFMT and ESTO, and that a stored file is seen when all of it is there.
+    pub stores_objects: bool,
     /// Port of this host where the network-advice service answers, which FEAT announces.
     pub enable_port: Option<u16>,
     /// Memory for announced bundles. Shared by all sessions.
@@ -98,6 +101,7 @@ impl SessionConfig {
             require_data_protection: false,
             bearer_tokens: false,
             allow_ccc: false,
+            stores_objects: false,
             enable_port: None,
             announcement_memory: AnnouncementMemory::default(),
             carried: CarriedRules::default(),

@@ -2,7 +2,7 @@
 
 use super::SessionConfig;
 use crate::checksum::ChecksumAlgorithm;
-use crate::feature::BUNDLE_MODULE;
+use crate::feature::{BUNDLE_MODULE, STORES_WHOLE};
 use crate::listing::FactSet;
 use crate::reply::Reply;
 use crate::sizing;
@@ -66,7 +66,13 @@ pub(super) fn reply(facts: FactSet, config: &SessionConfig, with_data_credential
         b"CKSM.RETR".to_vec(),
         facts.feature_line().into_bytes(),
     ];
-    lines.extend(FEATURES.iter().map(|f| f.as_bytes().to_vec()));
+    let features = FEATURES
+        .iter()
+        .filter(|name| !config.stores_objects || suits_objects(name));
+    lines.extend(features.map(|name| name.as_bytes().to_vec()));
+    if config.stores_objects {
+        lines.extend([b"DEFLATE MLSR;".to_vec(), STORES_WHOLE.as_bytes().to_vec()]);
+    }
     lines.push(sizing::feature_line().into_bytes());
     lines.push(streams::feature_line(!config.congestion_controls.is_empty()).into_bytes());
     if let Some(port) = config.enable_port {
@@ -74,6 +80,11 @@ pub(super) fn reply(facts: FactSet, config: &SessionConfig, with_data_credential
     }
     lines.extend(security_lines(config, with_data_credentials));
     Reply::with_inner_lines(211, "Extensions supported", lines, "End.")
+}
+
+/// Whether a feature is announced where files are objects.
+fn suits_objects(feature: &str) -> bool {
+    !matches!(feature, "MFMT" | "ESTO") && !feature.contains(BUNDLE_MODULE)
 }
 
 /// Lines about security (RFC 4217 §6).
@@ -92,4 +103,29 @@ fn security_lines(config: &SessionConfig, with_data_credentials: bool) -> Vec<Ve
         add(&["BEARER USER=:bearer:;"]);
     }
     lines.into_iter().map(String::into_bytes).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::feature::ServerFeatures;
+
+    #[test]
+    fn a_server_of_objects_announces_what_it_can_do() {
+        let config = |stores_objects| SessionConfig {
+            stores_objects,
+            ..SessionConfig::new(Ipv4Addr::LOCALHOST.into())
+        };
+        let features = |config| {
+            let reply = reply(FactSet::default(), &config, false);
+            ServerFeatures::from_reply(&reply)
+        };
+        let (files, objects) = (features(config(false)), features(config(true)));
+        assert!(files.mfmt && files.esto && files.bundles && files.packed_bundles);
+        assert!(!files.stores_whole);
+        assert!(!(objects.mfmt || objects.esto || objects.bundles || objects.packed_bundles));
+        assert!(objects.stores_whole && objects.deflated_trees && objects.eret);
+    }
 }

@@ -203,13 +203,20 @@ fn globus_class_and_phrase(kind: FileErrorKind) -> (&'static str, &'static str) 
         // The reply must not reveal whether a file exists outside the root.
         FileErrorKind::OutsideRoot => ("PERMISSION_DENIED", "Permission denied"),
         FileErrorKind::Busy | FileErrorKind::InUse => ("INTERNAL_ERROR", "Server busy"),
-        FileErrorKind::Aborted | FileErrorKind::Other => ("INTERNAL_ERROR", ""),
+        FileErrorKind::Unavailable
+        | FileErrorKind::Unsupported
+        | FileErrorKind::Aborted
+        | FileErrorKind::Other => ("INTERNAL_ERROR", ""),
     }
 }
 
 fn metadata_code(verb: &str, kind: FileErrorKind) -> u16 {
     match kind {
         FileErrorKind::Busy | FileErrorKind::InUse => 450,
+        // 550 would say of a file that it is not there.
+        FileErrorKind::Unavailable => 451,
+        // A client that reads 502 does without the command.
+        FileErrorKind::Unsupported => 502,
         FileErrorKind::NoSpace => 452,
         // RFC 959 §5.4 has 550 for MKD, and 553 for RNTO. rclone takes only 550 and 521 for "it exists already".
         FileErrorKind::Exists if verb == "RNTO" => 553,
@@ -223,8 +230,23 @@ fn transfer_code(kind: FileErrorKind) -> u16 {
         // 452 would invite clients such as lftp to repeat the whole transfer.
         FileErrorKind::NoSpace => 552,
         // An unknown error during a transfer may pass (RFC 959 §4.2.2: 451 local error in processing).
-        FileErrorKind::Other => 451,
+        FileErrorKind::Unavailable | FileErrorKind::Other => 451,
+        // The command is known; this form of it (with REST, at an offset) is not.
+        FileErrorKind::Unsupported => 504,
         FileErrorKind::Exists => 553,
         _ => 550,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_is_away_is_no_missing_file_and_what_it_cannot_do_is_not_implemented() {
+        let codes = |kind| (metadata_code("SIZE", kind), transfer_code(kind));
+        assert_eq!(codes(FileErrorKind::Unavailable), (451, 451));
+        assert_eq!(codes(FileErrorKind::Unsupported), (502, 504));
+        assert_eq!(codes(FileErrorKind::NotFound), (550, 550));
     }
 }

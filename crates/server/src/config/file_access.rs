@@ -13,7 +13,10 @@ impl FileAccess {
     /// server is restarted.
     pub fn of_server(config: &ServerConfig, settings: Option<&Path>) -> Self {
         let security = &config.security;
-        let mut write = vec![config.root.clone()];
+        let mut write = Vec::new();
+        if config.served_store.is_none() {
+            write.push(config.root.clone());
+        }
         // Errors of the users file are reported when the server starts.
         let users = config
             .users

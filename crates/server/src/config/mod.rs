@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use data::options::{CongestionChoice, TransferOptions};
+use data::served::ServedStore;
 use data::store::durability::SyncPolicy;
 use history::HistoryLocation;
 use proto::sizing::SocketBuffers;
@@ -92,6 +93,8 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// Root directory of anonymous sessions, and of users without a root of their own.
     pub root: PathBuf,
+    /// The store that is served in place of `root`, which is then its URL; `None`: `root` is a directory. Not in the settings file.
+    pub served_store: Option<Arc<dyn ServedStore>>,
     /// Anonymous sessions; `None` refuses them.
     pub anonymous: Option<Anonymous>,
     /// The users file; `None`: no password users.
@@ -208,6 +211,7 @@ impl Default for ServerConfig {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 2811)),
             root: PathBuf::from("."),
+            served_store: None,
             anonymous: None,
             users: None,
             data_ports: None,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{MessageConfig, ServerConfig};
+use super::{MessageConfig, QuotaBounds, ServerConfig};
 
 /// Longest name of a file (NAME_MAX, limits.h).
 const MAX_NAME: usize = 255;
@@ -31,6 +31,11 @@ pub enum UnusableSetting {
     /// No host and port.
     #[error("data-node is {0:?}; give HOST:PORT")]
     NodeAddress(String),
+    /// Objects have nothing of the kind.
+    #[error(
+        "{0} is for a root that is a directory, and the root is a bucket, whose files are objects without it: leave it out"
+    )]
+    NotForObjects(&'static str),
     /// It would never be found.
     #[error(
         "directory-message is {0:?}; give the name of a file, such as \".message\", without a directory"
@@ -63,7 +68,35 @@ impl ServerConfig {
             return Err(UnusableSetting::Zero(key));
         }
         self.require_usable_nodes()?;
+        if self.served_store.is_some() {
+            self.require_usable_for_objects()?;
+        }
         self.messages.require_usable()
+    }
+
+    /// Refuses what would have no effect on the objects of a bucket.
+    fn require_usable_for_objects(&self) -> Result<(), UnusableSetting> {
+        let (creation, shares) = (&self.creation, &self.shares);
+        let mut users = shares.users.values();
+        let has_quota = shares.quota != QuotaBounds::default()
+            || users.any(|user| user.quota.is_some() || user.quota_files.is_some());
+        let settings = [
+            ("data-node", !self.data_nodes.is_empty()),
+            ("front-end", !self.front_ends.is_empty()),
+            ("quota", has_quota),
+            ("umask", creation.umask.is_some()),
+            ("file-mode", creation.file_mode.is_some()),
+            ("directory-mode", creation.directory_mode.is_some()),
+            ("upload-owner", creation.upload_owner.is_some()),
+            (
+                "directory-message",
+                self.messages.directory_message.is_some(),
+            ),
+        ];
+        match settings.into_iter().find(|(_, is_set)| *is_set) {
+            Some((setting, _)) => Err(UnusableSetting::NotForObjects(setting)),
+            None => Ok(()),
+        }
     }
 
     fn require_usable_nodes(&self) -> Result<(), UnusableSetting> {

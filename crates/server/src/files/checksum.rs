@@ -1,6 +1,7 @@
 //! CKSM: checksums from the cache or by reading the file. Reading can pause, so that others can run. And those that
 //! are computed while a file is sent, for the CKSM that follows.
 
+use std::fmt::Debug;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use data::checksum::SourceChecksum;
 use data::error::DataError;
 use data::job::TransferReport;
+use data::store::Source;
 use data::store::file::FileSource;
 use data::store::root::StoreError;
 use data::store::unwritten_pages::check_written_back;
@@ -17,25 +19,59 @@ use proto::server::{FileError, FileErrorKind};
 
 use super::checksum_cache::UnreadFile;
 use super::uploads::aborted_error;
-use super::{Access, ChecksumCache, SessionFiles};
+use super::{Access, ChecksumCache, DirectoryFiles};
+
+/// Whether what was read for a checksum counts, and what becomes of the checksum.
+pub(crate) trait ChecksumUse: Send + Debug {
+    /// Fails if the bytes that were read say nothing about the file.
+    fn check(&self) -> Result<(), FileError> {
+        Ok(())
+    }
+
+    /// Keeps the checksum of the whole file for later requests, if the file has not changed meanwhile.
+    fn keep(&self, algorithm: ChecksumAlgorithm, hex: &str);
+}
+
+/// The part of a file whose checksum is computed.
+#[derive(Debug, Clone)]
+pub(crate) struct ChecksumPart {
+    pub(crate) path: VPath,
+    pub(crate) algorithm: ChecksumAlgorithm,
+    /// Offset of the first byte.
+    pub(crate) offset: u64,
+    /// Number of bytes; `None`: to the end.
+    pub(crate) length: Option<u64>,
+    /// The checksum is that of the whole file, and may be kept.
+    pub(crate) is_kept: bool,
+}
 
 /// A checksum in progress.
 #[derive(Debug)]
 pub struct RunningChecksum {
-    files: SessionFiles,
-    algorithm: ChecksumAlgorithm,
-    path: VPath,
-    source: FileSource,
-    /// The same file, to detect changes.
-    before: UnreadFile,
-    /// The checksum covers the whole file, and no upload was writing it at the beginning: the result may
-    /// be cached.
-    cacheable: bool,
+    part: ChecksumPart,
+    source: Arc<dyn Source>,
     cached: Option<String>,
     computation: SourceChecksum,
+    purpose: Box<dyn ChecksumUse>,
 }
 
 impl RunningChecksum {
+    /// The checksum of a part of `source`; `cached`: it is known.
+    pub(crate) fn new(
+        part: ChecksumPart,
+        source: Arc<dyn Source>,
+        cached: Option<String>,
+        purpose: Box<dyn ChecksumUse>,
+    ) -> Self {
+        Self {
+            computation: SourceChecksum::new(part.algorithm, part.offset, part.length),
+            part,
+            source,
+            cached,
+            purpose,
+        }
+    }
+
     /// Reads on until the end and returns the checksum, or returns `None` when `go_on` returns `false`.
     /// `go_on` is called from time to time with the number of bytes read.
     pub fn advance(
@@ -43,28 +79,42 @@ impl RunningChecksum {
         go_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<String>, FileError> {
         if let Some(cached) = self.cached.clone() {
-            self.check_written_back()?;
+            self.purpose.check()?;
             return Ok(Some(cached));
         }
-        let summed = self.computation.advance(&self.source, go_on);
-        let Some(hex) = summed.map_err(|error| file_error_of_read(&self.path, &error))? else {
+        let summed = self.computation.advance(&*self.source, go_on);
+        let Some(hex) = summed.map_err(|error| file_error_of_read(&self.part.path, &error))? else {
             return Ok(None);
         };
-        self.check_written_back()?;
-        if self.cacheable {
-            let cache = &self.files.checksums;
-            cache.insert_if_unchanged(&self.before, self.algorithm, &hex);
+        self.purpose.check()?;
+        if self.part.is_kept {
+            self.purpose.keep(self.part.algorithm, &hex);
         }
         Ok(Some(hex))
     }
+}
 
+/// The checksum of a file in a directory.
+#[derive(Debug)]
+struct UnreadFileChecksum {
+    path: VPath,
+    /// The same file, to detect changes.
+    before: UnreadFile,
+    cache: Arc<ChecksumCache>,
+}
+
+impl ChecksumUse for UnreadFileChecksum {
     /// Fails if the disk refused to write pages of the file. The checksum of such pages says nothing about
     /// the disk, so it is not returned; the next one reads the disk.
-    fn check_written_back(&self) -> Result<(), FileError> {
+    fn check(&self) -> Result<(), FileError> {
         check_written_back(&self.before.file).map_err(|error| {
-            self.files.checksums.invalidate(&self.before.state);
+            self.cache.invalidate(&self.before.state);
             writeback_error(&self.path, &error)
         })
+    }
+
+    fn keep(&self, algorithm: ChecksumAlgorithm, hex: &str) {
+        self.cache.insert_if_unchanged(&self.before, algorithm, hex);
     }
 }
 
@@ -77,7 +127,7 @@ fn writeback_error(path: &VPath, error: &io::Error) -> FileError {
     }
 }
 
-impl SessionFiles {
+impl DirectoryFiles {
     /// The checksum of `length` bytes from `offset` (`None`: to the end), or of fewer if the file ends
     /// earlier. Asks for no right: the server itself verifies a store.
     pub(super) fn checksum(
@@ -131,16 +181,24 @@ impl SessionFiles {
             .then(|| self.checksums.get(&before.state, algorithm))
             .flatten();
         let source = FileSource::new(file, path.to_string()).map_err(failed)?;
-        Ok(RunningChecksum {
-            files: self.clone(),
-            algorithm,
+        let part = ChecksumPart {
             path: path.clone(),
-            source,
+            algorithm,
+            offset,
+            length,
+            is_kept: cacheable,
+        };
+        let purpose = UnreadFileChecksum {
+            path: path.clone(),
             before,
-            cacheable,
+            cache: Arc::clone(&self.checksums),
+        };
+        Ok(RunningChecksum::new(
+            part,
+            Arc::new(source),
             cached,
-            computation: SourceChecksum::new(algorithm, offset, length),
-        })
+            Box::new(purpose),
+        ))
     }
 
     /// `None` if the result could not be cached, or is already.
@@ -154,8 +212,13 @@ impl SessionFiles {
         let is_wanted = is_settled && self.checksums.get(&before.state, algorithm).is_none();
         Ok(is_wanted.then(|| PassingChecksum {
             algorithm,
-            before,
-            cache: Arc::clone(&self.checksums),
+            size: before.state.size,
+            purpose: Box::new(UnreadFileChecksum {
+                // It names the file in errors of `check`, which is for files that are read from the disk.
+                path: VPath::root(),
+                before,
+                cache: Arc::clone(&self.checksums),
+            }),
         }))
     }
 }
@@ -172,11 +235,24 @@ fn file_error_of_read(path: &VPath, error: &DataError) -> FileError {
 #[derive(Debug)]
 pub struct PassingChecksum {
     algorithm: ChecksumAlgorithm,
-    before: UnreadFile,
-    cache: Arc<ChecksumCache>,
+    size: u64,
+    purpose: Box<dyn ChecksumUse>,
 }
 
 impl PassingChecksum {
+    /// Of a file of `size` bytes.
+    pub(crate) fn new(
+        algorithm: ChecksumAlgorithm,
+        size: u64,
+        purpose: Box<dyn ChecksumUse>,
+    ) -> Self {
+        Self {
+            algorithm,
+            size,
+            purpose,
+        }
+    }
+
     /// Algorithm of the checksum ([`data::job::TransferSettings::checksum`]).
     pub fn algorithm(&self) -> ChecksumAlgorithm {
         self.algorithm
@@ -184,10 +260,9 @@ impl PassingChecksum {
 
     /// Caches the checksum of the bytes that were sent, if they are those of one state of the file.
     pub fn sent(self, report: &TransferReport) {
-        let is_whole = report.evidence.bytes == self.before.state.size;
+        let is_whole = report.evidence.bytes == self.size;
         if let Some(checksum) = report.checksum.as_ref().filter(|_| is_whole) {
-            self.cache
-                .insert_if_unchanged(&self.before, self.algorithm, checksum);
+            self.purpose.keep(self.algorithm, checksum);
         }
     }
 }

@@ -8,9 +8,9 @@ use proto::path::VPath;
 use proto::server::{FileError, FileRequest, FileResponse};
 
 use super::quota::ONE_NAME;
-use super::{SessionFiles, SessionQuota};
+use super::{DirectoryFiles, SessionQuota};
 
-impl SessionFiles {
+impl DirectoryFiles {
     /// The same files with a quota of their root.
     #[must_use]
     pub fn with_quota(self, quota: Option<SessionQuota>) -> Self {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use proto::path::VPath;
 use proto::server::FileResponse;
 
-use super::{Access, SessionFiles};
+use super::{Access, DirectoryFiles};
 
 /// Largest message, bytes. Users write it, and it is sent at each CWD, so it is shorter than the administrator's.
 const MAX_MESSAGE: u64 = 4096;
 
-impl SessionFiles {
+impl DirectoryFiles {
     /// The same files, where the file `name` of a directory is its message.
     #[must_use]
     pub fn with_directory_message(self, name: Option<Arc<str>>) -> Self {

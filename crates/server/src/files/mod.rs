@@ -1,4 +1,5 @@
-//! A session's file requests, carried out inside the session's root.
+//! The file requests of a session whose root is a directory, carried out inside it; and what they share with those of other
+//! sessions.
 //!
 //! All functions here block; the driver calls them on a blocking thread.
 
@@ -30,22 +31,25 @@ mod tests;
 
 pub use checksum::PassingChecksum;
 pub use checksum::RunningChecksum;
+pub(crate) use checksum::{ChecksumPart, ChecksumUse};
 pub use checksum_cache::ChecksumCache;
+pub(crate) use listing::{ListedFiles, ListingSource, ListingWriter, list_lines};
 pub use listing_memory::{ListingMemory, ListingMemoryShare};
 use passed_bundle::LastBundle;
-use path_rights::Access;
+pub(crate) use path_rights::Access;
 pub use path_rights::PathRights;
 pub use quota::{QuotaLedger, SessionQuota};
 pub use transfer::{
     OpenedBundleSource, OpenedBundleStore, OpenedSource, OpenedStore, OpenedTransfer,
 };
+pub(crate) use transfer::{StoreEnd, announced_end, require_announced_size, send_plan};
 pub(crate) use uploads::aborted_error;
 pub use uploads::{ActiveUpload, ControlSocket, UploadClient, UploadRegistry, Uploader};
 use uploads::{KeptContent, LastUpload, StoredPlace};
 
-/// The files of one session.
+/// The files of one session, below a directory.
 #[derive(Debug, Clone)]
-pub struct SessionFiles {
+pub struct DirectoryFiles {
     root: Arc<Root>,
     rights: AccountRights,
     paths: PathRights,
@@ -60,7 +64,7 @@ pub struct SessionFiles {
     quota: Option<SessionQuota>,
 }
 
-impl SessionFiles {
+impl DirectoryFiles {
     /// Whether a quota bounds what this session stores.
     pub(crate) fn has_quota(&self) -> bool {
         self.quota.is_some()

@@ -7,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 use proto::bundle::{BundleFailure, BundleOutcome, BundleProof, CHECKSUM};
 use proto::server::{FileError, FileErrorKind};
 
-use super::SessionFiles;
+use super::DirectoryFiles;
 
 /// Largest bundle whose files are read again to find those that arrived wrong, bytes.
 const MAX_SUMMED_BYTES: u64 = 1 << 30;
@@ -78,7 +78,7 @@ impl LastBundle {
     }
 }
 
-impl SessionFiles {
+impl DirectoryFiles {
     /// Ends the bundle of the last transfer. The files of one that was stored get their names, if the proof is right. If
     /// it is wrong, the outcome has the checksums of the files, and the bundle can be ended once more.
     ///

@@ -32,7 +32,7 @@ struct TokenRights {
 
 /// Access to one path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
+pub(crate) enum Access {
     /// Facts of a file; entering a directory.
     Look,
     /// Names in a directory.
@@ -71,7 +71,7 @@ impl PathRights {
     ///
     /// # Errors
     /// [`FileErrorKind::Denied`]: the token does not give the right, or has expired.
-    pub(super) fn check(&self, access: Access, path: &VPath) -> Result<(), FileError> {
+    pub(crate) fn check(&self, access: Access, path: &VPath) -> Result<(), FileError> {
         let Some(token) = &self.0 else {
             return Ok(());
         };
@@ -103,7 +103,7 @@ impl PathRights {
     ///
     /// # Errors
     /// See [`Self::check`].
-    pub(super) fn check_change(
+    pub(crate) fn check_change(
         &self,
         request: &FileRequest,
         is_own: impl Fn(&VPath) -> bool,
@@ -176,12 +176,12 @@ impl PathRights {
     }
 
     /// Whether existing content at `path` may be overwritten.
-    pub(super) fn may_overwrite(&self, path: &VPath) -> bool {
+    pub(crate) fn may_overwrite(&self, path: &VPath) -> bool {
         self.check(Access::Modify, path).is_ok()
     }
 
     /// Whether a listing of `directory` shows the entry `name`, which may have several components.
-    pub(super) fn shows(&self, directory: &VPath, name: &[u8]) -> bool {
+    pub(crate) fn shows(&self, directory: &VPath, name: &[u8]) -> bool {
         let Some(token) = &self.0 else {
             return true;
         };
@@ -193,7 +193,7 @@ impl PathRights {
     }
 
     /// Takes rights that the token does not give from the entry of `path`.
-    pub(super) fn narrow(&self, entry: &mut DirectoryEntry, path: &VPath) {
+    pub(crate) fn narrow(&self, entry: &mut DirectoryEntry, path: &VPath) {
         if let Some(token) = &self.0 {
             let rights = token.scopes.rights(path.as_bytes());
             let is_directory = matches!(
@@ -210,7 +210,7 @@ impl PathRights {
     }
 
     /// [`Self::narrow`] for an entry of a listing.
-    pub(super) fn narrow_child(&self, entry: &mut DirectoryEntry, directory: &VPath) {
+    pub(crate) fn narrow_child(&self, entry: &mut DirectoryEntry, directory: &VPath) {
         if self.0.is_some() {
             let path = child(directory, &entry.name);
             self.narrow(entry, &path);

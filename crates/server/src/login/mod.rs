@@ -20,11 +20,12 @@ use crate::config::{
     AccessLists, Anonymous, ServerConfig, ShareConfig, SiteTerms, ThirdPartyPolicy, UnlistedRights,
 };
 use crate::files::{
-    ChecksumCache, ListingMemory, QuotaLedger, SessionFiles, UploadRegistry, Uploader,
+    ChecksumCache, DirectoryFiles, ListingMemory, QuotaLedger, UploadRegistry, Uploader,
 };
 use crate::limits::{FairQueue, SessionLimits, UserSlot};
 use crate::pam::PamChecker;
-use crate::roots::AccountRoots;
+use crate::roots::{AccountRoots, ServerRoot};
+use crate::session_files::{ServedFiles, SessionFiles, VersionSums};
 use crate::users::{UserAccount, Users};
 
 mod bearer_token;
@@ -53,10 +54,11 @@ const ANONYMOUS_NAMES: [&str; 3] = ["anonymous", "ftp", ":globus-mapping:"];
 pub(crate) struct Authenticator {
     policy: RwLock<Arc<LoginPolicy>>,
     root_path: PathBuf,
-    root: Arc<Root>,
-    /// Roots of accounts that have a root of their own.
-    roots: Arc<AccountRoots>,
+    root: ServerRoot,
+    /// Roots of accounts that have a root of their own; `None`: the server's root is no directory, and none has one.
+    roots: Option<Arc<AccountRoots>>,
     checksums: Arc<ChecksumCache>,
+    versions: Arc<VersionSums>,
     uploads: Arc<UploadRegistry>,
     quotas: QuotaLedger,
     listing_memory: ListingMemory,
@@ -125,13 +127,25 @@ impl Login {
 
 impl Authenticator {
     /// Takes the configuration, the server's root and the password users.
-    pub(crate) fn new(config: &ServerConfig, root: Arc<Root>, users: Option<Users>) -> Self {
+    pub(crate) fn new(
+        config: &ServerConfig,
+        root: impl Into<ServerRoot>,
+        users: Option<Users>,
+    ) -> Self {
+        let root = root.into();
+        let roots = root.directory().map(|directory| {
+            Arc::new(AccountRoots::new(
+                Arc::clone(directory),
+                config.root.clone(),
+            ))
+        });
         Self {
             policy: RwLock::new(Arc::new(LoginPolicy::of(config, users.map(Arc::new), None))),
-            root_path: root.host_path().to_owned(),
-            roots: Arc::new(AccountRoots::new(Arc::clone(&root), config.root.clone())),
+            root_path: root.path(),
+            roots,
             root,
             checksums: Arc::default(),
+            versions: Arc::default(),
             uploads: Arc::default(),
             quotas: QuotaLedger::default(),
             listing_memory: ListingMemory::default(),
@@ -165,9 +179,9 @@ impl Authenticator {
         }
     }
 
-    /// The server's root.
-    pub(crate) fn root(&self) -> &Arc<Root> {
-        &self.root
+    /// The server's root, if it is a directory.
+    pub(crate) fn root(&self) -> Option<&Arc<Root>> {
+        self.root.directory()
     }
 
     /// The server's root on the host.
@@ -199,7 +213,9 @@ impl Authenticator {
         });
         *self.policy.write() = policy;
         self.open_account_roots();
-        self.roots.reopen();
+        if let Some(roots) = &self.roots {
+            roots.reopen();
+        }
         // Administrators reload after changes on the host.
         self.quotas.forget_counts();
     }
@@ -305,7 +321,7 @@ impl Authenticator {
             third_party: false,
         };
         Ok(Login {
-            files: self.files(policy, Arc::clone(&self.root), rights, &account)?,
+            files: self.files(policy, &self.root, rights, &account)?,
             grant: LoginGrant {
                 user: account.clone(),
                 home: VPath::root(),
@@ -326,8 +342,8 @@ impl Authenticator {
         slot: UserSlot,
     ) -> Result<Login, LoginRefusal> {
         let (root, root_path) = match account.root {
-            None => (Arc::clone(&self.root), self.root_path.clone()),
-            Some(path) => (self.account_root(&path, &account.name).await?, path),
+            None => (self.root.clone(), self.root_path.clone()),
+            Some(path) => (self.account_root(&path, &account.name).await?.into(), path),
         };
         let rights = AccountRights {
             third_party: account.rights.third_party
@@ -335,7 +351,7 @@ impl Authenticator {
             ..account.rights
         };
         Ok(Login {
-            files: self.files(policy, root, rights, &account.name)?,
+            files: self.files(policy, &root, rights, &account.name)?,
             account: account.name.clone(),
             grant: LoginGrant {
                 user: account.name,
@@ -352,10 +368,21 @@ impl Authenticator {
     fn files(
         &self,
         policy: &LoginPolicy,
-        root: Arc<Root>,
+        root: &ServerRoot,
         rights: AccountRights,
         account: &str,
     ) -> Result<SessionFiles, LoginRefusal> {
+        let root = match root {
+            ServerRoot::Directory(root) => Arc::clone(root),
+            ServerRoot::Served(store) => {
+                return Ok(SessionFiles::Served(ServedFiles::new(
+                    Arc::clone(store),
+                    rights,
+                    Arc::clone(&self.versions),
+                    self.listing_memory.clone(),
+                )));
+            }
+        };
         let quota = self.quotas.quota(&root, policy.shares.quota_of(account));
         let quota = quota.map_err(|error| {
             tracing::error!(%error, root = %root.host_path().display(), "cannot look at a root");
@@ -366,22 +393,27 @@ impl Authenticator {
             true => root,
             false => Arc::new(root.with_creation_rules(site.creation)),
         };
-        let files = SessionFiles::new(
+        let files = DirectoryFiles::new(
             root,
             rights,
             Arc::clone(&self.checksums),
             Arc::clone(&self.uploads),
             self.listing_memory.clone(),
         );
-        Ok(files
+        let files = files
             .with_sync(policy.sync)
             .with_directory_message(site.directory_message.clone())
-            .with_quota(quota))
+            .with_quota(quota);
+        Ok(files.into())
     }
 
     /// Returns an account's own root, opened now or before.
     async fn account_root(&self, path: &Path, user: &str) -> Result<Arc<Root>, LoginRefusal> {
-        let (roots, host_path) = (Arc::clone(&self.roots), path.to_owned());
+        let Some(roots) = &self.roots else {
+            tracing::error!(user, root = %path.display(), "no account has a root of its own beside a bucket");
+            return Err(LoginRefusal::NoRoot);
+        };
+        let (roots, host_path) = (Arc::clone(roots), path.to_owned());
         match tokio::task::spawn_blocking(move || roots.get(&host_path)).await {
             Ok(Ok(root)) => Ok(root),
             Ok(Err(error)) => {
@@ -396,7 +428,9 @@ impl Authenticator {
     /// after each change of the accounts. Blocks on the file system.
     pub(crate) fn open_account_roots(&self) {
         let named = self.users().map(|users| users.roots());
-        self.roots.open_named(&named.unwrap_or_default());
+        if let Some(roots) = &self.roots {
+            roots.open_named(&named.unwrap_or_default());
+        }
     }
 
     fn policy(&self) -> Arc<LoginPolicy> {

@@ -603,6 +603,8 @@ impl PartWork {
     /// The session's root and the file in it.
     fn place(&self) -> Result<(Arc<data::store::root::Root>, VPath), TransferError> {
         let main = self.shared.authenticator.root();
+        let main =
+            main.ok_or_else(|| other("the root of a data node is a directory".to_owned()))?;
         let below = Path::new(std::ffi::OsStr::from_bytes(&self.order.root));
         let root = if below.as_os_str().is_empty() {
             Arc::clone(main)

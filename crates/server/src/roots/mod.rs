@@ -10,8 +10,42 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use data::served::ServedStore;
 use data::store::root::{Root, RootError};
 use parking_lot::Mutex;
+
+/// The files that the sessions of a server see, unless their account has a root of its own.
+#[derive(Debug, Clone)]
+pub(crate) enum ServerRoot {
+    /// A directory.
+    Directory(Arc<Root>),
+    /// A store of objects. No account has a root of its own.
+    Served(Arc<dyn ServedStore>),
+}
+
+impl From<Arc<Root>> for ServerRoot {
+    fn from(root: Arc<Root>) -> Self {
+        Self::Directory(root)
+    }
+}
+
+impl ServerRoot {
+    /// The directory; `None`: it is none.
+    pub(crate) fn directory(&self) -> Option<&Arc<Root>> {
+        match self {
+            Self::Directory(root) => Some(root),
+            Self::Served(_) => None,
+        }
+    }
+
+    /// Its path on the host, or its URL.
+    pub(crate) fn path(&self) -> PathBuf {
+        match self {
+            Self::Directory(root) => root.host_path().to_owned(),
+            Self::Served(store) => PathBuf::from(store.name()),
+        }
+    }
+}
 
 /// Largest number of roots kept open. Roots of further accounts are opened at each login.
 const MAX_KEPT: usize = 4096;

@@ -30,7 +30,11 @@ pub(super) fn session_config(shared: &ServerState, ends: &ControlAddresses) -> S
         version: version.to_owned(),
         peer: ends.peer.ip(),
         perf_marker_seconds: config.perf_marker_seconds,
-        range_marker_seconds: config.range_marker_seconds,
+        // The bytes of an object that have arrived are worth nothing before its end: no restart goes on from there.
+        range_marker_seconds: match config.served_store {
+            Some(_) => 0,
+            None => config.range_marker_seconds,
+        },
         max_streams: config.max_streams_per_transfer,
         max_login_failures: MAX_LOGIN_FAILURES,
         max_bad_lines: MAX_BAD_LINES,
@@ -43,6 +47,7 @@ pub(super) fn session_config(shared: &ServerState, ends: &ControlAddresses) -> S
         require_data_protection: security.require_protection == RequiredProtection::Data,
         bearer_tokens: !security.token_issuers.is_empty(),
         allow_ccc: security.clear_commands,
+        stores_objects: config.served_store.is_some(),
         enable_port: config.advisor_port,
         max_idle_seconds: u32::try_from(config.idle_timeout.as_secs()).unwrap_or(u32::MAX),
     }

@@ -20,8 +20,9 @@ use tune::sizing::drs::DrsInterval;
 
 use super::{StripedWork, TransferMemory, advertised_address, file_error};
 use crate::config::ServerConfig;
-use crate::files::{ControlSocket, SessionFiles, Uploader};
+use crate::files::{ControlSocket, Uploader};
 use crate::limits::QueuePermit;
+use crate::session_files::SessionFiles;
 
 /// The complete description of a transfer. It holds no open files, connections or shared state: what a data node needs of it is a
 /// [`crate::stripes::NodeOrder`].

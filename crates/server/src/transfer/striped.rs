@@ -29,9 +29,10 @@ use super::{
     progress, worker,
 };
 use crate::files::{
-    OpenedSource, OpenedStore, OpenedTransfer, SessionFiles, UploadClient, transfer_error_of_file,
+    OpenedSource, OpenedStore, OpenedTransfer, UploadClient, transfer_error_of_file,
 };
 use crate::secure::NodeSecurity;
+use crate::session_files::SessionFiles;
 use crate::stripes::{
     AliveTerms, DealtOrder, FrontMessage, LEASE, NodeAccess, NodeFailure, NodeMessage, NodeOrder,
     NodePart, PartProgress, PartReport, RangeDealer, RateShares, StripeSet, WireRanges,

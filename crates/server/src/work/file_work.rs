@@ -12,8 +12,9 @@ use tokio::sync::Notify;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::{PendingResult, WorkEvent, busy_error, internal_error, run_blocking};
-use crate::files::{ListingMemoryShare, RunningChecksum, SessionFiles, aborted_error};
+use crate::files::{ListingMemoryShare, RunningChecksum, aborted_error};
 use crate::limits::{NoPermit, QueuePermit};
+use crate::session_files::SessionFiles;
 use crate::state::ServerState;
 
 /// A file request in progress; a checksum reports its progress.

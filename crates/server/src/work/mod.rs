@@ -260,9 +260,10 @@ mod tests {
 
     use super::*;
     use crate::config::ServerConfig;
-    use crate::files::SessionFiles;
+    use crate::files::DirectoryFiles;
     use crate::limits::FairQueue;
     use crate::login::Authenticator;
+    use crate::session_files::SessionFiles;
     use crate::transfer_log::TransferLog;
 
     const MOMENT: Duration = Duration::from_millis(50);
@@ -298,7 +299,8 @@ mod tests {
             let memory = crate::files::ListingMemory::default();
             Self {
                 shared: Arc::new(ServerState::new(config, Arc::default(), logins, log)),
-                files: SessionFiles::new(root, rights, Arc::default(), Arc::default(), memory),
+                files: DirectoryFiles::new(root, rights, Arc::default(), Arc::default(), memory)
+                    .into(),
                 _dir: dir,
             }
         }

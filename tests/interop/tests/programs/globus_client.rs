@@ -18,19 +18,19 @@ fn both_ways(name: &str, options: &[&str], sizes: &[u64]) {
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let mut cells = MatrixRow::new(format!("globus-url-copy {name}"));
-    let served = ServedStore::in_clear(&store, &server);
+    let served = ServedTestStore::in_clear(&store, &server);
     served.get_and_put(&mut cells, &client, options, sizes);
     cells.finish();
 }
 
 /// A store behind a server, as globus-url-copy reaches it.
-pub(super) struct ServedStore<'a> {
+pub(super) struct ServedTestStore<'a> {
     store: &'a TestStore,
     server: &'a LonghaulServer,
     url: fn(&LonghaulServer, &str) -> String,
 }
 
-impl<'a> ServedStore<'a> {
+impl<'a> ServedTestStore<'a> {
     pub(super) fn in_clear(store: &'a TestStore, server: &'a LonghaulServer) -> Self {
         let url = LonghaulServer::url;
         Self { store, server, url }
@@ -145,7 +145,7 @@ fn globus_url_copy_transfers_files_over_ipv6() {
         .unwrap();
     let mut cells = MatrixRow::new("globus-url-copy -ipv6");
     for options in [&["-ipv6"][..], &["-ipv6", "-p", "4"]] {
-        ServedStore::in_clear(&store, &server).get_and_put(
+        ServedTestStore::in_clear(&store, &server).get_and_put(
             &mut cells,
             &client,
             options,
@@ -164,7 +164,7 @@ fn globus_url_copy_transfers_trees() {
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let mut cells = MatrixRow::new("globus-url-copy of a tree");
     let rows: [&[&str]; 4] = [&[], &["-cc", "4"], &["-pp"], &["-fast", "-p", "2"]];
-    let served = ServedStore::in_clear(&store, &server);
+    let served = ServedTestStore::in_clear(&store, &server);
     for row in rows {
         served.get_and_put_tree(&mut cells, &client, row, &tree);
     }

@@ -16,7 +16,7 @@ use interop::test_files;
 use interop::tree::{ASCII, TestTree, UNICODE};
 use interop::wire_tap::WireTap;
 
-use super::globus_client::ServedStore;
+use super::globus_client::ServedTestStore;
 
 /// Besides, with four streams.
 const PARALLEL_CREDENTIAL: [&str; 4] = ["-data-cred", "auto", "-p", "4"];
@@ -38,7 +38,7 @@ fn both_ways(environment: impl FnOnce(&PeerPki) -> GridEnvironment, rows: &[&[&s
     let server = start(&store, &pki).unwrap();
     for options in rows {
         let mut cells = MatrixRow::new(format!("globus-url-copy GSI {}", options.join(" ")));
-        let served = ServedStore::over_gsi(&store, &server);
+        let served = ServedTestStore::over_gsi(&store, &server);
         served.get_and_put(&mut cells, &client, options, &test_files::FEW_SIZES);
         cells.finish();
     }
@@ -106,7 +106,7 @@ fn gsi_globus_url_copy_transfers_trees() {
         &["-pp"],
         &["-fast", "-p", "2", "-dcpriv"],
     ];
-    let served = ServedStore::over_gsi(&store, &server);
+    let served = ServedTestStore::over_gsi(&store, &server);
     for row in rows {
         served.get_and_put_tree(&mut cells, &client, row, &tree);
     }

@@ -12,7 +12,7 @@ pub(super) mod errors;
 pub(super) mod facts;
 mod grants;
 mod lookup;
-mod ranges;
+pub(super) mod ranges;
 pub(super) mod request;
 pub(super) mod response;
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub(super) const MIN_REQUEST_BYTES: u64 = 1 << 20;
 
 /// A file at a server, with its facts when it was last examined.
 #[derive(Debug)]
-pub(super) struct HttpFile {
+pub(in crate::storage) struct HttpFile {
     pub(super) origin: HttpOrigin,
     pub(super) settings: TransferSettings,
     /// URL under which the file was requested, before redirects.
@@ -125,6 +125,33 @@ fn piece(missing: Option<&RangeSet>, streams: usize) -> u64 {
 }
 
 impl HttpFile {
+    /// An object of a bucket, whose ranges are asked for over the connections of `client`.
+    pub(in crate::storage) fn object(
+        origin: HttpOrigin,
+        settings: &TransferSettings,
+        facts: HttpFileFacts,
+        action: Operation,
+        client: HttpClient,
+    ) -> Self {
+        Self {
+            origin,
+            settings: settings.clone(),
+            requested_url: facts.url.clone(),
+            facts,
+            action,
+            is_object: true,
+            idle_clients: Mutex::new(vec![client]),
+            ignores_ranges: AtomicBool::new(false),
+            omits_etag: AtomicBool::new(false),
+            single_reader: false,
+        }
+    }
+
+    /// The clients of its requests.
+    pub(in crate::storage) fn into_clients(self) -> Vec<HttpClient> {
+        self.idle_clients.into_inner()
+    }
+
     /// Whether ranges can be told to be of one version.
     fn joins_ranges(&self) -> bool {
         self.facts.strong_etag().is_some() && !self.omits_etag.load(Ordering::Relaxed)

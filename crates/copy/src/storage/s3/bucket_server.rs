@@ -132,6 +132,11 @@ impl BucketServer {
         self.state().refuses = Some(code);
     }
 
+    /// Answers requests again.
+    pub(super) fn refuse_nothing(&self) {
+        self.state().refuses = None;
+    }
+
     fn state(&self) -> MutexGuard<'_, BucketState> {
         self.state.lock()
     }
@@ -477,9 +482,12 @@ fn complete(state: &mut BucketState, request: &BucketRequest<'_>) -> Vec<u8> {
         object.etag.trim_end_matches('"'),
         upload.parts.len()
     );
+    let etag = object.etag.clone();
     state.objects.insert(request.key.clone(), object);
     state.uploads.remove(&id);
-    document("<CompleteMultipartUploadResult><ETag>x</ETag></CompleteMultipartUploadResult>")
+    document(&format!(
+        "<CompleteMultipartUploadResult><ETag>{etag}</ETag></CompleteMultipartUploadResult>"
+    ))
 }
 
 fn remove_many(state: &mut BucketState, request: &BucketRequest<'_>) -> Vec<u8> {

@@ -53,15 +53,54 @@ pub(super) fn make_directory(
             "the directory above it does not exist; make it first",
         ));
     }
-    let headers = [("content-length", "0".to_owned())];
-    command(
-        client,
-        "PUT",
-        &bucket.object_url(prefix, &[]),
-        &headers,
-        action,
-    )?;
+    put_mark(client, bucket, prefix, action)?;
     Ok(true)
+}
+
+/// Makes the object without bytes that marks a directory.
+pub(super) fn put_mark(
+    client: &mut HttpClient,
+    bucket: &S3Bucket,
+    prefix: &str,
+    action: &Operation,
+) -> Result<(), Failure> {
+    let headers = [("content-length", "0".to_owned())];
+    let url = bucket.object_url(prefix, &[]);
+    command(client, "PUT", &url, &headers, action)
+}
+
+/// The content of a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DirectoryContent {
+    /// There is no such directory.
+    Missing,
+    /// Nothing but the mark of the directory itself.
+    Mark,
+    /// Something.
+    Entries,
+}
+
+/// Looks what is in a directory.
+pub(super) fn content_of(
+    client: &mut HttpClient,
+    bucket: &S3Bucket,
+    prefix: &str,
+    action: &Operation,
+) -> Result<DirectoryContent, Failure> {
+    let wanted = WantedPage {
+        prefix: prefix.to_owned(),
+        most: 2,
+        ..WantedPage::default()
+    };
+    let page = list_page(client, bucket, &wanted, action)?;
+    let is_mark = |key: &[u8]| key == prefix.as_bytes();
+    let has_entries =
+        page.next.is_some() || page.objects.iter().any(|object| !is_mark(&object.key));
+    Ok(match (has_entries, page.objects.is_empty()) {
+        (true, _) => DirectoryContent::Entries,
+        (false, true) => DirectoryContent::Missing,
+        (false, false) => DirectoryContent::Mark,
+    })
 }
 
 /// Removes what is at a path, if it is of this kind.
@@ -110,18 +149,12 @@ fn remove_empty_directory(
     prefix: &str,
     action: &Operation,
 ) -> Result<(), Failure> {
-    let wanted = WantedPage {
-        prefix: prefix.to_owned(),
-        most: 2,
-        ..WantedPage::default()
-    };
-    let page = list_page(client, bucket, &wanted, action)?;
-    let is_mark = |key: &[u8]| key == prefix.as_bytes();
-    if page.next.is_some() || page.objects.iter().any(|object| !is_mark(&object.key)) {
-        return Err(action.failed(FailureKind::Refused, "the directory is not empty"));
-    }
-    if page.objects.is_empty() {
-        return Err(missing(action));
+    match content_of(client, bucket, prefix, action)? {
+        DirectoryContent::Entries => {
+            return Err(action.failed(FailureKind::Refused, "the directory is not empty"));
+        }
+        DirectoryContent::Missing => return Err(missing(action)),
+        DirectoryContent::Mark => {}
     }
     command(
         client,
@@ -244,7 +277,7 @@ pub(super) fn rename(
     let url = bucket.object_url(&to.key, &[]);
     let body = ask(client, "PUT", &url, &fields, HttpRequestBody::Empty, action)?;
     match documents::copy_result(&body) {
-        Ok(Ok(())) => {}
+        Ok(Ok(_)) => {}
         Ok(Err(error)) => return Err(error_failure(action, &error, 200).into()),
         Err(error) => return Err(not_understood(action, error).into()),
     }

@@ -42,6 +42,8 @@ pub(super) struct EntryReader {
     /// Something is below the prefix, if only a mark of the directory itself.
     pub(super) is_there: bool,
     unknown: Option<IncompleteListing>,
+    /// A file and a directory may have one name.
+    shows_same_names: bool,
 }
 
 impl EntryReader {
@@ -49,6 +51,14 @@ impl EntryReader {
         Self {
             prefix: prefix.to_owned(),
             ..Self::default()
+        }
+    }
+
+    /// The same, which shows a file and a directory of one name, both.
+    pub(super) fn with_same_names(self) -> Self {
+        Self {
+            shows_same_names: true,
+            ..self
         }
     }
 
@@ -71,7 +81,9 @@ impl EntryReader {
                     self.names.add(name);
                     entries.push(entry_of(object, name));
                 }
-                (Some(name), _) if self.names.has(name) => self.note_same_name(name),
+                (Some(name), _) if !self.shows_same_names && self.names.has(name) => {
+                    self.note_same_name(name);
+                }
                 (Some(name), _) => entries.push(ListedEntry::new(name, EntryKind::Dir)),
                 (None, _) => self.note_unknown(key),
             }
@@ -130,7 +142,7 @@ impl EntryReader {
             .chain((!directory.is_empty()).then_some(directory.len()));
         for end in ends {
             let above = &directory[..end];
-            if self.names.has(above) {
+            if !self.shows_same_names && self.names.has(above) {
                 self.note_same_name(above);
                 return false;
             }

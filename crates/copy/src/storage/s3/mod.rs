@@ -15,6 +15,7 @@ mod listing;
 mod parts;
 mod record;
 mod requests;
+pub(crate) mod served;
 pub(crate) mod settings;
 mod temporary_keys;
 #[cfg(test)]
@@ -48,7 +49,7 @@ use self::changes::PlaceInBucket;
 use self::dialect::S3Dialect;
 use self::listing::{EntryReader, visit_all};
 use self::record::{BegunUpload, UploadRecord};
-use self::requests::{ObjectFacts, WantedPage, has_objects, head, list_page};
+use self::requests::{ObjectFacts, WantedPage, has_objects, head, list_page, region_of};
 use self::settings::S3Settings;
 use self::temporary_keys::TemporaryKey;
 use self::unfinished::{FoundUploads, UploadSelection};
@@ -60,7 +61,6 @@ use crate::storage::http::client::{HttpClient, HttpOrigin};
 use crate::storage::http::connections::{HttpConnections, RequestedFile};
 use crate::storage::http::errors;
 use crate::storage::http::facts::HttpFileFacts;
-use crate::storage::http::request::{HttpRequest, HttpRequestBody};
 use crate::storage::http::session::last_name;
 use crate::storage::optional::{
     CompositeSum, CompositeSums, LeftPart, NameRules, OptionalContracts, ServerConnection,
@@ -134,29 +134,10 @@ impl S3Storage {
             return Ok(());
         }
         let (bucket, action) = (self.bucket.clone(), Operation::on("find", &self.name));
-        let found = self.connections.blocking(move |client| {
-            let request = HttpRequest {
-                method: "HEAD",
-                url: &bucket.url(&[]),
-                headers: &[],
-                action: &action,
-            };
-            let response = client.send(&request, HttpRequestBody::Empty)?;
-            let region = response.header("x-amz-bucket-region").map(str::to_owned);
-            match region {
-                // A refusal tells the region, too.
-                Some(region) => Ok(Some(region)),
-                None if response.status() == 404 => Err(client.failure_of(&action, response)),
-                None => Ok(None),
-            }
-        });
-        let is_name = |region: &String| {
-            region.len() < 64
-                && region
-                    .bytes()
-                    .all(|b| b.is_ascii_alphanumeric() || b == b'-')
-        };
-        if let Some(region) = found.await?.filter(is_name)
+        let found = self
+            .connections
+            .blocking(move |client| region_of(client, &bucket, &action));
+        if let Some(region) = found.await?
             && region != self.settings.region
         {
             self.settings.region = region;
@@ -293,7 +274,7 @@ impl S3Storage {
         let url = self.bucket.object_url(&key, &[]);
         Ok(UploadTarget {
             action: self.bucket.operation("write", path),
-            headers: self.encryption_headers(),
+            headers: self.settings.encryption_headers(),
             sends_checksums: self.settings.sends_checksums,
             record: UploadRecord::of(&url.uri()),
             bucket: self.bucket.clone(),
@@ -308,17 +289,6 @@ impl S3Storage {
             "{url} has unfinished uploads, whose parts cost storage: `longhaul doctor {url}` shows them, `longhaul rm \
              --unfinished {url}` removes those that nothing was added to for a day"
         ));
-    }
-
-    fn encryption_headers(&self) -> Vec<(&'static str, String)> {
-        let Some((algorithm, key)) = &self.settings.encryption else {
-            return Vec::new();
-        };
-        let key = key
-            .clone()
-            .map(|key| ("x-amz-server-side-encryption-aws-kms-key-id", key));
-        let algorithm = ("x-amz-server-side-encryption", algorithm.clone());
-        [algorithm].into_iter().chain(key).collect()
     }
 }
 
@@ -576,7 +546,7 @@ impl Storage for S3Storage {
             .bucket
             .operation("rename", from)
             .to(self.bucket.shown(to));
-        let headers = self.encryption_headers();
+        let headers = self.settings.encryption_headers();
         let renamed = self.blocking(move |client| {
             Ok(changes::rename(
                 client, &source, &new_name, &headers, &action,

@@ -34,6 +34,11 @@ impl UploadRecord {
         Self(partial::upload_record(url))
     }
 
+    /// No record: the upload is that of this process alone.
+    pub(super) fn none() -> Self {
+        Self(None)
+    }
+
     pub(super) fn load(&self) -> Option<BegunUpload> {
         let (file, _) = regular_file::open(self.0.as_ref()?).ok()?;
         let mut text = String::new();

@@ -122,6 +122,34 @@ fn archived_in(response: &HttpResponse) -> Option<String> {
     Some(archive.to_owned())
 }
 
+/// The region of a bucket (HeadBucket); `None`: the server tells none.
+///
+/// # Errors
+/// There is no such bucket.
+pub(super) fn region_of(
+    client: &mut HttpClient,
+    bucket: &S3Bucket,
+    action: &Operation,
+) -> Result<Option<String>, Failure> {
+    let request = HttpRequest {
+        method: "HEAD",
+        url: &bucket.url(&[]),
+        headers: &[],
+        action,
+    };
+    let response = client.send(&request, HttpRequestBody::Empty)?;
+    let region = response.header("x-amz-bucket-region").map(str::to_owned);
+    let is_letter = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+    match region {
+        // A refusal tells the region, too.
+        Some(region) => {
+            Ok(Some(region).filter(|region| region.len() < 64 && region.bytes().all(is_letter)))
+        }
+        None if response.status() == 404 => Err(client.failure_of(action, response)),
+        None => Ok(None),
+    }
+}
+
 /// Which keys a page of a listing has.
 #[derive(Debug, Clone, Default)]
 pub(super) struct WantedPage {

@@ -253,6 +253,30 @@ impl S3Settings {
         })
     }
 
+    /// The headers of a request that makes an object: how it is encrypted.
+    pub(super) fn encryption_headers(&self) -> Vec<(&'static str, String)> {
+        let Some((algorithm, key)) = &self.encryption else {
+            return Vec::new();
+        };
+        let key = key
+            .clone()
+            .map(|key| ("x-amz-server-side-encryption-aws-kms-key-id", key));
+        let algorithm = ("x-amz-server-side-encryption", algorithm.clone());
+        [algorithm].into_iter().chain(key).collect()
+    }
+
+    /// Whether a program is started for a key (`credential_process`).
+    pub(crate) fn starts_programs(&self) -> bool {
+        let source = self.key_source.as_ref();
+        source.is_some_and(TemporaryKeySource::is_program)
+    }
+
+    /// Files and directories that are read each time when a key is renewed.
+    pub(crate) fn files_of_keys(&self) -> Vec<PathBuf> {
+        let source = self.key_source.as_ref();
+        source.map(TemporaryKeySource::files).unwrap_or_default()
+    }
+
     /// Whether the name of this bucket is in the path of URLs. Amazon's certificates do not cover names with dots.
     pub(crate) fn has_path_style(&self, bucket: &str) -> bool {
         let is_label = bucket

@@ -113,6 +113,32 @@ impl TemporaryKey {
 }
 
 impl TemporaryKeySource {
+    /// Whether it is a program, or needs the key that a program gives.
+    pub(super) fn is_program(&self) -> bool {
+        match self {
+            Self::Process(_) => true,
+            Self::AssumedRole(role) => match &*role.base {
+                KeyOrigin::Source(source) => source.is_program(),
+                KeyOrigin::Fixed(_) => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// The files and directories that are read for each key.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        match self {
+            Self::WebIdentity { token_file, .. } => vec![token_file.clone()],
+            Self::SingleSignOn { cache, .. } => vec![cache.clone()],
+            Self::Container { token_file, .. } => token_file.iter().cloned().collect(),
+            Self::AssumedRole(role) => match &*role.base {
+                KeyOrigin::Source(source) => source.files(),
+                KeyOrigin::Fixed(_) => Vec::new(),
+            },
+            Self::Process(_) | Self::Instance(_) => Vec::new(),
+        }
+    }
+
     /// Asks for a key.
     ///
     /// # Errors

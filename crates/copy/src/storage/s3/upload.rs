@@ -1,10 +1,11 @@
 //! Objects are stored: a small one by one request, others in parts over several connections. An object gets its name when all
 //! of it is there and the server has compared its checksum.
 
+use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use data::checksum::{checksum_source, combine_checksums};
+use data::checksum::{ChecksumHasher, checksum_source, combine_checksums};
 use data::error::DataError;
 use data::job::{TransferControl, TransferReport, TransferSettings};
 use data::send::body::{self, BodyRange, BodyStream};
@@ -25,7 +26,7 @@ use super::checksums::{base64_of_hex, hex_of_base64};
 use super::dialect::error_failure;
 use super::parts::{NextPart, PartSupply, read_up_to};
 use super::record::{BegunUpload, UploadRecord};
-use super::requests::{ask, not_understood};
+use super::requests::{ask, call, not_understood};
 use super::unfinished;
 use crate::storage::http::client::HttpClient;
 use crate::storage::http::request::{HttpRequest, HttpRequestBody};
@@ -55,6 +56,114 @@ pub(super) struct UploadTarget {
 impl UploadTarget {
     fn stored_parts(&self, client: &mut HttpClient, id: &str) -> Result<Vec<StoredPart>, Failure> {
         stored_parts(client, &self.bucket, &self.key, id, &self.action)
+    }
+
+    /// CreateMultipartUpload. `part`: bytes of each part but the last one.
+    pub(super) fn begin(&self, client: &mut HttpClient, part: u64) -> Result<BegunUpload, Failure> {
+        let mut headers = self.headers.clone();
+        headers.push((CONTENT_TYPE.0, CONTENT_TYPE.1.to_owned()));
+        headers.push(("content-length", "0".to_owned()));
+        if self.sends_checksums {
+            headers.push(("x-amz-checksum-algorithm", "CRC32C".to_owned()));
+            headers.push(("x-amz-checksum-type", "FULL_OBJECT".to_owned()));
+        }
+        let url = self.bucket.object_url(&self.key, &[("uploads", "")]);
+        let body = ask(
+            client,
+            "POST",
+            &url,
+            &headers,
+            HttpRequestBody::Empty,
+            &self.action,
+        )?;
+        let id = documents::upload_id(&body);
+        let id = id.map_err(|error| not_understood(&self.action, error))?;
+        Ok(BegunUpload {
+            id,
+            part,
+            is_found: false,
+        })
+    }
+
+    /// UploadPart. Returns the tag of the part.
+    pub(super) fn put_part(
+        &self,
+        client: &mut HttpClient,
+        upload: &str,
+        part: &NextPart,
+        bytes: &mut dyn Read,
+    ) -> Result<String, Failure> {
+        let number = part.number.to_string();
+        let query = [("partNumber", number.as_str()), ("uploadId", upload)];
+        let url = self.bucket.object_url(&self.key, &query);
+        let mut headers = vec![("content-length", part.range.len().to_string())];
+        let sum = part.crc32c.as_deref().and_then(base64_of_hex);
+        headers.extend(checksum_headers(sum));
+        let body = HttpRequestBody::Bytes(bytes);
+        let response = call(client, "PUT", &url, &headers, body, &self.action)?;
+        let etag = response.header("etag").map(str::to_owned);
+        response.discard_body();
+        etag.ok_or_else(|| {
+            let reason = "the server tells no tag of a part that it has stored";
+            self.action.failed(FailureKind::Protocol, reason)
+        })
+    }
+
+    /// CompleteMultipartUpload. The server compares the checksum of the object, and gives it its name. Returns its tag.
+    pub(super) fn complete(
+        &self,
+        client: &mut HttpClient,
+        upload: &BegunUpload,
+        parts: &[CompletedPart],
+        length: u64,
+    ) -> Result<String, Failure> {
+        let mut headers = vec![
+            ("content-type", "application/xml".to_owned()),
+            ("x-amz-mp-object-size", length.to_string()),
+        ];
+        if let Some(sum) = whole_checksum(parts, upload.part, length) {
+            headers.push((CHECKSUM, sum));
+            headers.push(("x-amz-checksum-type", "FULL_OBJECT".to_owned()));
+        }
+        let query = [("uploadId", upload.id.as_str())];
+        let url = self.bucket.object_url(&self.key, &query);
+        let text = documents::completion_request(parts);
+        let body = ask(
+            client,
+            "POST",
+            &url,
+            &headers,
+            HttpRequestBody::Text(&text),
+            &self.action,
+        )?;
+        match documents::completion(&body) {
+            Ok(Ok(etag)) => Ok(etag),
+            Ok(Err(error)) => Err(error_failure(&self.action, &error, 200)),
+            Err(error) => Err(not_understood(&self.action, error)),
+        }
+    }
+
+    /// PutObject of bytes in memory. Returns the tag of the object, if the server tells one.
+    pub(super) fn put_object(
+        &self,
+        client: &mut HttpClient,
+        bytes: &[u8],
+    ) -> Result<Option<String>, Failure> {
+        let mut headers = self.headers.clone();
+        headers.push((CONTENT_TYPE.0, CONTENT_TYPE.1.to_owned()));
+        headers.push(("content-length", bytes.len().to_string()));
+        if self.sends_checksums {
+            let mut hasher = ChecksumHasher::new(ChecksumAlgorithm::Crc32c);
+            hasher.update(bytes);
+            headers.extend(checksum_headers(base64_of_hex(&hasher.finish())));
+        }
+        let url = self.bucket.object_url(&self.key, &[]);
+        let mut body = bytes;
+        let body = HttpRequestBody::Bytes(&mut body);
+        let response = call(client, "PUT", &url, &headers, body, &self.action)?;
+        let etag = response.header("etag").map(str::to_owned);
+        response.discard_body();
+        Ok(etag)
     }
 }
 
@@ -302,31 +411,8 @@ impl UploadJob<'_> {
     fn begin(&self, client: &mut HttpClient, part: u64) -> Result<RunningUpload, Failure> {
         self.check()
             .map_err(|error| self.failure(PutError::Data(error)))?;
-        let target = self.target;
-        let mut headers = target.headers.clone();
-        headers.push((CONTENT_TYPE.0, CONTENT_TYPE.1.to_owned()));
-        headers.push(("content-length", "0".to_owned()));
-        if target.sends_checksums {
-            headers.push(("x-amz-checksum-algorithm", "CRC32C".to_owned()));
-            headers.push(("x-amz-checksum-type", "FULL_OBJECT".to_owned()));
-        }
-        let url = target.bucket.object_url(&target.key, &[("uploads", "")]);
-        let body = ask(
-            client,
-            "POST",
-            &url,
-            &headers,
-            HttpRequestBody::Empty,
-            &target.action,
-        )?;
-        let id = documents::upload_id(&body);
-        let id = id.map_err(|error| not_understood(&target.action, error))?;
-        let begun = BegunUpload {
-            id,
-            part,
-            is_found: false,
-        };
-        let is_remembered = target.record.save(&begun);
+        let begun = self.target.begin(client, part)?;
+        let is_remembered = self.target.record.save(&begun);
         Ok(RunningUpload {
             begun,
             stored: Vec::new(),
@@ -400,24 +486,12 @@ impl UploadJob<'_> {
         upload: &str,
         sent: &SentParts<'_>,
     ) -> Result<(), PutError> {
-        let action = &self.target.action;
         if u64::from(part.number) > MAX_PARTS {
             let reason =
                 "it has more than the 10 000 parts that an object can have; copy it from a file";
-            return Err(PutError::Refused(action.failed(FailureKind::Usage, reason)));
+            let failure = self.target.action.failed(FailureKind::Usage, reason);
+            return Err(PutError::Refused(failure));
         }
-        let number = part.number.to_string();
-        let query = [("partNumber", number.as_str()), ("uploadId", upload)];
-        let url = self.target.bucket.object_url(&self.target.key, &query);
-        let mut headers = vec![("content-length", part.range.len().to_string())];
-        let sum = part.crc32c.as_deref().and_then(base64_of_hex);
-        headers.extend(checksum_headers(sum));
-        let request = HttpRequest {
-            method: "PUT",
-            url: &url,
-            headers: &headers,
-            action,
-        };
         let (source, offset) = supply.bytes(part);
         let extent = BodyRange {
             offset,
@@ -425,22 +499,11 @@ impl UploadJob<'_> {
         };
         let etag = &mut None;
         stream.send(source, extent, part.range.start, |bytes| {
-            let response = client
-                .send(&request, HttpRequestBody::Bytes(bytes))
-                .map_err(PutError::Refused)?;
-            if !matches!(response.status(), 200..=206) {
-                return Err(PutError::Refused(client.failure_of(action, response)));
-            }
-            *etag = response.header("etag").map(str::to_owned);
-            response.discard_body();
-            Ok(())
+            let sent = self.target.put_part(client, upload, part, bytes);
+            *etag = Some(sent.map_err(PutError::Refused)?);
+            Ok::<_, PutError>(())
         })?;
-        let Some(etag) = etag.take() else {
-            let reason = "the server tells no tag of a part that it has stored";
-            return Err(PutError::Refused(
-                action.failed(FailureKind::Protocol, reason),
-            ));
-        };
+        let etag = etag.take().unwrap_or_default();
         sent.add(part.completed(etag), part.range);
         Ok(())
     }
@@ -455,32 +518,9 @@ impl UploadJob<'_> {
     ) -> Result<(), Failure> {
         self.check()
             .map_err(|error| self.failure(PutError::Data(error)))?;
-        let target = self.target;
-        let mut headers = vec![
-            ("content-type", "application/xml".to_owned()),
-            ("x-amz-mp-object-size", length.to_string()),
-        ];
-        if let Some(sum) = whole_checksum(parts, upload.begun.part, length) {
-            headers.push((CHECKSUM, sum));
-            headers.push(("x-amz-checksum-type", "FULL_OBJECT".to_owned()));
-        }
-        let url = target
-            .bucket
-            .object_url(&target.key, &[("uploadId", &upload.begun.id)]);
-        let text = documents::completion_request(parts);
-        let body = ask(
-            client,
-            "POST",
-            &url,
-            &headers,
-            HttpRequestBody::Text(&text),
-            &target.action,
-        )?;
-        match documents::completion(&body) {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(error_failure(&target.action, &error, 200)),
-            Err(error) => Err(not_understood(&target.action, error)),
-        }
+        self.target
+            .complete(client, &upload.begun, parts, length)
+            .map(drop)
     }
 
     /// After a failure: a later attempt goes on with the upload if that can succeed; otherwise nothing of it stays.

@@ -180,6 +180,8 @@ fn file_error(choice: u8) -> FileError {
         FileErrorKind::NotFound,
         FileErrorKind::Denied,
         FileErrorKind::NoSpace,
+        FileErrorKind::Unavailable,
+        FileErrorKind::Unsupported,
         FileErrorKind::Busy,
         FileErrorKind::InUse,
         FileErrorKind::Aborted,

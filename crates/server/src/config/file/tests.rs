@@ -68,6 +68,7 @@ fn every_setting_is_applied() {
     let expected = ServerConfig {
         listen: "[::]:3000".parse().unwrap(),
         root: "/srv".into(),
+        served_store: None,
         anonymous: Some(Anonymous::Rw),
         users: Some("/etc/u".into()),
         data_ports: Some((50_000, 50_010)),

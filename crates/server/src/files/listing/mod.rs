@@ -10,49 +10,69 @@ use proto::printable::printable;
 use proto::server::{FileError, FileErrorKind, ListFormat, ListRequest};
 use proto::timestamp::Timestamp;
 
-use super::{Access, ListingMemoryShare, SessionFiles};
+use super::{Access, DirectoryFiles, ListingMemory, ListingMemoryShare};
 
 mod stream;
 
-pub(super) use stream::ListingSource;
+pub(crate) use stream::ListingSource;
 
 /// Largest listing in a reply, bytes. Clients bound what they accept on the control connection.
 const MAX_REPLY: usize = 32 << 20;
 
-impl SessionFiles {
-    /// The lines of a listing for a reply, without line ends.
-    pub(super) fn list_lines(
+/// Files of a session, whose directories are listed.
+pub(crate) trait ListedFiles: Clone + Send + 'static {
+    /// The memory for listings in replies.
+    fn listing_memory(&self) -> &ListingMemory;
+
+    /// Writes the entries that a request asks for, until the writer breaks.
+    ///
+    /// # Errors
+    /// The directory cannot be listed, or only in part.
+    fn write_listing<F: FnMut(Vec<u8>) -> ControlFlow<()>>(
         &self,
         request: &ListRequest,
-    ) -> Result<(Vec<Vec<u8>>, ListingMemoryShare), FileError> {
-        let mut lines = Vec::new();
-        let mut share = self.listing_memory.share();
-        let mut size = 0;
-        let mut refusal = None;
-        let mut writer = ListingWriter::new(request.format, |line: Vec<u8>| {
-            // Two bytes for the CR LF that the reply adds.
-            size += line.len() + 2;
-            refusal = if size > MAX_REPLY {
-                Some(too_large())
-            } else if !share.reserve(size) {
-                Some(no_memory())
-            } else {
-                lines.push(line);
-                return ControlFlow::Continue(());
-            };
-            ControlFlow::Break(())
-        });
-        self.write_listing(request, &mut writer)?;
-        match refusal {
-            Some(error) => Err(error),
-            None => Ok((lines, share)),
-        }
+        writer: &mut ListingWriter<F>,
+    ) -> Result<(), FileError>;
+}
+
+/// The lines of a listing for a reply, without line ends.
+pub(crate) fn list_lines(
+    files: &impl ListedFiles,
+    request: &ListRequest,
+) -> Result<(Vec<Vec<u8>>, ListingMemoryShare), FileError> {
+    let mut lines = Vec::new();
+    let mut share = files.listing_memory().share();
+    let mut size = 0;
+    let mut refusal = None;
+    let mut writer = ListingWriter::new(request.format, |line: Vec<u8>| {
+        // Two bytes for the CR LF that the reply adds.
+        size += line.len() + 2;
+        refusal = if size > MAX_REPLY {
+            Some(too_large())
+        } else if !share.reserve(size) {
+            Some(no_memory())
+        } else {
+            lines.push(line);
+            return ControlFlow::Continue(());
+        };
+        ControlFlow::Break(())
+    });
+    files.write_listing(request, &mut writer)?;
+    match refusal {
+        Some(error) => Err(error),
+        None => Ok((lines, share)),
+    }
+}
+
+impl ListedFiles for DirectoryFiles {
+    fn listing_memory(&self) -> &ListingMemory {
+        &self.listing_memory
     }
 
-    fn write_listing(
+    fn write_listing<F: FnMut(Vec<u8>) -> ControlFlow<()>>(
         &self,
         request: &ListRequest,
-        writer: &mut ListingWriter<impl FnMut(Vec<u8>) -> ControlFlow<()>>,
+        writer: &mut ListingWriter<F>,
     ) -> Result<(), FileError> {
         self.paths.check(Access::List, &request.path)?;
         let (path, pattern) = self.resolve_pattern(request);
@@ -93,6 +113,16 @@ impl SessionFiles {
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl DirectoryFiles {
+    /// See [`list_lines`].
+    pub(super) fn list_lines(
+        &self,
+        request: &ListRequest,
+    ) -> Result<(Vec<Vec<u8>>, ListingMemoryShare), FileError> {
+        list_lines(self, request)
     }
 
     fn is_directory(&self, path: &VPath) -> bool {
@@ -151,10 +181,10 @@ impl SessionFiles {
 }
 
 /// Formats entries in the requested form and passes them to `emit`, until `emit` breaks.
-struct ListingWriter<F> {
+pub(crate) struct ListingWriter<F> {
     form: ListFormat,
     /// Text before each name ([`ListRequest::prefix`]).
-    prefix: Vec<u8>,
+    pub(crate) prefix: Vec<u8>,
     now: Timestamp,
     emit: F,
 }
@@ -172,7 +202,12 @@ impl<F: FnMut(Vec<u8>) -> ControlFlow<()>> ListingWriter<F> {
         }
     }
 
-    fn entry(&mut self, entry: &DirectoryEntry, entries_in_dir: Option<u64>) -> ControlFlow<()> {
+    /// Writes an entry, with the number of entries in it if it is a directory and that is known.
+    pub(crate) fn entry(
+        &mut self,
+        entry: &DirectoryEntry,
+        entries_in_dir: Option<u64>,
+    ) -> ControlFlow<()> {
         (self.emit)(match self.form {
             ListFormat::Facts(facts) => format_mlsx(entry, facts, entries_in_dir),
             ListFormat::LsLong => format_ls(entry, self.now),

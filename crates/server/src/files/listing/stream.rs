@@ -14,7 +14,7 @@ use flate2::write::ZlibEncoder;
 use parking_lot::Mutex;
 use proto::server::{FileError, FileErrorKind, ListRequest};
 
-use super::{ListingWriter, SessionFiles};
+use super::{ListedFiles, ListingWriter};
 
 /// Size of a buffer of text, bytes; its last line may exceed it.
 const BUFFER_SIZE: usize = 64 << 10;
@@ -33,7 +33,7 @@ enum ListingMessage {
 
 /// The text of a listing as a source of bytes: lines with CR LF, in every TYPE. It must be read in
 /// order; dropping it ends the thread.
-pub(in crate::files) struct ListingSource {
+pub(crate) struct ListingSource {
     name: String,
     state: Mutex<ListingStreamState>,
 }
@@ -50,8 +50,8 @@ struct ListingStreamState {
 
 impl ListingSource {
     /// Starts a listing. A directory that cannot be listed is an error here, before the transfer begins.
-    pub(in crate::files) fn start(
-        files: &SessionFiles,
+    pub(crate) fn start(
+        files: &impl ListedFiles,
         request: &ListRequest,
     ) -> Result<Self, FileError> {
         let (sender, messages) = sync_channel(BUFFERS_AHEAD);
@@ -142,7 +142,7 @@ impl Source for ListingSource {
 
 /// Runs on the thread. Sending fails when the source was dropped; then the thread ends.
 fn produce_listing(
-    files: &SessionFiles,
+    files: &impl ListedFiles,
     request: &ListRequest,
     messages: &SyncSender<ListingMessage>,
 ) {
@@ -215,9 +215,9 @@ mod tests {
     use proto::server::{AccountRights, ListFormat};
 
     use super::*;
-    use crate::files::ListingMemory;
+    use crate::files::{DirectoryFiles, ListingMemory};
 
-    fn files(names: usize) -> (tempfile::TempDir, SessionFiles) {
+    fn files(names: usize) -> (tempfile::TempDir, DirectoryFiles) {
         let dir = tempfile::tempdir().unwrap();
         for n in 0..names {
             File::create(dir.path().join(format!("{n:0>200}"))).unwrap();
@@ -229,7 +229,7 @@ mod tests {
         };
         (
             dir,
-            SessionFiles::new(
+            DirectoryFiles::new(
                 root,
                 rights,
                 Arc::default(),

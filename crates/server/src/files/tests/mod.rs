@@ -31,7 +31,7 @@ use super::*;
 
 struct FilesFixture {
     dir: TempDir,
-    files: SessionFiles,
+    files: DirectoryFiles,
     client: UploadingClient,
 }
 
@@ -76,7 +76,7 @@ impl FilesFixture {
         Self {
             client: UploadingClient::named("ann"),
             dir,
-            files: SessionFiles::new(
+            files: DirectoryFiles::new(
                 root,
                 rights,
                 Arc::default(),

@@ -389,7 +389,7 @@ fn the_rights_of_the_account_bound_those_of_the_token() {
         third_party: false,
     };
     let session = FilesFixture {
-        files: SessionFiles {
+        files: DirectoryFiles {
             rights,
             ..session.files.clone()
         },

@@ -20,7 +20,7 @@ use proto::server::{FileError, FileErrorKind};
 
 use crate::files::passed_bundle::{LastBundle, PassedBundle, PassedFiles};
 use crate::files::quota::member::MemberCharge;
-use crate::files::{Access, PathRights, SessionFiles, SessionQuota};
+use crate::files::{Access, DirectoryFiles, PathRights, SessionQuota};
 
 /// A bundle that is open to be sent.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub struct OpenedBundleStore {
     last: LastBundle,
 }
 
-impl SessionFiles {
+impl DirectoryFiles {
     /// A bundle to send. Its files are opened one after the other, while it is sent.
     pub(super) fn open_bundle_source(&self, files: &[BundleFile]) -> OpenedBundleSource {
         let _ = self.last_bundle.take();

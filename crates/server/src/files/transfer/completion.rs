@@ -13,8 +13,10 @@ use proto::checksum::ChecksumAlgorithm;
 use proto::server::{FileError, FileErrorKind, TransferError};
 use proto::timestamp::Timestamp;
 
+use super::StoreEnd;
 use super::sink::StoreSink;
-use crate::files::{Access, SessionFiles, transfer_error_of_file};
+use crate::files::uploads::ActiveUpload;
+use crate::files::{Access, DirectoryFiles, transfer_error_of_file};
 
 /// File size, bytes, from which waiting for the next tick of the file system's clock (10 ms at most)
 /// is cheaper than reading the file again for its checksum.
@@ -26,7 +28,7 @@ const MAX_TICK_WAIT: Duration = Duration::from_millis(50);
 /// The work that remains when all bytes have been received.
 #[derive(Debug)]
 pub(super) struct StoreCompletion {
-    pub(super) files: SessionFiles,
+    pub(super) files: DirectoryFiles,
     pub(super) sink: Arc<StoreSink>,
     /// The store was in MODE S and replaces everything from its start: the file ends where the stream
     /// ended.
@@ -41,10 +43,10 @@ pub(super) struct StoreCompletion {
     pub(super) modify: Option<Timestamp>,
 }
 
-impl StoreCompletion {
+impl StoreEnd for StoreCompletion {
     /// Completes the store, and ends it either way.
-    pub(super) fn run(
-        self,
+    fn finish(
+        self: Box<Self>,
         plan: &ReceivePlan,
         report: &TransferReport,
         progress: &mut dyn FnMut(u64) -> bool,
@@ -57,6 +59,22 @@ impl StoreCompletion {
         completed
     }
 
+    fn abandon(self: Box<Self>) {
+        self.sink.abandon();
+    }
+
+    fn upload(&self) -> Option<&Arc<ActiveUpload>> {
+        Some(self.sink.lease.upload())
+    }
+
+    #[cfg(test)]
+    fn fail_disk(&self) {
+        let refusal = io::Error::from_raw_os_error(28); // ENOSPC
+        let _ = self.sink.note_error(Err::<(), _>(refusal));
+    }
+}
+
+impl StoreCompletion {
     fn complete(
         &self,
         plan: &ReceivePlan,
@@ -64,7 +82,7 @@ impl StoreCompletion {
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<String>, TransferError> {
         // First: a store that was cut before its first byte keeps the old file.
-        self.require_announced_size(plan, report)?;
+        require_announced_size(self.announced_end, plan, report)?;
         self.sink.lease.upload().mark_received();
         self.begin()?;
         if self.replaces_rest {
@@ -94,24 +112,6 @@ impl StoreCompletion {
             self.remember_checksum(algorithm, computed)?;
         }
         Ok(computed)
-    }
-
-    /// Fails if the stream ended before the announced size. In MODE S the end of the connection is the end of
-    /// the file (RFC 959 section 3.4.1), and nothing but ALLO tells a whole file from one that was cut, where the
-    /// connection has no end mark of its own (clear data, and GSI, whose peers send no close_notify).
-    fn require_announced_size(
-        &self,
-        plan: &ReceivePlan,
-        report: &TransferReport,
-    ) -> Result<(), TransferError> {
-        let start = plan.origin.saturating_add(plan.stream_start);
-        let end = start.saturating_add(report.evidence.bytes);
-        match self.announced_end {
-            Some(announced) if end < announced => Err(TransferError::Broken(format!(
-                "the data ended at byte {end} of the {announced} that ALLO announced"
-            ))),
-            _ => Ok(()),
-        }
     }
 
     /// Truncates the old content if no byte did so, because the upload is empty; fails if the client has
@@ -237,5 +237,23 @@ impl StoreCompletion {
 
     fn store_error(&self, error: &io::Error) -> TransferError {
         TransferError::File(StoreError::from_io("store", &self.sink.target.path, error).into())
+    }
+}
+
+/// Fails if the stream ended before the announced size. In MODE S the end of the connection is the end of
+/// the file (RFC 959 section 3.4.1), and nothing but ALLO tells a whole file from one that was cut, where the
+/// connection has no end mark of its own (clear data, and GSI, whose peers send no close_notify).
+pub(crate) fn require_announced_size(
+    announced_end: Option<u64>,
+    plan: &ReceivePlan,
+    report: &TransferReport,
+) -> Result<(), TransferError> {
+    let start = plan.origin.saturating_add(plan.stream_start);
+    let end = start.saturating_add(report.evidence.bytes);
+    match announced_end {
+        Some(announced) if end < announced => Err(TransferError::Broken(format!(
+            "the data ended at byte {end} of the {announced} that ALLO announced"
+        ))),
+        _ => Ok(()),
     }
 }

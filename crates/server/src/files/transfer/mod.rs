@@ -23,7 +23,7 @@ use proto::server::{
 use super::listing::ListingSource;
 use super::quota::FileCharge;
 use super::uploads::{ActiveUpload, OwnerWait, UploadClient, UploadLease, in_use_error, lock};
-use super::{Access, PassingChecksum, SessionFiles};
+use super::{Access, DirectoryFiles, PassingChecksum};
 
 mod bundle;
 mod completion;
@@ -31,6 +31,7 @@ mod sink;
 
 pub use bundle::{OpenedBundleSource, OpenedBundleStore};
 use completion::StoreCompletion;
+pub(crate) use completion::require_announced_size;
 use sink::{StoreSink, TargetFile};
 
 /// How often a file is opened again because its path led to another file when it was locked.
@@ -76,7 +77,28 @@ pub struct OpenedStore {
     /// Algorithm of the checksum of received bytes
     /// ([`data::job::TransferSettings::checksum`]).
     pub checksum_algorithm: Option<ChecksumAlgorithm>,
-    completion: StoreCompletion,
+    pub(crate) end: Box<dyn StoreEnd>,
+}
+
+/// The end of a store.
+pub(crate) trait StoreEnd: Send + Sync + std::fmt::Debug {
+    /// See [`OpenedStore::finish`].
+    fn finish(
+        self: Box<Self>,
+        plan: &ReceivePlan,
+        report: &TransferReport,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Option<String>, TransferError>;
+
+    /// See [`OpenedStore::abandon`].
+    fn abandon(self: Box<Self>);
+
+    /// The upload's entry in the registry; `None`: others may store under the same name meanwhile.
+    fn upload(&self) -> Option<&Arc<ActiveUpload>>;
+
+    /// Simulates a write error of the disk.
+    #[cfg(test)]
+    fn fail_disk(&self) {}
 }
 
 /// A file that is open and locked for a store.
@@ -95,7 +117,7 @@ struct StoreTarget<'a> {
     allocate: Option<u64>,
 }
 
-impl SessionFiles {
+impl DirectoryFiles {
     /// Opens the file or listing of a transfer. The first part of a listing is read here, the rest while
     /// it is sent. A store owns its file until its [`OpenedStore`] is finished or abandoned; it waits, for
     /// a bounded time, for another owner that must yield.
@@ -221,7 +243,7 @@ impl SessionFiles {
             has_unique_name: *disposition == StoreDisposition::Unique,
             // In TYPE A the received bytes are not the stored ones.
             checksum_algorithm: requested_algorithm.filter(|_| !ascii),
-            completion: StoreCompletion {
+            end: Box::new(StoreCompletion {
                 files: self.clone(),
                 sink,
                 replaces_rest: replaces_rest && !ascii,
@@ -230,7 +252,7 @@ impl SessionFiles {
                 algorithm: requested_algorithm,
                 expect: expect.as_ref().map(|(_, hex)| hex.clone()),
                 modify: *modify,
-            },
+            }),
         })
     }
 
@@ -401,38 +423,37 @@ impl OpenedStore {
     ///
     /// A failed sync fails the store, and so does a path that leads to another file by now; the store is then
     /// abandoned. `progress` is that
-    /// of [`SessionFiles::run`]: a file that was not received as a whole is read for its checksum.
+    /// of [`DirectoryFiles::run`]: a file that was not received as a whole is read for its checksum.
     pub fn finish(
         self,
         report: &TransferReport,
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<String>, TransferError> {
-        self.completion.run(&self.plan, report, progress)
+        self.end.finish(&self.plan, report, progress)
     }
 
     /// Ends a store that was not received completely. The received bytes stay for a restart, except those
     /// that the disk or the quota refused.
     pub fn abandon(self) {
-        self.completion.sink.abandon();
+        self.end.abandon();
     }
 
     /// Simulates a write error of the disk.
     #[cfg(test)]
     pub(in crate::files) fn fail_disk(&self) {
-        let refusal = std::io::Error::from_raw_os_error(28); // ENOSPC
-        let _ = self.completion.sink.note_error(Err::<(), _>(refusal));
+        self.end.fail_disk();
     }
 
-    /// The upload's entry in the registry.
-    pub(crate) fn upload(&self) -> &Arc<ActiveUpload> {
-        self.completion.sink.lease.upload()
+    /// The upload's entry in the registry, if it has one.
+    pub(crate) fn upload(&self) -> Option<&Arc<ActiveUpload>> {
+        self.end.upload()
     }
 }
 
 /// The offset that a stream must reach after `ALLO size`. With REST and APPE the size may be that of the whole
 /// file, so the part that is there counts. There is none in MODE E, which has end marks; in TYPE A, where lines
 /// have other lengths on the wire; and for ESTO, where clients announce the part or the whole file.
-fn announced_end(
+pub(crate) fn announced_end(
     request: &TransferRequest,
     disposition: &StoreDisposition,
     size: Option<u64>,
@@ -449,7 +470,7 @@ fn not_a_store_error() -> FileError {
 
 /// The file ranges to send: `part` without the ranges that the receiver has. `part` and `have` are
 /// wire offsets.
-fn send_plan(size: u64, part: Option<(u64, u64)>, have: &RangeSet) -> SendPlan {
+pub(crate) fn send_plan(size: u64, part: Option<(u64, u64)>, have: &RangeSet) -> SendPlan {
     let (origin, length) = part.unwrap_or((0, u64::MAX));
     let mut received = RangeSet::new();
     for range in have.iter() {

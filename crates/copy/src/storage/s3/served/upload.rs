@@ -1,0 +1,353 @@
+//! An object that is being stored by a session.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use data::checksum::ChecksumHasher;
+use data::job::{ReaderContext, TransferControl};
+use data::os::wake::WakeEvent;
+use data::served::ServedSink;
+use data::store::Sink;
+use ftp::Failure;
+use ftp::failure::Operation;
+use parking_lot::Mutex;
+use proto::checksum::ChecksumAlgorithm;
+use proto::ranges::ByteRange;
+use proto::s3::documents::CompletedPart;
+use proto::s3::parts::{MAX_PARTS, PartPlan};
+use proto::server::{FileError, FileErrorKind};
+
+use super::super::parts::NextPart;
+use super::super::record::{BegunUpload, UploadRecord};
+use super::super::unfinished;
+use super::super::upload::UploadTarget;
+use super::access::{ATTEMPTS, BucketAccess, CurrentAccess, pause};
+use super::arriving::{ArrivingParts, CompletePart, LastBytes};
+use super::failures::{file_error, io_error};
+use super::memory::TransferMemoryBudget;
+use crate::storage::http::client::HttpClient;
+
+/// Usual bytes of a part; an object of unknown length has 10 000 of them at most (156 GiB).
+const PART: u64 = 16 << 20;
+/// Threads that send parts of one object, each over a connection of its own.
+const SENDERS: usize = 4;
+
+/// An upload.
+#[derive(Debug)]
+pub(super) struct BucketUpload {
+    name: String,
+    /// The transfer that writes.
+    control: Arc<TransferControl>,
+    sending: Arc<Sending>,
+    state: Mutex<UploadState>,
+}
+
+#[derive(Debug, Default)]
+struct UploadState {
+    /// The threads that send parts, if there are several parts.
+    senders: Vec<JoinHandle<()>>,
+    has_ended: bool,
+}
+
+/// The state that the threads share which send parts.
+#[derive(Debug)]
+struct Sending {
+    path: Vec<u8>,
+    action: Operation,
+    access: Arc<BucketAccess>,
+    /// Bytes of a part.
+    part: u64,
+    parts: ArrivingParts,
+    /// The upload in parts; begun by the first of the threads.
+    begun: Mutex<Option<BegunUpload>>,
+    sent: Mutex<Vec<CompletedPart>>,
+    /// Of the connections with the bucket.
+    control: Arc<TransferControl>,
+    /// Ends the waits on them.
+    stop: Arc<WakeEvent>,
+}
+
+impl BucketUpload {
+    /// The upload of an object at a path of the bucket. `announced`: its length, if that is known.
+    pub(super) fn new(
+        path: Vec<u8>,
+        action: Operation,
+        announced: Option<u64>,
+        access: &Arc<BucketAccess>,
+        memory: &Arc<TransferMemoryBudget>,
+        control: &Arc<TransferControl>,
+    ) -> io::Result<Self> {
+        let part = announced
+            .and_then(|size| PartPlan::for_object(size, 1))
+            .map_or(PART, |plan| plan.part_size().max(PART));
+        let patience: Duration = access.transfer.options.stall.max(Duration::from_secs(30)) * 2;
+        Ok(Self {
+            name: action.to_string(),
+            control: Arc::clone(control),
+            sending: Arc::new(Sending {
+                path,
+                action,
+                access: Arc::clone(access),
+                part,
+                parts: ArrivingParts::new(part, patience, Arc::clone(memory)),
+                begun: Mutex::default(),
+                sent: Mutex::default(),
+                control: Arc::default(),
+                stop: Arc::new(WakeEvent::new()?),
+            }),
+            state: Mutex::default(),
+        })
+    }
+
+    /// Starts the threads that send parts, when the first one is complete.
+    fn start_senders(&self) -> io::Result<()> {
+        let mut state = self.state.lock();
+        if state.has_ended || !state.senders.is_empty() {
+            return Ok(());
+        }
+        for n in 0..SENDERS {
+            let sending = Arc::clone(&self.sending);
+            let started = std::thread::Builder::new()
+                .name(format!("bucket-{n}"))
+                .spawn(move || sending.run());
+            match started {
+                Ok(sender) => state.senders.push(sender),
+                // The others send its parts.
+                Err(_) if n > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the threads that send. Returns whether there were any.
+    fn join(&self) -> bool {
+        let senders = std::mem::take(&mut self.state.lock().senders);
+        let is_in_parts = !senders.is_empty();
+        for sender in senders {
+            // After a panic, which is logged, the parts are not complete.
+            let _ = sender.join();
+        }
+        is_in_parts
+    }
+
+    fn complete(&self, length: Option<u64>) -> Result<Option<String>, FileError> {
+        let is_in_parts = !self.state.lock().senders.is_empty();
+        let finished = self.sending.parts.finish(length, is_in_parts);
+        let last = finished.map_err(|error| self.error(&error))?;
+        let length = match last {
+            LastBytes::Whole(bytes) => {
+                let put = self.sending.put_whole(&bytes);
+                return put.map_err(|failure| file_error(&failure));
+            }
+            LastBytes::Part(length) => length,
+        };
+        self.join();
+        // A failure of a part ends the upload.
+        self.sending
+            .parts
+            .check()
+            .map_err(|error| self.error(&error))?;
+        let completed = self.sending.complete(length);
+        let etag = completed.map_err(|failure| file_error(&failure))?;
+        *self.sending.begun.lock() = None;
+        Ok(Some(etag).filter(|etag| !etag.is_empty()))
+    }
+
+    fn error(&self, error: &io::Error) -> FileError {
+        let kind = match error.kind() {
+            io::ErrorKind::PermissionDenied => FileErrorKind::Denied,
+            io::ErrorKind::StorageFull => FileErrorKind::NoSpace,
+            io::ErrorKind::ConnectionAborted => FileErrorKind::Aborted,
+            _ => FileErrorKind::Other,
+        };
+        FileError::new(kind, format!("cannot {}: {error}", self.name))
+    }
+}
+
+impl Sink for BucketUpload {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        let is_cancelled = || self.control.is_cancelled();
+        match self.sending.parts.write(offset, buf, &is_cancelled)? {
+            true => self.start_senders(),
+            false => Ok(()),
+        }
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn is_seekable(&self) -> bool {
+        true
+    }
+}
+
+impl ServedSink for BucketUpload {
+    fn finish(&self, length: Option<u64>) -> Result<Option<String>, FileError> {
+        let completed = self.complete(length);
+        match &completed {
+            Ok(_) => self.state.lock().has_ended = true,
+            Err(_) => self.abandon(),
+        }
+        completed
+    }
+
+    fn abandon(&self) {
+        if std::mem::replace(&mut self.state.lock().has_ended, true) {
+            return;
+        }
+        let sending = &self.sending;
+        sending.parts.fail(&io::ErrorKind::ConnectionAborted.into());
+        sending.control.cancel();
+        sending.stop.wake();
+        self.join();
+        sending.abort();
+    }
+}
+
+impl Drop for BucketUpload {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}
+
+impl Sending {
+    fn target(&self, current: &CurrentAccess) -> Result<UploadTarget, Failure> {
+        let settings = self.access.settings();
+        Ok(UploadTarget {
+            key: current.bucket.key(&self.path)?,
+            bucket: current.bucket.clone(),
+            action: self.action.clone(),
+            headers: settings.encryption_headers(),
+            sends_checksums: settings.sends_checksums,
+            // Nobody goes on with the upload of a client that has gone.
+            record: UploadRecord::none(),
+        })
+    }
+
+    /// Sends parts, each when it is complete.
+    fn run(&self) {
+        while let Some(part) = self.parts.next() {
+            match self.send(&part) {
+                Ok(()) => self.parts.note_sent(part),
+                Err(failure) => {
+                    self.parts.note_sent(part);
+                    return self.parts.fail(&io_error(&failure));
+                }
+            }
+        }
+    }
+
+    fn send(&self, part: &CompletePart) -> Result<(), Failure> {
+        if u64::from(part.number) > MAX_PARTS {
+            let reason = "it has more than the 10 000 parts that an object can have; announce its length (ALLO), so that they are \
+                          larger";
+            return Err(self.action.failed(ftp::FailureKind::Protocol, reason));
+        }
+        let upload = self.begin()?;
+        let start = u64::from(part.number - 1) * self.part;
+        let range = ByteRange::new(start, start + part.bytes.len() as u64);
+        let range = range.ok_or_else(|| Failure::local("a part has no bytes"))?;
+        let mut hasher = ChecksumHasher::new(ChecksumAlgorithm::Crc32c);
+        hasher.update(&part.bytes);
+        let sum = hasher.finish();
+        let sums = self.access.settings().sends_checksums;
+        let next = NextPart {
+            number: part.number,
+            range,
+            bytes: None,
+            crc32c: sums.then_some(sum),
+        };
+        let etag = self.ask(|client, target| {
+            target.put_part(client, &upload.id, &next, &mut part.bytes.as_slice())
+        })?;
+        self.sent.lock().push(next.completed(etag));
+        Ok(())
+    }
+
+    /// The upload; the first thread begins it, and the others wait.
+    fn begin(&self) -> Result<BegunUpload, Failure> {
+        let mut begun = self.begun.lock();
+        if let Some(begun) = &*begun {
+            return Ok(begun.clone());
+        }
+        let upload = self.ask(|client, target| target.begin(client, self.part))?;
+        *begun = Some(upload.clone());
+        Ok(upload)
+    }
+
+    fn complete(&self, length: u64) -> Result<String, Failure> {
+        let upload = self.begin()?;
+        let mut parts = std::mem::take(&mut *self.sent.lock());
+        parts.sort_unstable_by_key(|part| part.number);
+        self.ask(|client, target| target.complete(client, &upload, &parts, length))
+    }
+
+    fn put_whole(&self, bytes: &[u8]) -> Result<Option<String>, Failure> {
+        self.ask(|client, target| target.put_object(client, bytes))
+    }
+
+    /// Sends a request, which ends with the upload, and again if it may succeed then.
+    fn ask<T>(
+        &self,
+        work: impl Fn(&mut HttpClient, &UploadTarget) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut attempt = 1;
+        loop {
+            let (result, wait) = self.access.send(|client, current| {
+                let target = self.target(current)?;
+                client.dialer.join_transfer(ReaderContext {
+                    settings: &self.access.transfer,
+                    control: &self.control,
+                    stop: &self.stop,
+                });
+                let result = work(client, &target);
+                let _ = client.dialer.leave_transfer();
+                result
+            });
+            match result {
+                Err(failure)
+                    if failure.may_retry()
+                        && attempt < ATTEMPTS
+                        && !self.control.is_cancelled() =>
+                {
+                    tracing::debug!(%failure, "a request of an upload is sent again");
+                    std::thread::sleep(pause(attempt, wait));
+                    attempt += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Removes the parts that were sent.
+    fn abort(&self) {
+        let Some(upload) = self.begun.lock().take() else {
+            return;
+        };
+        let aborted = self.access.ask(|client, current| {
+            let target = self.target(current)?;
+            unfinished::abort(
+                client,
+                &target.bucket,
+                &target.key,
+                &upload.id,
+                &self.action,
+            )
+        });
+        if let Err(failure) = aborted {
+            tracing::warn!(
+                %failure, upload = upload.id,
+                "parts of an upload are left in the bucket and cost storage: longhaul rm --unfinished removes them"
+            );
+        }
+    }
+}
