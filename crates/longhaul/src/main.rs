@@ -17,6 +17,7 @@ mod proxy;
 mod receipt;
 mod remote;
 mod serve_check;
+mod serve_import;
 mod serve_stdio;
 mod served_bucket;
 mod service;
@@ -221,6 +222,9 @@ fn confine_server(
 }
 
 fn serve(args: ServeArgs) -> Result<Exit> {
+    if let Some(path) = &args.import {
+        return Ok(serve_import::import(path, args.import_format.server()));
+    }
     if args.is_carried() {
         return match args.carried_config() {
             Ok(_) if args.sshftp_script => sshftp_script::print(),

@@ -10,7 +10,8 @@ use data::store::durability::SyncPolicy;
 use history::HistoryLocation;
 use proto::sizing::BufferSizing;
 use server::config::{
-    Anonymous, FileConfig, MessageFormat, SandboxMode, ServerConfig, ThirdPartyPolicy,
+    Anonymous, FileConfig, ForeignServer, MessageFormat, SandboxMode, ServerConfig,
+    ThirdPartyPolicy,
 };
 
 use tune::sizing::drs::DrsInterval;
@@ -84,6 +85,13 @@ pub(crate) struct ServeArgs {
     /// start, otherwise 2. Nothing is started or changed
     #[arg(long, help_heading = headings::PROCESS)]
     pub(crate) check: bool,
+    /// Print the settings of another server, vsftpd.conf, proftpd.conf, pure-ftpd.conf or gridftp.conf, as a settings file with
+    /// what could not be translated as comments, and exit. A directory has one file per directive (/etc/pure-ftpd/conf)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["sshftp_script", "sshftp", "stdio", "check", "config"], help_heading = headings::PROCESS)]
+    pub(crate) import: Option<PathBuf>,
+    /// The server of --import: auto finds it by the directives
+    #[arg(long, value_name = "auto|vsftpd|proftpd|pure-ftpd|globus", requires = "import", default_value = "auto", hide_possible_values = true, help_heading = headings::PROCESS)]
+    pub(crate) import_format: ImportFormatArg,
     /// Append one JSON object per transfer to FILE
     #[arg(long, value_name = "FILE", help_heading = headings::MONITORING)]
     transfer_log: Option<PathBuf>,
@@ -184,6 +192,34 @@ enum AnonymousArg {
     Ro,
     /// Read and write.
     Rw,
+}
+
+/// Values of `--import-format`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum ImportFormatArg {
+    /// By the directives.
+    Auto,
+    /// vsftpd.
+    Vsftpd,
+    /// ProFTPD.
+    Proftpd,
+    /// Pure-FTPd.
+    PureFtpd,
+    /// globus-gridftp-server.
+    Globus,
+}
+
+impl ImportFormatArg {
+    /// The server; `None`: the directives tell.
+    pub(crate) fn server(self) -> Option<ForeignServer> {
+        match self {
+            Self::Auto => None,
+            Self::Vsftpd => Some(ForeignServer::Vsftpd),
+            Self::Proftpd => Some(ForeignServer::Proftpd),
+            Self::PureFtpd => Some(ForeignServer::PureFtpd),
+            Self::Globus => Some(ForeignServer::Globus),
+        }
+    }
 }
 
 /// Values of `--third-party`.
@@ -392,7 +428,15 @@ mod tests {
     use super::*;
 
     /// Flags that are about the command and not about the server.
-    const FLAGS_ONLY: [&str; 5] = ["check", "config", "sshftp", "sshftp-script", "stdio"];
+    const FLAGS_ONLY: [&str; 7] = [
+        "check",
+        "config",
+        "import",
+        "import-format",
+        "sshftp",
+        "sshftp-script",
+        "stdio",
+    ];
 
     /// Tables, whose many values no flag can name.
     const TABLES_ONLY: [&str; 2] = ["token-issuer", "user"];

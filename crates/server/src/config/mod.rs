@@ -20,6 +20,7 @@ mod access;
 mod creation;
 mod file;
 mod file_access;
+mod import;
 mod messages;
 mod pam;
 mod security;
@@ -33,6 +34,7 @@ pub use creation::{
     CreationConfig, DirectoryBits, FileBits, ModeError, PermissionBits, UploadOwnerError,
 };
 pub use file::FileConfig;
+pub use import::{ForeignServer, ImportError, import_settings};
 pub use messages::{MessageConfig, MessageFileError};
 pub use pam::PamConfig;
 pub use security::{

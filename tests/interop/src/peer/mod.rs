@@ -74,17 +74,23 @@ pub fn find_installed(program: &str) -> Result<PathBuf, String> {
 
 /// Finds a program of a package that `tests/install-peers` unpacks without installing it.
 pub fn find_unpacked(package: &str, program: &str) -> Result<PathBuf, String> {
-    let path = peers_folder()?.join(package).join(program);
-    if !path.is_file() {
-        return Err(format!(
-            "{} is missing; run tests/install-peers",
-            path.display()
-        ));
-    }
+    let path = find_unpacked_file(package, program)?;
     if !is_root() {
         return Err(format!("{package} can only be started by root"));
     }
     Ok(path)
+}
+
+/// Finds a file of a package that `tests/install-peers` unpacks.
+pub fn find_unpacked_file(package: &str, file: &str) -> Result<PathBuf, String> {
+    let path = peers_folder()?.join(package).join(file);
+    match path.exists() {
+        true => Ok(path),
+        false => Err(format!(
+            "{} is missing; run tests/install-peers",
+            path.display()
+        )),
+    }
 }
 
 /// Where `tests/install-peers` puts what it does not install.

@@ -22,6 +22,7 @@ mod gsi_clients;
 mod gsi_servers;
 mod hostile;
 mod http_third_party;
+mod import;
 mod intruders;
 mod kill;
 mod lftp;

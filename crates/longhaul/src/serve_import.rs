@@ -1,0 +1,68 @@
+//! `longhaul serve --import`: settings of another server as a settings file.
+
+use std::io;
+use std::path::Path;
+
+use copy::Exit;
+use server::config::{ForeignServer, import_settings};
+use smallfile::regular_file;
+
+use crate::output::{print_line, print_to_stderr};
+
+/// Largest file of another server, bytes.
+const MAX_FILE: u64 = 4 << 20;
+
+/// Prints the translation of a file, or of a directory with one file per directive, and returns the exit code.
+pub(crate) fn import(path: &Path, server: Option<ForeignServer>) -> Exit {
+    let failed = |reason: &str| {
+        print_to_stderr(&format!(
+            "longhaul serve: cannot translate {}: {reason}",
+            path.display()
+        ));
+        Exit::Usage
+    };
+    let text = match read(path) {
+        Ok(text) => text,
+        Err(error) => return failed(&error.to_string()),
+    };
+    match import_settings(&text, &path.display().to_string(), server) {
+        Ok(settings) => match print_line(settings.trim_end()) {
+            Ok(()) => Exit::Done,
+            Err(error) => failed(&error.to_string()),
+        },
+        Err(error) => failed(&error.to_string()),
+    }
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    if path.is_dir() {
+        return read_directory(path);
+    }
+    read_file(path)
+}
+
+/// Comments of old files are in any encoding.
+fn read_file(path: &Path) -> io::Result<String> {
+    let mut content = Vec::new();
+    regular_file::read(regular_file::open(path)?, MAX_FILE, &mut content)?;
+    Ok(String::from_utf8_lossy(&content).into_owned())
+}
+
+/// The lines of the files of a directory, each behind the name of its file, in the order of the names. Debian's
+/// pure-ftpd-wrapper(8) reads files with such names, and no others.
+fn read_directory(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let entries: io::Result<Vec<_>> = std::fs::read_dir(path)?.collect();
+    let names = entries?.into_iter().map(|entry| entry.file_name());
+    let mut names: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
+    names.retain(|name| name.bytes().all(|letter| letter.is_ascii_alphanumeric()));
+    names.sort();
+    for name in names {
+        let values = read_file(&path.join(&name))?;
+        let set = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+        for value in values.lines().filter(set) {
+            text.push_str(&format!("{name} {value}\n"));
+        }
+    }
+    Ok(text)
+}

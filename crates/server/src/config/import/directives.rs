@@ -1,0 +1,133 @@
+//! The directives of a settings file, by the syntax of each program.
+
+/// A directive that is set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ForeignDirective {
+    /// Number of its line, from 1.
+    pub(super) line: usize,
+    /// The line without the spaces around it.
+    pub(super) original: String,
+    /// The name as it is written.
+    pub(super) name: String,
+    /// The words after the name, without quotes.
+    pub(super) values: Vec<String>,
+    /// The innermost section around it that counts (`Anonymous ~ftp`, `Limit WRITE`).
+    pub(super) section: Option<String>,
+}
+
+impl ForeignDirective {
+    /// The words after the name, as one text.
+    pub(super) fn value(&self) -> String {
+        self.values.join(" ")
+    }
+
+    /// Whether the value switches something on; `None`: it is no such value.
+    pub(super) fn is_on(&self) -> Option<bool> {
+        match self.value().to_ascii_lowercase().as_str() {
+            "yes" | "true" | "on" | "1" => Some(true),
+            "no" | "false" | "off" | "0" => Some(false),
+            _ => None,
+        }
+    }
+}
+
+/// The last directive of a name outside of sections: the one that counts.
+pub(super) fn last<'d>(
+    directives: &'d [ForeignDirective],
+    name: &str,
+) -> Option<&'d ForeignDirective> {
+    let is_it = |found: &&ForeignDirective| {
+        found.section.is_none() && found.name.eq_ignore_ascii_case(name)
+    };
+    directives.iter().rev().find(is_it)
+}
+
+/// Lines `key=value` (vsftpd.conf(5)): no spaces around `=`, and the value extends to the end of the line.
+pub(super) fn with_equals(text: &str) -> Vec<ForeignDirective> {
+    let read = |(line, original): (usize, &str)| {
+        let (name, value) = original.split_once('=')?;
+        let value = value.trim().to_owned();
+        let values = Some(value).filter(|value| !value.is_empty());
+        Some(ForeignDirective {
+            line,
+            original: original.to_owned(),
+            name: name.trim_end().to_owned(),
+            values: values.into_iter().collect(),
+            section: None,
+        })
+    };
+    set_lines(text).filter_map(read).collect()
+}
+
+/// Lines `Directive word "several words"` (pure-ftpd.conf, gridftp.conf).
+pub(super) fn of_words(text: &str) -> Vec<ForeignDirective> {
+    let read = |(line, original)| directive_of_words(line, original, None);
+    set_lines(text).filter_map(read).collect()
+}
+
+/// The same with sections `<Name words>` to `</Name>`, and lines that a backslash continues (proftpd.conf). Sections that only
+/// ask what is compiled in count as if they were not there.
+pub(super) fn in_sections(text: &str) -> Vec<ForeignDirective> {
+    let joined = text.replace("\\\n", " ");
+    let mut sections: Vec<String> = Vec::new();
+    let mut directives = Vec::new();
+    for (line, original) in set_lines(&joined) {
+        if original.starts_with("</") {
+            sections.pop();
+            continue;
+        }
+        if let Some(section) = original.strip_prefix('<') {
+            sections.push(section.trim_end_matches('>').trim().to_owned());
+            continue;
+        }
+        let is_open = |section: &&String| !is_transparent(section);
+        let section = sections.iter().rev().find(is_open).cloned();
+        directives.extend(directive_of_words(line, original, section));
+    }
+    directives
+}
+
+fn is_transparent(section: &str) -> bool {
+    let name = section.split_whitespace().next().unwrap_or_default();
+    ["IfModule", "IfDefine", "IfVersion", "Global"]
+        .iter()
+        .any(|transparent| name.eq_ignore_ascii_case(transparent))
+}
+
+/// The lines that are neither empty nor comments, with their numbers.
+fn set_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = text.lines().enumerate();
+    lines
+        .map(|(index, line)| (index + 1, line.trim()))
+        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+}
+
+fn directive_of_words(
+    line: usize,
+    original: &str,
+    section: Option<String>,
+) -> Option<ForeignDirective> {
+    let mut words = words(original).into_iter();
+    Some(ForeignDirective {
+        line,
+        original: original.to_owned(),
+        name: words.next()?,
+        values: words.collect(),
+        section,
+    })
+}
+
+/// Words, of which those in double quotes may have spaces. A quote that is not closed ends with the line.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut rest = line.trim_start();
+    while !rest.is_empty() {
+        let (word, after) = match rest.strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"').unwrap_or((quoted, "")),
+            None => rest.split_once(char::is_whitespace).unwrap_or((rest, "")),
+        };
+        words.push(word.to_owned());
+        rest = after.trim_start();
+    }
+    words
+}

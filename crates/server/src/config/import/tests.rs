@@ -1,0 +1,141 @@
+use super::*;
+use crate::config::{Anonymous, FileConfig, ServerConfig, TlsPolicy};
+
+/// The translation of a text, which must be a settings file; with its text.
+fn imported(text: &str) -> (ServerConfig, String) {
+    let settings = import_settings(text, "test", None).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("serve.toml");
+    std::fs::write(&path, &settings).unwrap();
+    let mut config = ServerConfig::default();
+    let file = FileConfig::load(&path).unwrap_or_else(|error| panic!("{error}\n{settings}"));
+    file.apply(&mut config);
+    (config, settings)
+}
+
+/// Whether each directive of a text is in the translation: its line as the origin of a key or in a comment.
+fn assert_nothing_is_lost(server: ForeignServer, text: &str, settings: &str) {
+    for directive in server.directives(text) {
+        let line = format!("line {}: ", directive.line);
+        assert!(
+            settings.contains(&line),
+            "{}\n{settings}",
+            directive.original
+        );
+    }
+}
+
+#[test]
+fn vsftpd_with_tls_and_users() {
+    let text = "# a comment\nlisten=NO\nlisten_ipv6=YES\nanonymous_enable=NO\nlocal_enable=YES\nwrite_enable=YES\n\
+        local_umask=022\npam_service_name=vsftpd\nssl_enable=YES\nrsa_cert_file=/c.pem\nrsa_private_key_file=/k.pem\n\
+        pasv_min_port=50000\npasv_max_port=50999\nlocal_max_rate=1000000\nhide_ids=YES\nidle_session_timeout=0\nno_such=1\n";
+    assert_eq!(ForeignServer::of_text(text), Some(ForeignServer::Vsftpd));
+    let (config, settings) = imported(text);
+    assert_eq!(config.listen, "[::]:21".parse().unwrap());
+    assert_eq!(config.anonymous, None);
+    assert_eq!(config.pam.service.as_deref(), Some("vsftpd"));
+    assert_eq!(config.data_ports, Some((50_000, 50_999)));
+    assert_eq!(config.shares.rate_per_user, Some(1_000_000));
+    assert_eq!(config.security.tls, Some(TlsPolicy::Required));
+    assert_eq!(config.security.certificate, Some("/c.pem".into()));
+    assert_eq!(config.creation.umask, Some("022".parse().unwrap()));
+    for comment in [
+        "hiding of owners",
+        "no limit of its own",
+        "not known here",
+        "#   /k.pem",
+    ] {
+        assert!(settings.contains(comment), "{comment}\n{settings}");
+    }
+    assert_nothing_is_lost(ForeignServer::Vsftpd, text, &settings);
+}
+
+#[test]
+fn a_translation_permits_no_more_than_the_original() {
+    let text = "anonymous_enable=YES\nwrite_enable=YES\nanon_upload_enable=YES\nanon_other_write_enable=NO\nlocal_enable=YES\n";
+    let (config, settings) = imported(text);
+    assert_eq!(config.anonymous, Some(Anonymous::Ro));
+    assert!(!config.security.clear_passwords);
+    assert!(settings.contains("change and delete"), "{settings}");
+    assert!(
+        settings.contains("passwords are accepted over TLS only"),
+        "{settings}"
+    );
+    let (config, _) = imported("local_enable=YES\nlisten=YES\n");
+    assert_eq!(config.pam.rights, crate::config::UnlistedRights::Ro);
+}
+
+#[test]
+fn proftpd_with_sections() {
+    let text = "ServerName \"Debian\"\nPort 21\nUser proftpd\nGroup nogroup\nUmask 022 022\nMaxInstances 30\n\
+        <IfModule mod_tls.c>\nTLSEngine on\nTLSRequired on\nTLSRSACertificateFile /c.pem\n\
+        TLSRSACertificateKeyFile /k.pem\n</IfModule>\nMaxClients 5 \"too many\"\n\
+        <Limit LOGIN>\n  Allow from 192.0.2.0/24,198.51.100.7\n  DenyAll\n</Limit>\n\
+        <Anonymous /srv/public>\n  User ftp\n  <Limit WRITE>\n    DenyAll\n  </Limit>\n</Anonymous>\n";
+    assert_eq!(ForeignServer::of_text(text), Some(ForeignServer::Proftpd));
+    let (config, settings) = imported(text);
+    assert_eq!(
+        config.run_as.as_deref(),
+        Some("proftpd"),
+        "not the User of the section"
+    );
+    assert_eq!(config.root, std::path::Path::new("/srv/public"));
+    assert_eq!(config.anonymous, Some(Anonymous::Ro));
+    assert_eq!(config.max_sessions, 5, "MaxClients is the smaller one");
+    assert_eq!(config.security.tls, Some(TlsPolicy::Required));
+    assert_eq!(config.access.allow_from.len(), 2);
+    assert_nothing_is_lost(ForeignServer::Proftpd, text, &settings);
+}
+
+#[test]
+fn pure_ftpd_in_both_forms() {
+    let text = "NoAnonymous yes\nPAMAuthentication yes\nMaxIdleTime 15\nUmask 133:022\nQuota 1000:10\n\
+        AltLog clf:/var/log/t.log\nMinUID 1000\nTLS 1\nCertFileAndKey \"/c.pem\" \"/k k.pem\"\nBind 127.0.0.1,2121\n\
+        PassivePortRange 30000 50000\nPerUserLimits 3:20\nUserBandwidth 1000\nAllowUserFXP no\n";
+    assert_eq!(ForeignServer::of_text(text), Some(ForeignServer::PureFtpd));
+    let (config, settings) = imported(text);
+    assert_eq!(config.listen, "127.0.0.1:2121".parse().unwrap());
+    assert_eq!(config.idle_timeout.as_secs(), 900);
+    assert_eq!(config.creation.file_mode, Some("644".parse().unwrap()));
+    assert_eq!(config.creation.directory_mode, Some("755".parse().unwrap()));
+    assert_eq!(config.shares.quota.bytes, Some(10 << 20));
+    assert_eq!(config.shares.rate_per_user, Some(1_024_000));
+    assert_eq!(config.max_sessions_per_user, 3);
+    assert_eq!(config.security.key, Some("/k k.pem".into()));
+    assert_nothing_is_lost(ForeignServer::PureFtpd, text, &settings);
+}
+
+#[test]
+fn globus_with_gsi() {
+    let text = "$GLOBUS_TCP_PORT_RANGE 50000,51000\nport 2812\nallow_from 192.168.1.,10.\nperms 0640\n\
+        log_transfer /var/log/gridftp-transfer.log\nbanner \"Example site\"\nrestrict_paths RW/data\ninetd 0\n";
+    assert_eq!(ForeignServer::of_text(text), Some(ForeignServer::Globus));
+    let (config, settings) = imported(text);
+    assert_eq!(config.listen, "[::]:2812".parse().unwrap());
+    assert_eq!(config.data_ports, Some((50_000, 51_000)));
+    assert_eq!(config.root, std::path::Path::new("/data"));
+    assert_eq!(config.messages.banner.as_deref(), Some("Example site"));
+    assert!(
+        settings.contains("[\"192.168.1.0/24\", \"10.0.0.0/8\"]"),
+        "{settings}"
+    );
+    assert!(config.security.gridmap.is_some());
+    assert_nothing_is_lost(ForeignServer::Globus, text, &settings);
+}
+
+#[test]
+fn a_text_of_no_server_is_refused_and_hostile_values_stay_texts() {
+    assert_eq!(
+        import_settings("hello world\n", "x", None),
+        Err(ImportError::UnknownFormat)
+    );
+    assert_eq!(
+        import_settings("", "x", None),
+        Err(ImportError::UnknownFormat)
+    );
+    let text =
+        "listen=YES\nftpd_banner=a \"b\" \\ c\u{1}\u{7f}\nanonymous_enable=YES\nfoo\u{1}=\u{2}\n";
+    let (config, _) = imported(text);
+    assert_eq!(config.messages.banner.as_deref(), Some("a \"b\" \\ c??"));
+}

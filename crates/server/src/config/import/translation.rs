@@ -1,0 +1,181 @@
+//! What a translation has found, and its text.
+
+use super::directives::ForeignDirective;
+use super::rule::ImportRemark;
+
+/// Column at which the original of a key begins, so that keys can be read.
+const ORIGINAL_COLUMN: usize = 52;
+
+/// Keys and remarks of one translated file.
+#[derive(Debug, Default)]
+pub(super) struct Translation {
+    keys: Vec<TranslatedKey>,
+    remarks: Vec<(Origin, ImportRemark)>,
+    files: Vec<String>,
+}
+
+/// A key of the settings file.
+#[derive(Debug)]
+struct TranslatedKey {
+    key: &'static str,
+    value: String,
+    origin: String,
+    line: Option<usize>,
+}
+
+/// Where a remark comes from.
+#[derive(Debug)]
+enum Origin {
+    /// A line of the original.
+    Line(usize, String),
+    /// What the original leaves to a default of its program.
+    Default,
+}
+
+impl Translation {
+    /// Sets a key to a value of TOML. A second value replaces the first: the last line counts.
+    pub(super) fn set(&mut self, key: &'static str, value: String, from: &ForeignDirective) {
+        let origin = format!("line {}: {}", from.line, printable(&from.original));
+        self.replace(TranslatedKey {
+            key,
+            value,
+            origin,
+            line: Some(from.line),
+        });
+    }
+
+    /// Sets a key because of a default of the original's program, which a reason explains.
+    pub(super) fn set_by_default(&mut self, key: &'static str, value: String, reason: &str) {
+        let origin = reason.to_owned();
+        self.replace(TranslatedKey {
+            key,
+            value,
+            origin,
+            line: None,
+        });
+    }
+
+    /// Notes a file that the settings need.
+    pub(super) fn needs_file(&mut self, path: &str) {
+        if !self.files.iter().any(|known| known == path) {
+            self.files.push(path.to_owned());
+        }
+    }
+
+    /// Keeps a line as a comment with its reason.
+    pub(super) fn remark(&mut self, from: &ForeignDirective, remark: &ImportRemark) {
+        let origin = Origin::Line(from.line, printable(&from.original));
+        self.remarks.push((origin, remark.clone()));
+    }
+
+    /// Adds what the administrator must decide, and no line says.
+    pub(super) fn ask(&mut self, question: &str) {
+        let remark = ImportRemark::Decide(question.to_owned().into());
+        self.remarks.push((Origin::Default, remark));
+    }
+
+    /// Whether a line has become a key or a comment.
+    pub(super) fn mentions(&self, directive: &ForeignDirective) -> bool {
+        let is_line =
+            |origin: &Origin| matches!(origin, Origin::Line(line, _) if *line == directive.line);
+        self.keys
+            .iter()
+            .any(|known| known.line == Some(directive.line))
+            || self.remarks.iter().any(|(origin, _)| is_line(origin))
+    }
+
+    /// Adds what every server needs, and what the keys leave open.
+    pub(super) fn complete(&mut self) {
+        let has = |key: &str| self.keys.iter().any(|known| known.key == key);
+        let (has_passwords, has_certificate) = (has("pam") || has("users"), has("cert"));
+        let has_logins = has_passwords || has("anonymous") || has("gridmap");
+        if !has("run-as") {
+            let reason = "the account that serves; its permissions count";
+            self.set_by_default("run-as", quoted("longhaul"), reason);
+        }
+        if !has_logins {
+            self.ask(
+                "nobody can log in: set anonymous = \"ro\", or users = FILE (longhaul user add)",
+            );
+        }
+        if has_passwords && !has_certificate {
+            self.ask("passwords are accepted over TLS only: set cert and key, or, for a network that nobody listens to, clear-passwords = true");
+        }
+    }
+
+    fn replace(&mut self, new: TranslatedKey) {
+        match self.keys.iter_mut().find(|known| known.key == new.key) {
+            Some(known) => *known = new,
+            None => self.keys.push(new),
+        }
+    }
+
+    /// The settings file. `source` names the original.
+    pub(super) fn text(&self, source: &str) -> String {
+        let mut text = format!(
+            "# Settings of longhaul serve, translated from {}.\n\
+             # Decide what is left to you below, then: longhaul serve --check --config FILE\n\n",
+            printable(source)
+        );
+        for TranslatedKey {
+            key, value, origin, ..
+        } in &self.keys
+        {
+            let setting = format!("{key} = {value}");
+            text.push_str(&format!("{setting:<ORIGINAL_COLUMN$} # {origin}\n"));
+        }
+        if !self.files.is_empty() {
+            text.push_str("\n# Files that these settings use:\n");
+            for file in &self.files {
+                text.push_str(&format!("#   {}\n", printable(file)));
+            }
+        }
+        for title in ImportRemark::TITLES {
+            let is_of_group = |(_, remark): &&(Origin, ImportRemark)| remark.title() == title;
+            let mut group = self.remarks.iter().filter(is_of_group).peekable();
+            if group.peek().is_some() {
+                text.push_str(&format!("\n# {title}:\n"));
+            }
+            for (origin, remark) in group {
+                text.push_str(&match origin {
+                    Origin::Line(line, original) => {
+                        format!("#   line {line}: {original}\n#     {remark}\n")
+                    }
+                    Origin::Default => format!("#   {remark}\n"),
+                });
+            }
+        }
+        text
+    }
+}
+
+/// A text of TOML.
+pub(super) fn quoted(text: &str) -> String {
+    let escaped: String = text
+        .chars()
+        .flat_map(|letter| match letter {
+            '"' | '\\' => vec!['\\', letter],
+            letter if letter.is_control() => vec!['?'],
+            letter => vec![letter],
+        })
+        .collect();
+    format!("\"{escaped}\"")
+}
+
+/// A list of texts of TOML.
+pub(super) fn quoted_list<T: AsRef<str>>(texts: &[T]) -> String {
+    let quoted: Vec<String> = texts.iter().map(|text| quoted(text.as_ref())).collect();
+    format!("[{}]", quoted.join(", "))
+}
+
+/// A text without control characters, which comments of TOML must not have.
+fn printable(text: &str) -> String {
+    let shown = |letter: char| {
+        if letter.is_control() && letter != '\t' {
+            '?'
+        } else {
+            letter
+        }
+    };
+    text.chars().map(shown).collect()
+}
