@@ -1,13 +1,16 @@
 //! `longhaul user`: asks for passwords. The server library reads and writes the password file.
 
 use std::io::{BufRead, IsTerminal};
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use copy::Exit;
+use data::os::privilege;
 use proto::path::VPath;
 use proto::server::AccountRights;
 use server::users::{self, UserAccount};
+use smallfile::regular_file;
 
 use crate::args::{UserArgs, UserVerb};
 use crate::output::{print_line, print_to_stderr};
@@ -27,6 +30,7 @@ pub(crate) fn run(args: UserArgs) -> Result<Exit> {
             read_only,
             no_third_party,
             home,
+            run_as,
             password_stdin,
             name,
         } => {
@@ -38,6 +42,7 @@ pub(crate) fn run(args: UserArgs) -> Result<Exit> {
                 .resolve(home.as_bytes())
                 .with_context(|| format!("--home {home} is not a valid path"))?;
             // Checked before the password is asked for, so that a typo costs no second prompt.
+            let owner = run_as.as_deref().map(ids_of).transpose()?;
             let root = root.as_deref().map(existing_directory).transpose()?;
             let password = if password_stdin {
                 password_from_stdin()?
@@ -62,6 +67,10 @@ pub(crate) fn run(args: UserArgs) -> Result<Exit> {
             )?;
             let what = if replaced { "replaced" } else { "added" };
             print_to_stderr(&format!("{what} {name} in {}", users.display()));
+            match owner {
+                Some(owner) => give_to(&users, owner)?,
+                None => warn_if_roots(&users),
+            }
             Ok(Exit::Done)
         }
         UserVerb::List { users } => list(&users).map(|()| Exit::Done),
@@ -72,6 +81,32 @@ pub(crate) fn run(args: UserArgs) -> Result<Exit> {
             print_to_stderr(&format!("removed {name} from {}", users.display()));
             Ok(Exit::Done)
         }
+    }
+}
+
+/// User and group of an account.
+fn ids_of(account: &str) -> Result<(u32, u32)> {
+    let account = privilege::account(account)?;
+    Ok((account.uid.as_raw(), account.gid.as_raw()))
+}
+
+/// Gives the password file to an account. A link that somebody has put in its place is not followed.
+fn give_to(users: &Path, (user, group): (u32, u32)) -> Result<()> {
+    let given = || {
+        let (file, _) = regular_file::open_no_link(users)?;
+        fchown(&file, Some(user), Some(group))
+    };
+    given().with_context(|| format!("cannot change the owner of {}", users.display()))
+}
+
+/// Says what a password file of root means: a server that gave up root cannot read it.
+fn warn_if_roots(users: &Path) {
+    if users.metadata().is_ok_and(|file| file.uid() == 0) {
+        print_to_stderr(&format!(
+            "longhaul: {} belongs to root, so a server with run-as reads it at its start only; to have changes noticed, \
+             give it to that account: chown ACCOUNT {0}, or --run-as ACCOUNT here",
+            users.display()
+        ));
     }
 }
 

@@ -80,3 +80,30 @@ fn a_pipe_in_place_of_a_file_is_refused_and_never_waited_for() {
         );
     }
 }
+
+#[test]
+fn a_password_file_that_root_makes_is_the_servers_or_a_message_says_what_to_do() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: only root can give files away");
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let users = place.path().join("users");
+    let add = ["user", "add", "--users", text(&users), "--password-stdin"];
+    let add = |more: &[&str]| ending(longhaul(&[&add[..], more].concat()), "long enough\n");
+    let owner = || std::os::unix::fs::MetadataExt::uid(&users.metadata().unwrap());
+    let (code, message) = add(&["ann"]);
+    assert_eq!(code, Some(0), "{message}");
+    assert!(message.contains("chown ACCOUNT"), "{message}");
+    assert_eq!(owner(), 0);
+    let (code, message) = add(&["--run-as", "nobody", "bob"]);
+    assert_eq!(code, Some(0), "{message}");
+    assert!(!message.contains("chown"), "{message}");
+    assert_eq!(owner(), 65_534, "nobody of every Debian");
+    // The owner stays.
+    let (code, message) = add(&["eve"]);
+    assert_eq!(code, Some(0), "{message}");
+    assert_eq!(owner(), 65_534, "{message}");
+    let (code, message) = add(&["--run-as", "no-such-account", "eve"]);
+    assert_eq!(code, Some(7), "{message}");
+}

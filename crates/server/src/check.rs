@@ -39,6 +39,30 @@ pub enum SettingsWarning {
         /// The name.
         user: String,
     },
+    /// The account that will serve may not read the users file.
+    #[error(
+        "changes to the users file will need a restart: {account} may not read {}; give it to that account: chown {account} {0}",
+        path.display()
+    )]
+    UsersNotReadable {
+        /// The file.
+        path: PathBuf,
+        /// The account.
+        account: String,
+    },
+    /// The account that will serve may not make files beside this one.
+    #[error(
+        "{key}: the account that serves may not write in {}: {consequence}; give the directory to it (chown)",
+        directory.display()
+    )]
+    DirectoryNotWritable {
+        /// The key of the settings.
+        key: &'static str,
+        /// The directory.
+        directory: PathBuf,
+        /// The consequence.
+        consequence: &'static str,
+    },
     /// The root of an account cannot be opened.
     #[error("an account cannot log in: {0}")]
     AccountRoot(String),
@@ -68,8 +92,9 @@ pub fn check(config: &ServerConfig) -> Result<Vec<SettingsWarning>, ServeError> 
     let root = open_root(config)?;
     SiteTerms::load(config, privilege::is_root(), None)?;
     congestion::offered_controls(config, data::os::congestion::settable())?;
-    let mut warnings = Vec::new();
+    let mut warnings = unwritable_directories(config);
     if let Some(users) = &users {
+        warnings.extend(unreadable_users(config, users));
         warnings.extend(unknown_users(config, users));
         warnings.extend(
             root.directory()
@@ -123,6 +148,48 @@ fn check_log(path: &Path) -> Result<(), ServeError> {
     }
 }
 
+/// The users file, if `run_as`, which this process is by now, may not read it.
+fn unreadable_users(config: &ServerConfig, users: &Users) -> Option<SettingsWarning> {
+    let account = config.run_as.clone().filter(|_| !users.is_readable())?;
+    let path = users.path().to_owned();
+    Some(SettingsWarning::UsersNotReadable { path, account })
+}
+
+/// Directories of logs and of the history that the account that serves, which this process is by now, may not write in. The
+/// server starts without.
+fn unwritable_directories(config: &ServerConfig) -> Vec<SettingsWarning> {
+    const NO_NEW_LOG: &str = "after a rotation of the log no new one can be made";
+    let history = config.history.clone().file();
+    let files = [
+        ("transfer-log", config.transfer_log.as_deref(), NO_NEW_LOG),
+        ("ftp-info-log", config.ftp_info_log.as_deref(), NO_NEW_LOG),
+        (
+            "history",
+            history.as_deref(),
+            "what transfers teach about paths is not kept",
+        ),
+    ];
+    let warning = |(key, file, consequence): (_, Option<&Path>, _)| {
+        let directory = existing_directory_of(file?);
+        let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+        let is_writable = rustix::fs::access(&directory, access).is_ok();
+        (!is_writable).then_some(SettingsWarning::DirectoryNotWritable {
+            key,
+            directory,
+            consequence,
+        })
+    };
+    files.into_iter().filter_map(warning).collect()
+}
+
+/// The directory of a file, or the nearest one above it that exists: that of the history is made by the server.
+fn existing_directory_of(file: &Path) -> PathBuf {
+    let above = file.ancestors().skip(1);
+    let mut there = above.filter(|directory| directory.is_dir());
+    let directory = there.next().unwrap_or(Path::new("."));
+    directory.to_owned()
+}
+
 /// Names in the settings that the users file does not have. A gridmap, tokens and PAM bring accounts that no file lists.
 fn unknown_users(config: &ServerConfig, users: &Users) -> Vec<SettingsWarning> {
     let security = &config.security;
@@ -166,6 +233,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::net::Ipv6Addr;
 
+    use history::HistoryLocation;
     use proto::path::VPath;
     use proto::server::AccountRights;
 
@@ -188,6 +256,25 @@ mod tests {
         config.transfer_log = Some(dir.path().join("log"));
         assert_eq!(check(&config).unwrap(), []);
         assert!(!dir.path().join("log").exists(), "nothing is made");
+    }
+
+    /// In /proc/sys not even root may make files.
+    #[test]
+    fn directories_of_logs_and_history_must_be_writable() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = config(dir.path());
+        config.history = HistoryLocation::File("/proc/sys/missing/paths.json".into());
+        let warnings = check(&config).unwrap();
+        let [warning] = warnings.as_slice() else {
+            panic!("{warnings:?}");
+        };
+        let text = warning.to_string();
+        assert!(
+            text.contains("history: ") && text.contains("/proc/sys"),
+            "{text}"
+        );
+        config.history = HistoryLocation::File(dir.path().join("new/paths.json"));
+        assert_eq!(check(&config).unwrap(), [], "the server makes that one");
     }
 
     #[test]

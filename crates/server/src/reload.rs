@@ -1,9 +1,10 @@
 //! Reloading of settings and users: new sessions use them, running sessions and their transfers go on
 //! unchanged.
 
-use std::io;
 use std::sync::Arc;
+use std::{fmt, io};
 
+use security::x509::DistinguishedName;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -80,8 +81,8 @@ pub(crate) async fn apply(shared: &Arc<ServerState>, settings: ServerConfig) -> 
     let before = Arc::clone(shared);
     let applied = tokio::task::spawn_blocking(move || build_state(&before, settings)).await;
     match applied {
-        Ok(Ok(after)) => {
-            tracing::info!("settings and users reloaded");
+        Ok(Ok((after, report))) => {
+            report.log();
             Arc::new(after)
         }
         Ok(Err(error)) => {
@@ -102,7 +103,7 @@ fn log_refused_reload(error: &str) {
 fn build_state(
     shared: &ServerState,
     mut settings: ServerConfig,
-) -> Result<ServerState, ServeError> {
+) -> Result<(ServerState, ReloadReport), ServeError> {
     // Everything that can fail comes before `authenticator.reload`: a refused reload changes nothing.
     let fixed = keep_restart_only_settings(&shared.config, &mut settings);
     let users = reload_users(shared, &settings)?;
@@ -114,16 +115,87 @@ fn build_state(
     let site = SiteTerms::load(&settings, privilege::is_root(), Some(&shared.site));
     let site = Arc::new(site.map_err(ServeError::Site)?);
     site.set_umask();
-    for setting in fixed {
-        tracing::warn!(setting, "cannot change while the server runs; restart it");
-    }
     startup::warn_if_nobody_can_log_in(&settings);
+    let report = ReloadReport {
+        loaded: loaded_files(users.as_deref(), &material),
+        unreadable: unreadable_files(&settings, users.as_deref(), &material),
+        fixed,
+    };
     let gridmap = material.gridmap();
     let tokens = tokens.map(Arc::new);
     shared
         .authenticator
         .reload(&settings, users, gridmap, tokens, Arc::clone(&site));
-    Ok(shared.with_settings(settings, congestion, Arc::new(material), site))
+    let state = shared.with_settings(settings, congestion, Arc::new(material), site);
+    Ok((state, report))
+}
+
+/// What a reload took over and what stayed, for one line of the log.
+#[derive(Debug)]
+struct ReloadReport {
+    /// What has been read, each with its size or its end.
+    loaded: Vec<String>,
+    /// Keys of files that this process may not read, so that their content stayed.
+    unreadable: Vec<&'static str>,
+    /// Settings that cannot change while the server runs, and differ.
+    fixed: Vec<&'static str>,
+}
+
+impl ReloadReport {
+    fn log(&self) {
+        let line = self.to_string();
+        match self.unreadable.is_empty() && self.fixed.is_empty() {
+            true => tracing::info!("{line}"),
+            false => tracing::warn!("{line}"),
+        }
+    }
+}
+
+impl fmt::Display for ReloadReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("settings and users reloaded")?;
+        if !self.loaded.is_empty() {
+            write!(f, "; {}", self.loaded.join(", "))?;
+        }
+        if !self.unreadable.is_empty() {
+            let keys = self.unreadable.join(", ");
+            write!(f, "; unchanged, because run-as may not read them: {keys}")?;
+        }
+        if !self.fixed.is_empty() {
+            let keys = self.fixed.join(", ");
+            write!(f, "; unchanged until a restart: {keys}")?;
+        }
+        Ok(())
+    }
+}
+
+fn loaded_files(users: Option<&Users>, material: &SecurityMaterial) -> Vec<String> {
+    let users = users.map(|users| format!("users: {}", users.count()));
+    let certificate = material.credential().map(|credential| {
+        let leaf = credential.leaf();
+        let subject = DistinguishedName::of_subject(leaf);
+        format!("certificate {subject} valid until {}", leaf.not_after())
+    });
+    let gridmap = material.gridmap().map(|gridmap| {
+        let subjects = gridmap.entries().count();
+        format!("subjects of the gridmap: {subjects}")
+    });
+    users
+        .into_iter()
+        .chain(certificate)
+        .chain(gridmap)
+        .collect()
+}
+
+fn unreadable_files(
+    settings: &ServerConfig,
+    users: Option<&Users>,
+    material: &SecurityMaterial,
+) -> Vec<&'static str> {
+    let is_unreadable = users.is_some_and(|users| !users.is_readable());
+    let users = Some("users").filter(|_| is_unreadable);
+    let files = material.unreadable_files(settings.key_holder.is_none());
+    users.into_iter().chain(files).collect()
 }
 
 /// Loads the users file. The file that is in use is only refreshed: if the server can no longer read
@@ -259,6 +331,20 @@ mod tests {
             let third = queue.acquire_within(peer, Duration::ZERO).await;
             assert!(matches!(third, Err(NoPermit::Timeout(_))));
         }
+    }
+
+    #[test]
+    fn a_reload_says_in_one_line_what_it_took_over_and_what_not() {
+        let report = ReloadReport {
+            loaded: vec!["users: 2".to_owned(), "certificate /CN=h".to_owned()],
+            unreadable: vec!["gridmap"],
+            fixed: vec!["listen", "root"],
+        };
+        assert_eq!(
+            report.to_string(),
+            "settings and users reloaded; users: 2, certificate /CN=h; unchanged, because run-as may not read them: \
+             gridmap; unchanged until a restart: listen, root"
+        );
     }
 
     #[test]

@@ -32,6 +32,9 @@ pub(crate) enum UserVerb {
         /// Initial directory of sessions, inside the root
         #[arg(long, value_name = "PATH", default_value = "/")]
         home: String,
+        /// Give the file to this account, the server's run-as, so that it notices changes; needs root [default: the owner stays]
+        #[arg(long, value_name = "ACCOUNT")]
+        run_as: Option<String>,
         /// Read the password from the first line of standard input
         #[arg(long)]
         password_stdin: bool,

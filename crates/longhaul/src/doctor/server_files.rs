@@ -1,9 +1,11 @@
 //! Findings about the files that `longhaul serve` would use. Nothing is changed, and no key is shown.
 
 use std::collections::{BTreeSet, HashSet};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::SystemTime;
 
+use data::os::privilege;
 use security::gridmap::Gridmap;
 use security::x509::{
     CertificateFacts, CertificateUsage, CertifiedKey, ShownChain, TrustStore, grid_directory,
@@ -52,6 +54,7 @@ fn examine_at(config: &ServerConfig, host: &str, now: SystemTime) -> Vec<Finding
     let accounts = config.users.as_deref().map(read_accounts);
     if let Some(read) = &accounts {
         findings.push(of_users(read));
+        findings.extend(of_users_owner(config));
     }
     if let Some(path) = &security.gridmap {
         let accounts = accounts.and_then(Result::ok);
@@ -234,6 +237,23 @@ fn of_users(accounts: &Result<HashSet<String>, String>) -> Finding {
         Ok(accounts) => Finding::good(USERS, format!("{} accounts", accounts.len())),
         Err(problem) => Finding::failure(USERS, problem),
     }
+}
+
+/// The finding about a password file that the account of run-as may not read: its mode lets nobody but its owner.
+fn of_users_owner(config: &ServerConfig) -> Option<Finding> {
+    let (path, name) = (config.users.as_deref()?, config.run_as.as_deref()?);
+    let account = match privilege::account(name) {
+        Ok(account) => account,
+        Err(error) => return Some(Finding::failure("run-as", error.to_string())),
+    };
+    let owner = path.metadata().ok()?.uid();
+    (owner != account.uid.as_raw()).then(|| {
+        Finding::warning(
+            USERS,
+            format!("{name} may not read it, so the server reads it at its start only"),
+            format!("chown {name} {}", path.display()),
+        )
+    })
 }
 
 /// The findings about a gridmap. `accounts`: those of the password file.
@@ -523,6 +543,27 @@ mod tests {
             "{findings:?}"
         );
         assert!(has(&findings, FindingLevel::Problem, "/nowhere/ca"));
+    }
+
+    #[test]
+    fn a_password_file_of_another_account_than_the_servers_is_a_warning() {
+        let mut server = ServerFolder::new();
+        fs::write(server.path("users"), "").unwrap();
+        fs::set_permissions(server.path("users"), PermissionsExt::from_mode(0o600)).unwrap();
+        server.config.users = Some(server.path("users"));
+        // An account of every system, which owns nothing.
+        server.config.run_as = Some("nobody".to_owned());
+        let findings = server.examine();
+        assert!(
+            has(&findings, FindingLevel::Warning, "chown nobody"),
+            "{findings:?}"
+        );
+        server.config.run_as = Some("no-such-account".to_owned());
+        assert!(has(
+            &server.examine(),
+            FindingLevel::Problem,
+            "no-such-account"
+        ));
     }
 
     #[test]

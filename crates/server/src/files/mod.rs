@@ -23,6 +23,7 @@ mod message;
 mod passed_bundle;
 mod path_rights;
 mod quota;
+mod server_account;
 mod transfer;
 mod uploads;
 
@@ -39,6 +40,7 @@ use passed_bundle::LastBundle;
 pub(crate) use path_rights::Access;
 pub use path_rights::PathRights;
 pub use quota::{QuotaLedger, SessionQuota};
+use server_account::told_as_the_servers;
 pub use transfer::{
     OpenedBundleSource, OpenedBundleStore, OpenedSource, OpenedStore, OpenedTransfer,
 };
@@ -164,7 +166,8 @@ impl DirectoryFiles {
         }
         self.paths
             .check_change(request, |path| self.is_own_upload(path))?;
-        self.run_counted(request, || self.carry_out(request))
+        let done = self.run_counted(request, || self.carry_out(request));
+        done.map_err(told_as_the_servers)
     }
 
     fn carry_out(&self, request: &FileRequest) -> Result<FileResponse, FileError> {

@@ -1,7 +1,7 @@
 //! The server's certificate, authorities and gridmap, as they were read from their files.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -159,6 +159,27 @@ impl SecurityMaterial {
         trust.map_or(Ok(()), |trust| {
             trust.verify_again(client, SystemTime::now())
         })
+    }
+
+    /// Keys of the files that this process may not read any more, so that they stayed as they were. `reads_key`: this process
+    /// reads the certificate and its key itself. Blocks on the file system.
+    pub(crate) fn unreadable_files(&self, reads_key: bool) -> Vec<&'static str> {
+        let settings = &self.settings;
+        let own = |path| Some(path).filter(|_| reads_key);
+        let files = [
+            ("cert", own(&settings.certificate)),
+            ("key", own(&settings.key)),
+            ("gridmap", Some(&settings.gridmap)),
+            ("ca-dir", Some(&settings.grid_authorities)),
+            ("client-ca", Some(&settings.client_authorities)),
+            ("node-ca", Some(&settings.node_authorities)),
+        ];
+        let is_kept = |path: Option<&Option<PathBuf>>| {
+            let path = path.and_then(Option::as_deref);
+            path.is_some_and(is_denied)
+        };
+        let kept = files.into_iter().filter(|(_, path)| is_kept(*path));
+        kept.map(|(key, _)| key).collect()
     }
 
     /// SHA-256 of a certificate that the server made itself.

@@ -87,6 +87,11 @@ impl Users {
         read_users_file(&self.path).is_ok()
     }
 
+    /// Number of accounts, as the file has them now.
+    pub fn count(&self) -> usize {
+        self.current().len()
+    }
+
     /// The accounts' own roots, as the file names them now.
     pub fn roots(&self) -> HashSet<PathBuf> {
         let accounts = self.current();

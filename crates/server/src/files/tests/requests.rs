@@ -177,3 +177,26 @@ fn a_time_that_the_file_system_cannot_keep_is_refused_and_not_confirmed() {
         }
     }
 }
+
+/// In /sys not even root may make files.
+#[test]
+fn what_the_servers_account_may_not_change_is_not_blamed_on_the_client() {
+    let files = SessionFiles {
+        root: Arc::new(Root::open(std::path::Path::new("/sys")).unwrap()),
+        ..FilesFixture::new().files
+    };
+    let session = FilesFixture {
+        files,
+        ..FilesFixture::new()
+    };
+    let made = session.run(&FileRequest::MakeDir(v("kernel/d")));
+    let opened = session.open(
+        store("kernel/f", StoreDisposition::Truncate),
+        TransferMode::Stream,
+        DataType::Image,
+    );
+    for error in [made.unwrap_err(), opened.unwrap_err()] {
+        assert_eq!(error.kind, FileErrorKind::Denied, "{error:?}");
+        assert!(error.text.contains("administrator can change"), "{error:?}");
+    }
+}

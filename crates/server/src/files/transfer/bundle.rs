@@ -20,6 +20,7 @@ use proto::server::{FileError, FileErrorKind};
 
 use crate::files::passed_bundle::{LastBundle, PassedBundle, PassedFiles};
 use crate::files::quota::member::MemberCharge;
+use crate::files::server_account::told_as_the_servers;
 use crate::files::{Access, DirectoryFiles, PathRights, SessionQuota};
 
 /// A bundle that is open to be sent.
@@ -191,7 +192,7 @@ impl BundleTarget for RootedBundle {
         let partial = partial_name(self.token, index);
         let directory = self.directory(index)?;
         let created = self.root.open_new_in(directory, path, &partial);
-        let file = created.map_err(|error| refused(FileError::from(error)))?;
+        let file = created.map_err(|error| refused(told_as_the_servers(error.into())))?;
         match self.charge(index, &file) {
             Ok(()) => Ok(file),
             Err(error) => {
@@ -216,7 +217,8 @@ impl BundleTarget for RootedBundle {
             let renamed = created.rename(directory, &partial, path.name(), replaces);
             renamed.map_err(|error| match error {
                 NamingError::System(errno) => {
-                    refused(StoreError::from_io("rename", path, &errno.into()).into())
+                    let error = StoreError::from_io("rename", path, &errno.into());
+                    refused(told_as_the_servers(error.into()))
                 }
                 other => other.into(),
             })

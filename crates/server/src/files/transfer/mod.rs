@@ -22,6 +22,7 @@ use proto::server::{
 
 use super::listing::ListingSource;
 use super::quota::FileCharge;
+use super::server_account::told_as_the_servers;
 use super::uploads::{ActiveUpload, OwnerWait, UploadClient, UploadLease, in_use_error, lock};
 use super::{Access, DirectoryFiles, PassingChecksum};
 
@@ -140,7 +141,12 @@ impl DirectoryFiles {
             } => self
                 .open_retrieve(path, *part, have, *algorithm)
                 .map(OpenedTransfer::Send),
-            TransferKind::Store { .. } => self.open_store(request, by).map(OpenedTransfer::Receive),
+            TransferKind::Store { .. } => {
+                let opened = self.open_store(request, by);
+                opened
+                    .map(OpenedTransfer::Receive)
+                    .map_err(told_as_the_servers)
+            }
             TransferKind::RetrieveBundle { files, .. } => {
                 Ok(OpenedTransfer::SendBundle(self.open_bundle_source(files)))
             }
