@@ -181,7 +181,7 @@ fn a_time_that_the_file_system_cannot_keep_is_refused_and_not_confirmed() {
 /// In /sys not even root may make files.
 #[test]
 fn what_the_servers_account_may_not_change_is_not_blamed_on_the_client() {
-    let files = SessionFiles {
+    let files = DirectoryFiles {
         root: Arc::new(Root::open(std::path::Path::new("/sys")).unwrap()),
         ..FilesFixture::new().files
     };
