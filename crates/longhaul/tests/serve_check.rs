@@ -8,7 +8,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -16,6 +16,9 @@ use security::test_pki::{TestAuthority, write_certificates, write_grid_directory
 use tempfile::TempDir;
 
 const DOCUMENT: &str = include_str!("../../../docs/server.md");
+
+/// The page with everything in one settings file.
+const ONE_SERVER: &str = include_str!("../../../docs/admin/one-server.md");
 
 fn check(settings: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_longhaul"))
@@ -137,6 +140,27 @@ fn what_is_hardly_meant_is_a_warning() {
     );
 }
 
+#[test]
+fn a_users_file_and_directories_that_run_as_may_not_use_are_warnings() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: only root may become another account");
+        return;
+    }
+    let host = RecipeHost::new();
+    for file in ["etc/longhaul/users", "var/log/longhaul", "var/lib/longhaul"] {
+        chown(host.path(file), Some(0), Some(0)).unwrap();
+    }
+    let settings = "root = \"/srv/data\"\nusers = \"/etc/longhaul/users\"\nrun-as = \"longhaul\"\n\
+        transfer-log = \"/var/log/longhaul/transfers.jsonl\"\nhistory = \"/var/lib/longhaul/paths.json\"\n";
+    let output = check_text(&host.place, &host.adapted(settings));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let said = said(&output);
+    for warning in ["chown nobody", "transfer-log: ", "history: "] {
+        assert!(said.contains(warning), "{warning}: {said}");
+    }
+    assert_eq!(said.lines().count(), 3, "{said}");
+}
+
 /// A recipe of the document: its heading and its settings file.
 struct Recipe {
     name: String,
@@ -199,7 +223,17 @@ impl RecipeHost {
         for user in ["observatory", "instrument"] {
             host.add_user(user);
         }
+        if rustix::process::geteuid().is_root() {
+            let own = ["etc/longhaul/users", "var/log/longhaul", "var/lib/longhaul"];
+            own.iter().for_each(|file| host.give_to_server(file));
+        }
         host
+    }
+
+    /// Gives a file to the account of [`RecipeHost::adapted`], 65534 on every Debian.
+    fn give_to_server(&self, file: &str) {
+        const NOBODY: u32 = 65_534;
+        chown(self.path(file), Some(NOBODY), Some(NOBODY)).unwrap();
     }
 
     fn path(&self, below: &str) -> PathBuf {
@@ -253,4 +287,18 @@ fn every_recipe_of_the_document_can_be_used() {
         // A recipe means what it says.
         assert_eq!(said(&output), "", "{}", recipe.name);
     }
+}
+
+#[test]
+fn the_page_with_everything_in_one_settings_file_can_be_used() {
+    let (_, after) = ONE_SERVER.split_once("```toml\n").unwrap();
+    let settings = after.split_once("```").unwrap().0;
+    let host = RecipeHost::new();
+    host.add_user("ann");
+    if rustix::process::geteuid().is_root() {
+        host.give_to_server("etc/longhaul/users");
+    }
+    let output = check_text(&host.place, &host.adapted(settings));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(said(&output), "", "a recipe means what it says");
 }

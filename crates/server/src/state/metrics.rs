@@ -299,4 +299,31 @@ mod tests {
         let text = metrics.text(0, &[]).unwrap();
         assert!(!text.contains("a:1"), "{text}");
     }
+
+    /// Names in a text that begin with the prefix of these metrics.
+    fn names_in(text: &str) -> impl Iterator<Item = &str> {
+        let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        words.filter(|word| word.starts_with("longhaul_server_"))
+    }
+
+    #[test]
+    fn the_alerts_of_the_document_use_metrics_that_exist() {
+        let document = include_str!("../../../../docs/admin/monitoring.md");
+        let metrics = Arc::new(ServerMetrics::new());
+        // The first transfer makes the series of limiters.
+        let mut transfer = metrics.transfer_begins(LoggedTransferKind::Store);
+        transfer.count_end(&TransferOutcome {
+            bytes: 1,
+            elapsed: Duration::from_secs(1),
+            limiter: Some("store write"),
+            is_error: false,
+        });
+        let text = metrics.text(0, &[]).unwrap();
+        let known: Vec<&str> = names_in(&text).collect();
+        let used: Vec<&str> = names_in(document).collect();
+        assert!(used.len() > 5, "{used:?}");
+        for name in used {
+            assert!(known.contains(&name), "{name}");
+        }
+    }
 }
