@@ -27,5 +27,5 @@ mod validity;
 pub use exec::{exec, start_failure_code};
 pub use init::init;
 pub use lab_error::LabError;
-pub use network::{NetOutcome, NetRequest, recover, run};
+pub use network::{NetOutcome, NetRequest, machine_load_problem, recover, run};
 pub use report::NetReport;

@@ -148,7 +148,25 @@ fn experiment(args: &RunArgs) -> Result<u8, LabError> {
     let saved = lab::experiment::run(&request, &mut |line| print_to_stderr(line))?;
     check_printed(print_line(&saved.json.display().to_string()))?;
     check_printed(print_line(&saved.csv.display().to_string()))?;
-    Ok(0)
+    report_spoiled(saved.spoiled);
+    Ok(exit_of_spoiled(saved.spoiled) as u8)
+}
+
+/// Says how many cells have no valid run, if there are any.
+fn report_spoiled(cells: usize) {
+    if cells > 0 {
+        print_to_stderr(&format!(
+            "longhaul lab: {cells} cells have only INVALID runs; repeat them on a quiet machine"
+        ));
+    }
+}
+
+/// The exit code of experiments that ran to their end and left so many cells without a valid run.
+fn exit_of_spoiled(cells: usize) -> Exit {
+    match cells {
+        0 => Exit::Done,
+        _ => Exit::InvalidRun,
+    }
 }
 
 /// Runs every experiment. The exit code is that of the first failed one, otherwise
@@ -168,16 +186,10 @@ fn all(args: &RunArgs, request: &RunRequest) -> Result<u8, LabError> {
             "longhaul lab: {name} was not started: the time limit was reached"
         ));
     }
-    if result.spoiled > 0 {
-        print_to_stderr(&format!(
-            "longhaul lab: {} cells have only INVALID runs; repeat them on a quiet machine",
-            result.spoiled
-        ));
-    }
+    report_spoiled(result.spoiled);
     let exit = match result.failed.first() {
         Some((_, error)) => exit_of(error),
-        None if result.spoiled > 0 => Exit::InvalidRun,
-        None => Exit::Done,
+        None => exit_of_spoiled(result.spoiled),
     };
     Ok(exit as u8)
 }
@@ -252,5 +264,16 @@ fn check_printed(result: std::io::Result<()>) -> Result<(), LabError> {
             Err(LabError::system("cannot write to standard output", error))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_without_a_valid_run_are_exit_code_9() {
+        assert_eq!(exit_of_spoiled(0), Exit::Done);
+        assert_eq!(exit_of_spoiled(3) as u8, 9);
     }
 }

@@ -56,6 +56,7 @@ pub(crate) fn run_request(args: &RunArgs) -> Result<RunRequest, LabError> {
         resume: args.resume,
         fresh: args.fresh,
         wait: args.wait,
+        wait_quiet: args.wait_quiet,
         longhaul: longhaul_under_test()?,
         ..RunRequest::new(&args.name, mode, &args.out)
     })

@@ -180,6 +180,10 @@ pub struct RunArgs {
     /// If another lab is running on this machine, wait until it ends. Without --wait, exit with 7
     #[arg(long, help_heading = headings::RUN)]
     pub wait: bool,
+    /// If other programs use too much of this machine for valid runs, wait until they do not. Without --wait-quiet,
+    /// the run says so and begins
+    #[arg(long, help_heading = headings::RUN)]
+    pub wait_quiet: bool,
     /// Time limit for `all` (`90min`, `8h`). To meet it, longhaul reduces repetitions, then skips
     /// experiments
     #[arg(long, value_name = "TIME", value_parser = values::parse_budget, help_heading = headings::MEASUREMENT)]

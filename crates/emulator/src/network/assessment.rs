@@ -43,20 +43,7 @@ pub(super) fn assess(engine: EngineReport, conditions: RunConditions) -> NetRepo
     }
     // Short runs are not judged: their CPU shares consist of a few ticks.
     if load.is_reliable {
-        judge(
-            load.other_programs,
-            "programs outside the lab used",
-            (OTHER_PROGRAMS_NOTED, OTHER_PROGRAMS_MAX),
-            &mut notes,
-            &mut invalid,
-        );
-        judge(
-            load.stolen,
-            "the host of this virtual machine took",
-            (STOLEN_NOTED, STOLEN_MAX),
-            &mut notes,
-            &mut invalid,
-        );
+        judge_load(&load, &mut notes, &mut invalid);
     }
     NetReport {
         seconds: engine.seconds,
@@ -74,6 +61,30 @@ pub(super) fn assess(engine: EngineReport, conditions: RunConditions) -> NetRepo
         notes,
         directions: engine.directions,
     }
+}
+
+/// The reason why a run under this load is invalid; `None`: it is not.
+pub(super) fn load_problem(load: &CpuShares) -> Option<String> {
+    let (mut notes, mut invalid) = (Vec::new(), Vec::new());
+    judge_load(load, &mut notes, &mut invalid);
+    (!invalid.is_empty()).then(|| invalid.join("; "))
+}
+
+fn judge_load(load: &CpuShares, notes: &mut Vec<String>, invalid: &mut Vec<String>) {
+    judge(
+        load.other_programs,
+        "programs outside the lab used",
+        (OTHER_PROGRAMS_NOTED, OTHER_PROGRAMS_MAX),
+        notes,
+        invalid,
+    );
+    judge(
+        load.stolen,
+        "the host of this virtual machine took",
+        (STOLEN_NOTED, STOLEN_MAX),
+        notes,
+        invalid,
+    );
 }
 
 fn judge(
@@ -103,6 +114,19 @@ mod tests {
             invalid: Vec::new(),
             notes: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_load_is_a_problem_where_it_makes_a_run_invalid() {
+        let load = |other_programs, stolen| CpuShares {
+            other_programs,
+            stolen,
+            is_reliable: false,
+        };
+        assert_eq!(load_problem(&load(0.39, 0.09)), None);
+        let both = "programs outside the lab used 41 % of the processors; \
+             the host of this virtual machine took 20 % of the processors";
+        assert_eq!(load_problem(&load(0.41, 0.2)).as_deref(), Some(both));
     }
 
     fn with_load(other_programs_share: f64, stolen: f64, is_reliable_run: bool) -> NetReport {

@@ -15,11 +15,14 @@ mod cpu_load;
 mod host;
 mod lab_command;
 mod lab_lock;
+mod machine_load;
 
 use assessment::RunConditions;
 use cpu_load::CpuTimes;
 use lab_command::{CommandExit, CommandStart};
 use lab_lock::LabLock;
+
+pub use machine_load::machine_load_problem;
 
 /// A command to run, and its network.
 #[derive(Debug)]

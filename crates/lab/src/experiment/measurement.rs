@@ -247,6 +247,7 @@ impl RunOutput<'_> {
             spoiled: !spoiled.is_empty(),
             invalid: value.err().into_iter().chain(spoiled).collect(),
             seconds: self.outcome.seconds,
+            took: None,
             cpu_seconds: Some(self.outcome.cpu_seconds),
             seed,
             command: arguments.join(" "),

@@ -11,17 +11,20 @@
 //! and client and measures them. `runner` leads all this; `simulation` takes the place of the last three
 //! for experiments in the simulator. `arrival_check` checks what a run left. `results` is what is saved,
 //! and `store` merges the results of several commands into one file. `scratch` provides a run's
-//! directories; `process` ends its processes, and removes what killed runs have left.
+//! directories; `process` ends its processes, and removes what killed runs have left. `quiet` looks at the machine's load
+//! before the first run, and `durations` is what runs took, from which the time of the next ones is estimated.
 
 mod all;
 mod arrival_check;
 mod best;
 mod cell;
 mod definition;
+mod durations;
 mod measurement;
 mod plan;
 mod preparation;
 mod process;
+mod quiet;
 pub mod results;
 mod runner;
 mod schedule;
@@ -67,6 +70,8 @@ pub struct RunRequest {
     pub fresh: bool,
     /// Wait for another lab to end; otherwise [`LabError::Busy`] is returned.
     pub wait: bool,
+    /// Wait until the machine is quiet enough for valid runs; otherwise a busy one is told.
+    pub wait_quiet: bool,
     /// An upper bound of the repetitions, set when a budget is too short for all of them.
     pub at_most: Option<u32>,
     /// The time after which no further run starts.
@@ -88,6 +93,7 @@ impl RunRequest {
             resume: false,
             fresh: false,
             wait: false,
+            wait_quiet: false,
             at_most: None,
             until: None,
         }
@@ -116,6 +122,8 @@ pub struct SavedResults {
     pub json: PathBuf,
     /// `OUT/NAME-MODE.csv`: one line per run.
     pub csv: PathBuf,
+    /// The number of cells that this command measured without a valid run, because the lab could not keep up.
+    pub spoiled: usize,
 }
 
 /// Lists the experiments that ship with the lab.

@@ -13,7 +13,7 @@ use super::results::{ExperimentResults, MeasureValue, ResultCell, SweepPoint, Ti
 use super::schedule::{self, PointVisit, Schedule, format_seconds};
 use super::scratch::Scratch;
 use super::store::{self, ENDED_EARLY};
-use super::{Mode, RunRequest, SavedResults, best, simulation};
+use super::{Mode, RunRequest, SavedResults, best, quiet, simulation};
 use crate::LabError;
 
 /// How often a run is repeated because the lab could not keep up.
@@ -85,6 +85,17 @@ pub(crate) fn run(
         saved: Instant::now(),
         measured: false,
     };
+    // The simulator's results do not depend on the load.
+    if experiment.definition.kind != ExperimentKind::Sim && !schedule.visits.is_empty() {
+        quiet::look(
+            &quiet::QuietWait {
+                waits: request.wait_quiet,
+                until: request.until,
+                is_stopped: &|| experiment.interrupts.has_signal(),
+            },
+            print,
+        )?;
+    }
     if let Err(error) = experiment.visit_all(schedule.visits, print) {
         let results = &experiment.results;
         if !results.cells.is_empty() || !results.unfinished.is_empty() {
@@ -283,9 +294,11 @@ impl ExperimentRun<'_> {
             {
                 return Ok(Some(EarlyEnd::OutOfTime));
             }
-            let Some(run) = self.measure(participant, at, seed)? else {
+            let start = Instant::now();
+            let Some(mut run) = self.measure(participant, at, seed)? else {
                 return Ok(Some(EarlyEnd::Interrupted));
             };
+            run.record.took = Some(start.elapsed().as_secs_f64());
             self.measured = true;
             let spoiled = run.record.spoiled;
             runs.push(run);
@@ -621,6 +634,25 @@ of = ["slow", "fast"]
         let (_, printed) = fixture.run().unwrap();
         assert_eq!(fixture.kept().cells, all.cells);
         assert!(printed.contains("nothing to run; 2 cells"), "{printed}");
+    }
+
+    #[test]
+    fn the_estimate_of_a_second_run_is_what_the_first_one_took() {
+        let fixture = Fixture::at("1");
+        let planned = || Schedule::new(&fixture.request).unwrap().plan(u32::MAX);
+        assert!(
+            planned().to_text().contains("a guess"),
+            "{planned:?}",
+            planned = planned()
+        );
+        let mut results = fixture.results();
+        let run = &mut results.cells[0].samples[0];
+        assert!(run.took.is_some_and(|took| took >= run.seconds), "{run:?}");
+        run.took = Some(500.0);
+        fixture.keep(&results);
+        let again = planned();
+        assert_eq!((again.seconds, again.measured_cells), (500.0, 1));
+        assert!(again.to_text().ends_with("by what earlier runs took"));
     }
 
     #[test]

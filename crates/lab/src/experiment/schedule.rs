@@ -10,6 +10,7 @@ use units::show;
 use super::definition::catalog::{self, LoadedExperiment};
 use super::definition::reading::SeriesDefinition;
 use super::definition::{AxisDefinition, ExperimentDefinition, MeasureDefinition};
+use super::durations::RunDurations;
 use super::plan::{self, Participant, Participants};
 use super::results::{
     ComparedProgram, ExperimentResults, ResultCell, SweepAxis, SweepPoint, TestMachine,
@@ -53,6 +54,8 @@ pub(crate) struct ScheduledCell {
     pub(crate) kept: Option<ResultCell>,
     /// The estimated duration of one run.
     seconds: f64,
+    /// Whether the estimate is what earlier runs took.
+    is_measured: bool,
 }
 
 /// The plan of an experiment's run, for people.
@@ -76,6 +79,8 @@ pub struct PlannedRun {
     pub repetitions: BTreeSet<u32>,
     /// The estimated duration.
     pub seconds: f64,
+    /// Cells whose duration is estimated by what earlier runs took; that of the others is a guess.
+    pub measured_cells: usize,
 }
 
 impl PlannedRun {
@@ -85,11 +90,12 @@ impl PlannedRun {
         let what = match self.cells {
             0 => "nothing to run".to_owned(),
             cells => format!(
-                "{} points, {} programs, {cells} cells of {} runs; about {}",
+                "{} points, {} programs, {cells} cells of {} runs; about {}, {}",
                 self.points,
                 self.programs,
                 runs.join(" or "),
                 format_seconds(self.seconds),
+                self.basis(),
             ),
         };
         let already = match self.finished_cells {
@@ -97,6 +103,15 @@ impl PlannedRun {
             n => format!("; {n} cells are already measured"),
         };
         format!("{} ({}): {what}{already}", self.experiment, self.mode)
+    }
+
+    /// Says what the estimated duration rests on.
+    fn basis(&self) -> String {
+        match self.measured_cells {
+            0 => "a guess: no earlier run is known".to_owned(),
+            all if all == self.cells => "by what earlier runs took".to_owned(),
+            some => format!("of {some} cells by what earlier runs took, of the others a guess"),
+        }
     }
 }
 
@@ -117,14 +132,22 @@ impl Schedule {
         let participants = plan::find_participants(request, &known.definition)?;
         let empty_results = empty_results(&known, request, &visited, &participants)?;
         let file = store::results_file(&request.out, &empty_results);
-        let kept = if request.resume {
-            store::read(&file)?
-        } else {
-            None
+        // Without --resume a file that cannot be read is no matter of the plan.
+        let earlier = match store::read(&file) {
+            Err(error) if request.resume => return Err(error),
+            read => read.ok().flatten(),
         };
-        if let Some(kept) = &kept {
+        let kept = earlier.as_ref().filter(|_| request.resume);
+        if let Some(kept) = kept {
             store::check_compatible(&file, kept, &empty_results)?;
         }
+        let is_same_version =
+            |earlier: &&ExperimentResults| earlier.definition == empty_results.definition;
+        let durations = RunDurations::new(
+            &known.name,
+            request.mode,
+            earlier.as_ref().filter(is_same_version),
+        );
         let mut schedule = Self {
             definition: known.definition,
             participants: participants.all,
@@ -137,7 +160,7 @@ impl Schedule {
         for (at, here) in
             plan::points_with_participants(&schedule.definition, &visited, &schedule.participants)
         {
-            let cell = |index| schedule.cell(request, index, &at, kept.as_ref());
+            let cell = |index| schedule.cell(request, index, &at, kept, &durations);
             let all: Vec<ScheduledCell> = here.into_iter().map(cell).collect();
             let count = all.len();
             let cells: Vec<_> = all
@@ -159,6 +182,7 @@ impl Schedule {
         index: usize,
         at: &SweepPoint,
         kept: Option<&ExperimentResults>,
+        durations: &RunDurations,
     ) -> ScheduledCell {
         let (participant, definition, mode) =
             (&self.participants[index], &self.definition, request.mode);
@@ -184,12 +208,15 @@ impl Schedule {
         let made = seeds.collect::<BTreeSet<u64>>().len();
         let asked = plan::requested_bytes(definition, mode, at).unwrap_or(0);
         let bytes = participant.bytes(mode, asked);
+        let measured = durations.of_run(&participant.key, &listed_at);
+        let guess = || plan::expected_seconds(definition, mode, &participant.key, at, bytes);
         ScheduledCell {
             participant: index,
             first: u32::try_from(made).unwrap_or(u32::MAX),
             end: end.min(request.at_most.unwrap_or(end)).max(1),
             kept,
-            seconds: plan::expected_seconds(definition, mode, &participant.key, at, bytes),
+            seconds: measured.unwrap_or_else(guess),
+            is_measured: measured.is_some(),
         }
     }
 
@@ -217,6 +244,7 @@ impl Schedule {
             runs: self.cells().map(|cell| u64::from(runs(cell))).sum(),
             repetitions: self.cells().map(|cell| cell.end.min(at_most)).collect(),
             seconds: self.cells().map(seconds).sum(),
+            measured_cells: self.cells().filter(|cell| cell.is_measured).count(),
         }
     }
 }

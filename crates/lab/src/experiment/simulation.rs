@@ -53,6 +53,7 @@ pub(crate) fn run(
         spoiled: false,
         seconds: begin.elapsed().as_secs_f64(),
         bytes: request.file().unwrap_or(0),
+        took: None,
         cpu_seconds: None,
         seed,
         command: format!("longhaul lab sim{}", arguments.collect::<String>()),

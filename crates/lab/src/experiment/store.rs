@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::definition::ExperimentDefinition;
 use super::results::csv_file::csv_text;
 use super::results::{ComparedProgram, ExperimentResults, ResultCell, RunRecord, SweepAxis};
+use super::schedule::is_spoiled;
 use super::{SavedResults, best};
 use crate::LabError;
 
@@ -108,7 +109,13 @@ pub(crate) fn save(
     let text = serde_json::to_string_pretty(&results).map(|text| text + "\n");
     replace(&json, text.map_err(io::Error::from))?;
     replace(&csv, Ok(self::csv(&results)?))?;
-    Ok(SavedResults { results, json, csv })
+    let spoiled = fresh.cells.iter().filter(|cell| is_spoiled(cell)).count();
+    Ok(SavedResults {
+        results,
+        json,
+        csv,
+        spoiled,
+    })
 }
 
 /// Replaces a file, which others may read; the lock of the folder excludes other commands.
@@ -427,6 +434,23 @@ of = ["one", "two"]
             refused.contains("seed 1, not 2") && refused.contains("--fresh"),
             "{refused}"
         );
+    }
+
+    #[test]
+    fn cells_that_the_lab_spoiled_are_counted_only_for_the_command_that_measured_them() {
+        let out = tempfile::tempdir().unwrap();
+        let definition = ExperimentDefinition::parse("t.toml", EXPERIMENT).unwrap();
+        let mut spoiled = results("one", &[("1", 1.0), ("10", 2.0)]);
+        let run = serde_json::json!({
+            "value": 1.25, "invalid": ["late"], "spoiled": true, "seconds": 2.0, "bytes": 7, "seed": 3,
+            "cpu_seconds": null, "command": "cp a b", "limited_by": null,
+        });
+        spoiled.cells[1]
+            .samples
+            .push(serde_json::from_value(run).unwrap());
+        assert_eq!(save(out.path(), &definition, &spoiled).unwrap().spoiled, 1);
+        let other = results("two", &[("1", 3.0)]);
+        assert_eq!(save(out.path(), &definition, &other).unwrap().spoiled, 0);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::harness::{LONGHAUL_LAB, LabTestGuard, directory, is_installed, read, stderr};
+use crate::harness::{INVALID, LONGHAUL_LAB, LabTestGuard, directory, is_installed, read, stderr};
 
 /// Whether this sample is invalid because other programs used the machine.
 fn is_disturbed_by_other_programs(sample: &Value) -> bool {
@@ -28,7 +28,9 @@ fn cells(experiment: &str, arguments: &[&str]) -> Vec<Value> {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
+    // On a busy machine cells may have no valid run.
+    let ended = matches!(output.status.code(), Some(0 | INVALID));
+    assert!(ended, "{}", stderr(&output));
     let text = read(&directory.path().join(format!("{experiment}-quick.json")));
     let results: Value = serde_json::from_str(&text).unwrap();
     results["cells"].as_array().unwrap().clone()

@@ -21,7 +21,7 @@ const ATTEMPTS: usize = 6;
 /// Pause between them.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Exit code of an invalid run.
-const INVALID: i32 = 9;
+pub(crate) const INVALID: i32 = 9;
 
 /// Shell functions `on HOST PROGRAM ...` and `probe HOST WORDS ...` (see [`crate::probe`]).
 const PRELUDE: &str = r#"

@@ -214,6 +214,10 @@ pub struct RunRecord {
     pub spoiled: bool,
     /// Wall-clock seconds of the client, from its start to its exit.
     pub seconds: f64,
+    /// Wall-clock seconds of the whole run: its network, its servers, the client, and their end. `None`: it was not
+    /// recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took: Option<f64>,
     /// Bytes that the client moved.
     pub bytes: u64,
     /// Processor seconds (user and system) of client and servers together; `None` in the simulator.

@@ -186,6 +186,7 @@ mod tests {
             spoiled: false,
             seconds: 2.0,
             bytes: 500_000_000,
+            took: None,
             cpu_seconds: Some(0.25),
             seed: 7,
             command: "cp".into(),
