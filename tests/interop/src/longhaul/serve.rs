@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 use super::binary::longhaul;
 use crate::pki::PeerPki;
 use crate::pki::authority::PeerCertificate;
+use crate::pki::environment::GridEnvironment;
 use crate::process::{ProcessGuard, ServerProcess};
 use crate::run;
 use crate::scratch::ScratchFolder;
@@ -32,6 +33,7 @@ pub struct ServeCommand {
     listen: String,
     arguments: Vec<String>,
     wrapper: Option<Vec<String>>,
+    environment: GridEnvironment,
 }
 
 impl ServeCommand {
@@ -43,6 +45,7 @@ impl ServeCommand {
             listen: "127.0.0.1:0".to_owned(),
             arguments: Vec::new(),
             wrapper: None,
+            environment: GridEnvironment::default(),
         }
     }
 
@@ -91,6 +94,13 @@ impl ServeCommand {
             .option("--ca-dir", &pki.ca_directory().to_string_lossy()))
     }
 
+    /// Sets variables of the server's environment.
+    #[must_use]
+    pub fn environment(mut self, environment: &GridEnvironment) -> Self {
+        self.environment = environment.clone();
+        self
+    }
+
     /// Runs the server through another program, which gets the server's command line as arguments.
     #[must_use]
     pub fn wrapped_in(mut self, wrapper: &[&str]) -> Self {
@@ -125,6 +135,7 @@ impl ServeCommand {
             .args(["serve", "--listen", &self.listen, "--root"])
             .arg(&self.root);
         command.args(&self.arguments);
+        self.environment.apply(&mut command);
         Ok(command)
     }
 }

@@ -44,6 +44,7 @@ mod preserve;
 mod proxies;
 mod rclone;
 mod same_tree;
+mod served_bucket;
 mod sftp;
 mod ssh;
 mod ssh_faults;
