@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aggregation;
+pub mod check;
 pub mod chosen_tests;
 pub mod clock;
 pub mod config;

@@ -102,7 +102,7 @@ pub const RUN_TEST: Method = write(
 pub const REPORT: Method = write(
     "EnableReport",
     &[&["boolean", "struct"]],
-    "Reports what a finished transfer measured of its path. Needs the token.",
+    "Reports what a finished transfer measured of its path. The struct has values, quantity to number: rtt (seconds), loss and retransmits (0 to 1), bandwidth, reverse_bandwidth, goodput and reverse_goodput (bits per second), streams, hops; and may have client, test, at and detail. Needs the token.",
 );
 /// Names of all methods.
 pub const LIST_METHODS: Method = read("system.listMethods", &[&["array"]], "Names of all methods.");

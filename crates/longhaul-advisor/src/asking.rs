@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use data::os::caps;
 use enable::advice::Question;
 use enable::client::{EnableClient, EnableError};
-use enable::method::fault;
+use enable::method::{Method, fault};
 use security::token::read_token_file;
+use serde_json::Value;
 use units::Exit;
 
 use command_line::flags::advisor::{AdvisorServerArgs, TOKEN_FILE};
@@ -21,6 +22,15 @@ pub(crate) enum AskingFailure {
     /// The file with the token cannot be used.
     #[error("{0}")]
     Token(String),
+    /// A change was refused, and the remedy.
+    #[error("{refused}; {remedy}")]
+    Change {
+        refused: EnableError,
+        remedy: &'static str,
+    },
+    /// A test that was asked for has no result: the reason.
+    #[error("{0}")]
+    NoResult(String),
     /// A file cannot be imported.
     #[error("{0}")]
     Import(String),
@@ -46,7 +56,8 @@ impl AskingFailure {
                 _ => Exit::Protocol,
             },
             Self::Server(EnableError::Answer { .. }) => Exit::Protocol,
-            Self::Token(_) => Exit::Refused,
+            Self::Token(_) | Self::Change { .. } => Exit::Refused,
+            Self::NoResult(_) => Exit::Partial,
             Self::Import(_) | Self::Enforce(_) | Self::Output(_) => Exit::Local,
         }
     }
@@ -64,6 +75,35 @@ pub(crate) fn client_of(args: &AdvisorServerArgs) -> Result<EnableClient, Asking
     };
     let token = read_token_file(&path).map_err(|error| AskingFailure::Token(error.to_string()))?;
     Ok(client.with_token(token.as_str()))
+}
+
+/// Calls a method that changes something, with the token if there is one. A refusal says where the token comes from.
+///
+/// # Errors
+/// The server's name or the token's file cannot be used, or there is no answer.
+pub(crate) fn change(
+    args: &AdvisorServerArgs,
+    method: &Method,
+    arguments: Vec<Value>,
+) -> Result<Value, AskingFailure> {
+    let has_token = args.token_file.is_some() || std::env::var_os(TOKEN_FILE).is_some();
+    client_of(args)?.call(method, arguments).map_err(|refused| {
+        let is_forbidden =
+            matches!(&refused, EnableError::Refused { code, .. } if [401, fault::FORBIDDEN].contains(code));
+        match (is_forbidden, has_token) {
+            (false, _) => refused.into(),
+            (true, false) => AskingFailure::Change {
+                refused,
+                remedy: "--token-file FILE (or ENABLE_TOKEN_FILE) gives it: the file that `token-file` of the server's \
+                         settings names",
+            },
+            (true, true) => AskingFailure::Change {
+                refused,
+                remedy: "compare the file of --token-file (or ENABLE_TOKEN_FILE) with the one that `token-file` of the \
+                         server's settings names",
+            },
+        }
+    })
 }
 
 /// The question for a transfer of `bytes` to `client`, or to this host, whose kernel's limits it tells.

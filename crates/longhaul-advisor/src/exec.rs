@@ -59,8 +59,17 @@ fn advised_arguments(
         .filter(|program| !matches!(program, Program::Sysctl | Program::Route))
         .ok_or("it is no program whose flags are known; `longhaul help advisor get` lists them")?;
     let found = || data_server::of_arguments(program, arguments);
-    let server = args.server.clone().or_else(found);
-    let server = server.ok_or("its arguments name no data server; use --server HOST")?;
+    let named = args.server.as_deref().map(data_server::of_name);
+    let server = named.or_else(found).ok_or_else(|| {
+        let words = arguments.iter().filter_map(|word| word.to_str());
+        let bucket = words
+            .into_iter()
+            .find(|word| data_server::names_bucket(word));
+        match bucket {
+            Some(url) => format!("{url} names a bucket and no data server; use --server HOST"),
+            None => "its arguments name no data server; use --server HOST".to_owned(),
+        }
+    })?;
     let client = EnableClient::new(&server, args.wait.timeout).map_err(|e| e.to_string())?;
     let advice = client
         .advice(&program.question(question(None, args.bytes)))

@@ -69,8 +69,9 @@ fn run(verb: AdvisorVerb) -> Result<u8> {
         AdvisorVerb::Test {
             client,
             test,
+            result_within,
             server,
-        } => hosts::test(&client, &test, &server),
+        } => hosts::test(&client, &test, result_within, &server),
     };
     let exit = match asked {
         Ok(()) => Exit::Done,

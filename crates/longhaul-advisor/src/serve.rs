@@ -30,6 +30,9 @@ pub(crate) fn run(args: &AdvisorServeArgs) -> Result<Exit> {
             return Ok(Exit::Usage);
         }
     };
+    if args.check {
+        return check_all(&config);
+    }
     if let Some(account) = &args.run_as
         && let Err(error) = privilege::become_account(account)
     {
@@ -54,6 +57,28 @@ pub(crate) fn check(file: &Path) -> Exit {
             Exit::Usage
         }
     }
+}
+
+/// Checks the settings and what they name on this machine, and prints what is wrong.
+///
+/// # Errors
+/// Standard output cannot be written.
+fn check_all(config: &AdvisorConfig) -> Result<Exit> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let found = runtime.block_on(advisor::check::check(config));
+    for text in found.refusals.iter().chain(&found.shortcomings) {
+        print_to_stderr(&format!("longhaul advisor serve: {text}"));
+    }
+    if !found.refusals.is_empty() {
+        return Ok(Exit::Usage);
+    }
+    if !found.shortcomings.is_empty() {
+        return Ok(Exit::Local);
+    }
+    print_line("the settings can be used as they are")?;
+    Ok(Exit::Done)
 }
 
 /// The settings of the file, overridden by the flags.

@@ -130,6 +130,9 @@ pub(super) struct PathDetails {
     /// Latest detail by test: its time, and what only people read.
     #[schema(value_type = Object)]
     pub(super) tests: Map<String, Value>,
+    /// Tests that were asked for, by name: `state` (`waiting`, `measured` or `failed`), and `why`, `at`, `values`.
+    #[schema(value_type = Object)]
+    pub(super) asked_tests: Map<String, Value>,
 }
 
 /// A value of the history.
@@ -198,6 +201,10 @@ pub(super) struct NewHost {
 /// State of the service.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct HealthAnswer {
+    /// Name of this server: `server-name` of its settings.
+    pub(super) server: String,
+    /// Version of longhaul.
+    pub(super) version: &'static str,
     /// `ok` or `degraded`.
     pub(super) status: &'static str,
     /// Reasons, if it is degraded.

@@ -16,19 +16,15 @@ use super::shared::Shared;
 )]
 pub(super) async fn health(State(shared): State<Arc<Shared>>) -> (StatusCode, Json<HealthAnswer>) {
     let counters = shared.advisor.counters();
-    let mut reasons = Vec::new();
-    if !counters.store_available {
-        reasons.push("the database is unavailable: nothing is kept beyond memory".to_owned());
-    }
-    if shared.advisor.tests().is_empty() {
-        reasons.push("no test can run on this machine".to_owned());
-    }
+    let reasons = shared.advisor.troubles();
     let (status, word) = if reasons.is_empty() {
         (StatusCode::OK, "ok")
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "degraded")
     };
     let answer = HealthAnswer {
+        server: shared.advisor.config().server_name.clone(),
+        version: env!("CARGO_PKG_VERSION"),
         status: word,
         reasons,
         clients: counters.clients,

@@ -179,6 +179,7 @@ pub(super) async fn path(
         advice: view.advice,
         quantities: quantities.collect(),
         tests: shared.test_details(client).await,
+        asked_tests: shared.asked_tests(client),
     }))
 }
 

@@ -28,7 +28,7 @@ mod xml_rpc;
 
 pub use description::openapi;
 pub use limits::ServerLimits;
-pub use token::TokenFileError;
+pub use token::{TokenFileError, check_token_file};
 
 use shared::Shared;
 use token::WriteToken;

@@ -22,6 +22,7 @@ use crate::log_reader::entry::TRANSFER_TEST;
 use crate::measurement::{Measurement, Quantity};
 use crate::path_table::InvalidMeasurement;
 use crate::service::RequestRefused;
+use crate::service::asked_tests::AskedTest;
 
 /// Longest detail of one test in the answer of EnableGetNetInfo, and of a reported measurement, bytes of JSON.
 const MOST_DETAIL: usize = 16 * 1024;
@@ -94,9 +95,9 @@ impl From<NameRefused> for CallRefused {
 impl From<RequestRefused> for CallRefused {
     fn from(refused: RequestRefused) -> Self {
         match refused {
-            RequestRefused::Client(_) | RequestRefused::Test(_) => {
-                Self::Arguments(refused.to_string())
-            }
+            RequestRefused::Client(_)
+            | RequestRefused::Test(_)
+            | RequestRefused::TooLarge { .. } => Self::Arguments(refused.to_string()),
             RequestRefused::Unknown(_) => Self::UnknownPath(refused.to_string()),
             RequestRefused::Busy => Self::Busy(refused.to_string()),
         }
@@ -120,7 +121,10 @@ pub(super) struct ReportedMeasurement {
     test: String,
     /// End of the measurement (RFC 3339); absent: now.
     at: Option<String>,
-    /// Quantity to value: `rtt` in seconds, rates in bits per second, `loss` and `retransmits` from 0 to 1.
+    /// Quantity to value. `rtt`: round trip, seconds; `loss` and `retransmits`: shares of packets and of segments, 0 to 1;
+    /// `bandwidth` and `reverse_bandwidth`: of the bottleneck towards the client and from it, bits per second; `goodput` and
+    /// `reverse_goodput`: of a transfer to the client and from it, bits per second; `streams`: of a transfer at its end;
+    /// `hops`: routers between both hosts.
     values: BTreeMap<String, f64>,
     /// Anything that people may want to read.
     #[schema(value_type = Option<Object>)]
@@ -197,6 +201,10 @@ impl Shared {
         if !tests.is_empty() {
             info.insert("tests".to_owned(), tests.into());
         }
+        let asked = self.asked_tests(client);
+        if !asked.is_empty() {
+            info.insert("asked_tests".to_owned(), asked.into());
+        }
         if info.len() == 1 {
             let why = "Nothing is known of this path yet; EnableGetAdvice has it tested.";
             info.insert("why".to_owned(), why.into());
@@ -213,6 +221,28 @@ impl Shared {
             (test, json!({ "at": at.to_string(), "detail": detail }))
         });
         shown.collect()
+    }
+
+    /// Tests that were asked for, by name: each with its state, and the reason of its wait or failure or its values.
+    pub(super) fn asked_tests(&self, client: IpAddr) -> Map<String, Value> {
+        let described = |(test, state)| {
+            let state = match state {
+                AskedTest::Waiting(None) => json!({ "state": "waiting" }),
+                AskedTest::Waiting(Some(why)) => json!({ "state": "waiting", "why": why }),
+                AskedTest::Failed(at, why) => {
+                    json!({ "state": "failed", "at": at.to_string(), "why": why })
+                }
+                AskedTest::Measured(at, values) => {
+                    let values = values.into_iter();
+                    let values = values.map(|(quantity, value)| (quantity.name(), value));
+                    let values: BTreeMap<_, _> = values.collect();
+                    json!({ "state": "measured", "at": at.to_string(), "values": values })
+                }
+            };
+            (test, state)
+        };
+        let asked = self.advisor.asked_tests(client).into_iter();
+        asked.map(described).collect()
     }
 
     /// Service class.

@@ -67,6 +67,14 @@ impl std::fmt::Debug for WriteToken {
     }
 }
 
+/// Checks that a server could use this token file.
+///
+/// # Errors
+/// It cannot be read, others may access it, or its first line is no token.
+pub fn check_token_file(path: &Path) -> Result<(), TokenFileError> {
+    WriteToken::read(path).map(drop)
+}
+
 impl WriteToken {
     /// Reads the first line of a file.
     pub(super) fn read(path: &Path) -> Result<Self, TokenFileError> {

@@ -65,8 +65,8 @@ struct FollowedLogs {
     advisor: Advisor,
     readers: Vec<LogReader>,
     positions: PositionFile,
-    /// Logs whose failure was told.
-    failing: Vec<bool>,
+    /// The trouble of each log that was told.
+    failing: Vec<Option<String>>,
 }
 
 impl FollowedLogs {
@@ -90,7 +90,7 @@ impl FollowedLogs {
             advisor,
             readers: config.log.iter().map(reader).collect(),
             positions,
-            failing: vec![false; config.log.len()],
+            failing: vec![None; config.log.len()],
         }
     }
 
@@ -109,19 +109,27 @@ impl FollowedLogs {
         let (mut more, mut lines) = (false, 0);
         let mut entries = Vec::new();
         for (reader, failing) in self.readers.iter_mut().zip(&mut self.failing) {
-            match reader.turn(&mut entries) {
+            let trouble = match reader.turn(&mut entries) {
                 Ok(turn) => {
-                    *failing = false;
                     more |= turn.more;
                     lines += turn.lines;
+                    turn.missing.then(|| "the file does not exist".to_owned())
                 }
-                Err(error) => {
-                    if !std::mem::replace(failing, true) {
-                        let log = reader.follower().path().display();
-                        tracing::error!(%log, %error, "a log cannot be read; it is tried again");
-                    }
-                }
+                Err(error) => Some(error.to_string()),
+            };
+            if *failing == trouble {
+                continue;
             }
+            let path = reader.follower().path();
+            let log = path.display();
+            match &trouble {
+                Some(trouble) => {
+                    tracing::error!(%log, trouble, "a log cannot be read; it is tried again");
+                }
+                None => tracing::info!(%log, "the log is read now"),
+            }
+            self.advisor.note_log(path, trouble.clone());
+            *failing = trouble;
         }
         for entry in &entries {
             self.record(entry);

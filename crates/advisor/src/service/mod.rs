@@ -1,14 +1,19 @@
 //! The service: puts hosts, paths, scheduler and database together.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use answer::StandIn;
+use asked_tests::{AskedTest, AskedTests};
 use enable::advice::{Advice, Question};
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use setup::ReadyTests;
+pub use setup::test_problems;
 use shared_paths::SharedPaths;
 use state::ServiceState;
 use tokio::sync::{Notify, broadcast, mpsc, watch};
@@ -25,12 +30,13 @@ use crate::measurement::{Measurement, Quantity};
 use crate::path_table::{InvalidMeasurement, MeasuredPaths, PathAnomaly, QuantitySummary};
 use crate::path_test::{PathTest, all_tests};
 use crate::processor_ticks::ProcessorTicks;
-use crate::scheduler::{ScheduleCounters, TestSchedule};
+use crate::scheduler::{ScheduleCounters, TestSchedule, most_at_once};
 use crate::sender_limits::SenderLimits;
 use crate::store::writer::StoreQueue;
 use crate::store::{DatabaseError, HistoryPoint};
 
 mod answer;
+pub mod asked_tests;
 mod load;
 pub mod log_feed;
 mod record;
@@ -69,6 +75,19 @@ pub enum RequestRefused {
     /// There is no such test on this machine.
     #[error("there is no test {0:?} on this machine")]
     Test(String),
+    /// One run may send more than the budget ever grants.
+    #[error(
+        "one run of {test} may send {}, and half of bytes-per-hour, {}, may go at once: it never runs until the server's \
+         settings have a larger bytes-per-hour", units::show::bytes(*most_bytes), units::show::bytes(*at_once)
+    )]
+    TooLarge {
+        /// The test.
+        test: String,
+        /// Most bytes of one run.
+        most_bytes: u64,
+        /// Most bytes that the budget grants.
+        at_once: u64,
+    },
     /// Too many tests wait.
     #[error("too many tests wait; try again later")]
     Busy,
@@ -101,6 +120,8 @@ struct Core {
     unknown: AtomicU64,
     measurements: AtomicU64,
     anomalies: AtomicU64,
+    /// Logs that cannot be read now, and why.
+    log_troubles: Mutex<BTreeMap<PathBuf, String>>,
 }
 
 impl Advisor {
@@ -137,7 +158,14 @@ impl Advisor {
     ) -> Result<Self, AdvisorStartError> {
         config.check()?;
         let groups = GroupIndex::new(aggregation::policy(&config.aggregation)?);
-        let (tests, plans) = setup::initialise(&config, tests).await;
+        let ReadyTests {
+            tests,
+            plans,
+            problems,
+        } = setup::initialise(&config, tests).await;
+        for problem in &problems {
+            tracing::warn!("{problem}");
+        }
         let seed = clock.wall().as_nanosecond().to_le_bytes();
         let seed = seed
             .iter()
@@ -153,6 +181,7 @@ impl Advisor {
                 schedule: TestSchedule::new(plans, config.workers, config.bytes_per_hour, seed),
                 transfers: std::collections::HashMap::new(),
                 changed: std::collections::HashSet::new(),
+                asked: AskedTests::default(),
                 cpu: 0.0,
             }),
             clock,
@@ -168,6 +197,7 @@ impl Advisor {
             unknown: AtomicU64::new(0),
             measurements: AtomicU64::new(0),
             anomalies: AtomicU64::new(0),
+            log_troubles: Mutex::default(),
             config,
         });
         let (queue, writer) = StoreQueue::start(
@@ -323,10 +353,10 @@ impl Advisor {
         Ok(())
     }
 
-    /// Asks for one test of a client as soon as possible.
+    /// Asks for one test of a client as soon as possible. [`asked_tests`](Self::asked_tests) tells its end.
     ///
     /// # Errors
-    /// The client or the test is unknown, or too many tests wait.
+    /// The client or the test is unknown, the test never fits the budget, or too many tests wait.
     pub fn request_test(&self, client: IpAddr, test: &str) -> Result<(), RequestRefused> {
         let client = canonical(client);
         let mut state = self.core.state();
@@ -336,12 +366,30 @@ impl Advisor {
         if state.hosts.get(client).is_none() {
             return Err(RequestRefused::Unknown(client));
         }
+        let (most_bytes, at_once) = (
+            state.most_bytes(&self.core.tests, client, number),
+            most_at_once(self.core.config.bytes_per_hour),
+        );
+        if most_bytes > at_once {
+            let test = test.to_owned();
+            return Err(RequestRefused::TooLarge {
+                test,
+                most_bytes,
+                at_once,
+            });
+        }
         if !state.schedule.request(client, number) {
             return Err(RequestRefused::Busy);
         }
+        state.asked.asked(client, test);
         drop(state);
         self.core.wake.notify_one();
         Ok(())
+    }
+
+    /// The tests of a client that were asked for by name, and how they ended.
+    pub fn asked_tests(&self, client: IpAddr) -> Vec<(String, AskedTest)> {
+        self.core.state().asked.of(canonical(client))
     }
 
     /// Takes in a measurement from outside: of a transfer, a log or an import.
@@ -439,6 +487,40 @@ impl Advisor {
             store_dropped: queue.map_or(0, StoreQueue::dropped),
             schedule: state.schedule.counters(now),
         }
+    }
+
+    /// Notes why a log cannot be read now; `None`: it can.
+    fn note_log(&self, log: &Path, trouble: Option<String>) {
+        let mut troubles = self.core.log_troubles.lock();
+        match trouble {
+            Some(trouble) => troubles.insert(log.to_owned(), trouble),
+            None => troubles.remove(log),
+        };
+    }
+
+    /// The reasons why the service does less than its settings say, one sentence each; empty: it does all.
+    pub fn troubles(&self) -> Vec<String> {
+        let queue = self.core.queue.get();
+        let mut troubles = Vec::new();
+        if !queue.is_some_and(StoreQueue::is_available) {
+            let cause = queue.and_then(StoreQueue::failure);
+            let cause = cause.map_or_else(String::new, |cause| format!(" ({cause})"));
+            troubles.push(format!(
+                "the database is unavailable: nothing is kept beyond memory{cause}"
+            ));
+        }
+        if self.core.tests.is_empty() {
+            troubles.push("no test can run on this machine".to_owned());
+        }
+        let logs = self.core.log_troubles.lock();
+        let logs = logs.iter();
+        troubles.extend(logs.map(|(log, trouble)| {
+            format!(
+                "nothing is learned from the log {}: {trouble}",
+                log.display()
+            )
+        }));
+        troubles
     }
 
     /// The settings.

@@ -9,6 +9,8 @@ use tokio::task::JoinSet;
 use tune::path::SeriesEvent;
 
 use super::Core;
+use super::asked_tests::AskedTest;
+use crate::measurement::Quantity;
 use crate::path_table::MeasuredPaths;
 use crate::path_test::Target;
 use crate::scheduler::{NextJob, TestJob, TestOutcome};
@@ -52,6 +54,7 @@ async fn run_job(core: Arc<Core>, job: TestJob, target: Target) {
         job,
         outcome: TestOutcome::Failed,
         sent: job.bytes,
+        result: Err("the test broke off".to_owned()),
     };
     let Some(test) = core.tests.get(job.test) else {
         return;
@@ -77,15 +80,24 @@ async fn run_job(core: Arc<Core>, job: TestJob, target: Target) {
             end.sent = measurement.cost_bytes;
             if let Err(error) = MeasuredPaths::check(&measurement) {
                 tracing::warn!(test = test.name(), %error, "a test gave what cannot be");
+                end.result = Err(error.to_string());
                 return;
             }
             let mut measurement = measurement;
             measurement.client = job.client;
+            end.result = Ok(measurement.values.clone());
             let events = core.record(measurement, core.clock.moment());
             end.outcome = outcome(&events);
         }
-        Ok(Err(failure)) => tracing::debug!(%failure, "a test has no result"),
-        Err(_) => tracing::debug!(test = test.name(), client = %job.client, "a test took too long"),
+        Ok(Err(failure)) => {
+            tracing::debug!(%failure, "a test has no result");
+            end.result = Err(failure.to_string());
+        }
+        Err(_) => {
+            tracing::debug!(test = test.name(), client = %job.client, "a test took too long");
+            let limit = units::show::time(LONGEST_TEST);
+            end.result = Err(format!("it did not end within {limit}"));
+        }
     }
 }
 
@@ -106,14 +118,27 @@ struct JobEnd {
     job: TestJob,
     outcome: TestOutcome,
     sent: u64,
+    /// The measured values, or why there are none.
+    result: Result<Vec<(Quantity, f64)>, String>,
 }
 
 impl Drop for JobEnd {
     fn drop(&mut self) {
-        let now = self.core.clock.moment();
+        let (now, wall) = (self.core.clock.moment(), self.core.clock.wall());
+        let name = self.core.tests.get(self.job.test).map(|test| test.name());
+        let name = name.unwrap_or_default();
         let mut state = self.core.state();
         if matches!(self.outcome, TestOutcome::PutOff(_)) {
             state.groups.put_off(self.job.client, self.job.test);
+            let reason = "another server tests this bottleneck";
+            state.asked.waits(self.job.client, name, reason);
+        } else {
+            let result = std::mem::replace(&mut self.result, Ok(Vec::new()));
+            let end = match result {
+                Ok(values) => AskedTest::Measured(wall, values),
+                Err(reason) => AskedTest::Failed(wall, reason),
+            };
+            state.asked.ended(self.job.client, name, end);
         }
         state
             .schedule

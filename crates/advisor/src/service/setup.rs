@@ -4,11 +4,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use units::show;
+
 use super::Core;
 use crate::config::{AdvisorConfig, TestConfig};
 use crate::hosts::HostSource;
 use crate::path_test::external::ExternalCommand;
-use crate::path_test::{PathTest, Target, Weight};
+use crate::path_test::{PathTest, Target, Weight, all_tests};
 use crate::scheduler::{ScheduledTest, most_at_once};
 
 /// Longest wait for the address of a name.
@@ -45,13 +47,28 @@ pub(super) fn external_commands(config: &AdvisorConfig) -> Vec<ExternalCommand> 
     config.tests.iter().filter_map(external).collect()
 }
 
-/// Prepares the tests; those that cannot run here are told and left out.
+/// Tests that can run here.
+pub(super) struct ReadyTests {
+    pub(super) tests: Vec<Arc<dyn PathTest>>,
+    /// Their plans, in the same order.
+    pub(super) plans: Vec<ScheduledTest>,
+    /// Why a periodic test of the settings does not run, one sentence each.
+    pub(super) problems: Vec<String>,
+}
+
+/// The reasons why periodic tests of the settings would not run on this machine, one sentence each.
+pub async fn test_problems(config: &AdvisorConfig) -> Vec<String> {
+    let tests = all_tests(external_commands(config));
+    initialise(config, tests).await.problems
+}
+
+/// Prepares the tests; those that cannot run here are left out.
 pub(super) async fn initialise(
     config: &AdvisorConfig,
     tests: Vec<Box<dyn PathTest>>,
-) -> (Vec<Arc<dyn PathTest>>, Vec<ScheduledTest>) {
+) -> ReadyTests {
     let mut ready: Vec<Arc<dyn PathTest>> = Vec::new();
-    let mut plans = Vec::new();
+    let (mut plans, mut problems) = (Vec::new(), Vec::new());
     for mut test in tests {
         let setting = config.tests.get(test.name()).cloned().unwrap_or_default();
         let is_light = test.profile().weight == Weight::Light;
@@ -59,7 +76,7 @@ pub(super) async fn initialise(
         if let Err(unavailable) = test.init().await {
             // A test that nobody chose is no loss.
             if is_periodic {
-                tracing::warn!("{unavailable}");
+                problems.push(unavailable.to_string());
             } else {
                 tracing::debug!("{unavailable}");
             }
@@ -67,11 +84,12 @@ pub(super) async fn initialise(
         }
         let most_bytes = test.most_bytes(&UNKNOWN_CLIENT);
         if is_periodic && most_bytes > most_at_once(config.bytes_per_hour) {
-            tracing::warn!(
-                test = test.name(),
-                most_bytes,
-                "bytes-per-hour must be at least twice the bytes of a run; the test does not run"
-            );
+            problems.push(format!(
+                "the test {} never runs: one run may send {}, so bytes-per-hour must be at least {}",
+                test.name(),
+                show::bytes(most_bytes),
+                show::bytes(most_bytes.saturating_mul(2)),
+            ));
         }
         let profile = test.profile();
         plans.push(ScheduledTest {
@@ -84,7 +102,11 @@ pub(super) async fn initialise(
         });
         ready.push(Arc::from(test));
     }
-    (ready, plans)
+    ReadyTests {
+        tests: ready,
+        plans,
+        problems,
+    }
 }
 
 /// Adds clients of the settings. Names without an address are tried again.
@@ -125,7 +147,6 @@ async fn address_of(name: &str) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path_test::all_tests;
 
     #[test]
     fn every_test_that_runs_by_default_fits_the_default_budget() {

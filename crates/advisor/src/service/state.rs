@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::answer::{FoundFacts, StandIn};
+use super::asked_tests::AskedTests;
 use super::shared_paths::SharedPaths;
 use crate::aggregation::{ClientPath, GroupIndex};
 use crate::clock::Moment;
@@ -34,6 +35,8 @@ pub(super) struct ServiceState {
     /// Clients whose entries in the database are out of date.
     pub(super) changed: HashSet<IpAddr>,
     pub(super) cpu: f64,
+    /// Tests that somebody waits for.
+    pub(super) asked: AskedTests,
 }
 
 /// A client that became known, and the one that made room.
@@ -179,6 +182,7 @@ impl ServiceState {
             groups,
             schedule,
             transfers,
+            asked,
             ..
         } = self;
         let plans: Vec<ScheduledTest> = schedule.tests().cloned().collect();
@@ -210,6 +214,7 @@ impl ServiceState {
                 StartDecision::Wait(reason) => {
                     // At most twice a minute for each test of a client.
                     tracing::debug!(test = path_test.name(), %client, reason, "a test waits");
+                    asked.waits(client, path_test.name(), &reason);
                     Gate::Until(now.after(ASK_AGAIN))
                 }
             }
@@ -220,6 +225,17 @@ impl ServiceState {
         };
         self.groups.started(job.client, job.test, now);
         (next, Some(target(&self.table, job.client)))
+    }
+
+    /// Most bytes that a run of a test of this client puts on the network.
+    pub(super) fn most_bytes(
+        &self,
+        tests: &[Arc<dyn PathTest>],
+        client: IpAddr,
+        test: usize,
+    ) -> u64 {
+        let test = tests.get(test);
+        test.map_or(0, |test| test.most_bytes(&target(&self.table, client)))
     }
 
     /// Forgets a client; `false` if it is unknown.
@@ -234,6 +250,7 @@ impl ServiceState {
         self.shared.forget(client);
         self.groups.remove(client);
         self.schedule.remove_client(client);
+        self.asked.forget(client);
         self.changed.remove(&client);
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use sqlx::any::{AnyPoolOptions, install_default_drivers};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
-use sqlx::{AnyConnection, AnyPool, Row, SqlSafeStr};
+use sqlx::{AnyConnection, AnyPool, Connection as _, Row, SqlSafeStr};
 
 use crate::chosen_tests::ChosenTests;
 use crate::config::{HistoryConfig, StoreUrl};
@@ -147,8 +147,11 @@ impl Store {
                 })
             })
             .connect(&address)
-            .await
-            .map_err(|cause| database_error(url, cause))?;
+            .await;
+        let pool = match pool {
+            Ok(pool) => pool,
+            Err(cause) => return Err(database_error(url, plain_cause(cause, &address).await)),
+        };
         migrator()
             .run(&pool)
             .await
@@ -423,6 +426,48 @@ fn make_directory(file: &Path) -> std::io::Result<()> {
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.dev(), metadata.ino()))
+}
+
+/// Looks whether a database can be reached; nothing is made or changed. A file that does not exist yet is no error if its
+/// directory exists or can be made.
+///
+/// # Errors
+/// Why it cannot be reached.
+pub async fn check_reachable(url: &StoreUrl) -> Result<(), DatabaseError> {
+    install_default_drivers();
+    let address = match url {
+        StoreUrl::Sqlite(path) if path.exists() => format!("sqlite://{}?mode=ro", path.display()),
+        StoreUrl::Sqlite(path) => {
+            let existing = path.ancestors().skip(1).find(|folder| folder.exists());
+            let is_folder = existing.is_none_or(Path::is_dir);
+            return match is_folder {
+                true => Ok(()),
+                false => Err(DatabaseError::Directory {
+                    url: url.to_string(),
+                    cause: std::io::ErrorKind::NotADirectory.into(),
+                }),
+            };
+        }
+        StoreUrl::Postgres(address) => address.clone(),
+    };
+    let connection = tokio::time::timeout(PATIENCE, AnyConnection::connect(&address)).await;
+    let connection = connection.unwrap_or(Err(sqlx::Error::PoolTimedOut));
+    let connection = connection.map_err(|cause| database_error(url, cause))?;
+    let closed = connection.close().await;
+    closed.map_err(|cause| database_error(url, cause))
+}
+
+/// Why no connection was made. A pool tries again until its time is over and then tells only that: one more attempt tells the
+/// reason.
+async fn plain_cause(cause: sqlx::Error, address: &str) -> sqlx::Error {
+    if !matches!(cause, sqlx::Error::PoolTimedOut) {
+        return cause;
+    }
+    let attempt = tokio::time::timeout(PATIENCE, AnyConnection::connect(address));
+    match attempt.await {
+        Ok(Err(plain)) => plain,
+        Ok(Ok(_)) | Err(_) => cause,
+    }
 }
 
 fn database_error(url: &StoreUrl, cause: sqlx::Error) -> DatabaseError {

@@ -44,6 +44,8 @@ struct SharedState {
     is_available: AtomicBool,
     written: AtomicU64,
     dropped: AtomicU64,
+    /// Why the last use of the database failed.
+    failure: RwLock<Option<String>>,
 }
 
 impl StoreQueue {
@@ -102,6 +104,11 @@ impl StoreQueue {
     /// Whether the last use of the database succeeded.
     pub fn is_available(&self) -> bool {
         self.shared.is_available.load(Ordering::Relaxed)
+    }
+
+    /// Why the last use of the database failed; `None`: it succeeded, or there was none yet.
+    pub fn failure(&self) -> Option<String> {
+        self.shared.failure.read().clone()
     }
 
     /// Entries written.
@@ -191,6 +198,7 @@ impl WriterTask {
 
     fn available(&mut self) {
         self.shared.is_available.store(true, Ordering::Relaxed);
+        *self.shared.failure.write() = None;
         if std::mem::take(&mut self.told) {
             tracing::info!(database = %self.url, "the database is available again");
         }
@@ -198,8 +206,9 @@ impl WriterTask {
 
     async fn unavailable(&mut self, error: &DatabaseError) {
         self.shared.is_available.store(false, Ordering::Relaxed);
+        *self.shared.failure.write() = Some(error.to_string());
         if !std::mem::replace(&mut self.told, true) {
-            tracing::warn!(
+            tracing::error!(
                 %error,
                 "the database is unavailable: answers come from memory, entries wait"
             );

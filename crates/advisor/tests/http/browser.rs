@@ -7,6 +7,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
+use advisor::config::StoreUrl;
+use advisor::http::ServerLimits;
+
 use crate::harness::{PATIENCE, TestService, program, until};
 
 /// A browser with one page. Its processes are killed when this is dropped.
@@ -221,6 +224,92 @@ fn the_page_shows_paths_and_follows_them() {
 }
 
 #[test]
+fn an_empty_page_says_the_next_step_and_who_serves_it() {
+    let Some(chromium) = program(&CHROMIUM) else {
+        return;
+    };
+    let service = TestService::with(ServerLimits::default(), |config| {
+        config.server_name = "dtn1.example".to_owned();
+    });
+    let mut browser = Browser::start(&chromium);
+    browser.open(&format!("http://{}/", service.address), 1280);
+    browser.until("document.title === 'dtn1.example – longhaul advisor'");
+    let head = browser.value("document.querySelector('h1').textContent");
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(head, format!("longhaul advisor {version} on dtn1.example"));
+    browser.until(
+        "document.getElementById('empty').textContent.includes('longhaul advisor add CLIENT')",
+    );
+    let zone = browser.value("document.getElementById('zone').textContent");
+    assert!(zone.as_str().unwrap().contains("time zone, "), "{zone}");
+    service.measured("192.0.2.1", 100.0, 100.0);
+    browser.until(&format!("{} === 1", rows()));
+    browser.until("document.getElementById('empty').hidden");
+    browser.value(
+        "const box = document.getElementById('search'); box.value = '198'; box.dispatchEvent(new Event('input'))",
+    );
+    browser.until("document.getElementById('empty').textContent.includes('No client has “198”')");
+    assert_eq!(browser.errors, [] as [String; 0]);
+}
+
+#[test]
+fn a_path_has_an_address_of_its_own_and_its_plots_have_round_ticks() {
+    let Some(chromium) = program(&CHROMIUM) else {
+        return;
+    };
+    let service = TestService::start();
+    service.measured("2001:db8::7", 87.0, 100.0);
+    service.measured("192.0.2.1", 5.0, 10.0);
+    until("the history is written", || {
+        let history = service.get("/api/v1/paths/2001:db8::7/history").json();
+        history["points"].as_array().unwrap().len() == 1
+    });
+    let mut browser = Browser::start(&chromium);
+    let address = format!("http://{}/#2001%3Adb8%3A%3A7?since=24h", service.address);
+    browser.open(&address, 1280);
+    browser.until("document.querySelectorAll('#plots svg').length === 2");
+    assert_eq!(
+        browser.value("document.getElementById('since').value"),
+        "24h"
+    );
+    let ticks = "[...document.querySelectorAll('#plots figure:first-child .tick')].map((tick) => tick.textContent)";
+    let expected = json!(["0.00 ms", "50.0 ms", "100 ms"]);
+    assert_eq!(browser.value(ticks), expected);
+    browser.until("document.title.startsWith('2001:db8::7 – ')");
+    // Another path is another address, and the browser's way back leads to the first.
+    browser.until(&format!("{} === 2", rows()));
+    browser.value(
+        "[...document.querySelectorAll('#paths button')].find((one) => one.textContent === '192.0.2.1').click()",
+    );
+    browser.until("document.getElementById('detail-client').textContent === '192.0.2.1'");
+    assert_eq!(browser.value("location.hash"), "#192.0.2.1?since=24h");
+    browser.value("history.back()");
+    browser.until("document.getElementById('detail-client').textContent === '2001:db8::7'");
+    browser.value("document.getElementById('close').click()");
+    browser.until("document.getElementById('detail').hidden && location.hash === ''");
+    assert_eq!(browser.errors, [] as [String; 0]);
+}
+
+#[test]
+fn the_page_says_why_the_service_does_less_than_it_should() {
+    let Some(chromium) = program(&CHROMIUM) else {
+        return;
+    };
+    let service = TestService::with(ServerLimits::default(), |config| {
+        config.store = StoreUrl::Sqlite("/dev/null/paths.sqlite".into());
+    });
+    let mut browser = Browser::start(&chromium);
+    browser.open(&format!("http://{}/", service.address), 1280);
+    let trouble =
+        "document.getElementById('troubles').textContent.includes('the database is unavailable')";
+    browser.until(trouble);
+    assert_eq!(
+        browser.value("document.getElementById('troubles').hidden"),
+        false
+    );
+}
+
+#[test]
 fn the_page_fits_a_phone() {
     let Some(chromium) = program(&CHROMIUM) else {
         return;
@@ -304,7 +393,10 @@ fn the_page_connects_again_when_the_server_was_away() {
     browser.until("document.getElementById('state').textContent === 'live'");
     let taken = service.stop_http();
     assert!(taken < PATIENCE, "{taken:?}");
-    browser.until("document.getElementById('state').textContent.startsWith('not connected')");
+    let away = format!("not connected: nothing answers at {}", service.address);
+    browser.until(&format!(
+        "document.getElementById('state').textContent.startsWith('{away}')"
+    ));
     service.start_http();
     service.measured("192.0.2.1", 100.0, 100.0);
     browser.until("document.getElementById('state').textContent === 'live'");

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use advisor::config::AdvisorConfig;
+use advisor::measurement::Quantity;
 use enable::method;
 
 const PAGE: &str = include_str!("../../../../docs/advisor.md");
@@ -44,6 +45,26 @@ fn the_example_of_settings_can_be_used() {
     let example = example.split("```").next().unwrap();
     let config: AdvisorConfig = toml::from_str(example).unwrap();
     config.check().unwrap();
+    // It names no file that a reader has to make first, and every test that it has can run within its budget.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let found = runtime.block_on(advisor::check::check(&config));
+    assert_eq!(found.refusals, [] as [String; 0]);
+    let missing_program = |text: &&String| text.contains("cannot run here");
+    let found: Vec<_> = found.shortcomings.iter().collect();
+    assert!(found.iter().all(missing_program), "{found:?}");
+}
+
+#[test]
+fn every_quantity_of_reports_is_in_the_page_with_its_unit() {
+    let (_, section) = PAGE.split_once("\n### Quantities\n").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    for quantity in Quantity::ALL {
+        let row = format!("| `{}` |", quantity.name());
+        assert!(section.contains(&row), "{row}");
+    }
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 use std::io::{BufRead, BufReader, Write};
 
-use advisor::config::StoreUrl;
+use advisor::config::{LogSource, StoreUrl};
 use advisor::hosts::HostSource;
 use advisor::http::ServerLimits;
+use advisor::log_reader::format::TransferLogFormat;
+use advisor::service::log_feed::LogFeed;
 use enable::client::EnableClient;
 use enable::method;
 use serde_json::{Value, json};
@@ -314,18 +316,69 @@ fn health_is_ok_with_a_database_and_degraded_without() {
         (health.status, &health.json()["status"]),
         (503, &json!("degraded"))
     );
-    assert!(
-        health.json()["reasons"][0]
-            .as_str()
-            .unwrap()
-            .contains("database")
-    );
+    let reasons = || service.get("/health").json()["reasons"].to_string();
+    until("the cause is told", || {
+        reasons().contains("the database is unavailable: nothing is kept beyond memory (")
+    });
+    assert!(reasons().contains("/proc/nowhere"), "{}", reasons());
     // It answers all the same.
     service.measured("127.0.0.1", 1.0, 1000.0);
     assert_eq!(service.get("/api/v1/advice").json()["bdp_bytes"], 125_000);
     assert_eq!(
         service.get("/api/v1/paths/127.0.0.1/history").json()["points"],
         json!([])
+    );
+}
+
+#[test]
+fn a_missing_log_makes_the_service_degraded_until_it_exists() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("transfers.log");
+    let service = TestService::with(ServerLimits::default(), |config| {
+        config.log.push(LogSource {
+            path: log.clone(),
+            format: TransferLogFormat::Longhaul,
+        });
+    });
+    let _feed = LogFeed::start(&service.advisor).unwrap();
+    let reasons = || service.get("/health").json()["reasons"].to_string();
+    let expected = format!("the log {}: the file does not exist", log.display());
+    until("the missing log is told", || reasons().contains(&expected));
+    assert_eq!(service.get("/health").status, 503);
+    std::fs::write(&log, "").unwrap();
+    until("the log is read", || service.get("/health").status == 200);
+}
+
+#[test]
+fn a_test_that_was_asked_for_tells_its_end() {
+    let service = TestService::start();
+    service.change("POST", "/api/v1/hosts", r#"{"client": "192.0.2.1"}"#);
+    let details = || service.get("/api/v1/paths/192.0.2.1").json();
+    assert_eq!(details()["asked_tests"], json!({}), "nobody asked");
+    let asked = service.change("POST", "/api/v1/hosts/192.0.2.1/tests/ping", "");
+    assert_eq!(asked.status, 200, "{asked:?}");
+    until("it ended", || {
+        details()["asked_tests"]["ping"]["state"] == "failed"
+    });
+    let why = details()["asked_tests"]["ping"]["why"].to_string();
+    assert!(why.contains("192.0.2.1 does not answer"), "{why}");
+    service.measured("192.0.2.2", 1.0, 1.0);
+    let other = service.get("/api/v1/paths/192.0.2.2").json();
+    assert_eq!(other["asked_tests"], json!({}));
+}
+
+#[test]
+fn a_test_that_the_budget_never_covers_is_refused_with_the_setting_to_change() {
+    let service = TestService::with(ServerLimits::default(), |config| {
+        config.bytes_per_hour = 1500;
+    });
+    service.change("POST", "/api/v1/hosts", r#"{"client": "192.0.2.1"}"#);
+    let refused = service.change("POST", "/api/v1/hosts/192.0.2.1/tests/ping", "");
+    assert_eq!(refused.status, 400);
+    let error = refused.json()["error"].to_string();
+    assert!(
+        error.contains("bytes-per-hour") && error.contains("1.00 kB"),
+        "{error}"
     );
 }
 

@@ -25,6 +25,18 @@ Exit codes:
   7    local file or system error
   8    the server refused for another reason, or is no advice server";
 
+/// Exit codes of `test`.
+const TEST_EXIT_CODES: &str = "\
+Exit codes:
+  0    the test has a result; with --wait 0: the server took the order
+  1    the test ended without a result, or has none yet
+  2    usage error: invalid arguments or settings
+  3    the token is missing or wrong
+  4    the client is not monitored
+  5    no advice server answers
+  7    local file or system error
+  8    the server refused for another reason, or is no advice server";
+
 /// Exit codes of `exec`.
 const EXEC_EXIT_CODES: &str = "\
 Exit codes: those of PROGRAM, or
@@ -84,13 +96,16 @@ pub enum AdvisorVerb {
         #[command(flatten)]
         server: AdvisorServerArgs,
     },
-    /// Have a test of the path to a client run now
-    #[command(after_help = EXIT_CODES, after_long_help = EXIT_CODES)]
+    /// Have a test of the path to a client run now, and show its result
+    #[command(after_help = TEST_EXIT_CODES, after_long_help = TEST_EXIT_CODES)]
     Test {
         /// The client, an address or a name
         client: String,
         /// The test: `ping`, `bottleneck`, `route`, or another one of the server's settings
         test: String,
+        /// Longest wait for the result; 0: do not wait
+        #[arg(long = "wait", value_name = "TIME", default_value = "60s", value_parser = values::parse_wait)]
+        result_within: Duration,
         #[command(flatten)]
         server: AdvisorServerArgs,
     },
@@ -114,6 +129,10 @@ pub struct AdvisorServeArgs {
     /// Address and port to listen on; port 0 selects a free port [default: 127.0.0.1:2812]
     #[arg(long, value_name = "HOST:PORT")]
     pub listen: Option<SocketAddr>,
+    /// Check the settings, and what they name on this machine, and end. Exit code 2: the server would not start; 7: it
+    /// would start and do less than they say
+    #[arg(long)]
+    pub check: bool,
     /// Format of the messages on standard error
     #[arg(long, value_name = "text|json", default_value = "text")]
     pub log: LogFormat,
@@ -175,7 +194,7 @@ pub struct AdvisorGetArgs {
 /// advice PROGRAM runs unchanged.
 #[derive(Debug, Args)]
 pub struct AdvisorExecArgs {
-    /// The data server: a host, or HOST:PORT of its advice server
+    /// The data server: a host, HOST:PORT of its advice server, or a URL of a file there
     #[arg(long, value_name = "HOST")]
     pub server: Option<String>,
     /// Bytes to transfer

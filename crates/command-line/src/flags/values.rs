@@ -65,6 +65,11 @@ pub fn parse_timeout(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Parses a time that may be 0; a number without a unit is in seconds.
+pub fn parse_wait(text: &str) -> Result<Duration, String> {
+    units::seconds(text).map_err(|error| error.to_string())
+}
+
 /// Parses a round-trip time above 0; a number without a unit is in milliseconds.
 pub fn parse_round_trip(text: &str) -> Result<Duration, String> {
     // ping(8) shows milliseconds, and users copy its numbers.

@@ -18,11 +18,32 @@ pub(crate) fn of_arguments(program: Program, arguments: &[OsString]) -> Option<S
     })
 }
 
+/// The schemes of object stores: the authority of their URLs is a bucket or a remote, no host.
+const NO_HOSTS: [&str; 6] = ["s3", "gs", "gcs", "az", "azure", "b2"];
+
+/// Whether a word is a URL that names a bucket, so that it names no data server.
+pub(crate) fn names_bucket(word: &str) -> bool {
+    let scheme = word
+        .split_once("://")
+        .map(|(scheme, _)| scheme.to_ascii_lowercase());
+    scheme.is_some_and(|scheme| NO_HOSTS.contains(&&*scheme))
+}
+
+/// The server that a user names: a host, HOST:PORT, or the host of a URL. A URL of `http:` without a path is that of the
+/// advice server itself.
+pub(crate) fn of_name(name: &str) -> String {
+    let is_advice_server = name
+        .strip_prefix("http://")
+        .is_some_and(|rest| !rest.trim_end_matches('/').contains('/'));
+    let host = host_of_url(name).filter(|_| !is_advice_server);
+    host.unwrap_or_else(|| name.to_owned())
+}
+
 /// The host of a URL that names one, without port.
 fn host_of_url(word: &str) -> Option<String> {
     let (scheme, rest) = word.split_once("://")?;
     let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
-    if scheme.is_empty() || !scheme.chars().all(is_scheme) {
+    if scheme.is_empty() || !scheme.chars().all(is_scheme) || names_bucket(word) {
         return None;
     }
     let authority = rest.split(['/', '?', '#']).next()?;
@@ -92,8 +113,31 @@ mod tests {
             let host = found(Program::GlobusUrlCopy, line);
             assert_eq!(host.as_deref(), Some(wanted), "{line}");
         }
-        for line in ["", "file:///a file:///b", "f", "://host/f", "http://"] {
+        for line in [
+            "",
+            "file:///a file:///b",
+            "f",
+            "://host/f",
+            "http://",
+            "S3://bucket/f gs://bucket/f",
+        ] {
             assert_eq!(found(Program::Curl, line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_server_that_is_named_may_be_a_url_of_any_scheme() {
+        for (name, wanted) in [
+            ("data.example", "data.example"),
+            ("data.example:2812", "data.example:2812"),
+            ("http://data.example:2813", "http://data.example:2813"),
+            ("http://data.example:2813/", "http://data.example:2813/"),
+            ("http://data.example:8080/f", "data.example"),
+            ("ftp://ann@data.example:2121/f", "data.example"),
+            ("gsiftp://[2001:db8::1]:2811/f", "2001:db8::1"),
+            ("s3://bucket/f", "s3://bucket/f"),
+        ] {
+            assert_eq!(of_name(name), wanted, "{name}");
         }
     }
 

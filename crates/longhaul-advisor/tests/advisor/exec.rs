@@ -93,6 +93,10 @@ fn a_program_without_known_flags_or_data_server_runs_unchanged() {
     let output = exec(&["--", &other, "http://h/f"]);
     assert_eq!(stdout(&output), "http://h/f\n");
     assert!(stderr(&output).contains("it is no program whose flags are known"));
+    let curl = program(place.path(), "curl");
+    let output = exec(&["--", &curl, "s3://bucket/f"]);
+    assert_eq!(stdout(&output), "s3://bucket/f\n");
+    assert!(stderr(&output).contains("s3://bucket/f names a bucket and no data server"));
     let rclone = program(place.path(), "rclone");
     let output = exec(&["--", &rclone, "copy", "a:b", "c"]);
     assert_eq!(stdout(&output), "copy\na:b\nc\n");

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Output;
 
 use serde_json::json;
 
@@ -38,7 +39,9 @@ fn writes_carry_the_token_of_the_flag_or_of_the_environment() {
         authorization.as_deref(),
         Some("Bearer s3cret-of-16-letters")
     );
-    let output = longhaul(&["advisor", "test", "192.0.2.7", "ping", "--server", &address])
+    let order = ["advisor", "test", "192.0.2.7", "ping", "--wait", "0"];
+    let output = longhaul(&order)
+        .args(["--server", &address])
         .env("ENABLE_TOKEN_FILE", &token)
         .output()
         .unwrap();
@@ -57,7 +60,9 @@ fn a_missing_token_gives_exit_code_3_and_an_unknown_client_4() {
     let server = ScriptedAdvisor::start(Err((403, "the token is missing")));
     let output = advisor(&["remove", "192.0.2.7", "--server", &server.server()]);
     assert_eq!(output.status.code(), Some(3));
-    assert!(stderr(&output).contains("the token is missing"));
+    let said = stderr(&output);
+    assert!(said.contains("the token is missing"), "{said}");
+    assert!(said.contains("--token-file FILE"), "{said}");
     let server = ScriptedAdvisor::start(Err((404, "192.0.2.7 is not monitored")));
     let output = advisor(&["test", "192.0.2.7", "ping", "--server", &server.server()]);
     assert_eq!(output.status.code(), Some(4));
@@ -70,6 +75,36 @@ fn a_missing_token_gives_exit_code_3_and_an_unknown_client_4() {
         "/nowhere/token",
     ]);
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+}
+
+/// Runs `test 192.0.2.7 bottleneck` at a server that answers with this state of the test.
+fn tested(state: &serde_json::Value, wait: &str) -> Output {
+    let info = json!({"client": "192.0.2.7", "asked_tests": {"bottleneck": state}});
+    let server = ScriptedAdvisor::start(Ok(info));
+    let order = ["test", "192.0.2.7", "bottleneck", "--wait", wait];
+    advisor(&[&order[..], &["--server", &server.server()]].concat())
+}
+
+#[test]
+fn a_test_gives_its_result_or_the_reason_why_there_is_none() {
+    let output = tested(
+        &json!({"state": "measured", "values": {"bandwidth": 94.1e6}}),
+        "60",
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let line = "bottleneck of 192.0.2.7: bandwidth 94.1 Mbit/s\n";
+    assert_eq!(stdout(&output), line);
+    let output = tested(&json!({"state": "failed", "why": "no answer"}), "60");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("has no result: no answer"));
+    let waiting = json!({"state": "waiting", "why": "a transfer runs"});
+    let output = tested(&waiting, "100ms");
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(
+        said.contains("no result within 100 ms: a transfer runs"),
+        "{said}"
+    );
 }
 
 #[test]

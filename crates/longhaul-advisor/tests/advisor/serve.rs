@@ -29,6 +29,42 @@ fn wrong_settings_are_a_usage_error_that_names_the_line() {
 }
 
 #[test]
+fn a_check_tells_everything_that_is_wrong_and_starts_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let config = place.path().join("advisor.toml");
+    let check = || advisor(&["serve", "--check", "--config", config.to_str().unwrap()]);
+    let log = place.path().join("transfers.log");
+    let log_table = format!(
+        "[[log]]\npath = \"{}\"\nformat = \"longhaul\"\n",
+        log.display()
+    );
+    let tests = "[tests.ping]\nenabled = false\n[tests.bottleneck]\nenabled = false\n[tests.route]\nenabled = false\n";
+    write_settings(place.path(), &format!("{tests}{log_table}"));
+    let output = check();
+    assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(
+        said.contains(log.to_str().unwrap()) && said.contains("No such file"),
+        "{said}"
+    );
+    std::fs::write(&log, "").unwrap();
+    let output = check();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(
+        !place.path().join("paths.sqlite").exists(),
+        "nothing is made"
+    );
+    write_settings(place.path(), "token-file = \"/nowhere/token\"\n");
+    let output = check();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("/nowhere/token"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
 fn an_address_in_use_is_a_local_error_in_one_line() {
     let place = tempfile::tempdir().unwrap();
     let first = RunningServer::advisor(place.path(), "");

@@ -106,14 +106,41 @@ function fill(row, path) {
 function count() {
   const last = Math.min(offset + rows.size, total);
   byId("count").textContent = total === 0 ? "no path" : `${offset + 1}–${last} of ${total}`;
+  const search = byId("search").value.trim();
+  byId("paths").hidden = total === 0;
+  byId("empty").hidden = total > 0;
+  byId("empty").textContent = search !== ""
+    ? `No client has “${search}” in its address. Names are not searched; clear the field to see all clients.`
+    : "No client is known yet. One appears here when it asks (longhaul advisor get HOST, on the client), when a log of the "
+      + "settings has a transfer of it, or when you add it: longhaul advisor add CLIENT --token-file FILE.";
   byId("previous").disabled = offset === 0;
   byId("next").disabled = offset + PART >= total;
 }
 
 async function json(address) {
-  const response = await fetch(address, { credentials: "omit" });
-  if (!response.ok) throw new Error(`${response.status} ${response.statusText}`);
-  return response.json();
+  let response;
+  try {
+    response = await fetch(address, { credentials: "omit" });
+  } catch {
+    throw new Error(`nothing answers at ${location.host}; is longhaul advisor running there?`);
+  }
+  if (response.ok) return response.json();
+  const told = await response.json().catch(() => ({}));
+  throw new Error(told.error ?? `${response.status} ${response.statusText}`);
+}
+
+// A degraded service answers with status 503 and the reasons.
+async function health() {
+  try {
+    const response = await fetch("health", { credentials: "omit" });
+    const told = await response.json();
+    byId("server").textContent = `${told.version} on ${told.server}`;
+    document.title = `${shown === null ? "" : `${shown} – `}${told.server} – longhaul advisor`;
+    byId("troubles").replaceChildren(...told.reasons.map((reason) => element("li", reason)));
+    byId("troubles").hidden = told.reasons.length === 0;
+  } catch {
+    // The state of the page says that nothing answers.
+  }
 }
 
 async function load() {
@@ -135,6 +162,10 @@ async function load() {
     count();
   } catch (error) {
     byId("state").textContent = `the list cannot be read: ${error.message}`;
+    if (rows.size === 0) {
+      byId("empty").hidden = false;
+      byId("empty").textContent = "The list is read again every minute, and as soon as the service answers.";
+    }
   }
 }
 
@@ -162,7 +193,7 @@ function later(task) {
 }
 
 function tell(anomaly) {
-  const text = `${anomaly.at}: ${anomaly.quantity} of the path to ${anomaly.client} has changed (${anomaly.test})`;
+  const text = `${when(Date.parse(anomaly.at))}: ${anomaly.quantity} of the path to ${anomaly.client} has changed (${anomaly.test})`;
   const list = byId("anomalies");
   list.prepend(element("li", text));
   while (list.children.length > MOST_ANOMALIES) list.lastElementChild.remove();
@@ -178,9 +209,11 @@ function listen() {
     // Changes may have been missed while the connection was away.
     if (opened) load();
     opened = true;
+    health();
   });
   events.addEventListener("error", () => {
-    state.textContent = "not connected: the numbers are old";
+    state.textContent = `not connected: nothing answers at ${location.host}; the numbers are old. Is longhaul advisor `
+      + "running there? This page tries again every few seconds";
     if (events.readyState === EventSource.CLOSED) setTimeout(listen, 5000);
   });
   on("path", update);
@@ -189,8 +222,37 @@ function listen() {
   on("reload", () => later(load));
 }
 
-async function showDetail(client) {
+// The address of this page names the path that is shown: #CLIENT or #CLIENT?since=24h.
+function named() {
+  let text = "";
+  try {
+    text = decodeURIComponent(location.hash.slice(1));
+  } catch {
+    // Not an address that this page made: no path is shown.
+  }
+  const [client, query] = text.split("?");
+  const since = new URLSearchParams(query).get("since");
+  if ([...byId("since").options].some((option) => option.value === since)) byId("since").value = since;
+  if (client === "") hideDetail();
+  else if (client === shown) plotAll();
+  else openDetail(client);
+}
+
+function showDetail(client) {
+  const address = `#${encodeURIComponent(client)}?since=${byId("since").value}`;
+  if (location.hash === address) named();
+  else location.hash = address;
+}
+
+function hideDetail() {
+  shown = null;
+  byId("detail").hidden = true;
+  health();
+}
+
+async function openDetail(client) {
   shown = client;
+  health();
   byId("detail").hidden = false;
   byId("detail-client").textContent = client;
   byId("detail-why").textContent = "";
@@ -227,23 +289,61 @@ function drawn(name, attributes, text) {
   return made;
 }
 
+// From 0 in steps of 1, 2 or 5 times a power of ten, to the first that is not below the largest value.
+function roundTicks(largest) {
+  const rough = largest / 3;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough * 0.999);
+  const ticks = [0];
+  while (ticks[ticks.length - 1] < largest * 0.999) ticks.push(Number((ticks.length * step).toPrecision(12)));
+  return ticks;
+}
+
+const MINUTE = 60000;
+const TIME_STEPS = [1, 2, 5, 10, 30, 60, 180, 360, 720, 1440, 2880, 10080, 43200, 131400].map((minutes) => minutes * MINUTE);
+
+// Full minutes, hours or days of the local clock, at most four; the only time, if the span is shorter than a minute.
+function roundTimes(first, last) {
+  const step = TIME_STEPS.find((one) => (last - first) / one <= 4) ?? (last - first) / 4;
+  const shift = new Date(first).getTimezoneOffset() * MINUTE;
+  const times = [];
+  for (let time = Math.ceil((first - shift) / step) * step + shift; time <= last; time += step) times.push(time);
+  return times.length > 0 ? times : [first];
+}
+
+function shortTime(time, span) {
+  const format = span > 3 * 1440 * MINUTE ? { dateStyle: "short" }
+    : span > 1440 * MINUTE ? { weekday: "short", hour: "2-digit", minute: "2-digit" } : { timeStyle: "short" };
+  return new Date(time).toLocaleString(undefined, format);
+}
+
+// With the zone, because readers of one address may sit in several.
+function when(time) {
+  const format = { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", timeZoneName: "short" };
+  return new Date(time).toLocaleString(undefined, format);
+}
+
 function plot(title, points, show) {
   const [width, height, left, bottom] = [400, 160, 70, 22];
   const times = points.map((point) => Date.parse(point.at));
   const values = points.map((point) => point.value);
   const [first, last] = [times[0], times[times.length - 1]];
-  const top = Math.max(...values) * 1.1 || 1;
+  const ticks = roundTicks(Math.max(...values) || 1);
+  const top = ticks[ticks.length - 1];
   const x = (time) => left + ((time - first) / (last - first || 1)) * (width - left - 8);
   const y = (value) => height - bottom - (value / top) * (height - bottom - 8);
   const svg = drawn("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title });
-  for (const share of [0, 0.5, 1]) {
-    const at = y(top * share);
+  for (const tick of ticks) {
+    const at = y(tick);
     svg.append(drawn("line", { class: "axis", x1: left, x2: width, y1: at, y2: at }));
-    svg.append(drawn("text", { x: left - 6, y: at + 4, "text-anchor": "end" }, show(top * share)));
+    svg.append(drawn("text", { class: "tick", x: left - 6, y: at + 4, "text-anchor": "end" }, show(tick)));
   }
-  const when = (time) => new Date(time).toLocaleString(undefined, { dateStyle: "short", timeStyle: "short" });
-  svg.append(drawn("text", { x: left, y: height - 4 }, when(first)));
-  svg.append(drawn("text", { x: width - 2, y: height - 4, "text-anchor": "end" }, when(last)));
+  for (const time of roundTimes(first, last)) {
+    const at = x(time);
+    svg.append(drawn("line", { class: "axis", x1: at, x2: at, y1: height - bottom, y2: height - bottom + 4 }));
+    const anchor = at > width - 40 ? "end" : at < left + 40 ? "start" : "middle";
+    svg.append(drawn("text", { class: "time", x: at, y: height - 4, "text-anchor": anchor }, shortTime(time, last - first)));
+  }
   const steps = points.map((_, place) => `${place === 0 ? "M" : "L"}${x(times[place]).toFixed(1)} ${y(values[place]).toFixed(1)}`);
   svg.append(drawn("path", { class: "line", d: steps.join("") }));
   points.forEach((point, place) => {
@@ -269,11 +369,17 @@ byId("next").addEventListener("click", () => {
   offset += PART;
   load();
 });
-byId("since").addEventListener("change", plotAll);
+byId("since").addEventListener("change", () => showDetail(shown));
 byId("close").addEventListener("click", () => {
-  shown = null;
-  byId("detail").hidden = true;
+  location.hash = "";
 });
-setInterval(() => later(load), 60000);
+window.addEventListener("hashchange", named);
+setInterval(() => {
+  later(load);
+  health();
+}, 60000);
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+byId("zone").textContent = `Times are those of this browser's time zone, ${zone}. The service keeps them in UTC.`;
 load();
 listen();
+named();
