@@ -66,9 +66,7 @@ pub(crate) fn test(
             )));
         }
         if wait.is_zero() {
-            let why = why.unwrap_or_else(|| {
-                "others are before it, or the budget of bytes is used up".to_owned()
-            });
+            let why = why.unwrap_or_else(|| "it runs, or other tests are before it".to_owned());
             let waited = show::time(result_within);
             return Err(AskingFailure::NoResult(format!(
                 "{test} of {client} has no result within {waited}: {why}; it still runs as soon as it can"

@@ -368,6 +368,24 @@ impl TestSchedule {
         queue.running < queue.plan.concurrency.max(1) && !(queue.plan.fills_path && self.is_filling)
     }
 
+    /// Why a test of this kind does not start now, as far as this plan knows; `None`: nothing holds it back.
+    pub fn held_back(&self, test: usize, now: Moment) -> Option<String> {
+        let queue = self.queues.get(test)?;
+        if let Some(before) = queue.no_budget_before.filter(|before| *before > now) {
+            let wait = units::show::time(before.since(now));
+            return Some(format!(
+                "the tests of the last hour have used up bytes-per-hour; there is room for this one in {wait}"
+            ));
+        }
+        if queue.plan.fills_path && self.is_filling {
+            return Some("another test runs that needs the path for itself".to_owned());
+        }
+        if !self.has_room(queue) {
+            return Some("tests of this kind run to other clients".to_owned());
+        }
+        (self.running >= self.workers).then(|| "all workers test other clients".to_owned())
+    }
+
     /// The next moment at which a queue that may run has a job.
     fn next_due(&self, now: Moment) -> Option<Moment> {
         let of_queue = |queue: &TestQueue| {

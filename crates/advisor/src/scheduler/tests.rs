@@ -421,3 +421,26 @@ fn a_test_put_off_comes_again_and_a_removed_client_does_not() {
         "what was not sent is given back"
     );
 }
+
+#[test]
+fn a_test_that_waits_tells_what_holds_it_back() {
+    let mut schedule = schedule(1_000_000);
+    schedule.set_client(client(1), Some(&[]), &NEVER, at(0));
+    let mut gate = |_: IpAddr, _: usize, _: bool| Gate::Open(400_000);
+    assert_eq!(schedule.held_back(BOTTLENECK, at(0)), None);
+    assert!(schedule.request(client(1), BOTTLENECK));
+    let NextJob::Start(job) = schedule.next(at(0), &mut gate) else {
+        panic!("nothing holds it back");
+    };
+    let reason = schedule.held_back(IPERF, at(1)).unwrap();
+    assert!(reason.contains("needs the path for itself"), "{reason}");
+    assert_eq!(schedule.held_back(PING, at(1)), None);
+    schedule.finished(&job, TestOutcome::Steady, 400_000, at(2));
+    assert!(schedule.request(client(1), BOTTLENECK));
+    assert!(matches!(
+        schedule.next(at(2), &mut gate),
+        NextJob::Wait(Some(_))
+    ));
+    let reason = schedule.held_back(BOTTLENECK, at(2)).unwrap();
+    assert!(reason.contains("bytes-per-hour"), "{reason}");
+}

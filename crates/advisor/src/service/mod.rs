@@ -389,7 +389,16 @@ impl Advisor {
 
     /// The tests of a client that were asked for by name, and how they ended.
     pub fn asked_tests(&self, client: IpAddr) -> Vec<(String, AskedTest)> {
-        self.core.state().asked.of(canonical(client))
+        let now = self.core.clock.moment();
+        let state = self.core.state();
+        let mut asked = state.asked.of(canonical(client));
+        for (test, end) in &mut asked {
+            if let AskedTest::Waiting(why @ None) = end {
+                let number = state.schedule.test_number(test);
+                *why = number.and_then(|number| state.schedule.held_back(number, now));
+            }
+        }
+        asked
     }
 
     /// Takes in a measurement from outside: of a transfer, a log or an import.

@@ -341,7 +341,7 @@ function plot(title, points, show) {
   for (const time of roundTimes(first, last)) {
     const at = x(time);
     svg.append(drawn("line", { class: "axis", x1: at, x2: at, y1: height - bottom, y2: height - bottom + 4 }));
-    const anchor = at > width - 40 ? "end" : at < left + 40 ? "start" : "middle";
+    const anchor = at > width - 40 ? "end" : at < left + 10 ? "start" : "middle";
     svg.append(drawn("text", { class: "time", x: at, y: height - 4, "text-anchor": anchor }, shortTime(time, last - first)));
   }
   const steps = points.map((_, place) => `${place === 0 ? "M" : "L"}${x(times[place]).toFixed(1)} ${y(values[place]).toFixed(1)}`);
