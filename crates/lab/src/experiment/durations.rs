@@ -1,4 +1,4 @@
-//! What runs took: those of earlier results on this machine, else those of the committed results. The time of a plan follows
+//! Durations of runs: those of earlier results on this machine, else those of the committed results. The time of a plan follows
 //! from them.
 
 use std::collections::BTreeMap;
