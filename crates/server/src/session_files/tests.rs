@@ -22,9 +22,12 @@ use proto::timestamp::Timestamp;
 use super::*;
 use crate::files::{ControlSocket, ListingMemory, Uploader};
 
-/// Objects in memory, each with the number of its version.
+/// Content of an object, and the number of its version.
+type VersionedContent = (Vec<u8>, usize);
+
+/// Objects in memory.
 #[derive(Debug, Clone, Default)]
-struct MemoryObjects(Arc<Mutex<BTreeMap<VPath, (Vec<u8>, usize)>>>);
+struct MemoryObjects(Arc<Mutex<BTreeMap<VPath, VersionedContent>>>);
 
 fn missing(path: &VPath) -> FileError {
     FileError::new(FileErrorKind::NotFound, format!("no object {path}"))

@@ -48,8 +48,8 @@ fn every_setting_is_applied() {
         "proxy-protocol-from = [\"192.0.2.0/24\"]\n",
         "max-sessions = 1\nmax-sessions-per-address = 2\nmax-sessions-per-user = 3\n",
         "max-streams = 4\nmax-streams-per-transfer = 5\nidle-timeout = 6\n",
-        "login-timeout = 7\nstall-timeout = 8\ndrain = 9\nperf-marker-seconds = 10\n",
-        "range-marker-seconds = 11\nblock = 65536\nio = \"copy\"\nsync-policy = \"none\"\nbuffer = \"kernel\"\n",
+        "login-timeout = 7\nstall-timeout = 8\ndrain = 9\nperf-marker-seconds = 10\nrange-marker-seconds = 11\n",
+        "block = 65536\nio = \"copy\"\nsync-policy = \"none\"\nbuffer = \"kernel\"\n",
         "drs-interval = \"20ms\"\nrun-as = \"ftp\"\nmetrics = \"127.0.0.1:9464\"\n",
         "congestion = \"cubic\"\nclient-congestion = false\n",
         "max-transfers-per-address = 12\nmax-checksums = 13\nmax-listings = 14\n",
@@ -131,16 +131,21 @@ fn every_setting_is_applied() {
             upload_owner: Some("ftp:lab".into()),
         },
         shares: expected_shares(),
-        messages: MessageConfig {
-            banner: Some("hello".into()),
-            banner_file: Some("/b".into()),
-            welcome_file: Some("/w".into()),
-            directory_message: Some(".message".into()),
-        },
+        messages: expected_messages(),
         log: MessageFormat::Json,
         security: SecurityConfig::default(),
     };
     assert_eq!(format!("{config:?}"), format!("{expected:?}"));
+}
+
+/// The messages in the file of `every_setting_is_applied`.
+fn expected_messages() -> MessageConfig {
+    MessageConfig {
+        banner: Some("hello".into()),
+        banner_file: Some("/b".into()),
+        welcome_file: Some("/w".into()),
+        directory_message: Some(".message".into()),
+    }
 }
 
 /// The settings of PAM in the file of `every_setting_is_applied`.

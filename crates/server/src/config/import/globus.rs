@@ -273,7 +273,7 @@ fn listen(directives: &[ForeignDirective], out: &mut Translation) {
         let Some(from) = get(name) else { continue };
         match address_of(from) {
             Some(IpAddr::V4(address)) => {
-                out.set("public-address", quoted(&address.to_string()), from)
+                out.set("public-address", quoted(&address.to_string()), from);
             }
             _ => out.remark(
                 from,

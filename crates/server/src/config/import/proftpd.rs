@@ -635,7 +635,7 @@ fn tls(directives: &[ForeignDirective], out: &mut Translation) {
     match verify {
         Some((value, from)) if value == "on" => out.set("client-certs", quoted("required"), from),
         Some((value, from)) if value == "optional" => {
-            out.set("client-certs", quoted("optional"), from)
+            out.set("client-certs", quoted("optional"), from);
         }
         _ => {}
     }
