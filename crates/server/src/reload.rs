@@ -130,10 +130,10 @@ fn build_state(
     Ok((state, report))
 }
 
-/// What a reload took over and what stayed, for one line of the log.
+/// A line of the log: the parts that a reload took over, and those that stayed.
 #[derive(Debug)]
 struct ReloadReport {
-    /// What has been read, each with its size or its end.
+    /// Files that have been read, each with its size or its end.
     loaded: Vec<String>,
     /// Keys of files that this process may not read, so that their content stayed.
     unreadable: Vec<&'static str>,

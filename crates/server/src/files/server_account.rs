@@ -1,4 +1,4 @@
-//! What the account that serves may not change, in words for the client: the remedy is at the server.
+//! Words for the client about changes that the account that serves may not make: the remedy is at the server.
 
 use proto::server::{FileError, FileErrorKind};
 use rustix::io::Errno;

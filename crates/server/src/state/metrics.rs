@@ -318,7 +318,12 @@ mod tests {
             limiter: Some("store write"),
             is_error: false,
         });
-        let text = metrics.text(0, &[]).unwrap();
+        let node = NodeState {
+            name: "n:1".to_owned(),
+            is_up: false,
+            load: None,
+        };
+        let text = metrics.text(0, &[node]).unwrap();
         let known: Vec<&str> = names_in(&text).collect();
         let used: Vec<&str> = names_in(document).collect();
         assert!(used.len() > 5, "{used:?}");

@@ -68,10 +68,13 @@ pub(super) fn of_words(text: &str) -> Vec<ForeignDirective> {
 /// The same with sections `<Name words>` to `</Name>`, and lines that a backslash continues (proftpd.conf). Sections that only
 /// ask what is compiled in count as if they were not there.
 pub(super) fn in_sections(text: &str) -> Vec<ForeignDirective> {
-    let joined = text.replace("\\\n", " ");
     let mut sections: Vec<String> = Vec::new();
     let mut directives = Vec::new();
-    for (line, original) in set_lines(&joined) {
+    for (line, joined) in joined_lines(text) {
+        let original = joined.trim();
+        if !is_set(original) {
+            continue;
+        }
         if original.starts_with("</") {
             sections.pop();
             continue;
@@ -94,12 +97,34 @@ fn is_transparent(section: &str) -> bool {
         .any(|transparent| name.eq_ignore_ascii_case(transparent))
 }
 
+/// Lines with their numbers, each with those that a backslash at its end continues.
+fn joined_lines(text: &str) -> Vec<(usize, String)> {
+    let mut joined: Vec<(usize, String)> = Vec::new();
+    let mut goes_on = false;
+    for (index, line) in text.lines().enumerate() {
+        let (body, is_continued) = match line.strip_suffix('\\') {
+            Some(body) => (body, true),
+            None => (line, false),
+        };
+        match joined.last_mut().filter(|_| goes_on) {
+            Some((_, before)) => before.push_str(&format!(" {}", body.trim())),
+            None => joined.push((index + 1, body.to_owned())),
+        }
+        goes_on = is_continued;
+    }
+    joined
+}
+
+fn is_set(line: &str) -> bool {
+    !line.is_empty() && !line.starts_with('#')
+}
+
 /// The lines that are neither empty nor comments, with their numbers.
 fn set_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = text.lines().enumerate();
     lines
         .map(|(index, line)| (index + 1, line.trim()))
-        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+        .filter(|(_, line)| is_set(line))
 }
 
 fn directive_of_words(

@@ -89,6 +89,16 @@ fn proftpd_with_sections() {
 }
 
 #[test]
+fn continued_lines_are_one_and_keep_their_number() {
+    let text =
+        "# a comment \\\n# that goes on\nPassivePorts \\\n  50000 \\\n  50999\nTimeoutIdle 60\n";
+    let (config, settings) = imported(text);
+    assert_eq!(config.data_ports, Some((50_000, 50_999)));
+    assert!(settings.contains("# line 6: TimeoutIdle 60"), "{settings}");
+    assert!(settings.contains("# line 3: PassivePorts"), "{settings}");
+}
+
+#[test]
 fn pure_ftpd_in_both_forms() {
     let text = "NoAnonymous yes\nPAMAuthentication yes\nMaxIdleTime 15\nUmask 133:022\nQuota 1000:10\n\
         AltLog clf:/var/log/t.log\nMinUID 1000\nTLS 1\nCertFileAndKey \"/c.pem\" \"/k k.pem\"\nBind 127.0.0.1,2121\n\

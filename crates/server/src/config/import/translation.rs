@@ -1,4 +1,4 @@
-//! What a translation has found, and its text.
+//! The findings of a translation, and its text.
 
 use super::directives::ForeignDirective;
 use super::rule::ImportRemark;
@@ -28,7 +28,7 @@ struct TranslatedKey {
 enum Origin {
     /// A line of the original.
     Line(usize, String),
-    /// What the original leaves to a default of its program.
+    /// A default of its program, which the original leaves as it is.
     Default,
 }
 
