@@ -34,7 +34,7 @@ pub use creation::{
     CreationConfig, DirectoryBits, FileBits, ModeError, PermissionBits, UploadOwnerError,
 };
 pub use file::FileConfig;
-pub use import::{ForeignServer, ImportError, import_settings};
+pub use import::{ForeignServer, SettingsImportError, import_settings};
 pub use messages::{MessageConfig, MessageFileError};
 pub use pam::PamConfig;
 pub use security::{

@@ -34,7 +34,7 @@ pub enum ForeignServer {
 
 /// The reason why a text cannot be translated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ImportError {
+pub enum SettingsImportError {
     /// No directive, or as many of one server as of another.
     #[error(
         "cannot tell which server these settings are for; name it with --import-format vsftpd|proftpd|pure-ftpd|globus"
@@ -96,14 +96,14 @@ impl fmt::Display for ForeignServer {
 /// line. Without `server` it is found by the directives.
 ///
 /// # Errors
-/// See [`ImportError`].
+/// See [`SettingsImportError`].
 pub fn import_settings(
     text: &str,
     source: &str,
     server: Option<ForeignServer>,
-) -> Result<String, ImportError> {
+) -> Result<String, SettingsImportError> {
     let server = server.or_else(|| ForeignServer::of_text(text));
-    let server = server.ok_or(ImportError::UnknownFormat)?;
+    let server = server.ok_or(SettingsImportError::UnknownFormat)?;
     let directives = server.directives(text);
     let mut translation = Translation::default();
     // Those of several directives first: addresses and access head the file.

@@ -138,11 +138,11 @@ fn globus_with_gsi() {
 fn a_text_of_no_server_is_refused_and_hostile_values_stay_texts() {
     assert_eq!(
         import_settings("hello world\n", "x", None),
-        Err(ImportError::UnknownFormat)
+        Err(SettingsImportError::UnknownFormat)
     );
     assert_eq!(
         import_settings("", "x", None),
-        Err(ImportError::UnknownFormat)
+        Err(SettingsImportError::UnknownFormat)
     );
     let text =
         "listen=YES\nftpd_banner=a \"b\" \\ c\u{1}\u{7f}\nanonymous_enable=YES\nfoo\u{1}=\u{2}\n";

@@ -10,7 +10,7 @@ const ORIGINAL_COLUMN: usize = 52;
 #[derive(Debug, Default)]
 pub(super) struct Translation {
     keys: Vec<TranslatedKey>,
-    remarks: Vec<(Origin, ImportRemark)>,
+    remarks: Vec<(RemarkOrigin, ImportRemark)>,
     files: Vec<String>,
 }
 
@@ -25,7 +25,7 @@ struct TranslatedKey {
 
 /// Where a remark comes from.
 #[derive(Debug)]
-enum Origin {
+enum RemarkOrigin {
     /// A line of the original.
     Line(usize, String),
     /// A default of its program, which the original leaves as it is.
@@ -64,20 +64,19 @@ impl Translation {
 
     /// Keeps a line as a comment with its reason.
     pub(super) fn remark(&mut self, from: &ForeignDirective, remark: &ImportRemark) {
-        let origin = Origin::Line(from.line, printable(&from.original));
+        let origin = RemarkOrigin::Line(from.line, printable(&from.original));
         self.remarks.push((origin, remark.clone()));
     }
 
     /// Adds what the administrator must decide, and no line says.
     pub(super) fn ask(&mut self, question: &str) {
         let remark = ImportRemark::Decide(question.to_owned().into());
-        self.remarks.push((Origin::Default, remark));
+        self.remarks.push((RemarkOrigin::Default, remark));
     }
 
     /// Whether a line has become a key or a comment.
     pub(super) fn mentions(&self, directive: &ForeignDirective) -> bool {
-        let is_line =
-            |origin: &Origin| matches!(origin, Origin::Line(line, _) if *line == directive.line);
+        let is_line = |origin: &RemarkOrigin| matches!(origin, RemarkOrigin::Line(line, _) if *line == directive.line);
         self.keys
             .iter()
             .any(|known| known.line == Some(directive.line))
@@ -131,17 +130,17 @@ impl Translation {
             }
         }
         for title in ImportRemark::TITLES {
-            let is_of_group = |(_, remark): &&(Origin, ImportRemark)| remark.title() == title;
+            let is_of_group = |(_, remark): &&(RemarkOrigin, ImportRemark)| remark.title() == title;
             let mut group = self.remarks.iter().filter(is_of_group).peekable();
             if group.peek().is_some() {
                 text.push_str(&format!("\n# {title}:\n"));
             }
             for (origin, remark) in group {
                 text.push_str(&match origin {
-                    Origin::Line(line, original) => {
+                    RemarkOrigin::Line(line, original) => {
                         format!("#   line {line}: {original}\n#     {remark}\n")
                     }
-                    Origin::Default => format!("#   {remark}\n"),
+                    RemarkOrigin::Default => format!("#   {remark}\n"),
                 });
             }
         }
