@@ -22,7 +22,7 @@ use crate::log_reader::entry::TRANSFER_TEST;
 use crate::measurement::{Measurement, Quantity};
 use crate::path_table::InvalidMeasurement;
 use crate::service::RequestRefused;
-use crate::service::asked_tests::AskedTest;
+use crate::service::asked::AskedTest;
 
 /// Longest detail of one test in the answer of EnableGetNetInfo, and of a reported measurement, bytes of JSON.
 const MOST_DETAIL: usize = 16 * 1024;

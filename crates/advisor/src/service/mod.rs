@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use answer::StandIn;
-use asked_tests::{AskedTest, AskedTests};
+use asked::{AskedTest, AskedTests};
 use enable::advice::{Advice, Question};
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -36,7 +36,7 @@ use crate::store::writer::StoreQueue;
 use crate::store::{DatabaseError, HistoryPoint};
 
 mod answer;
-pub mod asked_tests;
+pub mod asked;
 mod load;
 pub mod log_feed;
 mod record;

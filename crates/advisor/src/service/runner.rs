@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tune::path::SeriesEvent;
 
 use super::Core;
-use super::asked_tests::AskedTest;
+use super::asked::AskedTest;
 use crate::measurement::Quantity;
 use crate::path_table::MeasuredPaths;
 use crate::path_test::Target;

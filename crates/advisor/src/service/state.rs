@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::answer::{FoundFacts, StandIn};
-use super::asked_tests::AskedTests;
+use super::asked::AskedTests;
 use super::shared_paths::SharedPaths;
 use crate::aggregation::{ClientPath, GroupIndex};
 use crate::clock::Moment;

@@ -13,7 +13,7 @@ use crate::store;
 pub struct CheckedSettings {
     /// Why the service would not start.
     pub refusals: Vec<String>,
-    /// What the service would do without.
+    /// Parts of the settings that the service would do without.
     pub shortcomings: Vec<String>,
 }
 
