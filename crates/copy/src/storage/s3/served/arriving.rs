@@ -309,6 +309,7 @@ mod tests {
     use super::*;
 
     const PART: u64 = 8;
+    const PART_LENGTH: usize = 8;
     const NEVER: &dyn Fn() -> bool = &|| false;
 
     fn parts(memory: u64, patience: Duration) -> ArrivingParts {
@@ -360,7 +361,7 @@ mod tests {
     fn a_block_waits_until_a_part_was_sent() {
         let parts = parts(0, Duration::from_secs(60));
         for n in 0..OWN_PARTS as u64 {
-            parts.write(n * PART, &[1; PART as usize], NEVER).unwrap();
+            parts.write(n * PART, &[1; PART_LENGTH], NEVER).unwrap();
         }
         let at = OWN_PARTS as u64 * PART;
         std::thread::scope(|scope| {
@@ -397,7 +398,7 @@ mod tests {
         let memory = Arc::new(TransferMemoryBudget::of(PART));
         let parts = ArrivingParts::new(PART, Duration::ZERO, Arc::clone(&memory));
         for n in 0..=OWN_PARTS as u64 {
-            parts.write(n * PART, &[1; PART as usize], NEVER).unwrap();
+            parts.write(n * PART, &[1; PART_LENGTH], NEVER).unwrap();
         }
         assert!(!memory.try_take(1));
         assert!(parts.write(0, b"x", NEVER).is_err());

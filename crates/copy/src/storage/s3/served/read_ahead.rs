@@ -325,7 +325,7 @@ mod tests {
                 scope.spawn(|| {
                     while let Some(range) = ahead.next_piece() {
                         fetched.lock().push((range.start, range.end));
-                        ahead.supply(range, vec![0; range.len() as usize]);
+                        ahead.supply(range, vec![0; usize::try_from(range.len()).unwrap()]);
                     }
                 });
             }
@@ -333,7 +333,7 @@ mod tests {
             for range in ahead.wanted.iter() {
                 let mut at = range.start;
                 while at < range.end {
-                    let most = (range.end - at).min(buf.len() as u64) as usize;
+                    let most = usize::try_from((range.end - at).min(buf.len() as u64)).unwrap();
                     let n = ahead.read(at, &mut buf[..most], &|| false).unwrap();
                     assert!(n > 0);
                     at += n as u64;
@@ -384,7 +384,7 @@ mod tests {
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| ahead.read(0, &mut [0; 10], &|| false));
             let first = ahead.next_piece().unwrap();
-            ahead.supply(first, vec![0; first.len() as usize]);
+            ahead.supply(first, vec![0; usize::try_from(first.len()).unwrap()]);
             assert_eq!(reader.join().unwrap().unwrap(), 10);
         });
         let second = ahead.next_piece().unwrap();
