@@ -25,6 +25,16 @@ struct TypedCommand {
     words: Vec<String>,
 }
 
+/// Programs whose arguments name the package, the account or the service `longhaul`.
+const OF_OTHERS: [&str; 6] = [
+    "cargo ",
+    "for ",
+    "install ",
+    "systemctl ",
+    "useradd ",
+    "apt ",
+];
+
 /// The commands in the shell blocks of a page.
 fn commands_of(page: &str, text: &str) -> Vec<TypedCommand> {
     let mut commands = Vec::new();
@@ -45,6 +55,13 @@ fn commands_of(page: &str, text: &str) -> Vec<TypedCommand> {
         // A comment of the shell, not a `#` within a word.
         let line = line.split(" #").next().unwrap();
         for part in line.split(['|', ';', '&', '(']) {
+            // Not the name of a package, an account or a service.
+            if OF_OTHERS
+                .iter()
+                .any(|other| part.trim_start().starts_with(other))
+            {
+                continue;
+            }
             let mut words = part
                 .split_whitespace()
                 .skip_while(|word| *word != "longhaul");

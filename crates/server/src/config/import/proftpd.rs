@@ -1,4 +1,4 @@
-//! Directives of ProFTPD 1.3 (http://www.proftpd.org/docs/directives/).
+//! Directives of ProFTPD 1.3 (<http://www.proftpd.org/docs/directives/>).
 
 use std::net::{IpAddr, SocketAddr};
 

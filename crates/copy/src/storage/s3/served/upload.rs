@@ -279,7 +279,11 @@ impl Sending {
         if let Some(begun) = &*begun {
             return Ok(begun.clone());
         }
-        let upload = self.ask(|client, target| target.begin(client, self.part))?;
+        // Not ended with the transfer: an upload whose answer is not awaited has a name that nobody knows, and stays.
+        let upload = self.access.ask(|client, current| {
+            let target = self.target(current)?;
+            target.begin(client, self.part)
+        })?;
         *begun = Some(upload.clone());
         Ok(upload)
     }
