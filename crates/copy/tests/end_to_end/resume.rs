@@ -12,10 +12,10 @@ use crate::support::{
 
 const SIZE: usize = 24 << 20;
 
-/// Slow enough that the interruption comes in the middle.
+/// Slow enough that the interruption comes in the middle, also on a busy machine.
 fn slow_options(streams: u32) -> CopyOptions {
     options().with(|o| {
-        o.streams.transfer = rate_limited(6 << 20);
+        o.streams.transfer = rate_limited(4 << 20);
         o.streams.parallelism = Parallelism::Fixed(streams);
     })
 }
