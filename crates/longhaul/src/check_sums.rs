@@ -6,6 +6,8 @@ use std::path::Path;
 
 use copy::{CheckTotals, CheckedFile, CheckedSum, Failure, FailureKind, RemoteOptions};
 
+use proto::checksum::ChecksumAlgorithm;
+
 use crate::args::CksumArgs;
 use crate::output::{print_listing_line, print_to_stderr};
 
@@ -23,29 +25,14 @@ pub(crate) async fn check_sums(
         }
     };
     let mut lines = open(sums)?;
-    let mut printed = Ok(());
-    let mut first_unreadable = None;
-    let mut visit = |file: CheckedFile| {
-        if let CheckedSum::Unreadable(failure) = &file.result {
-            print_to_stderr(&format!("longhaul: {failure}"));
-            first_unreadable.get_or_insert_with(|| failure.clone());
-        }
-        let is_left_out = match &file.result {
-            CheckedSum::Matches => args.quiet,
-            CheckedSum::Missing => args.ignore_missing,
-            CheckedSum::Differs | CheckedSum::Unreadable(_) => false,
-        };
-        if printed.is_ok() && !is_left_out {
-            printed = print_result(&file);
-        }
+    let is_left_out = |result: &CheckedSum| match result {
+        CheckedSum::Matches => args.quiet,
+        CheckedSum::Missing => args.ignore_missing,
+        CheckedSum::Differs | CheckedSum::Unreadable(_) => false,
     };
-    let totals =
-        copy::check_sums(&mut *lines, sums, args.algorithm, base, options, &mut visit).await?;
-    if let Err(error) = printed
-        && error.kind() != io::ErrorKind::BrokenPipe
-    {
-        return Err(Failure::local(format!("standard output: {error}")));
-    }
+    let place = (sums, base);
+    let compared = compare(&mut *lines, place, args.algorithm, options, is_left_out);
+    let (totals, first_unreadable) = compared.await?;
     if totals.malformed > 0 {
         print_to_stderr(&format!(
             "longhaul: warning: {} lines of {} are no checksums",
@@ -54,6 +41,35 @@ pub(crate) async fn check_sums(
         ));
     }
     verdict(totals, args.ignore_missing, first_unreadable)
+}
+
+/// Compares the files of `lines`, which are those of a file, below a base, and prints each result that is not left out. Returns
+/// the first file that cannot be read, too.
+pub(crate) async fn compare(
+    lines: &mut (dyn BufRead + Send),
+    (name, base): (&Path, &str),
+    algorithm: Option<ChecksumAlgorithm>,
+    options: &RemoteOptions,
+    is_left_out: impl Fn(&CheckedSum) -> bool + Sync,
+) -> Result<(CheckTotals, Option<Failure>), Failure> {
+    let mut printed = Ok(());
+    let mut first_unreadable = None;
+    let mut visit = |file: CheckedFile| {
+        if let CheckedSum::Unreadable(failure) = &file.result {
+            print_to_stderr(&format!("longhaul: {failure}"));
+            first_unreadable.get_or_insert_with(|| failure.clone());
+        }
+        if printed.is_ok() && !is_left_out(&file.result) {
+            printed = print_result(&file);
+        }
+    };
+    let totals = copy::check_sums(lines, name, algorithm, base, options, &mut visit).await?;
+    match printed {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::local(format!("standard output: {error}")))
+        }
+        _ => Ok((totals, first_unreadable)),
+    }
 }
 
 fn open(sums: &Path) -> Result<Box<dyn BufRead + Send>, Failure> {
@@ -71,7 +87,7 @@ fn open(sums: &Path) -> Result<Box<dyn BufRead + Send>, Failure> {
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub(crate) fn print_result(file: &CheckedFile) -> io::Result<()> {
+fn print_result(file: &CheckedFile) -> io::Result<()> {
     let result = match &file.result {
         CheckedSum::Matches => "OK",
         CheckedSum::Differs => "FAILED",

@@ -23,7 +23,7 @@ use crate::output::Continuation;
 use crate::output::console::Console;
 use crate::output::copy_output::{CopyOutput, CopyReporting, OutputStyle};
 use crate::output::{events_log, json, print_to_stderr};
-use crate::receipt;
+use crate::receipt::ReceiptToSign;
 use crate::slurm_step::LedStep;
 use crate::terminal::ask_before;
 
@@ -188,6 +188,7 @@ fn run<O, F: Future<Output = CopySummary>>(
     }
     let rate = copy.streams.transfer.rate.clone();
     let answering = runtime.spawn(signals.answer(Arc::clone(&output), rate));
+    let receipt = ReceiptToSign::of(&flags.keep);
     let copying = async {
         // Not before signals are watched for: what is shown is also removed.
         output.begin();
@@ -196,15 +197,12 @@ fn run<O, F: Future<Output = CopySummary>>(
     let summary = run_to_end(runtime, copying, || interrupt.trigger())?;
     answering.abort();
     output.print_summary(&summary, flags.why);
-    Ok(exit_of(&summary, flags, is_dry_run))
+    Ok(exit_of(&summary, receipt.as_ref()))
 }
 
 /// The exit code of a copy, after its receipt is signed.
-fn exit_of(summary: &CopySummary, flags: &CopyFlags, is_dry_run: bool) -> Exit {
-    let is_written = summary.exit != Exit::Interrupted && !is_dry_run;
-    let key = flags.keep.receipt_key.as_deref();
-    let receipt = flags.keep.receipt().filter(|_| is_written);
-    match receipt.map_or(Ok(()), |receipt| receipt::sign(&receipt.path, key)) {
+fn exit_of(summary: &CopySummary, receipt: Option<&ReceiptToSign<'_>>) -> Exit {
+    match receipt.map_or(Ok(()), ReceiptToSign::sign) {
         Ok(()) => summary.exit,
         Err(failure) => {
             print_to_stderr(&format!("longhaul: {failure}"));

@@ -4,27 +4,59 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Seek};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use copy::{CheckedFile, CheckedSum, Failure, FailureKind};
+use copy::{CheckedSum, Failure, FailureKind};
 
-use crate::args::VerifyArgs;
-use crate::check_sums::{print_result, verdict};
+use crate::args::{KeepArgs, VerifyArgs};
+use crate::check_sums::{compare, verdict};
 use crate::output::print_to_stderr;
 use crate::terminal::ask_for_missing;
 
 /// Purpose of the signatures (`-n` of ssh-keygen): one for something else does not count.
 const NAMESPACE: &str = "longhaul-receipt";
 
-/// Signs a receipt, if there is a key for it.
-///
-/// # Errors
-/// `Local`: ssh-keygen cannot be run, or refuses the key.
-pub(crate) fn sign(receipt: &Path, key: Option<&Path>) -> Result<(), Failure> {
-    let Some(key) = key else {
-        return Ok(());
-    };
+/// A receipt that is signed when a copy has written it.
+pub(crate) struct ReceiptToSign<'a> {
+    path: PathBuf,
+    key: &'a Path,
+    /// The file of that name before the copy: one that stays is of another copy.
+    earlier: Option<(u64, u64)>,
+}
+
+impl<'a> ReceiptToSign<'a> {
+    /// Before a copy: the receipt that its flags ask for, if it is to be signed.
+    pub(crate) fn of(keep: &'a KeepArgs) -> Option<Self> {
+        let path = keep.receipt()?.path;
+        Some(Self {
+            earlier: identity(&path),
+            path,
+            key: keep.receipt_key.as_deref()?,
+        })
+    }
+
+    /// After the copy. Nothing is signed that it has not written.
+    ///
+    /// # Errors
+    /// `Local`: ssh-keygen cannot be run, or refuses the key.
+    pub(crate) fn sign(&self) -> Result<(), Failure> {
+        let now = identity(&self.path);
+        match now.is_none() || now == self.earlier {
+            true => Ok(()),
+            false => sign(&self.path, self.key),
+        }
+    }
+}
+
+/// Device and inode of a file. A receipt replaces an earlier one, whose inode is in use until then.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
+fn sign(receipt: &Path, key: &Path) -> Result<(), Failure> {
     let signature = signature_of(receipt);
     // ssh-keygen asks before it overwrites one.
     match std::fs::remove_file(&signature) {
@@ -62,21 +94,11 @@ pub(crate) async fn verify(args: &VerifyArgs) -> Result<(), Failure> {
     let options = args.common.options()?;
     let base = args.base.clone().unwrap_or(outline.base);
     ask_for_missing([base.as_str()], &options.security).await;
-    let mut printed = Ok(());
-    let mut first_unreadable = None;
-    let mut visit = |file: CheckedFile| {
-        if let CheckedSum::Unreadable(failure) = &file.result {
-            print_to_stderr(&format!("longhaul: {failure}"));
-            first_unreadable.get_or_insert_with(|| failure.clone());
-        }
-        let is_shown = args.verbose || !matches!(file.result, CheckedSum::Matches);
-        if printed.is_ok() && is_shown {
-            printed = print_result(&file);
-        }
-    };
+    let is_left_out = |result: &CheckedSum| !args.verbose && matches!(result, CheckedSum::Matches);
     let mut lines = BufReader::new(file);
-    let totals =
-        copy::check_sums(&mut lines, &args.receipt, None, &base, &options, &mut visit).await?;
+    let place = (args.receipt.as_path(), base.as_str());
+    let (totals, first_unreadable) =
+        compare(&mut lines, place, None, &options, is_left_out).await?;
     if totals.files() != outline.files {
         let message = format!(
             "{}: it has {} files, and says that there are {}",

@@ -145,6 +145,22 @@ fn a_receipt_that_was_changed_is_refused() {
         verify(directory, &["--allowed-signers", "others", "r"]).0,
         Some(6)
     );
+    // A run that writes no receipt does not sign that of another copy.
+    let signature = directory.join("r.sig");
+    fs::remove_file(&signature).unwrap();
+    let refused = [
+        "cp",
+        "-q",
+        "--receipt",
+        "r",
+        "--receipt-key",
+        "key",
+        "-",
+        "-",
+    ];
+    assert_ne!(longhaul(directory, &refused).status.code(), Some(0));
+    assert!(!signature.exists());
+    assert!(longhaul(directory, &copy).status.success());
     let receipt = fs::read_to_string(directory.join("r")).unwrap();
     fs::write(
         directory.join("r"),

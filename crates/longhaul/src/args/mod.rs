@@ -37,6 +37,7 @@ use command_line::flags::queue::{QueueArgs, WorkerArgs};
 use command_line::flags::{headings, values};
 pub(crate) use cp::{CopyFlags, CpArgs};
 pub(crate) use doctor::DoctorArgs;
+pub(crate) use keep::KeepArgs;
 pub(crate) use parsing::CommandLineAnswer;
 pub(crate) use proxy::{ProxyArgs, ProxyVerb};
 pub(crate) use remote::{
