@@ -79,6 +79,7 @@ impl DataStream {
         // A peer that vanishes without a FIN must not keep a connection open for ever.
         socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_IDLE))?;
         limit_unsent(&socket, UNSENT_LIMIT);
+        limit_backoff(&socket, settings.options.stall);
         // A named congestion control is the user's choice and stays.
         if settings.options.congestion.pinned_name().is_none() {
             replace_bbr_on_short_path(&socket);
@@ -191,6 +192,17 @@ impl DataStream {
         // The original is recorded once, so that later changes do not hide it.
         self.first_congestion.get_or_init(|| before);
         Ok(())
+    }
+
+    /// Begins the congestion control anew: it forgets the path, its window stays. The kernel begins one anew only if it
+    /// replaces another.
+    ///
+    /// # Errors
+    /// As [`DataStream::set_congestion`]; Reno, which every system has and allows, is then in force.
+    pub(crate) fn restart_congestion(&self) -> io::Result<()> {
+        let in_force = self.socket().tcp_congestion()?;
+        self.socket().set_tcp_congestion(b"reno")?;
+        self.socket().set_tcp_congestion(&in_force)
     }
 
     /// Notes that a transfer has decided on the congestion control: the next one over this connection need not compare again.
@@ -353,6 +365,16 @@ fn limit_unsent(socket: &Socket, bytes: u32) {
     // Older kernels and containers may not support it; it is not needed for correctness.
     if let Err(error) = socket.set_tcp_notsent_lowat(bytes) {
         tracing::debug!(%error, "TCP_NOTSENT_LOWAT not set");
+    }
+}
+
+/// Lets a stream whose segments were lost again and again come back within a part of the time after which its transfer counts
+/// as stalled. The kernel's own limit is two minutes, in which all others may have ended long ago.
+fn limit_backoff(socket: &Socket, stall: Duration) {
+    // An eighth: the kernel gives up after 15 times (`net.ipv4.tcp_retries2`), later than the transfer.
+    let set = sockopt::set_max_retransmission_timeout(socket.as_fd(), stall / 8);
+    if let Err(error) = set {
+        tracing::debug!(%error, "TCP_RTO_MAX_MS not set");
     }
 }
 

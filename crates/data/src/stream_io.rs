@@ -51,6 +51,16 @@ pub(crate) enum InputResult {
     Interrupted,
 }
 
+/// How a wait ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SocketWait {
+    Ready,
+    /// One of the other events came, and the socket is not ready.
+    Other,
+    /// Neither: the caller checks whether to go on.
+    Time,
+}
+
 impl<'t> StreamIo<'t> {
     pub(crate) fn new(transfer: &'t ActiveTransfer, stream: Arc<DataStream>) -> Self {
         // A kept connection has counters from earlier transfers; only differences count.
@@ -164,11 +174,11 @@ impl<'t> StreamIo<'t> {
         })
     }
 
-    /// As [`StreamIo::recv_no_progress`], but `other` ends the wait, too, while nothing has come.
+    /// As [`StreamIo::recv_no_progress`], but either of `others` ends the wait, too, while nothing has come.
     pub(crate) fn recv_or_wake(
         &mut self,
         buf: &mut [u8],
-        other: &WakeEvent,
+        others: [&WakeEvent; 2],
     ) -> Result<InputResult, DataError> {
         let begin = Instant::now();
         let input = loop {
@@ -178,12 +188,26 @@ impl<'t> StreamIo<'t> {
                 Ok(n) => break InputResult::Bytes(n),
                 Err(e) => self.ignore_would_block(e)?,
             }
-            if self.wait(PollFlags::IN, Some(other))? {
+            if self.wait(PollFlags::IN, others)? == SocketWait::Other {
                 break InputResult::Interrupted;
             }
         };
         self.wire_time += begin.elapsed();
         Ok(input)
+    }
+
+    /// Waits until the socket has input, the peer's FIN, or an error; false if `other` came before. Only for a connection
+    /// without a layer that may hold bytes.
+    pub(crate) fn wait_for_input(&mut self, other: &WakeEvent) -> Result<bool, DataError> {
+        let begin = Instant::now();
+        let end = loop {
+            match self.wait(PollFlags::IN, [other; 2])? {
+                SocketWait::Time => {}
+                end => break end,
+            }
+        };
+        self.wire_time += begin.elapsed();
+        Ok(end == SocketWait::Ready)
     }
 
     /// Moves up to `len` bytes from the socket into an empty pipe. Returns 0 at the peer's FIN.
@@ -315,27 +339,33 @@ impl<'t> StreamIo<'t> {
                 Ok(done) => break done,
                 Err(e) => self.ignore_would_block(e)?,
             }
-            self.wait(ready, None)?;
+            let stop = self.transfer.stop_wake();
+            self.wait(ready, [stop; 2])?;
         };
         self.wire_time += begin.elapsed();
         Ok(done)
     }
 
-    /// Waits for the socket, for a stop, or for `other`. Returns true if `other` came.
-    fn wait(&mut self, ready: PollFlags, other: Option<&WakeEvent>) -> Result<bool, DataError> {
+    /// Waits for the socket, for a stop, or for one of `others`.
+    fn wait(&mut self, ready: PollFlags, others: [&WakeEvent; 2]) -> Result<SocketWait, DataError> {
         self.check_stall()?;
-        let stop = self.transfer.stop_wake();
+        let [first, second] = others;
         let fds = [
             (self.stream.as_fd(), ready),
-            (stop.as_fd(), PollFlags::IN),
-            // Without another event, the stop event stands in, so that the array has a fixed size.
-            (other.unwrap_or(stop).as_fd(), PollFlags::IN),
+            (self.transfer.stop_wake().as_fd(), PollFlags::IN),
+            (first.as_fd(), PollFlags::IN),
+            (second.as_fd(), PollFlags::IN),
         ];
         // At least once a second, because acknowledgements wake no thread.
         let timeout = self.transfer.clock().time_left().min(MAX_WAIT);
-        let [_, _, interrupted] = wake::wait(fds, timeout).map_err(|e| self.wire_error(e))?;
+        let [is_ready, _, first, second] =
+            wake::wait(fds, timeout).map_err(|e| self.wire_error(e))?;
         self.transfer.check()?;
-        Ok(interrupted && other.is_some())
+        Ok(match (is_ready, first || second) {
+            (true, _) => SocketWait::Ready,
+            (false, true) => SocketWait::Other,
+            (false, false) => SocketWait::Time,
+        })
     }
 
     /// Fails with [`DataError::Stalled`] if nothing moved for the stall time. A call that fills a

@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use crate::sample::TcpSample;
+
 /// Paths with a shorter round trip use loss-based control.
 pub const SHORT_PATH: Duration = Duration::from_millis(1);
 
@@ -39,6 +41,23 @@ pub fn loss_tolerant_alternative<'a>(in_force: &str, permitted: &'a [String]) ->
     LOSS_TOLERANT.iter().find_map(find).map(String::as_str)
 }
 
+/// Round trips between two segments from which on a stream counts as starved by its own pacing. A path that is shared
+/// by so many streams that each gets less seldom one is full of queues, which make its round trips longer.
+const STARVED_ROUND_TRIPS: u32 = 16;
+
+/// Whether a stream with unsent bytes waits for the pacing of its own congestion control much longer than for the path.
+///
+/// BBRv1 paces by the delivery rates of its last ten rounds. Heavy loss, as when many streams begin at once over a short
+/// queue, leaves it one segment in a round; from then on it measures only its own pace, and raises it by a quarter in
+/// eight rounds, each as long as the pause between two segments: a stream of 4 kbit/s for minutes on an idle path.
+pub fn is_starved_by_pacing(sample: &TcpSample) -> bool {
+    let Some(micros) = (sample.mss * 1_000_000).checked_div(sample.pacing_rate) else {
+        return false;
+    };
+    let pause = Duration::from_micros(micros);
+    sample.unsent > 0 && pause > sample.smoothed_rtt * STARVED_ROUND_TRIPS
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,5 +76,41 @@ mod tests {
         assert_eq!(loss_tolerant_alternative("cubic", &permitted), Some("bbr"));
         assert_eq!(loss_tolerant_alternative("bbr2", &permitted), None);
         assert_eq!(loss_tolerant_alternative("cubic", &permitted[..2]), None);
+    }
+
+    #[test]
+    fn a_stream_starves_if_it_pauses_for_many_round_trips_with_bytes_to_send() {
+        // Read off a stream of a crowd: 1 448 bytes each 2.8 s over 20 ms.
+        let starved = TcpSample {
+            mss: 1448,
+            pacing_rate: 512,
+            unsent: 67_411,
+            smoothed_rtt: Duration::from_millis(23),
+            ..TcpSample::default()
+        };
+        assert!(is_starved_by_pacing(&starved));
+        for sound in [
+            TcpSample {
+                unsent: 0,
+                ..starved
+            },
+            // A modem: its queue makes the round trip long.
+            TcpSample {
+                pacing_rate: 7_000,
+                smoothed_rtt: Duration::from_millis(800),
+                ..starved
+            },
+            TcpSample {
+                pacing_rate: 1448 * 1000 / 23 / 15,
+                ..starved
+            },
+            // A kernel that does not tell it.
+            TcpSample {
+                pacing_rate: 0,
+                ..starved
+            },
+        ] {
+            assert!(!is_starved_by_pacing(&sound), "{sound:?}");
+        }
     }
 }

@@ -63,6 +63,8 @@ pub struct TcpSample {
     pub mss: u64,
     /// Latest delivery rate sample of the kernel, bytes per second (sender).
     pub delivery_rate: u64,
+    /// The rate at which the congestion control lets segments leave, bytes per second (`tcpi_pacing_rate`).
+    pub pacing_rate: u64,
     /// Receive buffer as reported: twice what was asked for (socket(7)).
     pub receive_buffer: u64,
     /// Memory of everything received and not read yet, in order or not.

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
 
 /// Reads an option into `out`. Returns the number of bytes that the kernel wrote.
 pub fn get(fd: BorrowedFd<'_>, level: i32, name: i32, out: &mut [u8]) -> io::Result<usize> {
@@ -64,6 +65,19 @@ pub(crate) fn max_pacing_rate(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
 /// does not lift this limit.
 pub fn set_window_clamp(fd: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
     set_int(fd, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, bytes)
+}
+
+/// TCP_RTO_MAX_MS of linux/tcp.h, since Linux 6.15; libc has no name for it yet.
+const TCP_RTO_MAX_MS: i32 = 44;
+
+/// Sets the longest time after which an unacknowledged segment is sent again, 1 to 120 s (`net.ipv4.tcp_rto_max_ms`).
+///
+/// # Errors
+/// `ENOPROTOOPT` before Linux 6.15: it is 120 s there.
+pub fn set_max_retransmission_timeout(fd: BorrowedFd<'_>, time: Duration) -> io::Result<()> {
+    let time = time.clamp(Duration::from_secs(1), Duration::from_secs(120));
+    let millis = i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
+    set_int(fd, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, millis)
 }
 
 /// Sets the number of bytes that end a wait for input (SO_RCVLOWAT, socket(7)). The end of the

@@ -137,6 +137,7 @@ fn sample(raw: &RawOptionValue) -> TcpSample {
         retransmits: raw.count(100),
         mss,
         delivery_rate: raw.u64(160),
+        pacing_rate: raw.u64(104),
         // The kernel's value may exceed what the window scale can express.
         receive_window: announced_window(raw).min(max_receive_window),
         max_receive_window,

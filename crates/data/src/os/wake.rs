@@ -62,6 +62,12 @@ pub fn wait_any(fds: &mut [PollFd<'_>], timeout: Duration) -> io::Result<()> {
     }
 }
 
+/// Whether a read of the socket would return at once: with bytes, at the peer's FIN, or with an error.
+pub fn is_readable(socket: impl AsFd) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
+    wait_any(&mut fds, Duration::ZERO).is_ok() && !fds[0].revents().is_empty()
+}
+
 /// Whether the peer of a connected socket has closed its side or reset the connection, as far as
 /// this host knows. Unread input does not hide it (POLLRDHUP, poll(2)).
 pub fn has_hung_up(socket: impl AsFd) -> bool {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use proto::eblock::{BlockError, BlockFlags, BlockHeader, HEADER_LEN, check_header};
 use rustix::event::{PollFd, PollFlags};
 
+use super::extended_receive::{StreamPast, WaitingStream};
 use super::pending_connections::{
     PeekResult, PendingConnection, PendingConnections, PendingDecision,
 };
@@ -50,9 +51,13 @@ impl<'c, 'scope, 'env> StreamAcceptor<'c, 'scope, 'env> {
 
     /// Starts readers for connections that exist already.
     pub(super) fn adopt(&mut self, streams: Vec<Arc<DataStream>>) -> Result<(), DataError> {
-        streams
-            .into_iter()
-            .try_for_each(|stream| self.readers.start(stream, true))
+        streams.into_iter().try_for_each(|stream| {
+            let past = StreamPast {
+                is_cached: true,
+                ..StreamPast::default()
+            };
+            self.readers.start(stream, past)
+        })
     }
 
     /// Accepts connections until the transfer is complete, must stop, or cannot continue.
@@ -75,23 +80,37 @@ impl<'c, 'scope, 'env> StreamAcceptor<'c, 'scope, 'env> {
         self.readers.join();
     }
 
-    /// Starts readers for connections that have sent a block, as far as the limits allow.
+    /// Starts readers for connections that have sent a block, as far as the limits allow, and asks readers to give up
+    /// their turns to the others.
     fn start_ready(&mut self) -> Result<(), DataError> {
         let max = self.readers.task.settings.max_connections;
-        while self.pending.has_ready() && self.readers.receive.active_readers() < max {
+        while self.without_reader() > 0 && self.readers.receive.active_readers() < max {
             // The permit reserved at the start is used first, so that the transfer cannot starve.
             let permit = self.permit.take();
             let permit = permit.or_else(|| self.channel.further_permit().ok());
-            // Active readers come first: a parked connection gives up its permit.
-            let Some(permit) = permit.or_else(|| self.readers.receive.take_parked_permit()) else {
-                return Ok(());
+            // Active readers come first: another connection gives up its permit.
+            let Some(permit) = permit.or_else(|| self.readers.receive.take_unused_permit()) else {
+                break;
             };
-            if let Some(stream) = self.pending.take_ready() {
-                let stream = Arc::new(stream.with_permit(permit));
-                self.readers.start(stream, false)?;
+            // New ones first: the others had a turn already.
+            if self.pending.has_ready() {
+                if let Some(stream) = self.pending.take_ready() {
+                    let stream = Arc::new(stream.with_permit(permit));
+                    self.readers.start(stream, StreamPast::default())?;
+                }
+            } else if let Some(WaitingStream { stream, past }) = self.readers.receive.take_waiting()
+            {
+                stream.set_permit(permit);
+                self.readers.start(stream, past)?;
             }
         }
+        self.readers.receive.ask_for_turns(self.without_reader());
         Ok(())
+    }
+
+    /// Number of connections with bytes that nobody reads.
+    fn without_reader(&self) -> usize {
+        self.pending.ready_count() + self.readers.receive.waiting_with_bytes()
     }
 
     /// Fails when no reader is active and no other connection can be expected.
@@ -141,14 +160,20 @@ impl<'c, 'scope, 'env> StreamAcceptor<'c, 'scope, 'env> {
 
     fn wait(&mut self) -> Result<(), DataError> {
         let (task, receive) = (self.readers.task, self.readers.receive);
+        let is_at_limit = self.without_reader() > 0;
+        let waiting = match is_at_limit {
+            true => Vec::new(),
+            false => receive.waiting_streams(),
+        };
         let mut fds = vec![
             PollFd::new(task.transfer.stop_wake(), PollFlags::IN),
             PollFd::new(&receive.acceptor_wake, PollFlags::IN),
         ];
+        fds.extend(waiting.iter().map(|s| PollFd::new(&**s, PollFlags::IN)));
         self.pending.add_poll_fds(self.channel.endpoint(), &mut fds);
         // A new permit or a closed listener wakes no thread, so the wait is short when there is work
         // to start.
-        let busy = receive.active_readers() > 0 && !self.pending.has_ready();
+        let busy = receive.active_readers() > 0 && !is_at_limit;
         let timeout = if busy { GRACE_PERIOD } else { POLL_INTERVAL };
         wake::wait_any(&mut fds, timeout).map_err(|e| DataError::setup("poll(2)", e))?;
         receive.acceptor_wake.clear();

@@ -266,6 +266,11 @@ impl<'t> PendingConnections<'t> {
         self.connections.iter().any(|c| c.is_ready)
     }
 
+    /// Number of connections that wait to be taken.
+    pub(super) fn ready_count(&self) -> usize {
+        self.connections.iter().filter(|c| c.is_ready).count()
+    }
+
     /// Takes the connection that waits for longest. `None` also if it broke meanwhile.
     pub(super) fn take_ready(&mut self) -> Option<DataStream> {
         let index = self.connections.iter().position(|c| c.is_ready)?;

@@ -5,7 +5,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 
 use super::ReceiveTask;
 use super::block_reader::{BlockReader, StreamEnd};
-use super::extended_receive::ExtendedReceive;
+use super::extended_receive::{ExtendedReceive, StreamPast};
 use crate::error::DataError;
 use crate::stream::DataStream;
 use crate::stream_io::StreamIo;
@@ -36,7 +36,11 @@ impl<'scope, 'env> ReceiverThreads<'scope, 'env> {
     }
 
     /// Starts a reader for a connection.
-    pub(super) fn start(&mut self, stream: Arc<DataStream>, cached: bool) -> Result<(), DataError> {
+    pub(super) fn start(
+        &mut self,
+        stream: Arc<DataStream>,
+        past: StreamPast,
+    ) -> Result<(), DataError> {
         self.join_finished();
         let (task, receive) = (self.task, self.receive);
         // Counted before the thread starts, so that the acceptor does not see a gap without
@@ -47,7 +51,7 @@ impl<'scope, 'env> ReceiverThreads<'scope, 'env> {
             .name(format!("recv-{}", self.started))
             .spawn_scoped(self.scope, move || {
                 let _guard = guard;
-                read_one(io, task, receive, cached);
+                read_one(io, task, receive, past);
             })
             .map_err(|e| DataError::setup("a stream thread", e))?;
         self.started += 1;
@@ -79,21 +83,25 @@ impl<'scope, 'env> ReceiverThreads<'scope, 'env> {
     }
 }
 
-fn read_one(io: StreamIo<'_>, task: &ReceiveTask<'_>, receive: &ExtendedReceive, cached: bool) {
+fn read_one(io: StreamIo<'_>, task: &ReceiveTask<'_>, receive: &ExtendedReceive, past: StreamPast) {
     let stream = Arc::clone(io.stream());
     let end = match io.handshake() {
-        Ok(()) => BlockReader::new(io, task, receive).run(),
-        Err(error) => BlockReader::end_unused(error, receive),
+        Ok(()) => BlockReader::new(io, task, receive, past).run(),
+        Err(error) => BlockReader::end_unused(error, receive).map(|end| (end, past)),
+    };
+    let (end, past) = match end {
+        Ok(end) => end,
+        Err(error) => return task.transfer.fail(error),
     };
     match end {
         // EOD without CLOSE: the connection may carry the next transfer (GFD.20 §3.4.3).
-        Ok(StreamEnd::Eod { close: false }) => receive.park(stream),
+        StreamEnd::Eod { close: false } => receive.park(stream),
         // Closing it now would end the sender's other connections, too. Nothing more is read from it.
-        Ok(StreamEnd::BeyondEnd) => receive.park(stream),
+        StreamEnd::BeyondEnd => receive.park(stream),
         // A connection that never carried anything may be a stranger's; it is kept only if it came
         // from the cache.
-        Ok(StreamEnd::Idle { carried }) if carried || cached => receive.park(stream),
-        Ok(_) => {}
-        Err(error) => task.transfer.fail(error),
+        StreamEnd::Idle if past.has_carried || past.is_cached => receive.park(stream),
+        StreamEnd::Turn => receive.wait_for_turn(stream, past),
+        StreamEnd::Eod { close: true } | StreamEnd::ClosedUnused | StreamEnd::Idle => {}
     }
 }

@@ -22,3 +22,4 @@ mod strangers;
 mod streams;
 #[cfg(test)]
 mod transfer_ends;
+mod turns;

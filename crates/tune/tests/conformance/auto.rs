@@ -65,6 +65,7 @@ prop_compose! {
             retransmits: counts[7],
             mss: counts[8],
             delivery_rate: counts[9],
+            pacing_rate: counts[9],
             receive_buffer: counts[10],
             receive_queue_memory: counts[11],
             readable: counts[12],
@@ -202,4 +203,24 @@ proptest! {
         drive.run(60.0, path);
         prop_assert!(drive.changes.is_empty());
     }
+}
+
+#[test]
+fn a_crowded_path_is_left_by_all_streams_but_one() {
+    // The queue of a hundred transfers is that of others, and so short that it is never seen.
+    let crowd = FluidModel {
+        bandwidth: 1.25e8,
+        window: 64e3,
+        rtt: 0.02,
+        loss: 0.4,
+        store: f64::INFINITY,
+    };
+    let mut drive = FluidDrive::new(limits(64), 16);
+    drive.run(3.0, crowd);
+    assert_eq!(drive.streams, 1, "{:?}", drive.changes);
+    // A path that loses by itself is none.
+    let lossy = FluidModel { loss: 0.1, ..crowd };
+    let mut drive = FluidDrive::new(limits(64), 16);
+    drive.run(3.0, lossy);
+    assert!(drive.streams > 4, "{:?}", drive.changes);
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use proto::command::TransferMode;
 use tune::Prior;
+use tune::congestion::is_starved_by_pacing;
 use tune::sample::{StreamId, TcpSample};
 use tune::streams::auto::{
     self, AutoLimits, AutoTuner, LimiterVerdict, TransferDecision, TransferSetting,
@@ -46,7 +47,12 @@ struct AppliedStreamSettings {
     congestion: Option<String>,
     /// Pacing rate, bytes per second.
     pace: Option<u64>,
+    /// When its congestion control was begun anew, since the transfer's start.
+    restarted: Option<Duration>,
 }
+
+/// Time that a congestion control which was begun anew has to measure the path before it may be again.
+const RESTART_PAUSE: Duration = Duration::from_secs(2);
 
 impl<'t> StreamTuning<'t> {
     /// `None` if the settings do not ask for any tuning.
@@ -115,6 +121,9 @@ impl<'t> StreamTuning<'t> {
         sample.notices.set_limiter(auto.limiter());
         self.auto = Some(auto);
         self.apply_to_streams(&sample.streams);
+        if self.settings.options.congestion.pinned_name().is_none() {
+            self.restart_starved_streams(sample);
+        }
     }
 
     /// Prior knowledge of the path, with the present number of streams.
@@ -337,6 +346,29 @@ impl<'t> StreamTuning<'t> {
         }
     }
 
+    /// Streams with bytes to send that their congestion control lets leave hardly ever get it anew.
+    fn restart_starved_streams(&mut self, sample: &TuningSample<'_>) {
+        // A pace or a rate limit of ours is no fault of the control.
+        if self.pace.is_some() || self.settings.options.rate.is_some() {
+            return;
+        }
+        for sampled in &sample.streams {
+            if !is_starved_by_pacing(&sampled.sample) {
+                continue;
+            }
+            let restarted = &mut self.applied(&sampled.stream).restarted;
+            if restarted.is_none_or(|before| before + RESTART_PAUSE <= sample.at) {
+                *restarted = Some(sample.at);
+                let set = sampled.stream.restart_congestion();
+                tracing::debug!(
+                    stream = sampled.stream.id(),
+                    ?set,
+                    "congestion control begun anew"
+                );
+            }
+        }
+    }
+
     fn applied(&mut self, stream: &Arc<DataStream>) -> &mut AppliedStreamSettings {
         self.applied
             .entry(stream.id())
@@ -345,6 +377,7 @@ impl<'t> StreamTuning<'t> {
                 congestion: None,
                 // No share is zero: a connection may have been opened at a known pace, which the first application replaces.
                 pace: Some(0),
+                restarted: None,
             })
     }
 }

@@ -243,6 +243,16 @@ fn a_refused_congestion_control_is_reported_and_changes_nothing() {
 }
 
 #[test]
+fn a_congestion_control_begun_anew_is_the_same_one() {
+    let (stream, _far) = connected(BufferSizing::Kernel);
+    for name in settable() {
+        stream.set_congestion(&name).unwrap();
+        stream.restart_congestion().unwrap();
+        assert_eq!(stream.congestion().as_deref(), Some(&*name));
+    }
+}
+
+#[test]
 fn a_cached_connection_returns_to_its_own_congestion_control() {
     let (stream, _far) = connected(BufferSizing::Kernel);
     let own = stream.congestion();

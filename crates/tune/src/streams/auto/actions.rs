@@ -70,6 +70,22 @@ impl AutoTuner {
         now.has_passed(LIMITS.steady, self.changed_at)
     }
 
+    /// Whether a path loses so much, for longer than a slow start's end is repaired, that its streams take each other's segments:
+    /// many transfers began at once, and no window is left that could become smaller.
+    pub(super) fn is_crowded(&self, now: &Now<'_>) -> bool {
+        let at = now.interval.at;
+        let half = LIMITS.recovery.at(now.interval.rtt.smoothed);
+        let Some(begin) = at.checked_sub(half * 2) else {
+            return false;
+        };
+        let [begin, middle] = [begin, at.saturating_sub(half)].map(|at| self.meter.counters_at(at));
+        let ratios = [middle.since(&begin), self.meter.counters().since(&middle)];
+        begin.at >= self.changed_at
+            && ratios
+                .iter()
+                .all(|half| half.loss_ratio() >= LIMITS.crowded_loss)
+    }
+
     /// No stream has a limit of its own (then fewer carry less), the rate has been steady for long enough to tell whether fewer carry
     /// it, and enough is left.
     pub(super) fn may_streams_be_too_many(&self, now: &Now<'_>) -> bool {
@@ -125,6 +141,7 @@ impl AutoTuner {
     /// Does what the rule says, if there is anything to change.
     pub(super) fn act(&mut self, rule: &Rule, now: &Now<'_>) {
         match rule.action {
+            Action::LeaveCrowd => self.leave_crowd(now),
             Action::StreamsForWindows => self.add_streams_for_windows(now),
             Action::ProbeQueue => self.probe_queue(now.interval),
             Action::TakeFairShare => self.take_fair_share(now.interval),
@@ -260,6 +277,25 @@ impl AutoTuner {
             action,
         };
         self.experiment(change, None, interval);
+        self.set_streams(to, reason);
+    }
+
+    /// No experiment: fewer streams are for all who share the path, whatever this transfer's rate becomes.
+    fn leave_crowd(&mut self, now: &Now<'_>) {
+        let least = self.limits.min_streams.min(self.stream_cap);
+        let to = (self.streams / 2).max(least);
+        if to >= self.streams {
+            return;
+        }
+        let reason = format!(
+            "more than {} of all segments are lost: {to} streams instead of {}, so that those that share the path get through",
+            per_cent(LIMITS.crowded_loss),
+            self.streams
+        );
+        self.on_change(now.interval.at);
+        for more in [Action::StreamsForLoss, Action::StreamsForWindows] {
+            self.fail(more, now.interval.at);
+        }
         self.set_streams(to, reason);
     }
 

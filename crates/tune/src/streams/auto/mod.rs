@@ -64,7 +64,7 @@ pub struct AutoTuner {
     baseline: Baseline,
     state: TunerState,
     /// One for each [`Action`].
-    cooldowns: [Cooldown; 8],
+    cooldowns: [Cooldown; 9],
     /// Time of the last change of a setting, or of the last finding about the path.
     changed_at: Duration,
     /// Rate of the last interval, bytes per second.
@@ -105,7 +105,7 @@ impl AutoTuner {
     pub fn from_prior(limits: AutoLimits, prior: Prior) -> Self {
         let least = limits.min_streams.max(1);
         let most = limits.max_streams.max(least);
-        let mut cooldowns = [Cooldown::default(); 8];
+        let mut cooldowns = [Cooldown::default(); 9];
         for rule in &RULES {
             cooldowns[rule.action as usize] = Cooldown::new(rule.doublings);
         }

@@ -51,6 +51,8 @@ pub(super) enum LossIs {
 /// Reaction to the estimate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
+    /// Half as many streams: the path is so crowded that a large part of all segments is lost.
+    LeaveCrowd,
     /// As many streams as the windows or buffers call for.
     StreamsForWindows,
     /// Sends below the path's rate for a moment: whose queue is it?
@@ -88,7 +90,17 @@ const fn seconds(n: u64) -> Duration {
 }
 
 /// The table.
-pub(super) const RULES: [Rule; 8] = [
+pub(super) const RULES: [Rule; 9] = [
+    Rule {
+        states: &[Steady, Shared, Paced],
+        bottlenecks: &[Link, Cwnd, Loss, SlowStart, ReceiveWindow, Unknown],
+        loss: LossIs::Any,
+        queue: QueueIs::Any,
+        action: Action::LeaveCrowd,
+        guard: AutoTuner::is_crowded,
+        cooldown: seconds(0),
+        doublings: 0,
+    },
     Rule {
         states: &[Steady, Shared],
         bottlenecks: &[ReceiveWindow, SendBuffer],

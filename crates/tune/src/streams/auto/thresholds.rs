@@ -41,6 +41,9 @@ pub struct Thresholds {
     /// Largest loss ratio of the path itself, 0..=1: more comes from a queue that is too short to be seen. A slow start loses up
     /// to half of its last round.
     pub most_loss: f64,
+    /// Loss ratio, 0..=1, that lasts only where so many streams share a path that their smallest windows overfill it. Above what
+    /// BBR takes from a path that loses by itself (a fifth).
+    pub crowded_loss: f64,
     /// Loss ratio, 0..=1, from which on the round trips of a local path are longer without a queue: the few segments of a window wait
     /// for the receiver's delayed acknowledgement (RFC 1122 §4.2.3.2: up to 0.5 s), so that less than `harmless_queue` shows none. Chosen.
     pub delaying_loss: f64,
@@ -135,6 +138,7 @@ impl Thresholds {
         loss_events: 3,
         least_loss: 3e-5,
         most_loss: 0.12,
+        crowded_loss: 0.2,
         delaying_loss: 0.01,
         recovery: RoundTrips::new(6, 100),
         loss_window: RoundTrips::new(100, 10_000),
