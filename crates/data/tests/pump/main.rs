@@ -22,4 +22,5 @@ mod strangers;
 mod streams;
 #[cfg(test)]
 mod transfer_ends;
+#[cfg(test)]
 mod turns;
