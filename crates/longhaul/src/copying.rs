@@ -36,7 +36,7 @@ pub(crate) fn cp(args: &CpArgs) -> Result<Exit> {
         );
         return Ok(Exit::Usage);
     }
-    let (nodes, _step) = match role_of(&args.flags) {
+    let (nodes, step) = match role_of(&args.flags) {
         Ok(role) => role,
         Err(exit) => return exit,
     };
@@ -48,7 +48,10 @@ pub(crate) fn cp(args: &CpArgs) -> Result<Exit> {
     run(
         (&args.flags, args.plan || args.flags.dry_run),
         places,
-        |warn| Ok(args.options(warn)?.with(|options| options.nodes = nodes)),
+        |warn| {
+            let options = args.options(warn)?;
+            Ok(options.with(|options| share_with(options, nodes, step.as_ref())))
+        },
         |options| options,
         async |options, observer| match &pairs {
             Some(pairs) => copy::copy_pairs(pairs, &options, observer).await,
@@ -74,9 +77,16 @@ fn role_of(flags: &CopyFlags) -> Result<(CopyNodes, Option<LedStep>), Result<Exi
     }
 }
 
+/// Lets nodes take part in a copy, which are the tasks of `step` if there is one.
+fn share_with(options: &mut CopyOptions, nodes: CopyNodes, step: Option<&LedStep>) {
+    options.nodes = nodes;
+    // The file system may hold the locks of a lost task for a while. A task that only stood still ends its copy first.
+    options.file.wait |= step.is_some_and(LedStep::has_taken_over);
+}
+
 /// `longhaul sync`
 pub(crate) fn sync(args: &SyncArgs) -> Result<Exit> {
-    let (nodes, _step) = match role_of(&args.flags) {
+    let (nodes, step) = match role_of(&args.flags) {
         Ok(role) => role,
         Err(exit) => return exit,
     };
@@ -85,7 +95,7 @@ pub(crate) fn sync(args: &SyncArgs) -> Result<Exit> {
         CopiedPlaces::Sync(&args.source, &args.destination),
         |warn| {
             let mut options = args.options(warn)?;
-            options.copy.nodes = nodes;
+            share_with(&mut options.copy, nodes, step.as_ref());
             Ok(options)
         },
         |options| &options.copy,

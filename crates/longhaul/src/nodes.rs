@@ -2,12 +2,13 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::future::pending;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use command_line::log::{LogFormat, log_to_stderr};
 use copy::{
     CopyInterrupt, CopyNode, CopyNodes, CopyOptions, Exit, Failure, FailureKind, NodeBeginning,
@@ -36,9 +37,9 @@ const SSH_OPTIONS: [&str; 3] = [
 pub(crate) enum NodeRole {
     /// It has the plan. Without nodes it also moves the files. The step ends when it is dropped.
     Plan(CopyNodes, Option<LedStep>),
-    /// It moves files for the first task of its step.
+    /// It moves files for the task of its step that has the plan.
     Node(JoinedStep),
-    /// That task has done everything.
+    /// Everything is done.
     Late,
 }
 
@@ -54,7 +55,7 @@ impl NodeRole {
             ([], Some(step)) if !flags.dry_run => match step.join()? {
                 StepRole::Lead(step) => {
                     let own = CopyNode {
-                        name: "task 0".to_owned(),
+                        name: step.name(),
                         link: NodeLink::Program(own_node()?),
                     };
                     let nodes = [own].into_iter().chain(step.nodes()).collect();
@@ -136,21 +137,34 @@ pub(crate) fn serve_on_pipes() -> Result<Exit> {
     // No lock of the standard streams is held by the threads that read and write.
     let from = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let to = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    serve(NodeLines::over(from, to))
+    Ok(match serve(NodeLines::over(from, to), pending())? {
+        ServedNode::Ended(exit) | ServedNode::PlanLost(exit) => exit,
+    })
 }
 
-/// A further task of a step.
+/// How the work of a node has ended.
+enum ServedNode {
+    Ended(Exit),
+    /// The process that has the plan is gone.
+    PlanLost(Exit),
+}
+
+/// A task of a step that has not the plan. If the task with the plan is lost, this does not return: the program begins anew.
 pub(crate) fn serve_in_step(step: &JoinedStep) -> Result<Exit> {
-    let served = serve(step.lines()?);
-    // A first task that is lost tells of no end.
-    if matches!(served, Ok(Exit::Done)) {
-        step.wait_for_end();
+    match serve(step.lines()?, step.leader_gone())? {
+        ServedNode::Ended(exit) => {
+            if exit == Exit::Done {
+                step.wait_for_end();
+            }
+            Ok(exit)
+        }
+        ServedNode::PlanLost(_) => Err(step.begin_anew()).context("cannot begin this program anew"),
     }
-    served
 }
 
-/// Moves files for another process. A failure is the last line on standard error, which that process may show.
-fn serve(mut lines: NodeLines) -> Result<Exit> {
+/// Moves files for another process, unless that is `gone` before its first word. A failure is the last line on standard error,
+/// which that process may show.
+fn serve(mut lines: NodeLines, gone: impl Future<Output = ()>) -> Result<ServedNode> {
     log_to_stderr(LogFormat::Text, "error");
     let runtime = runtime()?;
     let interrupt = CopyInterrupt::default();
@@ -159,7 +173,7 @@ fn serve(mut lines: NodeLines) -> Result<Exit> {
             signal(SignalKind::terminate())?,
             signal(SignalKind::interrupt())?,
         );
-        let ending = interrupt.clone();
+        let (ending, ordered) = (interrupt.clone(), interrupt.clone());
         tokio::spawn(async move {
             tokio::select! {
                 _ = terminate.recv() => {}
@@ -168,14 +182,18 @@ fn serve(mut lines: NodeLines) -> Result<Exit> {
             ending.trigger();
         });
         let served = async {
-            let gone = || Failure::new(FailureKind::Interrupted, "nothing was ordered");
-            let first = lines.next().await.ok_or_else(gone)?;
+            let first = tokio::select! {
+                line = lines.next() => line,
+                () = gone => None,
+            };
+            let first = first
+                .ok_or_else(|| Failure::new(FailureKind::Interrupted, "nothing was ordered"))?;
             let begun = NodeBeginning::parse(&first)?;
             // For relative names in flags. Without the directory, a file that such a flag names is missed and told.
             if let Err(error) = std::env::set_current_dir(&begun.directory) {
                 tracing::debug!(%error, "the directory of the command is not here");
             }
-            let options = options(begun)?.with(|options| options.interrupt = interrupt);
+            let options = options(begun)?.with(|options| options.interrupt = ordered);
             copy::serve_node(lines, options).await
         };
         Ok::<_, io::Error>(served.await)
@@ -183,10 +201,13 @@ fn serve(mut lines: NodeLines) -> Result<Exit> {
     // Nothing that still runs may keep the process.
     runtime.shutdown_timeout(Duration::from_secs(1));
     Ok(match served {
-        Ok(()) => Exit::Done,
+        Ok(()) => ServedNode::Ended(Exit::Done),
         Err(failure) => {
             print_to_stderr(&format!("longhaul: {failure}"));
-            failure.exit()
+            match failure.kind() == FailureKind::Interrupted && !interrupt.is_triggered() {
+                true => ServedNode::PlanLost(failure.exit()),
+                false => ServedNode::Ended(failure.exit()),
+            }
         }
     })
 }

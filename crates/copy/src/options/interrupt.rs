@@ -15,6 +15,11 @@ impl CopyInterrupt {
         self.0.send_replace(true);
     }
 
+    /// Whether the copies were ended.
+    pub fn is_triggered(&self) -> bool {
+        *self.0.borrow()
+    }
+
     /// The output of `work`; `None` if the interrupt came first.
     pub(crate) async fn or_end<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut triggered = self.0.subscribe();

@@ -263,36 +263,41 @@ fn the_tasks_of_a_slurm_step_share_a_copy() {
     let mut slowly = step(&["--limit-rate", "600M"]);
     let finished = std::thread::scope(|scope| {
         let copying = scope.spawn(|| run::run(&mut slowly));
-        let of_rank = |wanted| {
-            tasks(&test.copy())
-                .into_iter()
-                .map(|(_, pid)| pid)
-                .find(|pid| rank(*pid) == Some(wanted))
-        };
         wait_until("bytes", || test.copy().join("d/f 3").exists());
-        kill(of_rank(2).expect("task 2"), Signal::KILL);
+        kill(of_rank(&test, 2).expect("task 2"), Signal::KILL);
         copying.join().unwrap()
     });
     // srun ends with the code of the task that was killed.
     test.check(&finished.unwrap()).unwrap();
     std::fs::remove_dir_all(test.copy()).unwrap();
 
-    // The first task has the plan: without it all end, and the same command goes on.
+    // The first task has the plan. When it is killed, another one takes its place, and goes on with the journal.
     let mut slowly = step(&["--limit-rate", "600M"]);
-    std::thread::scope(|scope| {
+    let finished = std::thread::scope(|scope| {
         let copying = scope.spawn(|| run::run(&mut slowly));
         wait_until("bytes", || test.copy().join("d/f 3").exists());
-        for (_, pid) in tasks(&test.copy()) {
-            if rank(pid) == Some(0) {
-                kill(pid, Signal::KILL);
-            }
-        }
-        let finished = copying.join().unwrap().unwrap();
-        finished.expect_failure().unwrap();
+        kill(of_rank(&test, 0).expect("task 0"), Signal::KILL);
+        copying.join().unwrap().unwrap()
     });
-    let finished = run::run(&mut step(&["--resume"])).unwrap();
-    finished.expect_success().unwrap();
     test.check_files().unwrap();
+    let told = finished.stderr_text();
+    assert!(told.contains("task 0 is lost"), "{finished}");
+    let summary = copy::summary(&finished).unwrap();
+    assert_eq!(summary.verified, "crc32c");
+
+    // A copy that fails before anything moves ends all tasks.
+    let missing = [test.server.url("src/none"), path_argument(&test.copy())];
+    let mut command = copy::command(&["-r", &missing[0], &missing[1]]).unwrap();
+    command.env("LONGHAUL_BATCHES", &batches);
+    let finished = run::run(&mut slurm.srun(3, &command).unwrap()).unwrap();
+    finished.expect_failure().unwrap();
+}
+
+fn of_rank(test: &NodeTest, wanted: usize) -> Option<i32> {
+    let tasks = tasks(&test.copy()).into_iter();
+    tasks
+        .map(|(_, pid)| pid)
+        .find(|pid| rank(*pid) == Some(wanted))
 }
 
 #[test]
