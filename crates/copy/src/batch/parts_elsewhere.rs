@@ -1,6 +1,5 @@
 //! Parts of a file that other processes move.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,6 +7,7 @@ use data::job::TransferControl;
 use parking_lot::Mutex;
 use proto::ranges::RangeSet;
 
+use crate::storage::optional::SharedUpload;
 use ftp::Failure;
 use ftp::answers::SourceFacts;
 use ftp::location::Location;
@@ -17,7 +17,9 @@ pub(crate) struct MissingParts<'a> {
     pub(crate) source: &'a Location,
     pub(crate) facts: SourceFacts,
     /// The unfinished destination.
-    pub(crate) partial: PathBuf,
+    pub(crate) destination: Location,
+    /// The upload of the destination that the parts belong to, if it is at a storage that keeps uploads.
+    pub(crate) upload: Option<SharedUpload>,
     pub(crate) missing: RangeSet,
     /// Counts what is stored.
     pub(crate) control: Arc<TransferControl>,

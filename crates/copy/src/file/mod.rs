@@ -48,6 +48,7 @@ mod range_sums;
 mod relay;
 mod repair;
 mod resume;
+pub(crate) mod shared_upload;
 mod stall;
 pub(crate) mod stream_plan;
 mod upload;

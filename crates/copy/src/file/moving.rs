@@ -25,7 +25,7 @@ use crate::local::partial::store_failure;
 use crate::storage::capabilities::DirectProtocol;
 use crate::storage::contract::Storage;
 use crate::storage::local_copy;
-use crate::storage::optional::FollowUpQuery;
+use crate::storage::optional::{FollowUpQuery, UnfinishedUpload};
 use ftp::answers::SourceFacts;
 use ftp::location::{Location, StorageId};
 use ftp::session::checksum::CONCURRENT_FROM;
@@ -226,7 +226,9 @@ impl<'a> FileCopy<'a> {
                 }
                 (MoveMethod::Fetch, _, Some(sink)) => from.fetch(path, sink, spec, control).await,
                 (MoveMethod::Store, Some(source), _) => {
-                    to.store(source, &store_path, spec, control).await
+                    let shared = self.share_store(&mut **to, &store_path, spec, control);
+                    let spec = shared.await?.unwrap_or_else(|| spec.clone());
+                    to.store(source, &store_path, &spec, control).await
                 }
                 (MoveMethod::ThirdParty, ..) => {
                     let meter = self.meter;
@@ -290,12 +292,71 @@ impl<'a> FileCopy<'a> {
                 size: Some(size),
                 ..self.item.facts
             },
-            partial,
+            destination: Location::Local(partial),
+            upload: None,
             missing: spec.completed_ranges.gaps(0, size),
             control: Arc::clone(control),
         };
         mover.move_parts(parts).await?;
         Ok(TransferAttempt::default())
+    }
+
+    /// Has other processes store all parts of the file that are missing at its destination, but the last one, if they can. Returns
+    /// the parameters for the rest, by which the storage completes the file.
+    async fn share_store(
+        &self,
+        to: &mut dyn Storage,
+        store_path: &[u8],
+        spec: &TransferSpec,
+        control: &Arc<TransferControl>,
+    ) -> Result<Option<TransferSpec>, Failure> {
+        let (from, at) = (&self.item.source, &self.item.destination);
+        let is_whole = self.item.part.is_none() && spec.part.is_none();
+        let mover = self.ctx.parts.dividing(from, at, spec.size);
+        let (Some(mover), Some(size), Some(uploads), true) =
+            (mover, spec.size, to.unfinished_uploads(), is_whole)
+        else {
+            return Ok(None);
+        };
+        let completed = &spec.completed_ranges;
+        let Some(upload) = uploads.share_upload(store_path, size, completed).await? else {
+            return Ok(None);
+        };
+        let last = size.saturating_sub(1) / upload.part * upload.part;
+        let missing = completed.gaps(0, last);
+        let parts = MissingParts {
+            source: from,
+            facts: SourceFacts {
+                size: Some(size),
+                ..self.item.facts
+            },
+            destination: at.clone(),
+            upload: Some(upload.clone()),
+            missing: missing.clone(),
+            control: Arc::clone(control),
+        };
+        if let Err(failure) = mover.move_parts(parts).await {
+            // A later attempt goes on with the parts, if there can be one. Otherwise nothing of them stays.
+            if !failure.may_retry() && failure.kind() != FailureKind::Interrupted {
+                let given_up = UnfinishedUpload {
+                    path: store_path.to_vec(),
+                    id: upload.id,
+                    bytes: 0,
+                    last_change: None,
+                };
+                if let Err(error) = uploads.abort_upload(&given_up).await {
+                    self.ctx.warn(error.to_string());
+                }
+            }
+            return Err(failure);
+        }
+        let mut rest = spec.clone();
+        for range in missing.iter() {
+            rest.completed_ranges.insert(range.start, range.end);
+        }
+        // Of the bytes that pass here.
+        rest.checksum = None;
+        Ok(Some(rest))
     }
 
     /// After a refused store: whether the destination takes its final name, so that the store can be tried again.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::batch::BatchContext;
 use crate::plan::{PartInPlace, PlannedFile};
 use crate::small_files::BatchWork;
+use crate::storage::optional::SharedUpload;
 use ftp::answers::SourceFacts;
 use ftp::location::Location;
 use ftp::{Credential, Failure, FailureKind};
@@ -75,6 +76,7 @@ pub(super) struct OrderedFile {
     version: Option<u64>,
     /// Offset and length.
     part: Option<(u64, u64)>,
+    upload: Option<SharedUpload>,
     /// A node that was given up may still hold the unfinished file.
     takes_over: bool,
 }
@@ -175,6 +177,7 @@ impl OrderedFile {
             mode: file.facts.mode,
             version,
             part: file.part.map(|part| (part.offset, part.length)),
+            upload: file.upload.clone(),
             takes_over: file.takes_over,
         }
     }
@@ -200,6 +203,7 @@ impl OrderedFile {
             part: self
                 .part
                 .map(|(offset, length)| PartInPlace { offset, length }),
+            upload: self.upload.clone(),
             takes_over: self.takes_over,
         })
     }

@@ -12,7 +12,7 @@ use super::pieces::{Piece, Pieces};
 use crate::batch::parts_elsewhere::{MissingParts, PartMover};
 use crate::plan::{PartInPlace, PlannedFile};
 use ftp::Failure;
-use ftp::location::Location;
+use ftp::location::{Location, Scheme};
 
 /// Smallest part, bytes: below, a part ends before its connections have reached their speed.
 const MIN_PART: u64 = 16 << 20;
@@ -37,10 +37,11 @@ impl FileParts {
         }
     }
 
-    /// Cuts ranges into parts.
-    fn parts(&self, missing: &RangeSet) -> Vec<PartInPlace> {
+    /// Cuts ranges into parts, each of a multiple of `unit` bytes if it does not end with its range.
+    fn parts(&self, missing: &RangeSet, unit: u64) -> Vec<PartInPlace> {
         let shares = (self.nodes as u64).saturating_mul(PARTS_FOR_EACH).max(1);
         let most = (missing.byte_count() / shares).clamp(MIN_PART, MAX_PART);
+        let most = most.next_multiple_of(unit.max(1));
         let mut parts = Vec::new();
         for range in missing.iter() {
             let mut offset = range.start;
@@ -57,21 +58,30 @@ impl FileParts {
 #[async_trait]
 impl PartMover for FileParts {
     fn divides(&self, source: &Location, destination: &Location, size: u64) -> bool {
-        let is_divisible =
-            matches!(destination, Location::Local(_)) && *source != Location::StandardStreams;
+        let is_divisible = match destination {
+            Location::Local(_) => *source != Location::StandardStreams,
+            // The nodes see the source, which this process has open.
+            Location::Remote { .. } => {
+                let scheme = destination.server().map(|server| server.scheme);
+                scheme == Some(Scheme::S3) && matches!(source, Location::Local(_))
+            }
+            Location::StandardStreams => false,
+        };
         is_divisible && self.nodes > 1 && size >= DIVIDED_FROM
     }
 
     async fn move_parts(&self, parts: MissingParts<'_>) -> Result<(), Failure> {
-        let planned = self.parts(&parts.missing);
+        let unit = parts.upload.as_ref().map_or(1, |upload| upload.part);
+        let planned = self.parts(&parts.missing, unit);
         let divided = Arc::new(DividedFile::new(parts.control, planned.len()));
         for part in planned {
             let file = PlannedFile {
                 source: parts.source.clone(),
-                destination: Location::Local(parts.partial.clone()),
+                destination: parts.destination.clone(),
                 facts: parts.facts,
                 entry: 0,
                 part: Some(part),
+                upload: parts.upload.clone(),
                 takes_over: false,
             };
             self.pieces.add(Piece {
@@ -95,7 +105,7 @@ mod tests {
         let mut missing = RangeSet::new();
         missing.insert(0, 3 * MIN_PART + 5);
         missing.insert(10 * MIN_PART, 11 * MIN_PART);
-        let cut = parts.parts(&missing);
+        let cut = parts.parts(&missing, 1);
         assert_eq!(cut.len(), 5);
         let (mut covered, mut bytes) = (RangeSet::new(), 0);
         for part in cut {
@@ -109,9 +119,23 @@ mod tests {
         large.insert(0, 1 << 50);
         assert!(
             parts
-                .parts(&large)
+                .parts(&large, 1)
                 .iter()
                 .all(|part| part.length <= MAX_PART)
         );
+    }
+
+    #[test]
+    fn parts_of_an_upload_are_whole_parts_of_it() {
+        const UNIT: u64 = 17 << 20;
+        let parts = FileParts::new(&Arc::default(), 2);
+        let mut missing = RangeSet::new();
+        missing.insert(0, 40 * UNIT);
+        let cut = parts.parts(&missing, UNIT);
+        assert!(cut.len() > 2);
+        let is_whole = |part: &PartInPlace| {
+            part.offset.is_multiple_of(UNIT) && part.length.is_multiple_of(UNIT)
+        };
+        assert!(cut.iter().all(is_whole), "{cut:?}");
     }
 }

@@ -3,6 +3,8 @@
 use ftp::answers::SourceFacts;
 use ftp::location::Location;
 
+use crate::storage::optional::SharedUpload;
+
 /// One source of a plan and its destination; entries are relative to both.
 #[derive(Debug, Clone)]
 pub(crate) struct PlanTop {
@@ -45,6 +47,8 @@ pub(crate) struct PlannedFile {
     pub(crate) entry: u32,
     /// The part of the file that is copied, where another process sees to the rest.
     pub(crate) part: Option<PartInPlace>,
+    /// The upload that the part belongs to, where the destination is no file that grows.
+    pub(crate) upload: Option<SharedUpload>,
     /// Another process that was given up may still hold the unfinished destination.
     pub(crate) takes_over: bool,
 }

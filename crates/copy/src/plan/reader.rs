@@ -139,6 +139,7 @@ impl PlanReader {
                     facts,
                     entry,
                     part: None,
+                    upload: None,
                     takes_over: false,
                 })
             }
@@ -151,6 +152,7 @@ impl PlanReader {
                         facts,
                         entry,
                         part: None,
+                        upload: None,
                         takes_over: false,
                     },
                     first: join_location(destination, &first),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use data::job::TransferControl;
-use data::store::Sink;
 use data::store::bundle::BundleSource;
+use data::store::{Sink, Source};
 use ftp::Failure;
 use ftp::answers::{EntryVisitor, RenameFailure, SourceVersion};
 use ftp::session::ServerHabits;
@@ -14,8 +14,9 @@ use ftp::transfer::series::files::{FileSeries, SeriesReport};
 use ftp::transfer::{TransferAttempt, TransferSpec};
 use proto::bundle::{BundleEntry, BundleOutcome, BundleProof};
 use proto::checksum::ChecksumAlgorithm;
-use proto::ranges::ByteRange;
+use proto::ranges::{ByteRange, RangeSet};
 use proto::timestamp::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::contract::Storage;
 use super::open_source::OpenSource;
@@ -413,6 +414,15 @@ pub(crate) struct UploadMark {
     pub(crate) id: String,
 }
 
+/// An unfinished upload that several processes store parts of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SharedUpload {
+    /// Its name at the storage.
+    pub(crate) id: String,
+    /// Bytes of each part but the last one.
+    pub(crate) part: u64,
+}
+
 /// Uploads of files that get their names when they are complete, and are kept by their parts until then.
 #[async_trait]
 pub(crate) trait UnfinishedUploads: Send {
@@ -423,6 +433,32 @@ pub(crate) trait UnfinishedUploads: Send {
     /// # Errors
     /// The refusal by its class; the storage is lost.
     async fn left_parts(&mut self, path: &[u8], size: u64) -> Result<Vec<LeftPart>, Failure>;
+
+    /// Goes on with the upload of a file of `size` bytes whose parts are in `completed`, or begins one, for other processes that
+    /// store parts of it ([`UnfinishedUploads::store_parts`]). [`Storage::store`] completes it, with these parts in its
+    /// `completed_ranges`. `None`: such a file has one part.
+    ///
+    /// # Errors
+    /// The refusal by its class; the storage is lost.
+    async fn share_upload(
+        &mut self,
+        path: &[u8],
+        size: u64,
+        completed: &RangeSet,
+    ) -> Result<Option<SharedUpload>, Failure>;
+
+    /// Stores the parts of a file of `spec.size` bytes that are in `spec.part`, into the upload of another process.
+    ///
+    /// # Errors
+    /// As [`Storage::store`]. `Protocol`: the range is not one of whole parts.
+    async fn store_parts(
+        &mut self,
+        source: Arc<dyn Source>,
+        path: &[u8],
+        upload: &SharedUpload,
+        spec: &TransferSpec,
+        control: &Arc<TransferControl>,
+    ) -> Result<TransferAttempt, Failure>;
 
     /// A page of the uploads of the file at a path and of all files below it, and the mark of the next page. A path that ends
     /// with a slash means the files below it alone. The path of the whole storage is `/`.

@@ -10,6 +10,7 @@ use super::out_of_space::FullDestinations;
 use crate::batch::BatchContext;
 use crate::batch::measurement::TransferMeasurement;
 use crate::file::preserve;
+use crate::file::shared_upload::store_part;
 use crate::file::{FileOutcome, report_started};
 use crate::plan::PlannedFile;
 use crate::small_files::{self, BatchWork, MovedBundle};
@@ -112,7 +113,10 @@ impl WorkMover {
             return;
         };
         let copied = match self.refresh(&mut item).await {
-            Ok(()) => file::copy_file(&self.ctx, &item).await,
+            Ok(()) => match (&item.upload, item.part) {
+                (Some(upload), Some(part)) => store_part(&self.ctx, &item, part, upload).await,
+                _ => file::copy_file(&self.ctx, &item).await,
+            },
             Err(failure) => Err((0, failure)),
         };
         match copied {
@@ -121,7 +125,10 @@ impl WorkMover {
                 verified,
                 measured,
             }) => {
-                preserve::finish_files(&self.ctx, &[&item]).await;
+                // A part of an upload is no file.
+                if item.upload.is_none() {
+                    preserve::finish_files(&self.ctx, &[&item]).await;
+                }
                 self.full.stored(&item.destination);
                 let measured = measured.map(|measured| *measured);
                 self.account

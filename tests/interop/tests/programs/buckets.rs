@@ -95,6 +95,62 @@ fn s3s_fs_has_what_longhaul_stores_in_it() {
     cells.finish();
 }
 
+/// Processes of this program that move parts for others, and ask this server.
+fn nodes_of(peer: &BucketPeer) -> Vec<i32> {
+    let program = path_argument(&interop::longhaul::binary::path().unwrap());
+    let mut found = super::ssh::processes_named(&program);
+    let address = format!("AWS_ENDPOINT_URL=http://{}", peer.server.address());
+    found.retain(|(line, pid)| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        line.contains("\0node\0") && String::from_utf8_lossy(&environment).contains(&address)
+    });
+    found.into_iter().map(|(_, pid)| pid).collect()
+}
+
+#[test]
+fn nodes_store_the_parts_of_one_object() {
+    require!(moto::find());
+    let store = TestStore::new().unwrap();
+    let peer = BucketPeer {
+        server: moto::start(&store, &["bucket"]).unwrap(),
+        bucket: "bucket",
+    };
+    let environment = peer.environment(s3s_fs::KEY);
+    let (file, back) = (store.path("local/large"), store.path("local/back"));
+    test_files::write(&file, 140_000_123, 5).unwrap();
+    let put = |flags: &[&str], name: &str| {
+        let ends = [path_argument(&file), peer.url(name)];
+        let nodes = ["--nodes", "localhost,localhost", &ends[0], &ends[1]];
+        copy::run_in(&environment, &[flags, &nodes].concat())
+    };
+    let check = |name: &str| {
+        copy::cp_in(&environment, &[&peer.url(name), &path_argument(&back)]).unwrap();
+        test_files::ensure_same(&file, &back).unwrap();
+        std::fs::remove_file(&back).unwrap();
+    };
+    let finished = put(&["-v"], "shared").unwrap();
+    let finished = finished.expect_success().unwrap();
+    check("shared");
+    let words = finished.stderr_text() + &finished.stdout_text();
+    assert!(words.matches("node localhost: ").count() >= 2, "{words}");
+
+    // The parts that a killed node has not stored are stored by the other one, or by itself when it has begun again.
+    let finished = std::thread::scope(|scope| {
+        let copying = scope.spawn(|| put(&["--limit-rate", "300M"], "killed"));
+        super::ssh::wait_until("two nodes", || nodes_of(&peer).len() == 2);
+        std::thread::sleep(Duration::from_millis(700));
+        for pid in nodes_of(&peer).into_iter().take(1) {
+            let pid = rustix::process::Pid::from_raw(pid).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        }
+        copying.join().unwrap().unwrap()
+    });
+    let lost = |warning: &String| warning.contains("is lost");
+    assert!(copy::warnings(&finished).iter().any(lost), "{finished}");
+    finished.expect_success().unwrap();
+    check("killed");
+}
+
 /// Syncs a file twice.
 fn sync_twice(store: &TestStore, environment: &GridEnvironment) -> Result<()> {
     let local = store.local();

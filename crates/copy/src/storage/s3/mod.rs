@@ -39,6 +39,7 @@ use ftp::transfer::{TransferAttempt, TransferSpec};
 use ftp::{ConnectionSecurity, Failure, FailureKind};
 use proto::checksum::ChecksumAlgorithm;
 use proto::listing::{EntryKind, ListedEntry};
+use proto::ranges::RangeSet;
 use proto::s3::documents::ListingPage;
 use proto::s3::parts::PartPlan;
 use proto::timestamp::Timestamp;
@@ -64,7 +65,7 @@ use crate::storage::http::facts::HttpFileFacts;
 use crate::storage::http::session::last_name;
 use crate::storage::optional::{
     CompositeSum, CompositeSums, LeftPart, NameRules, OptionalContracts, ServerConnection,
-    TreeListing, UnfinishedUpload, UnfinishedUploads, UploadMark, VersionedFiles,
+    SharedUpload, TreeListing, UnfinishedUpload, UnfinishedUploads, UploadMark, VersionedFiles,
 };
 
 /// The end of the names of buckets whose keys are listed in no order (S3 Express One Zone).
@@ -702,6 +703,43 @@ impl UnfinishedUploads for S3Storage {
             }
         }
         self.blocking(move |client| upload::left_parts(client, &target, size))
+            .await
+    }
+
+    async fn share_upload(
+        &mut self,
+        path: &[u8],
+        size: u64,
+        completed: &RangeSet,
+    ) -> Result<Option<SharedUpload>, Failure> {
+        let (target, completed) = (self.upload_target(path)?, completed.clone());
+        self.blocking(move |client| upload::share(client, &target, size, &completed))
+            .await
+    }
+
+    async fn store_parts(
+        &mut self,
+        source: Arc<dyn Source>,
+        path: &[u8],
+        upload: &SharedUpload,
+        spec: &TransferSpec,
+        control: &Arc<TransferControl>,
+    ) -> Result<TransferAttempt, Failure> {
+        self.get_ready().await?;
+        let (target, upload) = (self.upload_target(path)?, upload.clone());
+        let (task_control, task_spec) = (Arc::clone(control), spec.clone());
+        self.connections
+            .transfer_over_several(spec, control, move |clients, settings| {
+                let source = &*source;
+                upload::store_shared(
+                    (clients, &upload),
+                    &target,
+                    source,
+                    &task_spec,
+                    settings,
+                    &task_control,
+                )
+            })
             .await
     }
 

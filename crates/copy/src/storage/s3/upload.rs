@@ -31,7 +31,7 @@ use super::unfinished;
 use crate::storage::http::client::HttpClient;
 use crate::storage::http::request::{HttpRequest, HttpRequestBody};
 use crate::storage::http::upload::{PutError, send_file};
-use crate::storage::optional::LeftPart;
+use crate::storage::optional::{LeftPart, SharedUpload};
 
 /// Bytes of a part of an object whose length is not known.
 const STREAM_PART: u64 = 32 << 20;
@@ -229,6 +229,68 @@ pub(super) fn store(
     }
 }
 
+/// Finds or begins the upload of an object of `size` bytes, of which other processes store parts. `None`: it has one part, or
+/// this machine cannot remember the upload.
+pub(super) fn share(
+    client: &mut HttpClient,
+    target: &UploadTarget,
+    size: u64,
+    completed: &RangeSet,
+) -> Result<Option<SharedUpload>, Failure> {
+    let Some(plan) = PartPlan::for_object(size, 1).filter(|plan| plan.count() > 1) else {
+        return Ok(None);
+    };
+    let upload = RunningUpload::find_or_begin(client, target, (size, plan), completed)?;
+    if !upload.is_remembered {
+        abort(client, target, &upload.begun.id)?;
+        return Ok(None);
+    }
+    Ok(Some(SharedUpload {
+        id: upload.begun.id,
+        part: upload.begun.part,
+    }))
+}
+
+/// Stores the parts of an object that are in `spec.part`, into an upload that another process completes.
+pub(super) fn store_shared(
+    (clients, upload): (&mut [HttpClient], &SharedUpload),
+    target: &UploadTarget,
+    source: &dyn Source,
+    spec: &TransferSpec,
+    settings: &TransferSettings,
+    control: &Arc<TransferControl>,
+) -> Result<TransferReport, Failure> {
+    let unfit = || {
+        let reason = "the part of it that was ordered is none of its upload";
+        target.action.failed(FailureKind::Protocol, reason)
+    };
+    let (size, (offset, length)) = spec.size.zip(spec.part).ok_or_else(unfit)?;
+    let plan = PartPlan::with_part(size, upload.part).ok_or_else(unfit)?;
+    let end = offset.saturating_add(length);
+    let parts: Vec<_> = (1..=plan.count())
+        .filter_map(|number| Some((number, plan.range(number)?)))
+        .filter(|(_, range)| range.start >= offset && range.end <= end)
+        .collect();
+    if parts.iter().map(|(_, range)| range.len()).sum::<u64>() != length {
+        return Err(unfit());
+    }
+    let job = UploadJob {
+        target,
+        source,
+        spec,
+        settings,
+        control,
+        offset: 0,
+    };
+    let supply = PartSupply::of_ranges(source, 0, target.sends_checksums, parts);
+    let sent = SentParts {
+        parts: Mutex::default(),
+        length: None,
+        stored: &spec.stored_ranges,
+    };
+    job.send_parts(clients, (&supply, Some(length)), &upload.id, &sent)
+}
+
 /// The order in which parts are sent.
 enum PartOrder {
     /// In any order, for an object of this length.
@@ -254,6 +316,53 @@ struct RunningUpload {
     stored: Vec<StoredPart>,
     /// A later run can go on with it.
     is_remembered: bool,
+}
+
+impl RunningUpload {
+    /// The upload of an earlier attempt, with the parts that are in `completed`, or a new one. One that is of no use is aborted.
+    fn find_or_begin(
+        client: &mut HttpClient,
+        target: &UploadTarget,
+        (length, plan): (u64, PartPlan),
+        completed: &RangeSet,
+    ) -> Result<Self, Failure> {
+        let Some(begun) = target.record.load() else {
+            return Self::begin(client, target, plan.part_size());
+        };
+        let earlier = PartPlan::with_part(length, begun.part).filter(|_| !completed.is_empty());
+        let Some(earlier) = earlier else {
+            abandon(client, target)?;
+            return Self::begin(client, target, plan.part_size());
+        };
+        let stored = match target.stored_parts(client, &begun.id) {
+            Err(missing) if missing.is_missing() => {
+                target.record.forget();
+                return Self::begin(client, target, plan.part_size());
+            }
+            stored => stored?,
+        };
+        let counts = |part: &StoredPart| {
+            earlier.range(part.number).is_some_and(|range| {
+                range.len() == part.size && completed.contains(range.start, range.end)
+            })
+        };
+        Ok(Self {
+            stored: stored.into_iter().filter(counts).collect(),
+            begun,
+            is_remembered: true,
+        })
+    }
+
+    /// CreateMultipartUpload.
+    fn begin(client: &mut HttpClient, target: &UploadTarget, part: u64) -> Result<Self, Failure> {
+        let begun = target.begin(client, part)?;
+        let is_remembered = target.record.save(&begun);
+        Ok(Self {
+            begun,
+            stored: Vec::new(),
+            is_remembered,
+        })
+    }
 }
 
 impl UploadJob<'_> {
@@ -342,16 +451,19 @@ impl UploadJob<'_> {
         let Some((first, _)) = clients.split_first_mut() else {
             return Err(Failure::local("no connection can be made"));
         };
+        self.check()
+            .map_err(|error| self.failure(PutError::Data(error)))?;
+        let completed = &self.spec.completed_ranges;
         let upload = match &order {
-            PartOrder::Plan(plan, length) => self
-                .resumed(first, *length)?
-                .map_or_else(|| self.begin(first, plan.part_size()), Ok)?,
+            PartOrder::Plan(plan, length) => {
+                RunningUpload::find_or_begin(first, self.target, (*length, *plan), completed)?
+            }
             PartOrder::Sequence(part, ..) => {
                 self.abandon_earlier(first)?;
-                self.begin(first, *part)?
+                RunningUpload::begin(first, self.target, *part)?
             }
         };
-        let sent = self.send_parts(clients, order, &upload);
+        let sent = self.send_missing(clients, order, &upload);
         let Some((first, _)) = clients.split_first_mut() else {
             return Err(Failure::local("no connection can be made"));
         };
@@ -368,60 +480,13 @@ impl UploadJob<'_> {
         }
     }
 
-    /// The upload of an earlier attempt, with the parts that count; `None`: there is none. One that is of no use is aborted.
-    fn resumed(
-        &self,
-        client: &mut HttpClient,
-        length: u64,
-    ) -> Result<Option<RunningUpload>, Failure> {
-        let Some(begun) = self.target.record.load() else {
-            return Ok(None);
-        };
-        let completed = &self.spec.completed_ranges;
-        let plan = PartPlan::with_part(length, begun.part).filter(|_| !completed.is_empty());
-        let Some(plan) = plan else {
-            self.abandon_earlier(client)?;
-            return Ok(None);
-        };
-        let stored = match self.target.stored_parts(client, &begun.id) {
-            Err(missing) if missing.is_missing() => {
-                self.target.record.forget();
-                return Ok(None);
-            }
-            stored => stored?,
-        };
-        let counts = |part: &StoredPart| {
-            plan.range(part.number).is_some_and(|range| {
-                range.len() == part.size && completed.contains(range.start, range.end)
-            })
-        };
-        Ok(Some(RunningUpload {
-            stored: stored.into_iter().filter(counts).collect(),
-            begun,
-            is_remembered: true,
-        }))
-    }
-
     /// Aborts the upload of an earlier attempt, if there is one.
     fn abandon_earlier(&self, client: &mut HttpClient) -> Result<(), Failure> {
         abandon(client, self.target)
     }
 
-    /// CreateMultipartUpload.
-    fn begin(&self, client: &mut HttpClient, part: u64) -> Result<RunningUpload, Failure> {
-        self.check()
-            .map_err(|error| self.failure(PutError::Data(error)))?;
-        let begun = self.target.begin(client, part)?;
-        let is_remembered = self.target.record.save(&begun);
-        Ok(RunningUpload {
-            begun,
-            stored: Vec::new(),
-            is_remembered,
-        })
-    }
-
     /// Sends the missing parts. Returns all parts, and the length of the object.
-    fn send_parts(
+    fn send_missing(
         &self,
         clients: &mut [HttpClient],
         order: PartOrder,
@@ -454,10 +519,26 @@ impl UploadJob<'_> {
             length,
             stored: &self.spec.stored_ranges,
         };
+        let report = self.send_parts(clients, (&supply, bytes), &upload.begun.id, &sent)?;
+        let mut parts = sent.parts.into_inner();
+        parts.sort_unstable_by_key(|(part, _)| part.number);
+        let total = parts.iter().map(|(_, length)| length).sum();
+        let parts = parts.into_iter().map(|(part, _)| part).collect();
+        Ok((report, parts, length.unwrap_or(total)))
+    }
+
+    /// Sends the parts of a supply, which has so many bytes.
+    fn send_parts(
+        &self,
+        clients: &mut [HttpClient],
+        (supply, bytes): (&PartSupply<'_>, Option<u64>),
+        upload: &str,
+        sent: &SentParts<'_>,
+    ) -> Result<TransferReport, Failure> {
         let work = |client: &mut HttpClient, stream: &mut BodyStream<'_>| {
             while let Some(part) = supply.next(stream)? {
                 stream.check()?;
-                self.send_part(client, stream, &supply, &part, &upload.begun.id, &sent)?;
+                self.send_part(client, stream, supply, &part, upload, sent)?;
             }
             Ok::<_, PutError>(())
         };
@@ -467,13 +548,8 @@ impl UploadJob<'_> {
             .map(|client| (Arc::clone(&client.dialer), client))
             .collect();
         self.spec.started.store(true, Ordering::Relaxed);
-        let report = body::run_parts(streams, bytes, self.settings, self.control, work)
-            .map_err(|error| self.failure(error))?;
-        let mut parts = sent.parts.into_inner();
-        parts.sort_unstable_by_key(|(part, _)| part.number);
-        let total = parts.iter().map(|(_, length)| length).sum();
-        let parts = parts.into_iter().map(|(part, _)| part).collect();
-        Ok((report, parts, length.unwrap_or(total)))
+        body::run_parts(streams, bytes, self.settings, self.control, work)
+            .map_err(|error| self.failure(error))
     }
 
     /// UploadPart.
