@@ -16,6 +16,8 @@ mod cleanup;
 mod corruption;
 mod delay;
 mod demo;
+#[cfg(test)]
+mod disturbed;
 mod experiment;
 mod harness;
 mod hosts;
