@@ -38,6 +38,12 @@ fn every_setting_is_read() {
         [[log]]
         path = "/var/log/nginx/access.log"
         format = "combined"
+        [[log]]
+        path = "/var/log/vsftpd.log"
+        format = "vsftpd"
+        [[log]]
+        path = "/var/log/pure-ftpd.stats"
+        format = "pure-ftpd"
         [tests.ping]
         interval = "10min"
         concurrency = 5
@@ -74,6 +80,8 @@ fn every_setting_is_read() {
     assert_eq!(config.purge_after, 48 * HOUR);
     assert_eq!(config.bytes_per_hour, 10_000_000);
     assert_eq!(config.log[1].format, TransferLogFormat::Web);
+    assert_eq!(config.log[2].format, TransferLogFormat::Vsftpd);
+    assert_eq!(config.log[3].format, TransferLogFormat::PureFtpd);
     let ping = &config.tests["ping"];
     assert_eq!((ping.interval, ping.concurrency), (Some(HOUR / 6), Some(5)));
     let disk = &config.tests["disk"];

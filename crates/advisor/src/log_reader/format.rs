@@ -21,11 +21,9 @@ pub enum TransferLogFormat {
     FtpInfo,
     /// `xferlog`: xferlog(5), as vsftpd, proftpd and pure-ftpd write it.
     Xferlog,
-    /// vsftpd's own, which only imports take.
-    #[serde(skip_deserializing)]
+    /// `vsftpd`: vsftpd's own.
     Vsftpd,
-    /// pure-ftpd's `stats` and `w3c`, which only imports take.
-    #[serde(skip_deserializing)]
+    /// `pure-ftpd`: its `stats` and `w3c`.
     PureFtpd,
     /// `combined`: the common and the combined log of Apache and nginx.
     #[serde(rename = "combined")]
