@@ -9,6 +9,7 @@ pub mod gfal;
 pub mod globus_gridftp_server;
 pub mod globus_url_copy;
 pub mod lftp;
+pub mod minio;
 pub mod moto;
 pub mod ncftp;
 pub mod nginx;

@@ -10,7 +10,7 @@ use interop::longhaul::copy::{self, CpSummary};
 use interop::longhaul::rows::{self, ServerUnderTest, TestServer, path_argument};
 use interop::longhaul::running_copy;
 use interop::matrix::{self, TestStore};
-use interop::peer::{PeerServer, moto, s3s_fs};
+use interop::peer::{PeerServer, minio, moto, s3s_fs};
 use interop::pki::environment::GridEnvironment;
 use interop::require;
 use interop::run::{self, FinishedProgram};
@@ -265,29 +265,27 @@ fn leave_an_upload(
         .map(drop)
 }
 
-#[test]
-fn moto_compares_the_checksums_of_what_longhaul_stores() {
-    require!(moto::find());
-    let store = TestStore::new().unwrap();
-    let peer = BucketPeer {
-        server: moto::start(&store, &["bucket", "other"]).unwrap(),
-        bucket: "bucket",
-    };
-    let environment = peer.environment(("key", "secret"));
-    let mut cells = MatrixRow::new("moto");
+/// Files and trees there and back, interrupted, listed, changed and removed, in the buckets `bucket` and `other`. `verified`: how an
+/// object of a size is compared.
+fn keep_what_is_stored(
+    name: &str,
+    (store, peer): (&TestStore, &BucketPeer),
+    environment: &GridEnvironment,
+    verified: impl Fn(u64) -> &'static str,
+) {
+    let mut cells = MatrixRow::new(name);
     let there_and_back = |size: u64, options: &[&str]| -> Result<[CpSummary; 2]> {
         let served = peer.url(&store.upload());
         let (source, local) = (test_files::shared(size)?, store.local());
         let (from, to) = (path_argument(&source), path_argument(&local));
-        let put = copy::cp_in(&environment, &[options, &[&from, &served]].concat())?;
-        let get = copy::cp_in(&environment, &[options, &[&served, &to]].concat())?;
+        let put = copy::cp_in(environment, &[options, &[&from, &served]].concat())?;
+        let get = copy::cp_in(environment, &[options, &[&served, &to]].concat())?;
         matrix::check_and_remove(&source, &local)?;
         Ok([put, get])
     };
     for size in test_files::SIZES {
         cells.check(format!("{size} bytes there and back"), || {
-            // Of objects in parts it has a checksum of checksums, and does not say so.
-            let verified = if size < 16 << 20 { "crc32c" } else { "size" };
+            let verified = verified(size);
             for summary in there_and_back(size, &["-p", "4"])? {
                 ensure!(summary.verified == verified, "{summary:?}");
             }
@@ -299,32 +297,32 @@ fn moto_compares_the_checksums_of_what_longhaul_stores() {
         let (from, to) = (path_argument(&source), peer.url(&store.upload()));
         // 30 MB/s
         let slow = ["-p", "3", "--limit-rate", "240M", &from, &to];
-        let slow = copy::command_in(&environment, &slow)?;
+        let slow = copy::command_in(environment, &slow)?;
         let safe = running_copy::kill_when_safe(slow, 30_000_000, Duration::ZERO)?;
-        let summary = copy::cp_in(&environment, &["-p", "3", &from, &to])?;
+        let summary = copy::cp_in(environment, &["-p", "3", &from, &to])?;
         ensure!(
             summary.bytes <= test_files::LARGE - safe,
             "{} bytes moved again, {safe} were safe",
             summary.bytes
         );
         let local = store.local();
-        copy::cp_in(&environment, &[&to, &path_argument(&local)])?;
+        copy::cp_in(environment, &[&to, &path_argument(&local)])?;
         matrix::check_and_remove(&source, &local)
     });
     cells.check("a tree there and back, listed, and removed", || {
         let (tree, local, back) = (tree(), store.local(), store.local());
         tree.write(&local)?;
         let there = "s3://bucket/tree";
-        copy::cp_in(&environment, &["-r", &path_argument(&local), there])?;
-        copy::cp_in(&environment, &["-r", there, &path_argument(&back)])?;
+        copy::cp_in(environment, &["-r", &path_argument(&local), there])?;
+        copy::cp_in(environment, &["-r", there, &path_argument(&back)])?;
         tree.ensure_same_as(&back)?;
-        let listed = verb(&environment, &["ls", "s3://bucket/"])?.expect_success()?;
+        let listed = verb(environment, &["ls", "s3://bucket/"])?.expect_success()?;
         ensure!(listed.stdout_text().contains("tree"), "{listed}");
-        verb(&environment, &["rm", "-r", there])?.expect_success()?;
-        verb(&environment, &["ls", there])?.expect_code(4).map(drop)
+        verb(environment, &["rm", "-r", there])?.expect_success()?;
+        verb(environment, &["ls", there])?.expect_code(4).map(drop)
     });
     cells.check("sync copies nothing twice", || {
-        sync_twice(&store, &environment)
+        sync_twice(store, environment)
     });
     cells.check("from a pipe, and from bucket to bucket", || {
         let text = vec![b'x'; 100_000];
@@ -332,29 +330,71 @@ fn moto_compares_the_checksums_of_what_longhaul_stores() {
         environment.apply(&mut command);
         command.args(["cp", "-", "s3://bucket/piped"]);
         run::run_with_input(&mut command, &text, run::LIMIT)?.expect_success()?;
-        copy::cp_in(&environment, &["s3://bucket/piped", "s3://other/relayed"])?;
+        copy::cp_in(environment, &["s3://bucket/piped", "s3://other/relayed"])?;
         let to = store.local();
-        copy::cp_in(&environment, &["s3://other/relayed", &path_argument(&to)])?;
+        copy::cp_in(environment, &["s3://other/relayed", &path_argument(&to)])?;
         ensure!(std::fs::read(&to)? == text, "the bytes differ");
         Ok(())
     });
     cells.check("what is missing is told", || {
         let to = path_argument(&store.local());
         for from in ["s3://bucket/missing", "s3://nobody/missing"] {
-            copy::run_in(&environment, &[from, &to])?.expect_code(4)?;
+            copy::run_in(environment, &[from, &to])?.expect_code(4)?;
         }
         Ok(())
     });
     cells.check("mv, mkdir and rm", || {
         let file = path_argument(&test_files::shared(65_536)?);
-        copy::cp_in(&environment, &[file.as_str(), "s3://bucket/old"])?;
-        verb(&environment, &["mv", "s3://bucket/old", "s3://bucket/new"])?.expect_success()?;
-        verb(&environment, &["stat", "s3://bucket/old"])?.expect_code(4)?;
-        verb(&environment, &["rm", "s3://bucket/new"])?.expect_success()?;
-        verb(&environment, &["mkdir", "s3://bucket/d"])?.expect_success()?;
-        verb(&environment, &["stat", "s3://bucket/d"])?
+        copy::cp_in(environment, &[file.as_str(), "s3://bucket/old"])?;
+        verb(environment, &["mv", "s3://bucket/old", "s3://bucket/new"])?.expect_success()?;
+        verb(environment, &["stat", "s3://bucket/old"])?.expect_code(4)?;
+        verb(environment, &["rm", "s3://bucket/new"])?.expect_success()?;
+        verb(environment, &["mkdir", "s3://bucket/d"])?.expect_success()?;
+        verb(environment, &["stat", "s3://bucket/d"])?
             .expect_success()
             .map(drop)
+    });
+    cells.finish();
+}
+
+#[test]
+fn moto_compares_the_checksums_of_what_longhaul_stores() {
+    require!(moto::find());
+    let store = TestStore::new().unwrap();
+    let peer = BucketPeer {
+        server: moto::start(&store, &["bucket", "other"]).unwrap(),
+        bucket: "bucket",
+    };
+    let environment = peer.environment(("key", "secret"));
+    // Of objects in parts it has a checksum of checksums, and does not say so.
+    let verified = |size: u64| if size < 16 << 20 { "crc32c" } else { "size" };
+    keep_what_is_stored("moto", (&store, &peer), &environment, verified);
+}
+
+#[test]
+fn minio_has_what_longhaul_stores_in_it() {
+    // It takes a quarter of an hour to build, so it may be missing.
+    if let Err(reason) = minio::find() {
+        println!("SKIPPED: {reason}");
+        return;
+    }
+    let store = TestStore::new().unwrap();
+    let peer = BucketPeer {
+        server: minio::start(&store, &["bucket", "other"]).unwrap(),
+        bucket: "bucket",
+    };
+    // Another test has a bucket of this name at the same time.
+    let state = path_argument(&store.local());
+    let environment = peer.environment(minio::KEY).with("XDG_STATE_HOME", state);
+    keep_what_is_stored("MinIO", (&store, &peer), &environment, |_| "crc32c");
+    let mut cells = MatrixRow::new("MinIO");
+    cells.check("a wrong key is refused", || {
+        let wrong = peer.environment((minio::KEY.0, "another secret"));
+        let refused = verb(&wrong, &["ls", "s3://bucket/"])?;
+        refused.expect_code(3).map(drop)
+    });
+    cells.check("uploads that were left are shown and removed", || {
+        leave_an_upload(&store, &peer, &environment)
     });
     cells.finish();
 }
