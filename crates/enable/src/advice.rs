@@ -99,6 +99,21 @@ pub struct Question {
     pub max_streams: Option<u32>,
 }
 
+/// The transfer that advice on the service class is wanted for.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct QosQuestion {
+    /// Address or name. `None`: the caller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// `background`, `bulk` (the default), `interactive` or `streaming`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub purpose: Option<String>,
+    /// Rate that it needs, bits per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_bps: Option<u64>,
+}
+
 /// Advice on the service class of transfers to a client.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use ureq::Agent;
 
-use crate::advice::{Advice, DEFAULT_PORT, QosAdvice, Question};
+use crate::advice::{Advice, DEFAULT_PORT, QosAdvice, QosQuestion, Question};
 use crate::method::{self, Method};
 use crate::xmlrpc::{self, AnswerError, Call, MAX_BODY, XmlRpcError};
 
@@ -138,8 +138,8 @@ impl EnableClient {
     ///
     /// # Errors
     /// Why there is no answer.
-    pub fn qos(&self) -> Result<QosAdvice, EnableError> {
-        self.typed(&method::GET_QOS, vec![self.host()])
+    pub fn qos(&self, question: &QosQuestion) -> Result<QosAdvice, EnableError> {
+        self.typed(&method::GET_QOS, vec![self.host(), json!(question)])
     }
 
     /// Calls any method.

@@ -65,8 +65,12 @@ pub const GET_ADVICE: Method = read(
 /// Quality of service.
 pub const GET_QOS: Method = read(
     "EnableGetQoS",
-    &[&["struct", "string"], &["struct", "string", "string"]],
-    "Service class (DSCP) for transfers to the caller, and whether a reservation would help.",
+    &[
+        &["struct", "string"],
+        &["struct", "string", "string"],
+        &["struct", "string", "struct"],
+    ],
+    "Service class (DSCP) for transfers to the caller, and whether a reservation would help. The struct may name the client, the purpose (background, bulk, interactive or streaming) and rate_bps, the rate that is wanted in bits per second.",
 );
 /// Monitored clients.
 pub const LIST_HOSTS: Method = read(

@@ -1,10 +1,10 @@
-//! `longhaul advisor add`, `remove`, `list` and `test`: the clients that a server monitors.
+//! `longhaul advisor add`, `remove`, `list`, `choose` and `test`: the clients that a server monitors.
 
 use std::time::{Duration, Instant};
 
 use enable::method;
 use proto::printable::printable;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use units::show;
 
 use super::asking::{AskingFailure, change, client_of};
@@ -28,6 +28,29 @@ pub(crate) fn remove(client: &str, server: &AdvisorServerArgs) -> Result<(), Ask
         _ => "is no longer monitored",
     };
     print_to_stderr(&format!("{client} {what}"));
+    Ok(())
+}
+
+/// Chooses the tests of a client that run at intervals.
+pub(crate) fn choose(
+    client: &str,
+    tests: &[String],
+    server: &AdvisorServerArgs,
+) -> Result<(), AskingFailure> {
+    let chosen = tests.iter().map(|test| match test.split_once('=') {
+        Some((name, interval)) => (name.to_owned(), interval.into()),
+        None => (test.clone(), true.into()),
+    });
+    let chosen: Map<String, Value> = chosen.collect();
+    change(
+        server,
+        &method::SET_TESTS,
+        vec![client.into(), chosen.into()],
+    )?;
+    print_to_stderr(&match tests {
+        [] => format!("{client} is tested as the server's settings say"),
+        tests => format!("{client} is tested by {}", tests.join(", ")),
+    });
     Ok(())
 }
 

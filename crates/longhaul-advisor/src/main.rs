@@ -10,6 +10,7 @@ mod hosts;
 mod import;
 mod keeper;
 mod program_arguments;
+mod qos;
 mod serve;
 
 use std::process::ExitCode;
@@ -20,7 +21,8 @@ use command_line::flags::advisor::{AdvisorArgs, AdvisorVerb};
 use command_line::output::print_to_stderr;
 use command_line::programs::{error_in_one_line, prepare_process};
 use data::os::core_dumps::forbid_core_dumps;
-use units::Exit;
+use enable::advice::QosQuestion;
+use units::{Exit, Rate};
 
 use asking::AskingFailure;
 
@@ -66,6 +68,25 @@ fn run(verb: AdvisorVerb) -> Result<u8> {
         AdvisorVerb::Add { client, server } => hosts::add(&client, &server),
         AdvisorVerb::Remove { client, server } => hosts::remove(&client, &server),
         AdvisorVerb::List { json, server } => hosts::list(json, &server),
+        AdvisorVerb::Choose {
+            client,
+            tests,
+            server,
+        } => hosts::choose(&client, &tests, &server),
+        AdvisorVerb::Qos {
+            client,
+            purpose,
+            rate,
+            json,
+            server,
+        } => {
+            let question = QosQuestion {
+                client,
+                purpose: Some(purpose),
+                rate_bps: rate.map(Rate::as_bits_per_second),
+            };
+            qos::run(&question, json, &server)
+        }
         AdvisorVerb::Test {
             client,
             test,

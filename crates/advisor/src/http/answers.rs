@@ -6,8 +6,10 @@ use std::net::IpAddr;
 use enable::advice::Advice;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use tune::path::{QosNeed, TrafficPurpose};
 use utoipa::{IntoParams, ToSchema};
 
+use super::operations::CallRefused;
 use crate::path_table::QuantitySummary;
 use crate::service::PathView;
 use crate::store::HistoryPoint;
@@ -232,13 +234,33 @@ pub(super) struct ListPart {
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
-pub(super) struct QosQuestion {
+pub(super) struct QosParameters {
     /// Address or name; absent: the caller.
     pub(super) client: Option<String>,
     /// `background`, `bulk` (default), `interactive` or `streaming`.
     pub(super) purpose: Option<String>,
     /// Rate that the transfer needs, bits per second.
     pub(super) rate_bps: Option<u64>,
+}
+
+impl QosParameters {
+    /// The needs of the transfer.
+    pub(super) fn need(&self) -> Result<QosNeed, CallRefused> {
+        let purpose = match self.purpose.as_deref() {
+            None | Some("bulk") => TrafficPurpose::Bulk,
+            Some("background") => TrafficPurpose::Background,
+            Some("interactive") => TrafficPurpose::Interactive,
+            Some("streaming") => TrafficPurpose::Streaming,
+            Some(_) => {
+                let reason = "purpose: background, bulk, interactive or streaming";
+                return Err(CallRefused::Arguments(reason.to_owned()));
+            }
+        };
+        Ok(QosNeed {
+            purpose,
+            rate_bps: self.rate_bps,
+        })
+    }
 }
 
 /// Which values of the history.

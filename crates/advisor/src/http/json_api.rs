@@ -14,12 +14,11 @@ use enable::advice::{Advice, QosAdvice, Question};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tune::path::{QosNeed, TrafficPurpose};
 
 use super::answers::{AdviceSchema, QosSchema, QuestionParameters};
 use super::answers::{
     ChangeAnswer, ErrorAnswer, HistoryAnswer, HistoryQuestion, HostAnswer, HostList, ListPart,
-    NewHost, PathAnswer, PathDetails, PathList, PointAnswer, QosQuestion,
+    NewHost, PathAnswer, PathDetails, PathList, PointAnswer, QosParameters,
 };
 use super::connections::read_body;
 use super::operations::{CallRefused, ReportedMeasurement};
@@ -96,29 +95,16 @@ pub(super) async fn advice(
 
 /// Service class (DSCP) of transfers, and whether a reservation of bandwidth would help.
 #[utoipa::path(
-    get, path = "/api/v1/qos", tag = "advice", params(QosQuestion),
+    get, path = "/api/v1/qos", tag = "advice", params(QosParameters),
     responses((status = 200, body = QosSchema), (status = "4XX", body = ErrorAnswer)),
 )]
 pub(super) async fn qos(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
-    asked: Asked<QosQuestion>,
+    asked: Asked<QosParameters>,
 ) -> Answer<QosAdvice> {
     let asked = query(asked)?;
-    let purpose = match asked.purpose.as_deref() {
-        None | Some("bulk") => TrafficPurpose::Bulk,
-        Some("background") => TrafficPurpose::Background,
-        Some("interactive") => TrafficPurpose::Interactive,
-        Some("streaming") => TrafficPurpose::Streaming,
-        Some(_) => {
-            let reason = "purpose: background, bulk, interactive or streaming";
-            return Err(CallRefused::Arguments(reason.to_owned()));
-        }
-    };
-    let need = QosNeed {
-        purpose,
-        rate_bps: asked.rate_bps,
-    };
+    let need = asked.need()?;
     let client = shared.client(asked.client.as_deref(), caller).await?;
     Ok(Json(shared.qos(client, &need)))
 }

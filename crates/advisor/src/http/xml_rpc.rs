@@ -12,8 +12,8 @@ use enable::method::{self, Method};
 use enable::xmlrpc::{self, Call};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tune::path::QosNeed;
 
+use super::answers::QosParameters;
 use super::connections::read_body;
 use super::operations::CallRefused;
 use super::shared::{Caller, Shared};
@@ -115,7 +115,15 @@ async fn read(
         method::GET_BUFFER_SIZE => Ok(shared.buffer_size(client().await?)?.into()),
         method::GET_STREAMS => Ok(shared.streams(client().await?)?.into()),
         method::GET_NET_INFO => Ok(shared.net_info(client().await?).await),
-        method::GET_QOS => Ok(json!(shared.qos(client().await?, &QosNeed::default()))),
+        method::GET_QOS => {
+            let asked = match arguments.text(1) {
+                Some(_) => QosParameters::default(),
+                None => arguments.typed(1)?.unwrap_or_default(),
+            };
+            let client = arguments.text(1).or(asked.client.as_deref());
+            let client = shared.client(client, caller).await?;
+            Ok(json!(shared.qos(client, &asked.need()?)))
+        }
         method::GET_ADVICE => {
             let question: Question = arguments.typed(1)?.unwrap_or_default();
             Ok(json!(shared.advice(&question, caller).await?))
@@ -239,6 +247,7 @@ mod tests {
             &[json!("data"), json!("client")]
         ));
         assert!(fits(&method::GET_ADVICE, &[json!("data"), json!({})]));
+        assert!(fits(&method::GET_QOS, &[json!("data"), json!({})]));
         assert!(fits(&method::LIST_HOSTS, &[]));
         assert!(!fits(&method::GET_BUFFER_SIZE, &[]));
         assert!(!fits(&method::GET_BUFFER_SIZE, &[json!(1)]));

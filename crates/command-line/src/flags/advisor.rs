@@ -109,6 +109,36 @@ pub enum AdvisorVerb {
         #[command(flatten)]
         server: AdvisorServerArgs,
     },
+    /// Choose the tests of a client that run at intervals
+    #[command(after_help = EXIT_CODES, after_long_help = EXIT_CODES)]
+    Choose {
+        /// The client, an address or a name
+        client: String,
+        /// The tests: `NAME`, or `NAME=INTERVAL` (`bottleneck=10min`). Others do not run at intervals. Without any, those of the
+        /// server's settings run
+        #[arg(value_name = "TEST[=INTERVAL]")]
+        tests: Vec<String>,
+        #[command(flatten)]
+        server: AdvisorServerArgs,
+    },
+    /// Ask which service class (DSCP) transfers should have, and whether a reservation of bandwidth would help
+    #[command(after_help = EXIT_CODES, after_long_help = EXIT_CODES)]
+    Qos {
+        /// Ask for the path to another client (address or name) than this host
+        #[arg(long, value_name = "HOST")]
+        client: Option<String>,
+        /// The kind of traffic: `background`, `bulk`, `interactive` or `streaming`
+        #[arg(long, value_name = "KIND", default_value = "bulk")]
+        purpose: String,
+        /// Rate that is wanted, bit/s: `800M`
+        #[arg(long, value_name = "RATE", value_parser = values::parse_positive_rate)]
+        rate: Option<units::Rate>,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        server: AdvisorServerArgs,
+    },
     #[command(after_help = EXEC_EXIT_CODES, after_long_help = EXEC_EXIT_CODES)]
     Exec(AdvisorExecArgs),
     #[command(after_help = EXIT_CODES, after_long_help = EXIT_CODES)]

@@ -56,6 +56,39 @@ fn writes_carry_the_token_of_the_flag_or_of_the_environment() {
 }
 
 #[test]
+fn tests_are_chosen_with_their_intervals() {
+    let place = tempfile::tempdir().unwrap();
+    let token = token_file(place.path());
+    let server = ScriptedAdvisor::start(Ok(json!(true)));
+    let order = ["choose", "192.0.2.7", "ping", "bottleneck=10min"];
+    let at = ["--server", &server.server(), "--token-file", &token];
+    let output = advisor(&[&order[..], &at].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let (call, _) = server.call();
+    assert_eq!(call.method, "EnableSetTests");
+    let chosen = json!({"ping": true, "bottleneck": "10min"});
+    assert_eq!(call.arguments, [json!("192.0.2.7"), chosen]);
+}
+
+#[test]
+fn a_service_class_is_asked_for_with_the_wanted_rate() {
+    let advice = json!({"dscp": 1, "class": "LE", "reservation_helps": false, "why": "it is fast"});
+    let server = ScriptedAdvisor::start(Ok(advice));
+    let order = ["qos", "--rate", "800M", "--client", "192.0.2.7"];
+    let output = advisor(&[&order[..], &["--server", &server.server()]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let shown = stdout(&output);
+    assert!(
+        shown.contains("LE (DSCP 1)") && shown.contains("it is fast"),
+        "{shown}"
+    );
+    let (call, _) = server.call();
+    assert_eq!(call.method, "EnableGetQoS");
+    let asked = json!({"client": "192.0.2.7", "purpose": "bulk", "rate_bps": 800_000_000});
+    assert_eq!(call.arguments.get(1), Some(&asked));
+}
+
+#[test]
 fn a_missing_token_gives_exit_code_3_and_an_unknown_client_4() {
     let server = ScriptedAdvisor::start(Err((403, "the token is missing")));
     let output = advisor(&["remove", "192.0.2.7", "--server", &server.server()]);
