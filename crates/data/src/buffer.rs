@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+use crate::os::splice;
 
 /// Alignment of transfer buffers: one page, so that copies work on whole pages.
 const PAGE_SIZE: usize = 4096;
@@ -47,12 +47,10 @@ pub(crate) struct SplicePipe {
 
 impl SplicePipe {
     /// # Errors
-    /// The system grants only a small pipe (fs.pipe-user-pages-soft bounds all pipes of a user).
+    /// The system grants only a small pipe (fs.pipe-user-pages-soft bounds all pipes of a user), or has none for this.
     /// Splicing page by page is slower than copying.
     pub(crate) fn new() -> io::Result<Self> {
-        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-        // The default is 64 KiB (pipe(7)): a system call for every 16 pages.
-        fcntl_setpipe_size(&write, PIPE_CAPACITY)?;
+        let (read, write) = splice::pipe_of(PIPE_CAPACITY)?;
         Ok(Self { read, write })
     }
 

@@ -8,23 +8,20 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::os::fd::AsFd;
 
 use proto::drs::{DrsAddress, Nonce};
-use rustix::rand::{GetRandomFlags, getrandom};
 use socket2::Socket;
 
 use crate::error::DataError;
 use crate::listener::{AllowedPeers, ListenOptions, bind_free_port};
-use crate::os::sockopt;
+use crate::os::{random, sockopt};
 use proto::sizing::SocketBuffers;
 
 /// Socket buffers of a DRS channel, bytes: enough for far more messages than are ever in flight,
 /// and little for a hostile peer to fill.
 pub(crate) const SOCKET_BUFFER: u64 = 64 << 10;
 
-/// Seconds for which the kernel may hold a connection back until its first bytes arrive
-/// (TCP_DEFER_ACCEPT, tcp(7)). A silent connection then takes no place among those that may still
+/// Seconds for which the kernel may hold a connection back until its first bytes arrive. A silent connection then takes no place among those that may still
 /// send the nonce.
 const DEFER_SECONDS: i32 = 5;
 
@@ -63,9 +60,8 @@ impl DrsEndpoint {
             accept: AllowedPeers::Any,
             buffers: SocketBuffers::pinned(SOCKET_BUFFER),
         })?;
-        let (level, name) = (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT);
         // Without the option the connection is only accepted earlier.
-        if let Err(error) = sockopt::set_int(listener.as_fd(), level, name, DEFER_SECONDS) {
+        if let Err(error) = sockopt::defer_accept(&listener, DEFER_SECONDS) {
             tracing::debug!(%error, "TCP_DEFER_ACCEPT not set");
         }
         let fail = |source| DataError::Listen {
@@ -111,11 +107,7 @@ impl DrsEndpoint {
 
 fn fresh_nonce() -> io::Result<Nonce> {
     let mut bytes = [0; 16];
-    // getrandom(2) fills up to 256 bytes without interruption.
-    let count = getrandom(&mut bytes, GetRandomFlags::empty())?;
-    if count < bytes.len() {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
+    random::fill(&mut bytes)?;
     Ok(Nonce::new(bytes))
 }
 

@@ -63,16 +63,12 @@ pub(crate) fn pin_buffers(
     send: Option<u64>,
     receive: Option<u64>,
 ) -> Result<(), DataError> {
-    // SO_SNDBUF and SO_RCVBUF take a C int.
-    let size = |bytes: u64| i32::try_from(bytes).map_or(i32::MAX as usize, |n| n.max(0) as usize);
     if let Some(bytes) = send {
-        socket
-            .set_send_buffer_size(size(bytes))
+        sockopt::set_buffer(socket.as_fd(), SocketBuffer::Send, bytes)
             .map_err(|e| DataError::setup("send buffer", e))?;
     }
     if let Some(bytes) = receive {
-        socket
-            .set_recv_buffer_size(size(bytes))
+        sockopt::set_buffer(socket.as_fd(), SocketBuffer::Receive, bytes)
             .map_err(|e| DataError::setup("receive buffer", e))?;
     }
     Ok(())

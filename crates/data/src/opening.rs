@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use proto::tunnel::TunnelDialogue;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, recv};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::error::DataError;
+use crate::os::sockopt;
 use crate::os::wake::{self, WakeEvent};
 use crate::tunnel::{DataCarrier, Tunnel, TunnelFailure};
 
@@ -218,7 +219,8 @@ impl OpeningTunnel {
         while !self.dialogue.is_open() {
             let output = self.dialogue.output();
             if !output.is_empty() {
-                let count = send(socket, output, SendFlags::NOSIGNAL).map_err(lost)?;
+                let sent = socket.send_with_flags(output, sockopt::NO_SIGNAL);
+                let count = sent.map_err(TunnelFailure::Lost)?;
                 self.dialogue.sent(count);
                 continue;
             }

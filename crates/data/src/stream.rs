@@ -10,7 +10,6 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use proto::address::is_same_host;
 use proto::command::TransferMode;
-use rustix::event::PollFlags;
 use socket2::{Socket, TcpKeepalive};
 
 use tune::sample::{StreamId, TcpSample};
@@ -93,7 +92,8 @@ impl DataStream {
         if let Some(bytes) = settings.options.buffers.receive {
             // Before Linux 7.1 the window of a live connection follows the buffer only when the
             // clamp is raised, too.
-            sockopt::set_window_clamp(socket.as_fd(), i32::try_from(bytes).unwrap_or(i32::MAX))?;
+            let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+            sockopt::raise_window_clamp(socket.as_fd(), bytes)?;
         }
         Ok(Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
@@ -170,9 +170,8 @@ impl DataStream {
                 .map_err(|e| congestion_error(name, e)),
             CongestionChoice::System => {
                 let original = self.first_congestion.get();
-                let restored = original.map_or(Ok(()), |original| {
-                    self.socket().set_tcp_congestion(original)
-                });
+                let restored =
+                    original.map_or(Ok(()), |original| congestion::set(self.socket(), original));
                 if let Err(error) = restored {
                     tracing::debug!(%error, "cannot restore the congestion control");
                 }
@@ -187,8 +186,8 @@ impl DataStream {
     /// `NotFound`: the system has none of this name; `PermissionDenied`: this process may not set
     /// it (`net.ipv4.tcp_allowed_congestion_control`).
     pub(crate) fn set_congestion(&self, name: &str) -> io::Result<()> {
-        let before = self.socket().tcp_congestion()?;
-        self.socket().set_tcp_congestion(name.as_bytes())?;
+        let before = congestion::in_force(self.socket())?;
+        congestion::set(self.socket(), name.as_bytes())?;
         // The original is recorded once, so that later changes do not hide it.
         self.first_congestion.get_or_init(|| before);
         Ok(())
@@ -200,9 +199,9 @@ impl DataStream {
     /// # Errors
     /// As [`DataStream::set_congestion`]; Reno, which every system has and allows, is then in force.
     pub(crate) fn restart_congestion(&self) -> io::Result<()> {
-        let in_force = self.socket().tcp_congestion()?;
-        self.socket().set_tcp_congestion(b"reno")?;
-        self.socket().set_tcp_congestion(&in_force)
+        let in_force = congestion::in_force(self.socket())?;
+        congestion::set(self.socket(), b"reno")?;
+        congestion::set(self.socket(), &in_force)
     }
 
     /// Notes that a transfer has decided on the congestion control: the next one over this connection need not compare again.
@@ -217,8 +216,7 @@ impl DataStream {
 
     /// The present congestion control, as the kernel names it.
     pub(crate) fn congestion(&self) -> Option<String> {
-        self.socket()
-            .tcp_congestion()
+        congestion::in_force(self.socket())
             .ok()
             .map(|name| congestion_name(&name))
     }
@@ -293,9 +291,8 @@ impl DataStream {
 
     /// Whether the peer has neither closed nor reset the connection.
     pub(crate) fn is_alive(&self) -> bool {
-        let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
         matches!(
-            wake::wait([(self.as_fd(), closed)], Duration::ZERO),
+            wake::wait([(self.as_fd(), wake::PEER_CLOSED)], Duration::ZERO),
             Ok([false])
         )
     }
@@ -303,9 +300,7 @@ impl DataStream {
     /// Ends the connection with a reset instead of a FIN, at once, and discards queued bytes: in
     /// MODE S a FIN would tell the receiver that the file is complete (RFC 959 §3.4.1).
     pub(crate) fn reset(&self) {
-        // connect(2) with AF_UNSPEC resets now; close(2) would wait for the last owner of the
-        // descriptor.
-        if let Err(error) = rustix::net::connect_unspec(self.socket()) {
+        if let Err(error) = sockopt::reset(self.socket()) {
             tracing::debug!(%error, "cannot reset the connection, setting SO_LINGER to 0 instead");
             // SO_LINGER with 0 resets when the last descriptor is closed (socket(7)).
             let _ = self.socket().set_linger(Some(Duration::ZERO));
@@ -347,9 +342,7 @@ pub(crate) fn set_handshake_options(
 ) -> Result<(), DataError> {
     handshake::before(socket, settings.options.buffers)?;
     if let Some(name) = settings.options.congestion.pinned_name() {
-        socket
-            .set_tcp_congestion(name.as_bytes())
-            .map_err(|e| congestion_error(name, e))?;
+        congestion::set(socket, name.as_bytes()).map_err(|e| congestion_error(name, e))?;
     }
     Ok(())
 }
@@ -363,7 +356,7 @@ fn congestion_name(name: &[u8]) -> String {
 /// Limits the unsent bytes in the send queue (TCP_NOTSENT_LOWAT), bytes.
 fn limit_unsent(socket: &Socket, bytes: u32) {
     // Older kernels and containers may not support it; it is not needed for correctness.
-    if let Err(error) = socket.set_tcp_notsent_lowat(bytes) {
+    if let Err(error) = sockopt::limit_unsent(socket, bytes) {
         tracing::debug!(%error, "TCP_NOTSENT_LOWAT not set");
     }
 }
@@ -388,14 +381,14 @@ fn congestion_error(name: &str, error: io::Error) -> DataError {
 /// round-trip time of the handshake: BBR costs too much processor time on short paths. What the
 /// system refuses stays.
 fn replace_bbr_on_short_path(socket: &Socket) {
-    let (Ok(in_force), Ok(info)) = (socket.tcp_congestion(), tcp_info(socket.as_fd())) else {
+    let (Ok(in_force), Ok(info)) = (congestion::in_force(socket), tcp_info(socket.as_fd())) else {
         return;
     };
     let name = String::from_utf8_lossy(&in_force);
     for better in
         tune::congestion::short_path_alternatives(name.trim_end_matches('\0'), info.smoothed_rtt)
     {
-        if socket.set_tcp_congestion(better.as_bytes()).is_ok() {
+        if congestion::set(socket, better.as_bytes()).is_ok() {
             return;
         }
     }
@@ -408,8 +401,8 @@ fn set_known_congestion(socket: &Socket, settings: &TransferSettings) -> Option<
     if settings.options.congestion != CongestionChoice::Auto {
         return None;
     }
-    let before = socket.tcp_congestion().ok()?;
-    match socket.set_tcp_congestion(known.as_bytes()) {
+    let before = congestion::in_force(socket).ok()?;
+    match congestion::set(socket, known.as_bytes()) {
         Ok(()) => Some(before),
         Err(error) => {
             tracing::debug!(known, %error, "the known congestion control is refused");

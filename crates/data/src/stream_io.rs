@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
-use rustix::pipe::SpliceFlags;
 use tune::Evidence;
 use tune::limiter::Role;
 use tune::sample::TcpSample;
 
 use crate::error::DataError;
-use crate::os::tcp_info;
 use crate::os::wake::{self, WakeEvent};
+use crate::os::{sending, splice, tcp_info};
 use crate::security::ProtectionError;
 use crate::stream::DataStream;
 use crate::tls_handshake::complete_handshake;
@@ -123,7 +122,7 @@ impl<'t> StreamIo<'t> {
     pub(crate) fn send_file(
         &mut self,
         file: BorrowedFd<'_>,
-        mut offset: u64,
+        offset: u64,
         len: usize,
     ) -> Result<usize, DataError> {
         let watch = self.transfer.control().store_watch();
@@ -131,7 +130,7 @@ impl<'t> StreamIo<'t> {
             let socket = s.transport().kernel_socket()?;
             // The socket never blocks.
             let _pending = watch.begin();
-            Ok(rustix::fs::sendfile(socket, file, Some(&mut offset), len)?)
+            sending::send_file(socket.as_fd(), file, offset, len)
         })
     }
 
@@ -142,16 +141,9 @@ impl<'t> StreamIo<'t> {
         len: usize,
         more: bool,
     ) -> Result<usize, DataError> {
-        let more = if more {
-            SpliceFlags::MORE
-        } else {
-            SpliceFlags::empty()
-        };
         self.run_when_ready(PollFlags::OUT, |s| {
-            // SPLICE_F_MOVE is only a hint, and current kernels ignore it (splice(2)).
-            let flags = SpliceFlags::MOVE | more;
             let socket = s.transport().kernel_socket()?;
-            Ok(rustix::pipe::splice(pipe, None, socket, None, len, flags)?)
+            splice::pipe_to_socket(pipe, socket.as_fd(), len, more)
         })
     }
 
@@ -217,11 +209,8 @@ impl<'t> StreamIo<'t> {
         len: usize,
     ) -> Result<usize, DataError> {
         self.run_when_ready(PollFlags::IN, |s| {
-            // SPLICE_F_NONBLOCK concerns the pipe, which is empty here; the socket is non-blocking
-            // anyway.
-            let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
             let socket = s.transport().kernel_socket()?;
-            Ok(rustix::pipe::splice(socket, None, pipe, None, len, flags)?)
+            splice::socket_to_pipe(socket.as_fd(), pipe, len)
         })
     }
 

@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 
+use data::os::stat;
 use data::store::root::FileIdentity;
 use proto::listing::{CoarseTime, ListedEntry};
 use proto::timestamp::Timestamp;
@@ -68,9 +69,9 @@ impl SourceFacts {
             size: u64::try_from(stat.st_size).ok(),
             modified: modification_time(stat),
             coarse_time: None,
-            mode: Some(stat.st_mode & 0o7777),
+            mode: Some(stat::mode(stat) & 0o7777),
             version: Some(hash_of(version_text(&FileIdentity::from_stat(stat)))),
-            identity: Some(hash_of((stat.st_dev, stat.st_ino))),
+            identity: Some(hash_of(stat::inode(stat))),
         }
     }
 

@@ -166,7 +166,7 @@ pub(crate) fn begin_carried(config: ServerConfig) -> Result<Arc<ServerState>, Se
 fn prepare(config: &ServerConfig) -> Result<(), ServeError> {
     config.require_usable()?;
     listen::raise_file_limit();
-    data::os::return_large_buffers();
+    data::os::memory::return_large_buffers();
     Ok(())
 }
 

@@ -9,6 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use data::os::lookup::{LOCATE, LOCATE_LINK};
+use data::os::stat;
 use data::store::durability::SyncPolicy;
 use data::store::naming::{FileNode, NamingError};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
@@ -64,7 +66,7 @@ impl LocalName {
             None if path.as_os_str().is_empty() => return Err(io::ErrorKind::NotFound.into()),
             None => (path, OsStr::new(".")),
         };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let flags = LOCATE | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::openat(CWD, directory, flags, Mode::empty())?;
         Ok(Self::new(
             Arc::new(directory),
@@ -116,7 +118,7 @@ impl LocalName {
         };
         // A terminal must not become that of this process (open(2)).
         let flags = flags | link | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let mode = Mode::from_raw_mode(mode);
+        let mode = stat::permissions(mode);
         let opened = rustix::fs::openat(&self.directory, &*self.name, flags, mode);
         Ok(opened.map(File::from)?)
     }
@@ -132,12 +134,18 @@ impl LocalName {
         Ok(file)
     }
 
-    /// A descriptor by which attributes can be changed (O_PATH).
+    /// A descriptor by which attributes can be changed; that of a symbolic link itself if it is not followed.
     ///
     /// # Errors
-    /// As [`LocalName::open_with`].
+    /// Those of openat(2).
     pub(crate) fn locate(&self) -> io::Result<File> {
-        self.open_with(OFlags::PATH, 0)
+        let flags = match self.follows {
+            true => LOCATE,
+            false => LOCATE_LINK,
+        };
+        let (flags, mode) = (flags | OFlags::CLOEXEC, Mode::empty());
+        let located = rustix::fs::openat(&self.directory, &*self.name, flags, mode);
+        Ok(located.map(File::from)?)
     }
 
     /// Creates a file that did not exist.
@@ -247,7 +255,7 @@ impl LocalName {
     /// # Errors
     /// Those of mkdirat(2).
     pub(crate) fn make_directory(&self) -> Result<(), Errno> {
-        let mode = Mode::from_raw_mode(USUAL_DIRECTORY);
+        let mode = stat::permissions(USUAL_DIRECTORY);
         rustix::fs::mkdirat(&self.directory, &*self.name, mode)
     }
 

@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
+use data::os::lookup::LOCATE;
 use data::store::root::{Root, StoreError};
 use parking_lot::Mutex;
 use proto::path::VPath;
@@ -121,7 +122,7 @@ impl LocalTrees {
             None => Ok(rustix::fs::openat(
                 CWD,
                 directory_of(path),
-                OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+                LOCATE | OFlags::DIRECTORY | OFlags::CLOEXEC,
                 Mode::empty(),
             )?),
             Some((root, at)) => root.open_parent(&at).map_err(|error| system_error(&error)),
@@ -162,7 +163,7 @@ impl LocalTrees {
         let Some(named) = paths.named.get_mut(path) else {
             return Ok(());
         };
-        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let flags = LOCATE | OFlags::DIRECTORY;
         let directory = LocalName::at(path)?.open_with(flags, 0)?;
         let root = Arc::new(Root::of_tree(directory.into(), path));
         named.inode = Some(root.inode()?);

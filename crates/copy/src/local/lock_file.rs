@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::io;
 
+use data::os::stat;
 use data::store::write_lock::{WriteLockKind, WriteLockStatus, take_write_lock};
 use rustix::fs::{OFlags, Stat};
 use rustix::io::Errno;
@@ -117,7 +118,7 @@ fn is_own(name: &LocalName, found: &Stat) -> io::Result<bool> {
     if found.st_nlink > 1 {
         return Ok(false);
     }
-    let looks = |stat: &Stat| (stat.st_uid, stat.st_mode & ALL_BITS);
+    let looks = |stat: &Stat| (stat.st_uid, stat::mode(stat) & ALL_BITS);
     if looks(found) == (own_user(), PRIVATE_MODE) {
         return Ok(true);
     }

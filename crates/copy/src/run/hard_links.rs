@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 
+use data::os::stat;
 use data::store::durability::SyncPolicy;
 use parking_lot::Mutex;
 
@@ -67,7 +68,7 @@ pub(crate) enum LinkOutcome {
 pub(crate) fn is_in_place(ctx: &BatchContext, link: &PlannedHardLink) -> bool {
     let identity = |at: &Location| {
         let there = name_of(ctx, at)?.own_stat().ok()?;
-        Some((there.st_dev, there.st_ino))
+        Some(stat::inode(&there))
     };
     let (first, other) = (identity(&link.first), identity(&link.file.destination));
     first.is_some() && first == other

@@ -9,7 +9,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use data::store::attributes;
+use data::os::attributes;
+use data::os::lookup::LOCATE_LINK;
 use data::store::bundle::{BundleTarget, OpenDirectories};
 use data::store::naming::{FileNode, NamingError};
 use proto::bundle::partial_name;
@@ -123,7 +124,8 @@ impl BundleTarget for LocalBundle {
         let partial = self.partial(index);
         let kept = self.modes.get(index).copied().flatten();
         let permissions = permissions_over(kept, created.owner(), replaced);
-        let file = self.open_partial(index, OFlags::PATH)?;
+        let flags = LOCATE_LINK | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&directory, &*partial, flags, Mode::empty())?;
         if FileNode::of(&file)? != created {
             return Err(NamingError::Replaced.into());
         }

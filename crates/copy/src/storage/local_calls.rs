@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use data::store::attributes;
+use data::os::{attributes, stat};
 use data::store::durability::SyncPolicy;
 use data::store::root::FileIdentity;
 use proto::listing::{EntryKind, ListedEntry};
@@ -51,13 +51,13 @@ fn listed_entry(name: &[u8], stat: &Stat) -> ListedEntry {
         _ => EntryKind::Other,
     };
     let size = u64::try_from(stat.st_size).ok();
+    let (device, inode) = stat::inode(stat);
     ListedEntry {
         size: size.filter(|_| kind == EntryKind::File),
         modified: modification_time(stat),
-        mode: Some(stat.st_mode & 0o7777),
-        #[allow(clippy::useless_conversion, reason = "32 bits on arm64, 64 on x86-64")]
-        link_count: Some(u64::from(stat.st_nlink)),
-        unique: Some(format!("{:x}-{:x}", stat.st_dev, stat.st_ino)),
+        mode: Some(stat::mode(stat) & 0o7777),
+        link_count: Some(stat::link_count(stat)),
+        unique: Some(format!("{device:x}-{inode:x}")),
         version: (kind == EntryKind::File).then(|| version_text(&FileIdentity::from_stat(stat))),
         ..ListedEntry::new(name, kind)
     }
@@ -207,7 +207,7 @@ pub(super) fn make_symlink(target: &Path, name: &LocalName) -> Result<(), Failur
 /// Sets the modification time of a file or directory. `false`: the file system has no such time.
 pub(super) fn set_file_time(name: &LocalName, time: Timestamp) -> Result<bool, Failure> {
     let located = name.locate().map_err(|e| path_failure(name.path(), &e))?;
-    match attributes::set_modified(located, time) {
+    match attributes::set_modified(located, time.0, 0) {
         Ok(()) => Ok(true),
         Err(Errno::INVAL | Errno::OVERFLOW) => Ok(false),
         Err(errno) => Err(name_failure(name, errno)),

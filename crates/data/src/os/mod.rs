@@ -1,36 +1,38 @@
-//! The few system calls that no safe crate wraps, each with its SAFETY comment.
+//! The system calls of each system that longhaul runs on, and all unsafe code, each with its SAFETY comment.
+//!
+//! `posix` is what both systems have, `linux` and `macos` are counterparts: a module of one has the name and the functions of
+//! the other one's, so that nothing else in the program asks which system it is compiled for. What macOS has not, its
+//! counterpart refuses with [`std::io::ErrorKind::Unsupported`], or does without where it says so. Nobody has run it on a Mac
+//! yet: it is known to compile.
 #![allow(
     unsafe_code,
     reason = "all unsafe code of the workspace is in this module"
 )]
 
-pub mod caps;
-pub mod congestion;
-pub mod core_dumps;
-pub mod ktls;
-pub mod pam;
-pub mod privilege;
-pub mod readable;
-pub mod remote_key;
-pub mod signals;
-pub mod sockopt;
-pub mod tcp_info;
-pub(crate) mod tls_session;
-pub mod tls_tickets;
-pub mod wake;
-pub(crate) mod writeback;
-pub mod zerocopy;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "macos")]
+mod macos;
+mod posix;
 
-/// Buffers of at least this size get their own mapping, bytes.
-#[cfg(target_env = "gnu")]
-const MMAP_THRESHOLD: libc::c_int = 4 << 20;
+pub(crate) use posix::tls_session;
+pub use posix::{readable, remote_key, signals, tls_tickets};
 
-/// Makes large buffers (4 MiB and more) return to the system when they are freed. By default glibc
-/// raises its mmap threshold with the first freed buffer, and keeps later ones in the arena of each
-/// thread: forty password checks leave hundreds of megabytes behind (mallopt(3), M_MMAP_THRESHOLD).
-/// Other C libraries return them without this.
-pub fn return_large_buffers() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: mallopt takes two integers, touches no memory of ours, and locks the allocator.
-    let _ = unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, MMAP_THRESHOLD) };
-}
+#[cfg(target_os = "linux")]
+pub use linux::{
+    attributes, caps, clock, congestion, core_dumps, disk, lookup, machine, process, random,
+    sending, sharing, sockopt, stat, tcp_info, wake, zerocopy,
+};
+/// Of servers, which are Linux alone.
+#[cfg(target_os = "linux")]
+pub use linux::{ktls, memory, pam, privilege};
+#[cfg(target_os = "linux")]
+pub(crate) use linux::{splice, writeback};
+
+#[cfg(target_os = "macos")]
+pub use macos::{
+    attributes, caps, clock, congestion, core_dumps, disk, lookup, machine, process, random,
+    sending, sharing, sockopt, stat, tcp_info, wake, zerocopy,
+};
+#[cfg(target_os = "macos")]
+pub(crate) use macos::{splice, writeback};

@@ -5,13 +5,12 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustix::fs::{copy_file_range, ioctl_ficlone};
-use rustix::io::Errno;
 use tune::Evidence;
 
 use super::{RangeOrigin, RangeReader};
 use crate::error::DataError;
 use crate::job::{TransferControl, TransferReport};
+use crate::os::sharing::{self, is_unsupported};
 use crate::store::holes::hole_of_source;
 use crate::store::{Sink, Source};
 
@@ -70,7 +69,7 @@ impl RangeReader for FileRangeReader<'_> {
         self.at += len;
     }
 
-    /// copy_file_range(2): the bytes stay within the file system if it supports that, and never
+    /// [`sharing::copy_range`]: the bytes stay within the file system if it supports that, and never
     /// pass through this process.
     fn copy_to_file(
         &mut self,
@@ -79,13 +78,13 @@ impl RangeReader for FileRangeReader<'_> {
         len: usize,
     ) -> Option<io::Result<usize>> {
         let from = self.source.fd()?;
-        let (mut at, mut offset, max_len) = (self.at, offset, self.max_len(len));
-        match copy_file_range(from, Some(&mut at), to, Some(&mut offset), max_len) {
+        let max_len = self.max_len(len);
+        match sharing::copy_range(from, self.at, to, offset, max_len) {
             // Some file systems return 0 for files from which they cannot copy (procfs).
             Ok(0) if max_len > 0 => None,
             Ok(n) => {
                 // The offset advances only on success, so a fallback reads the same bytes again.
-                self.at = at;
+                self.at += n as u64;
                 Some(Ok(n))
             }
             Err(e) if is_unsupported(e) => None,
@@ -94,26 +93,8 @@ impl RangeReader for FileRangeReader<'_> {
     }
 }
 
-/// Whether the file system or the kernel does not support the call for these two files
-/// (copy_file_range(2), ioctl_ficlone(2)).
-fn is_unsupported(error: Errno) -> bool {
-    matches!(
-        error,
-        Errno::XDEV
-            | Errno::INVAL
-            | Errno::NOSYS
-            | Errno::OPNOTSUPP
-            | Errno::PERM
-            | Errno::BADF
-            | Errno::ISDIR
-            | Errno::NOTTY
-            | Errno::TXTBSY
-            | Errno::INTR
-    )
-}
-
 /// Makes `to`, of `length` bytes, share the blocks of `from` without moving data, if the file
-/// system supports it (FICLONE: Btrfs, XFS, bcachefs, OCFS2). Returns `Ok(None)`, with nothing
+/// system supports it ([`sharing::share_blocks`]). Returns `Ok(None)`, with nothing
 /// changed, if it does not, or if `from` has another length.
 ///
 /// # Errors
@@ -128,14 +109,14 @@ pub fn clone_file(
         return Ok(None);
     };
     let started = Instant::now();
-    // FICLONE clones the whole source, so its length must be the expected one.
+    // The call clones the whole source, so its length must be the expected one.
     if !to.is_seekable() || length == 0 || !from.len().is_ok_and(|len| len == Some(length)) {
         return Ok(None);
     }
     let written = |e| DataError::write(to, e);
     // Prepares the sink before the kernel writes into it.
     to.begin(length).map_err(written)?;
-    match ioctl_ficlone(sink, source) {
+    match sharing::share_blocks(source, sink) {
         Ok(()) => {}
         Err(e) if is_unsupported(e) => return Ok(None),
         Err(e) => return Err(written(e.into())),

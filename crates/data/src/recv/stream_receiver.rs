@@ -6,13 +6,13 @@ use std::os::fd::AsFd;
 use proto::eblock::BlockError;
 use proto::ranges::MAX_RANGES;
 use proto::sizing::BufferSizing;
-use rustix::pipe::SpliceFlags;
 
 use super::ReceiveTask;
 use crate::buffer::{PageBuffer, SplicePipe};
 use crate::error::DataError;
 use crate::options::IoMethod;
 use crate::os::sockopt::{self, SocketBuffer};
+use crate::os::splice;
 use crate::store::{Sink, Source};
 use crate::stream_io::StreamIo;
 use crate::transfer::{ActiveTransfer, MAX_STEP};
@@ -264,17 +264,8 @@ fn empty_pipe(
     let mut done = 0;
     while done < n {
         let file = sink.fd().ok_or(io::ErrorKind::Unsupported)?;
-        // splice(2) advances the offset that it is given.
-        let mut offset = store_offset + done as u64;
-        let spliced = rustix::pipe::splice(
-            pipe.output(),
-            None,
-            file,
-            Some(&mut offset),
-            n - done,
-            SpliceFlags::MOVE,
-        );
-        match spliced {
+        let offset = store_offset + done as u64;
+        match splice::pipe_to_file(pipe.output(), file, offset, n - done) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(moved) => done += moved,
             Err(rustix::io::Errno::INTR) => {}

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use proto::eblock::BlockHeader;
 use proto::ranges::ByteRange;
-use rustix::pipe::SpliceFlags;
 
 use super::SendTask;
 use super::zerocopy::ZerocopyRing;
@@ -15,6 +14,7 @@ use crate::buffer::{PageBuffer, SplicePipe};
 use crate::cursor::{MIN_PART, SentSoFar, TransferCursor};
 use crate::error::DataError;
 use crate::options::IoMethod;
+use crate::os::splice;
 use crate::store::Source;
 use crate::stream::UNSENT_LIMIT;
 use crate::stream_io::StreamIo;
@@ -361,14 +361,8 @@ fn splice(
     at: u64,
     len: usize,
 ) -> Result<usize, DataError> {
-    let mut offset = at;
     let len = len.min(SplicePipe::capacity());
-    let piped = io.run_local(|| {
-        rustix::io::retry_on_intr(|| {
-            let offset = Some(&mut offset);
-            rustix::pipe::splice(file, offset, pipe.input(), None, len, SpliceFlags::MOVE)
-        })
-    });
+    let piped = io.run_local(|| splice::file_to_pipe(file, at, pipe.input(), len));
     let piped = piped.map_err(|e| io.wire_error(e.into()))?;
     let mut left = piped;
     while left > 0 {

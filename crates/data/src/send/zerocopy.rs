@@ -9,6 +9,7 @@ use rustix::event::PollFlags;
 
 use crate::buffer::PageBuffer;
 use crate::error::DataError;
+use crate::os::sockopt::NO_SIGNAL;
 use crate::os::zerocopy;
 use crate::stream::DataStream;
 use crate::stream_io::StreamIo;
@@ -137,11 +138,11 @@ impl ZerocopyCounts {
             // Unread completions keep the socket ready, and poll(2) would return at once.
             self.read_completions(stream)?;
             let socket = stream.transport().kernel_socket()?;
-            match socket.send_with_flags(bytes, zerocopy::FLAG | libc::MSG_NOSIGNAL) {
+            match socket.send_with_flags(bytes, zerocopy::FLAG | NO_SIGNAL) {
                 // Too many completions are outstanding (net.core.optmem_max): copy this send.
-                Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => socket
-                    .send_with_flags(bytes, libc::MSG_NOSIGNAL)
-                    .map(|n| (n, false)),
+                Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => {
+                    socket.send_with_flags(bytes, NO_SIGNAL).map(|n| (n, false))
+                }
                 done => done.map(|n| (n, true)),
             }
         })?;

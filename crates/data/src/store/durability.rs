@@ -15,7 +15,8 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::writeback::WritebackPacer;
-use crate::os::writeback;
+use crate::os::lookup::LOCATE;
+use crate::os::{disk, writeback};
 
 /// How much is forced to disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,7 +57,7 @@ impl SyncPolicy {
         match self {
             Self::None => Ok(()),
             Self::File => {
-                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let flags = LOCATE | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 let directory = rustix::fs::openat(CWD, directory, flags, Mode::empty())?;
                 self.sync_open_directory(directory)
             }
@@ -86,7 +87,7 @@ impl SyncPolicy {
 /// # Errors
 /// Those of fsync(2).
 pub(crate) fn sync_names(directory: &File) -> io::Result<()> {
-    match retry_on_interrupt(|| directory.sync_all()) {
+    match retry_on_interrupt(|| disk::sync_all(directory)) {
         // Some network file systems do not support it.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
         result => result,
@@ -178,10 +179,10 @@ impl FileDurability {
             return self.record_error(writeback::flush_as_close(file.as_fd()));
         }
         self.sync_by(|entry| match entry {
-            DirectoryEntryState::Synced => retry_on_interrupt(|| file.sync_data()),
+            DirectoryEntryState::Synced => retry_on_interrupt(|| disk::sync_content(file)),
             // fsync(2) writes the inode's metadata, too: where the directory cannot be opened, that
             // is what makes today's file systems keep a new file's name.
-            DirectoryEntryState::Due(directory) => retry_on_interrupt(|| file.sync_all())
+            DirectoryEntryState::Due(directory) => retry_on_interrupt(|| disk::sync_all(file))
                 .and_then(|()| directory.as_ref().map_or(Ok(()), sync_names)),
         })
     }

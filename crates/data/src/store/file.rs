@@ -13,6 +13,7 @@ use rustix::fs::OFlags;
 use super::durability::{FileDurability, SyncPolicy};
 use super::holes::{HoleChoice, HoleWriter};
 use super::{Sink, Source, unwritten_pages};
+use crate::os::stat::is_null;
 
 /// The next offset of a file that can be read or written only in order.
 #[derive(Debug, Default)]
@@ -251,8 +252,7 @@ impl FileSink {
 fn takes_any_offset(file: &File) -> io::Result<bool> {
     let meta = file.metadata()?;
     let kind = meta.file_type();
-    // Major 1, minor 3 is /dev/null on Linux.
-    let null = kind.is_char_device() && meta.rdev() == rustix::fs::makedev(1, 3);
+    let null = kind.is_char_device() && is_null(meta.rdev());
     let appends = rustix::fs::fcntl_getfl(file)?.contains(OFlags::APPEND);
     Ok((kind.is_file() || kind.is_block_device() || null) && !appends)
 }

@@ -4,7 +4,6 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-pub mod attributes;
 pub mod bundle;
 #[cfg(test)]
 mod conformance;

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use proto::timestamp::Timestamp;
 use rustix::io::Errno;
 
-use super::attributes;
+use crate::os::{attributes, stat};
 
 /// Largest difference that is the rounding of a file system, seconds: that of FAT.
 const COARSEST: u64 = 2;
@@ -18,12 +18,13 @@ const COARSEST: u64 = 2;
 /// Those of utimensat(2). The file system cannot keep such a time: ERANGE; the file has the one that it had.
 pub fn set_modified(file: impl AsFd, time: Timestamp) -> Result<Timestamp, Errno> {
     let before = rustix::fs::fstat(&file)?;
-    attributes::set_modified(&file, time)?;
+    attributes::set_modified(&file, time.0, 0)?;
     let kept = rustix::fs::fstat(&file)?.st_mtime;
     if kept.abs_diff(time.0) <= COARSEST {
         return Ok(Timestamp(kept));
     }
-    attributes::set_modified_to(&file, before.st_mtime, before.st_mtime_nsec)?;
+    let (seconds, nanoseconds) = stat::modified(&before);
+    attributes::set_modified(&file, seconds, nanoseconds)?;
     Err(Errno::RANGE)
 }
 

@@ -7,7 +7,8 @@ use std::os::fd::AsFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
-use super::attributes;
+use crate::os::lookup::LOCATE_LINK;
+use crate::os::{attributes, stat};
 
 /// The mark of a file among those that have its name before or after it. While the file is open, or has a name, no other has
 /// its inode number. When it is gone, a new file may get the number, but not one of another account with this owner.
@@ -70,12 +71,12 @@ impl FileNode {
         if FileType::from_raw_mode(there.st_mode) != FileType::RegularFile {
             return Ok(());
         }
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = LOCATE_LINK | OFlags::CLOEXEC;
         let file = rustix::fs::openat(directory, name, flags, Mode::empty())?;
         // Another file must not get the rights.
         let own = rustix::fs::fstat(&file)?;
         match Self::from_stat(&own) == self {
-            true => attributes::set_mode(&file, mode_over(self.owner, own.st_mode, &there)),
+            true => attributes::set_mode(&file, mode_over(self.owner, stat::mode(&own), &there)),
             false => Err(Errno::NOENT),
         }
     }
@@ -126,7 +127,7 @@ impl FileNode {
 
     fn from_stat(stat: &Stat) -> Self {
         Self {
-            inode: (stat.st_dev, stat.st_ino),
+            inode: stat::inode(stat),
             owner: stat.st_uid,
         }
     }
@@ -140,8 +141,8 @@ impl FileNode {
 /// content.
 pub fn mode_over(owner: u32, usual: u32, replaced: &Stat) -> u32 {
     let mode = match replaced.st_uid == owner {
-        true => replaced.st_mode,
-        false => replaced.st_mode & usual,
+        true => stat::mode(replaced),
+        false => stat::mode(replaced) & usual,
     };
     mode & 0o777
 }

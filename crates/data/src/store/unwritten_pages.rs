@@ -10,10 +10,9 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
 use proto::ranges::{ByteRange, RangeSet};
-use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use rustix::io::Errno;
 
-use crate::os::writeback;
+use crate::os::{disk, writeback};
 
 /// Zeros written in one call if the file system cannot punch holes.
 const ZERO_CHUNK: usize = 64 << 10;
@@ -64,8 +63,7 @@ pub(super) fn take_out(file: &File, unsynced: &RangeSet, alone: bool) -> io::Res
 
 /// Makes a hole, without a change of the file's length; where the file system has none, writes zeros.
 pub(super) fn punch_hole(file: &File, start: u64, end: u64) -> io::Result<()> {
-    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    match fallocate(file, hole, start, end - start) {
+    match disk::punch_hole(file, start, end) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, start, end),
         done => Ok(done?),
     }
@@ -84,7 +82,7 @@ fn write_zeros(file: &File, start: u64, end: u64) -> io::Result<()> {
 
 /// Drops clean pages from memory. The kernel keeps those that are mapped.
 pub(super) fn forget_pages(file: &File) {
-    if let Err(error) = fadvise(file, 0, None, Advice::DontNeed) {
+    if let Err(error) = disk::forget_pages(file) {
         tracing::debug!(%error, "cannot drop the pages of the file from memory");
     }
 }

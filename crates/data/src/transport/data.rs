@@ -7,6 +7,7 @@ use rustix::event::PollFlags;
 use socket2::Socket;
 
 use super::protection::DataProtection;
+use crate::os::sockopt;
 use crate::security::{ConnectionOpener, DataSecurity, ProtectionError};
 
 /// A connected data socket and the layer of its bytes. Nothing here blocks.
@@ -126,8 +127,9 @@ impl DataTransport {
             return Ok(taken);
         }
         // A closed peer is an error and no SIGPIPE (send(2)).
-        let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
-        self.socket.send_vectored_with_flags(parts, flags)
+        let more = if more { sockopt::MORE_FOLLOWS } else { 0 };
+        self.socket
+            .send_vectored_with_flags(parts, sockopt::NO_SIGNAL | more)
     }
 
     /// Whether bytes that were taken have not reached the kernel.

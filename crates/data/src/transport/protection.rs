@@ -12,6 +12,7 @@ use security::gsi::{DataHandshake, DataHandshakeMode};
 use security::tls::{Handshake, ReadResult, TlsEngine, TlsError};
 use socket2::Socket;
 
+use crate::os::sockopt;
 use crate::os::tls_session::permit_resumption;
 use crate::security::{ConnectionOpener, DataSecurity, ProtectedEnd, ProtectionError};
 
@@ -347,7 +348,7 @@ fn send_outgoing(engine: &mut TlsEngine, socket: &Socket) -> io::Result<()> {
             return Ok(());
         }
         // A closed peer is an error and no SIGPIPE (send(2)).
-        let sent = socket.send_with_flags(outgoing, libc::MSG_NOSIGNAL)?;
+        let sent = socket.send_with_flags(outgoing, sockopt::NO_SIGNAL)?;
         engine.mark_sent(sent);
     }
 }

@@ -8,9 +8,9 @@ use std::fs::File;
 use std::io::{IsTerminal, Read, Write};
 use std::path::PathBuf;
 
+use data::os::random;
 use data::transport::ControlTransport;
 use proto::printable::printable;
-use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::time::timeout;
 
 use super::far_end::{self, FarPlatform, FarProgram};
@@ -347,7 +347,7 @@ pub(crate) async fn clean(end: &SshEnd<'_>) -> Result<FarEndCleanup, Failure> {
 /// A number that nobody guesses, in hex.
 fn nonce() -> std::io::Result<String> {
     let mut bytes = [0; DIGEST_IN_NAME / 2];
-    getrandom(&mut bytes, GetRandomFlags::empty())?;
+    random::fill(&mut bytes)?;
     let mut text = String::new();
     for byte in bytes {
         let _ = write!(text, "{byte:02x}");

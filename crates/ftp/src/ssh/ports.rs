@@ -7,10 +7,10 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use data::channel::{AllowedPeers, ListenOptions, SessionDataChannel};
+use data::os::random;
 use proto::address::is_same_host;
 use proto::carried::{PROOF_LENGTH, PortProbe, PortProof};
 use proto::sizing::SocketBuffers;
-use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -73,7 +73,7 @@ impl NearPort {
     /// The system has no random numbers.
     pub(super) fn listen(is_direct: bool, ports: Option<(u16, u16)>) -> io::Result<Self> {
         let mut digits = [0; 16];
-        getrandom(&mut digits, GetRandomFlags::empty())?;
+        random::fill(&mut digits)?;
         let options = ListenOptions {
             ip: Ipv6Addr::UNSPECIFIED.into(),
             ports: ports.map(|(low, high)| RangeInclusive::new(low, high)),

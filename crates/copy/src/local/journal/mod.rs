@@ -7,12 +7,13 @@
 //! too much. A range is called synced only after its bytes were forced to disk, so the same holds
 //! after a power cut. The first line names the boot of this machine that the safe ranges depend on.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 use data::checksum::ChecksumHasher;
+use data::os::machine::boot_id;
 use data::store::durability::SyncPolicy;
 use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::RangeSet;
@@ -32,8 +33,6 @@ const COMPACT_AT: u64 = 1 << 20;
 const MAX_LENGTH: u64 = 16 << 20;
 /// Version of the file format.
 const VERSION: u32 = 2;
-/// Holds an ID that changes with every boot (random(4)).
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Identity of a copy. A journal is valid only for the same copy of the same source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,13 +141,6 @@ pub(crate) struct LoadedJournal {
     pub(crate) server_lost: bool,
     /// The server refused to store bytes: see [`Journal::mark_server_refused`].
     pub(crate) server_refused: bool,
-}
-
-/// ID of the current boot of this machine.
-pub(crate) fn boot_id() -> Option<String> {
-    let id = fs::read_to_string(BOOT_ID).ok()?;
-    let id = id.trim();
-    (!id.is_empty()).then(|| id.to_owned())
 }
 
 /// Reads a journal. `None` if there is none, it has no intact line, or another user than `owner` has made it, who may
@@ -479,13 +471,13 @@ fn temporary(name: &LocalName) -> LocalName {
 /// Rewrites the journal at `path` as if written before the last boot.
 #[cfg(test)]
 pub(crate) fn set_other_boot(path: &std::path::Path) {
-    let text = fs::read(path).unwrap();
+    let text = std::fs::read(path).unwrap();
     let end = text.iter().position(|b| *b == b'\n').unwrap();
     let mut header: JournalHeader = parse_line(&text[..end]).unwrap();
     header.boot = Some("another".to_owned());
     let mut old = format_line(&header).unwrap();
     old.extend_from_slice(&text[end + 1..]);
-    fs::write(path, old).unwrap();
+    std::fs::write(path, old).unwrap();
 }
 
 #[cfg(test)]

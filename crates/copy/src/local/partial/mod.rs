@@ -415,17 +415,11 @@ pub(crate) fn permissions_over(
     Permissions::from_mode(mode)
 }
 
-/// The permission bits that new files of this process do not get. umask(2) cannot read the mask
-/// without changing it, so it is read, once, from /proc/self/status (proc(5)). If that fails, no
-/// permissions for others.
+/// The permission bits that new files of this process do not get, asked once. If the system does not tell, no permissions for
+/// others.
 fn umask() -> u32 {
     static UMASK: OnceLock<u32> = OnceLock::new();
-    *UMASK.get_or_init(|| {
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-        line.and_then(|digits| u32::from_str_radix(digits.trim(), 8).ok())
-            .unwrap_or(0o077)
-    })
+    *UMASK.get_or_init(|| data::os::process::umask().unwrap_or(0o077))
 }
 
 fn system_time(time: Timestamp) -> Option<SystemTime> {

@@ -9,9 +9,9 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use data::os::machine::boot_id;
 use data::store::durability::SyncPolicy;
 
-use crate::local::journal::boot_id;
 use crate::local::local_name::LocalName;
 use crate::local::lock_file::{LockedOpen, open_locked, remove_if_same};
 use ftp::Failure;

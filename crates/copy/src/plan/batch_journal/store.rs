@@ -2,14 +2,13 @@
 //!
 //! A group that is torn or damaged ends the journal: it and everything after it are not believed.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 
 use data::checksum::ChecksumHasher;
 use proto::checksum::ChecksumAlgorithm;
-use rustix::fs::OFlags;
 
 /// Largest group, bytes: no other is written, and none is believed.
 pub(crate) const MAX_GROUP: usize = 1 << 20;
@@ -175,16 +174,7 @@ impl GroupStore {
 fn temporary_file() -> io::Result<File> {
     let named = std::env::var_os("TMPDIR").map(PathBuf::from);
     let usual = named.unwrap_or_else(|| PathBuf::from("/var/tmp"));
-    open_unnamed(&usual).or_else(|_| open_unnamed(&std::env::temp_dir()))
-}
-
-fn open_unnamed(directory: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .mode(0o600)
-        .custom_flags(OFlags::TMPFILE.bits().cast_signed())
-        .open(directory)
+    tempfile::tempfile_in(&usual).or_else(|_| tempfile::tempfile())
 }
 
 fn crc32c(bytes: &[u8]) -> u32 {

@@ -10,6 +10,8 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::os::disk;
+
 /// The file systems on which bundles are being stored, by device.
 static IN_USE: Mutex<BTreeMap<u64, Weak<SharedSync>>> = Mutex::new(BTreeMap::new());
 
@@ -48,8 +50,7 @@ impl SharedSync {
     /// # Errors
     /// The disk. All bundles that share this get the error, since nobody knows whose bytes are lost.
     pub(super) fn sync(&self) -> io::Result<()> {
-        self.rounds
-            .join(|| rustix::fs::syncfs(&self.file).map_err(io::Error::from))
+        self.rounds.join(|| disk::sync_file_system(&self.file))
     }
 }
 

@@ -14,6 +14,7 @@ use proto::bundle::BundleFailure;
 use super::shared_sync::SharedSync;
 use super::sums::{checksum_of, checksum_of_nothing};
 use super::{BundleLayout, BundleMember, MemberFailures};
+use crate::os::disk;
 use crate::store::durability::SyncPolicy;
 use crate::store::modification_time::set_modified;
 use crate::store::naming::FileNode;
@@ -198,7 +199,7 @@ impl BundleSink {
             set_modified(file, time)?;
         }
         if self.policy == SyncPolicy::File && self.members.len() < SYNC_TOGETHER_FROM {
-            file.sync_all()?;
+            disk::sync_all(file)?;
         }
         self.set_progress(index, MemberProgress::Written(FileNode::of(file)?));
         Ok(())

@@ -9,7 +9,8 @@ use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::{Root, StoreError, id_names};
-use crate::store::attributes;
+use crate::os::lookup::LOCATE_LINK;
+use crate::os::{attributes, stat};
 use crate::store::durability::sync_names;
 use crate::store::modification_time;
 use crate::store::naming::FileNode;
@@ -69,7 +70,7 @@ impl Root {
     ) -> Result<(), StoreError> {
         let taken = || {
             let (source, target) = (self.parent_of(from)?, self.parent_of(to)?);
-            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let flags = LOCATE_LINK | OFlags::CLOEXEC;
             let file = rustix::fs::openat(&source, from.name(), flags, Mode::empty())?;
             let node = FileNode::of(&file)?;
             match node.inode() == inode {
@@ -124,7 +125,7 @@ impl Root {
                 return Err(Errno::INVAL);
             }
             let group = Some(Gid::from_raw(group));
-            rustix::fs::chownat(target, c"", None, group, AtFlags::EMPTY_PATH)
+            attributes::set_owner(target, None, group)
         })
     }
 
@@ -140,7 +141,7 @@ impl Root {
     fn require_not_root(&self, target: &OwnedFd) -> Result<(), Errno> {
         let (root, target) = (rustix::fs::fstat(&self.dir)?, rustix::fs::fstat(target)?);
         // Device and inode identify the root under every name.
-        if (root.st_dev, root.st_ino) == (target.st_dev, target.st_ino) {
+        if stat::inode(&root) == stat::inode(&target) {
             return Err(Errno::PERM);
         }
         Ok(())

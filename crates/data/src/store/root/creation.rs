@@ -2,10 +2,11 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{AtFlags, Gid, Mode, Uid};
+use rustix::fs::{Gid, Mode, Uid};
 use rustix::io::Errno;
 
 use super::resolve::subdirectory;
+use crate::os::{attributes, stat};
 
 /// Mode of new files, reduced by the process's umask.
 const USUAL_FILE: u32 = 0o666;
@@ -45,12 +46,12 @@ impl CreationRules {
 
     /// The mode with which a file is created, before its rules are applied.
     pub(super) fn initial_file_mode(&self) -> Mode {
-        Mode::from_raw_mode(self.file_mode.unwrap_or(USUAL_FILE))
+        stat::permissions(self.file_mode.unwrap_or(USUAL_FILE))
     }
 
     /// The mode with which a directory is created.
     pub(super) fn initial_directory_mode(&self) -> Mode {
-        Mode::from_raw_mode(self.directory_mode.unwrap_or(USUAL_DIRECTORY))
+        stat::permissions(self.directory_mode.unwrap_or(USUAL_DIRECTORY))
     }
 
     /// Sets owner and mode of a file that was just created.
@@ -78,13 +79,9 @@ impl CreationRules {
 
     fn set_owner(&self, file: impl AsFd) -> Result<(), Errno> {
         match self.owner {
-            Some((user, group)) => rustix::fs::chownat(
-                file,
-                c"",
-                Some(Uid::from_raw(user)),
-                Some(Gid::from_raw(group)),
-                AtFlags::EMPTY_PATH,
-            ),
+            Some((user, group)) => {
+                attributes::set_owner(file, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))
+            }
             None => Ok(()),
         }
     }
@@ -93,10 +90,10 @@ impl CreationRules {
 /// Sets the mode that follows from the present one. A file that has it is left alone: who is not in the group of a directory
 /// would clear its set-group-ID bit (chmod(2)).
 fn set_mode(file: impl AsFd, mode_of: impl FnOnce(u32) -> u32) -> Result<(), Errno> {
-    let present = rustix::fs::fstat(&file)?.st_mode & ALL_BITS;
+    let present = stat::mode(&rustix::fs::fstat(&file)?) & ALL_BITS;
     let mode = mode_of(present);
     if mode == present {
         return Ok(());
     }
-    rustix::fs::fchmod(file, Mode::from_raw_mode(mode))
+    rustix::fs::fchmod(file, stat::permissions(mode))
 }

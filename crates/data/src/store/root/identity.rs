@@ -6,9 +6,9 @@ use std::time::Duration;
 use proto::path::VPath;
 use rustix::fs::Stat;
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 
 use super::{Root, StoreError};
+use crate::os::{clock, stat};
 
 /// One state of one file. Every change of content changes it, once
 /// [`FileIdentity::detects_changes_since`] returns true.
@@ -31,6 +31,15 @@ pub struct FileTime {
     pub seconds: i64,
     /// The rest.
     pub nanoseconds: u64,
+}
+
+impl FileTime {
+    fn of((seconds, nanoseconds): (i64, u64)) -> Self {
+        Self {
+            seconds,
+            nanoseconds,
+        }
+    }
 }
 
 /// The change of a file between two looks.
@@ -95,28 +104,18 @@ impl FileIdentity {
     /// The identity of the file with these attributes.
     pub fn from_stat(stat: &Stat) -> Self {
         Self {
-            inode: (stat.st_dev, stat.st_ino),
+            inode: stat::inode(stat),
             size: u64::try_from(stat.st_size).unwrap_or(0),
-            modified: FileTime {
-                seconds: stat.st_mtime,
-                nanoseconds: stat.st_mtime_nsec,
-            },
-            changed: FileTime {
-                seconds: stat.st_ctime,
-                nanoseconds: stat.st_ctime_nsec,
-            },
+            modified: FileTime::of(stat::modified(stat)),
+            changed: FileTime::of(stat::changed(stat)),
         }
     }
 }
 
-/// The clock of the kernel's file timestamps. It ticks every 1 to 10 ms.
+/// The clock of the kernel's file timestamps: see [`clock::file_clock`].
 pub fn file_clock() -> FileTime {
-    // The coarse clock is the one that the kernel uses for file timestamps.
-    let now = clock_gettime(ClockId::RealtimeCoarse);
-    FileTime {
-        seconds: now.tv_sec,
-        nanoseconds: u64::try_from(now.tv_nsec).unwrap_or(0),
-    }
+    let now = clock::file_clock();
+    FileTime::of((now.tv_sec, u64::try_from(now.tv_nsec).unwrap_or(0)))
 }
 
 impl Root {

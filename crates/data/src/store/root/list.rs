@@ -13,6 +13,8 @@ use rustix::io::Errno;
 use super::directory_names::{self, DirectoryNames};
 use super::resolve::subdirectory;
 use super::{MAX_DEPTH, Root, StoreError, id_names};
+use crate::os::lookup::LOCATE;
+use crate::os::stat;
 
 /// Memory for names of the listed directory, bytes: about 20 000 names are sorted.
 const BATCH_SIZE: usize = 1 << 20;
@@ -35,7 +37,7 @@ impl Root {
     /// Checks that the directory may be entered.
     pub fn enter(&self, path: &VPath) -> Result<(), StoreError> {
         // For the final `.` the kernel checks search permission on the directory itself.
-        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let flags = LOCATE | OFlags::DIRECTORY;
         self.resolve(path, flags, Mode::empty())
             .and_then(|dir| require_search(&dir))
             .map_err(|errno| StoreError::new("enter", path, errno))
@@ -313,7 +315,7 @@ fn set_listable(directory: &mut DirectoryEntry, may_list: bool) {
 
 /// Fails if the process may not look at the entries of a directory.
 fn require_search(dir: &OwnedFd) -> Result<(), Errno> {
-    rustix::fs::openat(dir, c".", OFlags::PATH, Mode::empty()).map(drop)
+    rustix::fs::openat(dir, c".", LOCATE, Mode::empty()).map(drop)
 }
 
 /// Whether an entry has vanished since its name was read.
@@ -348,22 +350,23 @@ impl ProcessCredentials {
     /// The rights that the permission bits grant. Access control lists are ignored: whether a directory can
     /// be listed, [`Root::may_list`] asks the kernel.
     fn access(&self, stat: &Stat) -> EntryPermissions {
+        let mode = stat::mode(stat);
         // Root ignores permission bits, but executing a file needs one execute bit (execve(2)).
         if self.uid == 0 {
             let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
             return EntryPermissions {
                 read: true,
                 write: true,
-                execute: is_dir || stat.st_mode & 0o111 != 0,
+                execute: is_dir || mode & 0o111 != 0,
             };
         }
         // The first matching class decides, as in path_resolution(7).
         let bits = if stat.st_uid == self.uid {
-            stat.st_mode >> 6
+            mode >> 6
         } else if self.groups.contains(&stat.st_gid) {
-            stat.st_mode >> 3
+            mode >> 3
         } else {
-            stat.st_mode
+            mode
         };
         EntryPermissions {
             read: bits & 4 != 0,
@@ -383,14 +386,13 @@ impl ProcessCredentials {
             },
             size: u64::try_from(stat.st_size).unwrap_or(0),
             modified: Timestamp(stat.st_mtime),
-            mode: stat.st_mode & 0o7777,
-            #[allow(clippy::useless_conversion, reason = "32 bits on arm64, 64 on x86-64")]
-            link_count: u64::from(stat.st_nlink),
+            mode: stat::mode(stat) & 0o7777,
+            link_count: stat::link_count(stat),
             uid: stat.st_uid,
             gid: stat.st_gid,
             owner: id_names::users().name(stat.st_uid),
             group: id_names::groups().name(stat.st_gid),
-            device_and_inode: (stat.st_dev, stat.st_ino),
+            device_and_inode: stat::inode(stat),
             link_target,
             permissions: match FileType::from_raw_mode(stat.st_mode) {
                 // A link without a target can neither be read nor written.

@@ -13,8 +13,11 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
+
+use crate::os::lookup::{LOCATE, ResolveFlags, openat2};
+use crate::os::stat;
 
 mod change;
 mod creation;
@@ -94,10 +97,10 @@ impl Root {
             path: path.to_owned(),
             source: errno.into(),
         };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let flags = LOCATE | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(failed)?;
         // A test call: openat2(2) is needed for every later operation.
-        match rustix::fs::openat2(&dir, c".", flags, Mode::empty(), ResolveFlags::IN_ROOT) {
+        match openat2(&dir, c".", flags, Mode::empty(), ResolveFlags::IN_ROOT) {
             // A seccomp filter of an older container runtime returns EPERM.
             Err(Errno::NOSYS | Errno::PERM) => Err(RootError::NoOpenat2 {
                 path: path.to_owned(),
@@ -119,15 +122,15 @@ impl Root {
     /// # Errors
     /// Those of openat(2).
     pub fn open_tree(path: &Path) -> io::Result<Self> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let flags = LOCATE | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
         Ok(Self::of_tree(dir, path))
     }
 
     /// The same for a directory that is open.
     pub fn of_tree(dir: OwnedFd, path: &Path) -> Self {
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let tried = rustix::fs::openat2(&dir, c".", flags, Mode::empty(), ResolveFlags::BENEATH);
+        let flags = LOCATE | OFlags::CLOEXEC;
+        let tried = openat2(&dir, c".", flags, Mode::empty(), ResolveFlags::BENEATH);
         Self {
             dir: Arc::new(dir),
             path: path.to_owned(),
@@ -142,7 +145,7 @@ impl Root {
     /// symbolic link.
     pub fn open_without_links(path: &Path) -> Result<Self, RootError> {
         let below = path.strip_prefix("/").unwrap_or(path);
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let flags = LOCATE | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let top = rustix::fs::openat(CWD, c"/", flags, Mode::empty());
         let top = top.map_err(|errno| RootError::Open {
             path: path.to_owned(),
@@ -162,13 +165,11 @@ impl Root {
             true => Path::new("."),
             false => below,
         };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let flags = LOCATE | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let resolve_flags =
             ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let path = path.to_owned();
-        match resolve::retry_lookup(|| {
-            rustix::fs::openat2(top, below, flags, Mode::empty(), resolve_flags)
-        }) {
+        match resolve::retry_lookup(|| openat2(top, below, flags, Mode::empty(), resolve_flags)) {
             Ok(dir) => Ok(Self {
                 dir: Arc::new(dir),
                 path,
@@ -219,8 +220,7 @@ impl Root {
     /// # Errors
     /// Those of fstat(2).
     pub fn inode(&self) -> io::Result<(u64, u64)> {
-        let stat = rustix::fs::fstat(&self.dir)?;
-        Ok((stat.st_dev, stat.st_ino))
+        Ok(stat::inode(&rustix::fs::fstat(&self.dir)?))
     }
 
     /// The directory itself (O_PATH).

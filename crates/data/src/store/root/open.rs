@@ -9,6 +9,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::{Root, StoreError};
+use crate::os::stat;
 use crate::store::naming::mode_over;
 
 /// Attempts to open a file that others create and remove meanwhile.
@@ -216,8 +217,8 @@ impl Root {
             .and_then(|()| match replaced {
                 Some(there) => {
                     let own = rustix::fs::fstat(&file)?;
-                    let mode = mode_over(own.st_uid, own.st_mode, &there);
-                    rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))
+                    let mode = mode_over(own.st_uid, stat::mode(&own), &there);
+                    rustix::fs::fchmod(&file, stat::permissions(mode))
                 }
                 None => Ok(()),
             });

@@ -11,6 +11,7 @@ use super::directory_names::DirectoryNames;
 use super::list::BATCH_SIZE_BELOW;
 use super::resolve::subdirectory_of_same_mount;
 use super::{MAX_DEPTH, Root, StoreError};
+use crate::os::lookup::unlink;
 
 /// Most passes over the names of a directory. A file system may skip some names while others are
 /// removed, and other processes may add new ones.
@@ -37,8 +38,8 @@ impl Root {
 /// As there.
 pub fn remove_tree_in(parent: impl AsFd, name: &[u8]) -> Result<(), Errno> {
     let parent = parent.as_fd();
-    // unlink(2) of a directory is EISDIR on Linux, so one call distinguishes both kinds.
-    match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
+    // That of a directory is EISDIR, so one call distinguishes both kinds.
+    match unlink(parent, name) {
         Err(Errno::ISDIR) => remove_directory(parent, name, BATCH_SIZE_BELOW, MAX_NAMES),
         result => result,
     }
@@ -114,7 +115,7 @@ fn remove_directory(
         };
         // The limit is shared by all levels.
         max_names = max_names.checked_sub(1).ok_or(Errno::NOTEMPTY)?;
-        match rustix::fs::unlinkat(&level.dir, &*name, AtFlags::empty()) {
+        match unlink(&level.dir, &name) {
             Err(Errno::ISDIR) => {
                 let child = RemovalLevel::open(&level.dir, &name, batch)?;
                 // Each level holds a descriptor.

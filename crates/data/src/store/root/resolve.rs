@@ -4,10 +4,11 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use proto::path::VPath;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::{Root, StoreError};
+use crate::os::lookup::{LOCATE, ResolveFlags, openat2};
 
 /// Attempts of a lookup while directories are renamed (EAGAIN, openat2(2)).
 const MAX_LOOKUPS: u32 = 64;
@@ -43,7 +44,7 @@ impl Root {
             false => RESOLVE_FLAGS.union(ResolveFlags::NO_SYMLINKS),
         };
         // EAGAIN: a component was renamed during the lookup (openat2(2)).
-        retry_lookup(|| rustix::fs::openat2(&self.dir, relative, flags, mode, resolve))
+        retry_lookup(|| openat2(&self.dir, relative, flags, mode, resolve))
     }
 
     /// Whether the symbolic link content `target`, in the directory `directory`, leads to a place inside this root, as far as
@@ -51,10 +52,9 @@ impl Root {
     pub fn holds_target(&self, directory: &VPath, target: &[u8]) -> bool {
         let path = [directory.relative(), target].join(&b'/');
         let path = path.strip_prefix(b"/").unwrap_or(&path);
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let flags = LOCATE | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let found =
-            retry_lookup(|| rustix::fs::openat2(&self.dir, path, flags, Mode::empty(), resolve));
+        let found = retry_lookup(|| openat2(&self.dir, path, flags, Mode::empty(), resolve));
         match found {
             Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => !target.starts_with(b"/"),
             // Only the text of the link is known then.
@@ -64,7 +64,7 @@ impl Root {
 
     /// A descriptor that names the file without opening it (O_PATH).
     pub(super) fn locate(&self, path: &VPath) -> Result<OwnedFd, Errno> {
-        self.resolve(path, OFlags::PATH, Mode::empty())
+        self.resolve(path, LOCATE, Mode::empty())
     }
 
     /// The directory that holds `path`'s last component. The root itself has none: EBUSY.
@@ -72,7 +72,7 @@ impl Root {
         if path.is_root() {
             return Err(Errno::BUSY);
         }
-        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let flags = LOCATE | OFlags::DIRECTORY;
         self.resolve(&path.parent(), flags, Mode::empty())
     }
 
@@ -107,7 +107,7 @@ pub(super) fn retry_lookup(
 pub(super) fn subdirectory_of_same_mount(parent: impl AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     let parent = parent.as_fd();
     let resolve = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
-    match retry_lookup(|| rustix::fs::openat2(parent, name, READ_NAMES, Mode::empty(), resolve)) {
+    match retry_lookup(|| openat2(parent, name, READ_NAMES, Mode::empty(), resolve)) {
         // A kernel before 5.6, or a seccomp filter of an older container runtime. Only devices differ then.
         Err(Errno::NOSYS | Errno::PERM) => {
             let found = subdirectory(parent, name)?;
@@ -140,8 +140,8 @@ pub(super) fn open_without_links(
     let mut at: Option<OwnedFd> = None;
     for name in above.split(|byte| *byte == b'/').filter(|n| !n.is_empty()) {
         let below = match &at {
-            Some(above) => open_one(above, name, OFlags::PATH | OFlags::DIRECTORY, mode),
-            None => open_one(&directory, name, OFlags::PATH | OFlags::DIRECTORY, mode),
+            Some(above) => open_one(above, name, LOCATE | OFlags::DIRECTORY, mode),
+            None => open_one(&directory, name, LOCATE | OFlags::DIRECTORY, mode),
         };
         at = Some(below?);
     }
@@ -158,7 +158,7 @@ fn open_one(
     flags: OFlags,
     mode: Mode,
 ) -> Result<OwnedFd, Errno> {
-    let wants_link = flags.contains(OFlags::PATH | OFlags::NOFOLLOW);
+    let wants_link = flags.contains(LOCATE | OFlags::NOFOLLOW);
     let all = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let is_link = |mode| FileType::from_raw_mode(mode) == FileType::Symlink;
     let opened = match rustix::fs::openat(&directory, name, all, mode) {
@@ -172,7 +172,7 @@ fn open_one(
         }
         opened => opened?,
     };
-    if flags.contains(OFlags::PATH) && !wants_link && is_link(rustix::fs::fstat(&opened)?.st_mode) {
+    if flags.contains(LOCATE) && !wants_link && is_link(rustix::fs::fstat(&opened)?.st_mode) {
         return Err(Errno::LOOP);
     }
     Ok(opened)

@@ -11,6 +11,7 @@ use super::directory_names::DirectoryNames;
 use super::list::BATCH_SIZE_BELOW;
 use super::resolve::subdirectory;
 use super::{MAX_DEPTH, Root, StoreError};
+use crate::os::stat;
 
 /// Bytes and files of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -85,7 +86,7 @@ impl Root {
             0
         };
         Some(EntryUsage {
-            inode: (stat.st_dev, stat.st_ino),
+            inode: stat::inode(&stat),
             usage: TreeUsage { bytes, files: 1 },
         })
     }
@@ -155,7 +156,7 @@ fn count(
         usage.files += 1;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
-                let inode = (stat.st_dev, stat.st_ino);
+                let inode = stat::inode(&stat);
                 if stat.st_nlink < 2 || seen.insert(inode) {
                     let size = u64::try_from(stat.st_size).unwrap_or(0);
                     usage.bytes = usage.bytes.saturating_add(size_of(inode, size));

@@ -82,7 +82,7 @@ fn apply(
             let after = resize(stream, SocketBuffer::Receive, bytes, reach)?;
             if after > before {
                 // Before Linux 7.1 the window of a live connection does not grow without this.
-                sockopt::set_window_clamp(fd, NO_CLAMP)?;
+                sockopt::raise_window_clamp(fd, NO_CLAMP)?;
             }
             stream.note_receive_buffer(after);
             Ok(Some(after))
@@ -99,7 +99,7 @@ fn apply(
                 unlocked => unlocked?,
             }
             sockopt::grow_receive_buffer(fd, window)?;
-            sockopt::set_window_clamp(fd, NO_CLAMP)?;
+            sockopt::raise_window_clamp(fd, NO_CLAMP)?;
             let after = sockopt::buffer_size(fd, SocketBuffer::Receive)?;
             stream.note_receive_buffer(after);
             Ok(Some(after))

@@ -89,9 +89,9 @@ impl DrsConnection {
 
     /// Whether the peer has closed, although something may be left to read.
     pub(super) fn is_closed(&self) -> bool {
-        let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        let socket = self.transport.socket().as_fd();
         !matches!(
-            wake::wait([(self.transport.socket().as_fd(), closed)], Duration::ZERO),
+            wake::wait([(socket, wake::PEER_CLOSED)], Duration::ZERO),
             Ok([false])
         )
     }

@@ -1,6 +1,7 @@
 //! The congestion controls that a process may set, read from the kernel.
 
 use std::fs;
+use std::io;
 
 use rustix::io::Errno;
 use socket2::{Domain, Socket, Type};
@@ -23,17 +24,34 @@ pub fn settable() -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
+/// The congestion control of a socket, as the kernel names it; it may be padded with zeros (tcp(7), TCP_CONGESTION).
+///
+/// # Errors
+/// The system's.
+pub fn in_force(socket: &Socket) -> io::Result<Vec<u8>> {
+    socket.tcp_congestion()
+}
+
+/// Sets the congestion control of a socket.
+///
+/// # Errors
+/// `NotFound`: the system has none of this name; `PermissionDenied`: this process may not set it
+/// (`net.ipv4.tcp_allowed_congestion_control`).
+pub fn set(socket: &Socket, name: &[u8]) -> io::Result<()> {
+    socket.set_tcp_congestion(name)
+}
+
 /// Whether the socket accepts the congestion control and then reports it.
 fn sets(socket: &Socket, name: &str) -> bool {
-    let set = socket.set_tcp_congestion(name.as_bytes());
-    let in_force = set.and_then(|()| socket.tcp_congestion());
+    let set = set(socket, name.as_bytes());
+    let in_force = set.and_then(|()| in_force(socket));
     // The kernel pads the name with zeros (tcp(7), TCP_CONGESTION).
     in_force.is_ok_and(|bytes| bytes.split(|b| *b == 0).next() == Some(name.as_bytes()))
 }
 
 /// Whether a refusal applies to every other socket, too: the name is unknown, or this process may
 /// not use it.
-pub fn is_lasting(refusal: &std::io::Error) -> bool {
+pub fn is_lasting(refusal: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(refusal),
         Some(Errno::NOENT | Errno::PERM | Errno::ACCESS | Errno::BUSY)
@@ -74,6 +92,6 @@ mod tests {
         assert!(!sets(&socket(), "warpdrive"));
         let error = socket().set_tcp_congestion(b"warpdrive").unwrap_err();
         assert!(is_lasting(&error), "{error}");
-        assert!(!is_lasting(&std::io::ErrorKind::NotConnected.into()));
+        assert!(!is_lasting(&io::ErrorKind::NotConnected.into()));
     }
 }

@@ -5,7 +5,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
+
+pub use crate::os::posix::wake::{is_readable, wait, wait_any};
+
+/// The events of a connection whose peer has closed its side or reset it. Unread input does not hide them (POLLRDHUP, poll(2)).
+pub const PEER_CLOSED: PollFlags = PollFlags::RDHUP.union(PollFlags::HUP).union(PollFlags::ERR);
 
 /// Wakes every thread that waits for it (an eventfd). It stays set until [`WakeEvent::clear`].
 #[derive(Debug)]
@@ -38,46 +43,11 @@ impl AsFd for WakeEvent {
     }
 }
 
-/// Waits until one of the descriptors has one of its events (or an error), or `timeout` has passed.
-/// Returns which ones are ready, in order. An interrupted wait returns early with none.
-pub fn wait<const N: usize>(
-    fds: [(BorrowedFd<'_>, PollFlags); N],
-    timeout: Duration,
-) -> io::Result<[bool; N]> {
-    let mut polled = fds.map(|(fd, events)| PollFd::from_borrowed_fd(fd, events));
-    wait_any(&mut polled, timeout)?;
-    Ok(polled.map(|p| !p.revents().is_empty()))
-}
-
-/// As [`wait`], for a number of descriptors that is known only at run time.
-pub fn wait_any(fds: &mut [PollFd<'_>], timeout: Duration) -> io::Result<()> {
-    let limit = Timespec {
-        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: timeout.subsec_nanos().into(),
-    };
-    match poll(fds, Some(&limit)) {
-        // A signal handler may run at any time; callers check their condition and wait again.
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Whether a read of the socket would return at once: with bytes, at the peer's FIN, or with an error.
-pub fn is_readable(socket: impl AsFd) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
-    wait_any(&mut fds, Duration::ZERO).is_ok() && !fds[0].revents().is_empty()
-}
-
 /// Whether the peer of a connected socket has closed its side or reset the connection, as far as
-/// this host knows. Unread input does not hide it (POLLRDHUP, poll(2)).
+/// this host knows. Unread input does not hide it.
 pub fn has_hung_up(socket: impl AsFd) -> bool {
-    let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-    let mut fds = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::RDHUP)];
-    let at_once = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    poll(&mut fds, Some(&at_once)).is_ok() && fds[0].revents().intersects(closed)
+    let mut fds = [PollFd::from_borrowed_fd(socket.as_fd(), PEER_CLOSED)];
+    wait_any(&mut fds, Duration::ZERO).is_ok() && fds[0].revents().intersects(PEER_CLOSED)
 }
 
 #[cfg(test)]

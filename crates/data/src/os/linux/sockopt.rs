@@ -1,45 +1,20 @@
 //! Socket options that socket2 does not support.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// Reads an option into `out`. Returns the number of bytes that the kernel wrote.
-pub fn get(fd: BorrowedFd<'_>, level: i32, name: i32, out: &mut [u8]) -> io::Result<usize> {
-    let mut len = libc::socklen_t::try_from(out.len()).unwrap_or(libc::socklen_t::MAX);
-    // SAFETY: `out` is valid for writes of `len` bytes and `len` for reads and writes; the kernel
-    // writes at most `len` bytes. The descriptor is open for the borrow's lifetime.
-    let status = unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            level,
-            name,
-            out.as_mut_ptr().cast(),
-            &raw mut len,
-        )
-    };
-    if status < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(usize::try_from(len).unwrap_or(0).min(out.len()))
-}
+use socket2::Socket;
 
-/// Sets an option that takes a C int.
-pub fn set_int(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
-    set(fd, level, name, &value.to_ne_bytes())
-}
+pub(super) use crate::os::posix::sockopt::set;
+pub use crate::os::posix::sockopt::{SocketBuffer, get, set_int, set_receive_low_water};
+use crate::os::posix::sockopt::{get_int, int};
 
-/// Sets an option to these bytes.
-pub(super) fn set(fd: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
-    let len = libc::socklen_t::try_from(value.len()).unwrap_or(0);
-    // SAFETY: the pointer is valid for reads of `len` bytes; the kernel copies the value.
-    let status =
-        unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, value.as_ptr().cast(), len) };
-    if status < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
-}
+/// The flag with which a send to a closed peer is an error and no SIGPIPE (send(2)).
+pub const NO_SIGNAL: i32 = libc::MSG_NOSIGNAL;
+
+/// The flag with which the kernel may wait for the bytes that follow.
+pub const MORE_FOLLOWS: i32 = libc::MSG_MORE;
 
 /// Limits the pacing rate, bytes per second; `None`: no limit (SO_MAX_PACING_RATE, socket(7)). Once
 /// set, the kernel continues to pace the connection, without a limit after `None`.
@@ -61,10 +36,35 @@ pub(crate) fn max_pacing_rate(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
     Ok((rate != libc::c_ulong::MAX).then_some(rate))
 }
 
-/// Limits the advertised window (TCP_WINDOW_CLAMP, tcp(7)). On Linux before 7.1 a larger SO_RCVBUF
-/// does not lift this limit.
+/// Limits the advertised window (TCP_WINDOW_CLAMP, tcp(7)).
 pub fn set_window_clamp(fd: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
     set_int(fd, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, bytes)
+}
+
+/// Permits the advertised window to grow to `bytes`. On Linux before 7.1 a larger SO_RCVBUF does not lift the limit of a live
+/// connection.
+pub fn raise_window_clamp(fd: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
+    set_window_clamp(fd, bytes)
+}
+
+/// Limits the unsent bytes in the send queue (TCP_NOTSENT_LOWAT, tcp(7)), bytes.
+///
+/// # Errors
+/// Older kernels and containers may not support it.
+pub fn limit_unsent(socket: &Socket, bytes: u32) -> io::Result<()> {
+    socket.set_tcp_notsent_lowat(bytes)
+}
+
+/// Lets the kernel hold a connection back, at most this long, until its first bytes arrive (TCP_DEFER_ACCEPT, tcp(7)).
+pub fn defer_accept(listener: &Socket, seconds: i32) -> io::Result<()> {
+    let (level, name) = (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT);
+    set_int(listener.as_fd(), level, name, seconds)
+}
+
+/// Ends a connection with a reset instead of a FIN, at once, and discards queued bytes (connect(2) with AF_UNSPEC). close(2)
+/// would wait for the last owner of the descriptor.
+pub fn reset(socket: &Socket) -> io::Result<()> {
+    Ok(rustix::net::connect_unspec(socket)?)
 }
 
 /// TCP_RTO_MAX_MS of linux/tcp.h, since Linux 6.15; libc has no name for it yet.
@@ -80,30 +80,7 @@ pub fn set_max_retransmission_timeout(fd: BorrowedFd<'_>, time: Duration) -> io:
     set_int(fd, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, millis)
 }
 
-/// Sets the number of bytes that end a wait for input (SO_RCVLOWAT, socket(7)). The end of the
-/// stream always ends it.
-pub fn set_receive_low_water(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
-    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
-    set_int(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
-}
-
-/// One of a socket's two buffers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SocketBuffer {
-    /// SO_SNDBUF.
-    Send,
-    /// SO_RCVBUF.
-    Receive,
-}
-
 impl SocketBuffer {
-    const fn option(self) -> i32 {
-        match self {
-            Self::Send => libc::SO_SNDBUF,
-            Self::Receive => libc::SO_RCVBUF,
-        }
-    }
-
     const fn force_option(self) -> i32 {
         match self {
             Self::Send => libc::SO_SNDBUFFORCE,
@@ -169,21 +146,9 @@ pub fn grow_receive_buffer(fd: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
     set_int(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1)
 }
 
-fn get_int(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> {
-    let mut out = [0; size_of::<i32>()];
-    get(fd, level, name, &mut out)?;
-    Ok(i32::from_ne_bytes(out))
-}
-
-/// Converts to the C int that options take. The kernel doubles buffer sizes.
-fn int(bytes: u64) -> i32 {
-    i32::try_from(bytes).unwrap_or(i32::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
 
     #[test]
     fn an_int_option_reads_back() {

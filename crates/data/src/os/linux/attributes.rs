@@ -2,9 +2,10 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
-use proto::timestamp::Timestamp;
-use rustix::fs::{AtFlags, CWD, Mode, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{AtFlags, CWD, Gid, Timespec, Timestamps, UTIME_OMIT, Uid};
 use rustix::io::Errno;
+
+use super::stat::permissions;
 
 /// Sets the permission bits.
 ///
@@ -12,25 +13,16 @@ use rustix::io::Errno;
 /// Those of chmod(2). /proc is missing: ENOSYS.
 pub fn set_mode(file: impl AsFd, mode: u32) -> Result<(), Errno> {
     // fchmod(2) refuses a descriptor opened with O_PATH.
-    let mode = Mode::from_raw_mode(mode & 0o7777);
+    let mode = permissions(mode);
     let set = rustix::fs::chmodat(CWD, entry_of(&file), mode, AtFlags::empty());
     named(set)
 }
 
-/// Sets the modification time. The access time stays.
+/// Sets the modification time, seconds since 1970 and nanoseconds. The access time stays.
 ///
 /// # Errors
 /// Those of utimensat(2). /proc is missing before Linux 5.8: ENOSYS.
-pub fn set_modified(file: impl AsFd, time: Timestamp) -> Result<(), Errno> {
-    set_modified_to(file, time.0, 0)
-}
-
-/// As [`set_modified`], with the nanoseconds of the second.
-pub(super) fn set_modified_to(
-    file: impl AsFd,
-    seconds: i64,
-    nanoseconds: u64,
-) -> Result<(), Errno> {
+pub fn set_modified(file: impl AsFd, seconds: i64, nanoseconds: u64) -> Result<(), Errno> {
     let times = Timestamps {
         last_access: Timespec {
             tv_sec: 0,
@@ -49,6 +41,14 @@ pub(super) fn set_modified_to(
         }
         set => set,
     }
+}
+
+/// Sets the user and the group; `None` leaves one as it is.
+///
+/// # Errors
+/// Those of fchownat(2).
+pub fn set_owner(file: impl AsFd, user: Option<Uid>, group: Option<Gid>) -> Result<(), Errno> {
+    rustix::fs::chownat(file, c"", user, group, AtFlags::EMPTY_PATH)
 }
 
 /// The entry in /proc that leads to an open file.
