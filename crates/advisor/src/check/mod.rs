@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::aggregation;
 use crate::config::AdvisorConfig;
 use crate::http::check_token_file;
+use crate::notify;
 use crate::service;
 use crate::store;
 
@@ -17,13 +18,16 @@ pub struct CheckedSettings {
     pub shortcomings: Vec<String>,
 }
 
-/// Looks at files, database and tests of settings that were read. Nothing is changed, and no packet is sent to a client.
+/// Looks at files, database, tests and the program for mail of settings that were read. Nothing is changed, and no packet is sent to a client.
 pub async fn check(config: &AdvisorConfig) -> CheckedSettings {
     let mut found = CheckedSettings::default();
     if let Some(Err(error)) = config.token_file.as_deref().map(check_token_file) {
         found.refusals.push(error.to_string());
     }
     if let Err(error) = aggregation::policy(&config.aggregation) {
+        found.refusals.push(error.to_string());
+    }
+    if let Err(error) = notify::check(&config.notify) {
         found.refusals.push(error.to_string());
     }
     for log in &config.log {

@@ -14,6 +14,7 @@ use tokio::task;
 use self::anomaly::{AnomalyBatch, AnomalyEvent};
 use self::mail::{Mailer, NoMailProgram};
 use self::webhook::{Webhook, WebhookUrlError};
+use crate::config::NotifyConfig;
 use crate::service::{Advisor, AdvisorEvent};
 
 pub mod anomaly;
@@ -44,6 +45,24 @@ pub enum NoticeError {
     Thread(#[from] std::io::Error),
 }
 
+/// Whether anomalies can be sent to the receivers of these settings. Nothing is sent.
+///
+/// # Errors
+/// A receiver's settings cannot work.
+pub(crate) fn check(config: &NotifyConfig) -> Result<(), NoticeError> {
+    senders(config).map(|_senders| ())
+}
+
+/// What sends to the receivers of these settings.
+fn senders(config: &NotifyConfig) -> Result<(Option<Webhook>, Option<Mailer>), NoticeError> {
+    let retry = SendRetry::default();
+    let webhook = config.webhook.as_deref();
+    let webhook = webhook.map(|url| Webhook::new(url, POST_TIME, retry));
+    let mail = config.mail.as_ref();
+    let mailer = mail.map(|mail| Mailer::new(mail, MAIL_TIME, retry));
+    Ok((webhook.transpose()?, mailer.transpose()?))
+}
+
 /// Sends the anomalies of the service to the receivers of its settings; `None` if there are none. It must be called
 /// within a tokio runtime. The task ends with the service, or when it is aborted.
 ///
@@ -54,15 +73,11 @@ pub fn start(advisor: &Advisor) -> Result<Option<task::JoinHandle<()>>, NoticeEr
     if config.webhook.is_none() && config.mail.is_none() {
         return Ok(None);
     }
-    let retry = SendRetry::default();
-    let webhook = config.webhook.as_deref();
-    let webhooks = webhook.map(|url| Webhook::new(url, POST_TIME, retry));
-    let mail = config.mail.as_ref();
-    let mailer = mail.map(|mail| Mailer::new(mail, MAIL_TIME, retry));
+    let (webhook, mailer) = senders(config)?;
     let notifier = Notifier::start(NotifySettings {
         host: advisor.config().server_name.clone(),
-        webhooks: webhooks.transpose()?.into_iter().collect(),
-        mailer: mailer.transpose()?,
+        webhooks: webhook.into_iter().collect(),
+        mailer,
         interval: INTERVAL,
         most: MAX_EVENTS,
     })?;

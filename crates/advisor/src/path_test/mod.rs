@@ -162,6 +162,15 @@ pub enum TestFailure {
 }
 
 impl TestFailure {
+    /// Why there is no result, for a reader who knows the test and the client already.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::NoAnswer { waited, .. } => format!("no answer within {waited:?}"),
+            Self::System { action, source, .. } => format!("cannot {action}: {source}"),
+            Self::Unusable { reason, .. } => reason.clone(),
+        }
+    }
+
     /// A system call failed.
     pub(crate) fn system(
         test: &str,

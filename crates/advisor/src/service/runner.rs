@@ -91,7 +91,7 @@ async fn run_job(core: Arc<Core>, job: TestJob, target: Target) {
         }
         Ok(Err(failure)) => {
             tracing::debug!(%failure, "a test has no result");
-            end.result = Err(failure.to_string());
+            end.result = Err(failure.reason());
         }
         Err(_) => {
             tracing::debug!(test = test.name(), client = %job.client, "a test took too long");

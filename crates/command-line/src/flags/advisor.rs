@@ -193,8 +193,8 @@ pub struct AdvisorKeepArgs {
 
 /// Ask for advice on the path from a data server to this host
 ///
-/// Prints the advice as text, as one JSON object, or as the flags of a program on one line, quoted for the
-/// shell: `ncftpget $(longhaul advisor get HOST --emit ncftpget) ...`
+/// Prints the advice as text, as one JSON object, or as the flags of a program on one line, quoted
+/// for the shell: `ncftpget $(longhaul advisor get HOST --emit ncftpget) ...`
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct AdvisorGetArgs {

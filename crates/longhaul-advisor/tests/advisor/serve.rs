@@ -54,14 +54,19 @@ fn a_check_tells_everything_that_is_wrong_and_starts_nothing() {
         !place.path().join("paths.sqlite").exists(),
         "nothing is made"
     );
-    write_settings(place.path(), "token-file = \"/nowhere/token\"\n");
-    let output = check();
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        stderr(&output).contains("/nowhere/token"),
-        "{}",
-        stderr(&output)
-    );
+    let refused = [
+        ("/nowhere/token", "token-file = \"/nowhere/token\"\n"),
+        (
+            "/nowhere/msmtp",
+            "[notify.mail]\nto = [\"noc\"]\nprogram = \"/nowhere/msmtp\"\n",
+        ),
+    ];
+    for (named, settings) in refused {
+        write_settings(place.path(), settings);
+        let output = check();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(named), "{}", stderr(&output));
+    }
 }
 
 #[test]
