@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use std::fs;
 use std::path::Path;
 
 use super::*;

@@ -152,8 +152,7 @@ mod tests {
 
     #[test]
     fn an_int_option_reads_back() {
-        let socket =
-            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        let socket = Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         set_int(socket.as_fd(), libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1).unwrap();
         let mut out = [0; 4];
         let n = get(
@@ -167,8 +166,8 @@ mod tests {
         set_window_clamp(socket.as_fd(), 1 << 20).unwrap();
     }
 
-    fn tcp() -> socket2::Socket {
-        socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap()
+    fn tcp() -> Socket {
+        Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap()
     }
 
     #[test]

@@ -214,7 +214,7 @@ mod tests {
                 "a/b/f", "a/b", "a/l", "a/l/f", "a/b/m", "out/etc", "out", "a/b/f/g", "a/none", ".",
             ] {
                 let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-                let wanted = rustix::fs::openat2(&top, name, flags, Mode::empty(), resolve);
+                let wanted = openat2(&top, name, flags, Mode::empty(), resolve);
                 let found = open_without_links(&top, name.as_bytes(), flags, Mode::empty());
                 assert_eq!(inode(found), inode(wanted), "{name} {flags:?}");
             }
