@@ -21,7 +21,7 @@ pub(crate) fn import(path: &Path, server: Option<ForeignServer>) -> Exit {
         ));
         Exit::Usage
     };
-    let text = match read(path) {
+    let text = match read(path, server) {
         Ok(text) => text,
         Err(error) => return failed(&error.to_string()),
     };
@@ -34,11 +34,17 @@ pub(crate) fn import(path: &Path, server: Option<ForeignServer>) -> Exit {
     }
 }
 
-fn read(path: &Path) -> io::Result<String> {
-    if path.is_dir() {
-        return read_directory(path);
+fn read(path: &Path, server: Option<ForeignServer>) -> io::Result<String> {
+    if !path.is_dir() {
+        return read_file(path);
     }
-    read_file(path)
+    // The directories of others have whole files with settings.
+    if server.is_some_and(|server| server != ForeignServer::PureFtpd) {
+        return Err(io::Error::other(
+            "it is a directory: translate its files one by one",
+        ));
+    }
+    read_directory(path)
 }
 
 /// Comments of old files are in any encoding.
@@ -65,4 +71,21 @@ fn read_directory(path: &Path) -> io::Result<String> {
         }
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Its files have names that those of Pure-FTPd do not have, and would be left out.
+    #[test]
+    fn a_directory_of_another_server_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("site.conf"), "Umask 027\n").unwrap();
+        std::fs::write(folder.path().join("NoAnonymous"), "yes\n").unwrap();
+        let error = read(folder.path(), Some(ForeignServer::Proftpd)).unwrap_err();
+        assert!(error.to_string().contains("one by one"), "{error}");
+        let text = read(folder.path(), Some(ForeignServer::PureFtpd)).unwrap();
+        assert_eq!(text, "NoAnonymous yes\n");
+    }
 }

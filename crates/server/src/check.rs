@@ -63,6 +63,9 @@ pub enum SettingsWarning {
         /// The consequence.
         consequence: &'static str,
     },
+    /// Clients will refuse the certificate.
+    #[error("{0}")]
+    Certificate(String),
     /// The root of an account cannot be opened.
     #[error("an account cannot log in: {0}")]
     AccountRoot(String),
@@ -81,7 +84,7 @@ pub fn check(config: &ServerConfig) -> Result<Vec<SettingsWarning>, ServeError> 
     }
     let users = config.users.as_deref().map(Users::load).transpose()?;
     require_usable_users(config, users.as_ref())?;
-    SecurityMaterial::load(config, None)?;
+    let material = SecurityMaterial::load(config, None)?;
     TokenLogin::new(&config.security.token_issuers, None)?;
     if let Some(service) = &config.pam.service {
         pam::check_pam(service, config.run_as.as_deref())?;
@@ -93,6 +96,8 @@ pub fn check(config: &ServerConfig) -> Result<Vec<SettingsWarning>, ServeError> 
     SiteTerms::load(config, privilege::is_root(), None)?;
     congestion::offered_controls(config, data::os::congestion::settable())?;
     let mut warnings = unwritable_directories(config);
+    let certificate = material.certificate_problem();
+    warnings.extend(certificate.map(SettingsWarning::Certificate));
     if let Some(users) = &users {
         warnings.extend(unreadable_users(config, users));
         warnings.extend(unknown_users(config, users));
@@ -236,6 +241,7 @@ mod tests {
     use history::HistoryLocation;
     use proto::path::VPath;
     use proto::server::AccountRights;
+    use security::test_pki::{TestAuthority, TestCertificate, write_certificates, write_key};
 
     use super::*;
     use crate::config::UserShares;
@@ -275,6 +281,25 @@ mod tests {
         );
         config.history = HistoryLocation::File(dir.path().join("new/paths.json"));
         assert_eq!(check(&config).unwrap(), [], "the server makes that one");
+    }
+
+    #[test]
+    fn a_certificate_that_has_expired_is_a_warning() {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = TestAuthority::new("/O=Grid/CN=Test CA");
+        let mut template = TestCertificate::new("/O=Grid/CN=late");
+        template.not_after = -3600;
+        let late = authority.issue(&template);
+        write_certificates(&dir.path().join("cert"), &late);
+        write_key(&dir.path().join("key"), &late);
+        let mut config = config(dir.path());
+        config.security.certificate = Some(dir.path().join("cert"));
+        config.security.key = Some(dir.path().join("key"));
+        let warnings = check(&config).unwrap();
+        let [warning] = warnings.as_slice() else {
+            panic!("{warnings:?}");
+        };
+        assert!(warning.to_string().contains("expired on"), "{warning}");
     }
 
     #[test]

@@ -118,7 +118,7 @@ pub(crate) fn exchange_refused_failure(server: &str, reply: &Reply) -> Failure {
         "{server} refused your certificate: {} {}; check that it knows the authority of your certificate \
          (`longhaul proxy info`)",
         reply.code,
-        reasons.join(" ")
+        reasons.join(" ").trim_end_matches('.')
     ))
 }
 

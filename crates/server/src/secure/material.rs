@@ -82,9 +82,7 @@ impl SecurityMaterial {
         let settings = config.security.clone();
         settings.check()?;
         let credential = load_credential(config, before)?;
-        if let Some(credential) = &credential
-            && let Some(problem) = validity_problem(credential)
-        {
+        if let Some(problem) = credential.as_ref().and_then(validity_problem) {
             tracing::warn!("{problem}");
         }
         let grid = load_grid(&settings, before)?;
@@ -139,6 +137,11 @@ impl SecurityMaterial {
     /// The server's certificate.
     pub(crate) fn credential(&self) -> Option<&CertifiedKey> {
         self.credential.as_ref()
+    }
+
+    /// Why clients will refuse the server's certificate now, by its dates.
+    pub(crate) fn certificate_problem(&self) -> Option<String> {
+        self.credential().and_then(validity_problem)
     }
 
     /// The grid's authorities; `None`: GSI is off.

@@ -389,7 +389,7 @@ pub(super) fn reason_of_section(section: &str) -> Option<ImportRemark> {
             "inside <Directory>: rights are per account and those of the file system, not per directory",
         ),
         "limit" => decide(
-            "inside <Limit>: rights are per account (longhaul user add --read-only) and those of the file system; allow-from, deny-from and deny-users say who is served",
+            "inside <Limit>: rights are per account (longhaul user add --read-only) and those of the file system; allow-from, deny-from, allow-users and deny-users say who is served",
         ),
         "class" => decide("inside <Class>: allow-from and deny-from are lists of networks"),
         _ => decide("inside a section that is not known here"),

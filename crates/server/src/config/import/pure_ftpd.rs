@@ -6,12 +6,20 @@ use super::directives::{ForeignDirective, last};
 use super::rule::ImportOutcome::{Comment as Says, Key};
 use super::rule::ImportRule::{Combined, Comment, Switch, Value};
 use super::rule::ValueForm::{Count, File, Ipv4, Minutes, Ports};
-use super::rule::{ImportOutcome, ImportRule, decide, missing, mode, rate, same};
+use super::rule::{ANONYMOUS_RATE, ImportOutcome, ImportRule, decide, missing, mode, rate, same};
 use super::translation::{Translation, quoted};
 
 const DATABASES: ImportRule = Comment(decide(
     "accounts are in the users file (longhaul user add --root DIR NAME); passwords cannot be taken over",
 ));
+/// Directives that bring accounts beside those of the system.
+const DATABASE_DIRECTIVES: &[&str] = &[
+    "ExtAuth",
+    "LDAPConfigFile",
+    "MySQLConfigFile",
+    "PGSQLConfigFile",
+    "PureDB",
+];
 const OFF: ImportOutcome = Says(same("nothing is done"));
 const RATIO: ImportRule = Comment(missing("ratios of uploads and downloads"));
 const DOT_FILES: ImportRule = Switch(
@@ -282,13 +290,13 @@ pub(super) fn combine(directives: &[ForeignDirective], out: &mut Translation) {
             &missing("other form of the log: it has one JSON object per transfer"),
         );
     }
-    for (name, key) in [
-        ("AnonymousBandwidth", "limit-rate-per-address"),
-        ("UserBandwidth", "limit-rate-per-user"),
-    ] {
-        if let Some(from) = get(name) {
-            bandwidth(key, from, out);
-        }
+    match get("AnonymousBandwidth") {
+        Some(from) if is_on("AnonymousOnly") => bandwidth("limit-rate-per-address", from, out),
+        Some(from) => out.remark(from, &ANONYMOUS_RATE),
+        None => {}
+    }
+    if let Some(from) = get("UserBandwidth") {
+        bandwidth("limit-rate-per-user", from, out);
     }
     if let Some(from) = get("PerUserLimits") {
         match numbers(from).as_slice() {
@@ -327,8 +335,20 @@ fn socket(host: &str, port: &str) -> Option<String> {
 
 fn logins(directives: &[ForeignDirective], out: &mut Translation) {
     let on = |name: &str| last(directives, name).filter(|found| found.is_on() == Some(true));
-    if let Some(from) = on("PAMAuthentication").or_else(|| on("UnixAuthentication")) {
-        out.set("pam", quoted("pure-ftpd"), from);
+    let system = on("PAMAuthentication").or_else(|| on("UnixAuthentication"));
+    let has_others = DATABASE_DIRECTIVES
+        .iter()
+        .any(|name| last(directives, name).is_some());
+    match system {
+        Some(from) => out.set("pam", quoted("pure-ftpd"), from),
+        // pure-ftpd(8), -l: without any method the system's accounts may log in.
+        None if !has_others => {
+            let reason = "default there: the system's accounts";
+            out.set_by_default("pam", quoted("pure-ftpd"), reason);
+        }
+        None => {}
+    }
+    if system.is_some() || !has_others {
         out.ask("accounts of the system get the root of the server and the permissions of run-as, not their home directories; longhaul user add --root gives one account a directory of its own");
     }
     for from in ["PAMAuthentication", "UnixAuthentication"]

@@ -29,6 +29,11 @@ pub(super) const UNKNOWN: ImportRemark =
 /// The remark on a line that changed no key by itself.
 const COMBINED: ImportRemark = same("taken together with other lines, it changes nothing");
 
+/// The remark on a rate of anonymous sessions where users may log in, too.
+pub(super) const ANONYMOUS_RATE: ImportRemark = decide(
+    "limit-rate-per-address would bind users with passwords, too; limit-rate in a table [user.anonymous] bounds all anonymous sessions together",
+);
+
 /// See [`ImportRemark::Same`].
 pub(super) const fn same(reason: &'static str) -> ImportRemark {
     ImportRemark::Same(Cow::Borrowed(reason))

@@ -67,6 +67,39 @@ fn a_translation_permits_no_more_than_the_original() {
 }
 
 #[test]
+fn a_rate_of_anonymous_sessions_does_not_bind_users() {
+    let text = "anonymous_enable=YES\nlocal_enable=YES\nanon_max_rate=30000\nlisten=YES\n";
+    let (config, settings) = imported(text);
+    assert_eq!(config.shares.rate_per_address, None);
+    assert!(settings.contains("[user.anonymous]"), "{settings}");
+    let (config, _) = imported(&text.replace("local_enable=YES", "local_enable=NO"));
+    assert_eq!(config.shares.rate_per_address, Some(30_000));
+    let text = "NoAnonymous no\nMaxClientsNumber 50\nAnonymousBandwidth 8\n";
+    let (config, settings) = imported(text);
+    assert_eq!(config.shares.rate_per_address, None);
+    assert!(settings.contains("[user.anonymous]"), "{settings}");
+}
+
+#[test]
+fn demands_of_encryption_are_not_lost() {
+    let text = "anonymous_enable=YES\nlocal_enable=YES\nssl_enable=YES\nssl_tlsv1_2=YES\nrsa_cert_file=/c.pem\n";
+    let (config, settings) = imported(text);
+    assert_eq!(config.security.tls, Some(TlsPolicy::Optional));
+    assert!(settings.contains("require-protection"), "{settings}");
+    assert!(!settings.contains("not known here"), "{settings}");
+}
+
+/// pure-ftpd(8), -l.
+#[test]
+fn pure_ftpd_without_a_method_has_the_accounts_of_the_system() {
+    let text = "NoAnonymous no\nMaxClientsNumber 50\nChrootEveryone yes\n";
+    let (config, _) = imported(text);
+    assert_eq!(config.pam.service.as_deref(), Some("pure-ftpd"));
+    let (config, _) = imported(&format!("{text}PureDB /etc/pureftpd.pdb\n"));
+    assert_eq!(config.pam.service, None);
+}
+
+#[test]
 fn proftpd_with_sections() {
     let text = "ServerName \"Debian\"\nPort 21\nUser proftpd\nGroup nogroup\nUmask 022 022\nMaxInstances 30\n\
         <IfModule mod_tls.c>\nTLSEngine on\nTLSRequired on\nTLSRSACertificateFile /c.pem\n\

@@ -4,7 +4,7 @@ use super::directives::{ForeignDirective, last};
 use super::rule::ImportOutcome::{self, Key};
 use super::rule::ImportRule::{Combined, Comment, Switch, Value};
 use super::rule::ValueForm::{BytesPerSecond, Count, Directory, File, Ipv4, Mode, Seconds, Text};
-use super::rule::{ImportRule, decide, missing, mode, ports, same};
+use super::rule::{ANONYMOUS_RATE, ImportRule, decide, missing, mode, ports, same};
 use super::translation::{Translation, quoted};
 
 const NOTHING: ImportOutcome = ImportOutcome::Comment(same("nothing is done"));
@@ -44,10 +44,7 @@ pub(super) const TABLE: &[(&str, ImportRule)] = &[
         Comment(same("anonymous sessions may use TLS where it is offered")),
     ),
     ("allow_writeable_chroot", CHROOT),
-    (
-        "anon_max_rate",
-        Value("limit-rate-per-address", BytesPerSecond),
-    ),
+    ("anon_max_rate", Combined),
     ("anon_mkdir_write_enable", Combined),
     ("anon_other_write_enable", Combined),
     ("anon_root", Combined),
@@ -340,6 +337,9 @@ pub(super) const TABLE: &[(&str, ImportRule)] = &[
     ("ssl_sslv2", TLS_VERSIONS),
     ("ssl_sslv3", TLS_VERSIONS),
     ("ssl_tlsv1", TLS_VERSIONS),
+    ("ssl_tlsv1_1", TLS_VERSIONS),
+    ("ssl_tlsv1_2", TLS_VERSIONS),
+    ("ssl_tlsv1_3", TLS_VERSIONS),
     (
         "strict_ssl_read_eof",
         Comment(same("an upload that ends without close_notify fails")),
@@ -438,6 +438,11 @@ pub(super) fn combine(directives: &[ForeignDirective], out: &mut Translation) {
             out.set_by_default("pam-rights", quoted("ro"), "write_enable=NO");
         }
         out.ask("accounts of the system get the root of the server and the permissions of run-as, not their home directories; longhaul user add --root gives one account a directory of its own");
+    }
+    match get("anon_max_rate") {
+        Some(from) if local => out.remark(from, &ANONYMOUS_RATE),
+        Some(from) => BytesPerSecond.set("limit-rate-per-address", from, out),
+        None => {}
     }
     if let (Some(low), Some(high)) = (get("pasv_min_port"), get("pasv_max_port"))
         && let Some(range) = ports(&format!("{}-{}", low.value(), high.value()))
@@ -551,6 +556,8 @@ fn tls(directives: &[ForeignDirective], anonymous: bool, out: &mut Translation) 
     let data = is_on("force_local_data_ssl", true);
     if data && (!anonymous || is_on("force_anon_data_ssl", false)) {
         out.set_by_default("require-protection", quoted("data"), "force_local_data_ssl");
+    } else if data {
+        out.ask("the data of users who have logged in had to be encrypted: require-protection = \"data\" demands it of everybody, also of anonymous sessions");
     }
     if is_on("require_ssl_reuse", true) {
         out.set_by_default("tls-session-reuse", quoted("required"), "require_ssl_reuse");
