@@ -198,6 +198,24 @@ impl TlsConfig {
         })
     }
 
+    /// The same configuration of a server whose connections give no tickets of TLS 1.3, and resume sessions as before. A
+    /// client that closes its socket before such a ticket arrives resets the connection, and the server loses what it has
+    /// not read.
+    #[must_use]
+    pub fn without_new_tickets(&self) -> Self {
+        let options = TlsOptions {
+            tickets: false,
+            ..self.inner.options.clone()
+        };
+        Self {
+            inner: Arc::new(TlsConfigInner {
+                trust: self.inner.trust.clone(),
+                options,
+                shared: Arc::clone(&self.inner.shared),
+            }),
+        }
+    }
+
     /// The options.
     pub fn options(&self) -> &TlsOptions {
         &self.inner.options

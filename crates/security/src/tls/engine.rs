@@ -104,7 +104,12 @@ impl TlsEngine {
         let mut newest = None;
         let mut resumed = None;
         match config.options().role {
-            TlsRole::Server => ssl.set_accept_state(),
+            TlsRole::Server => {
+                ssl.set_accept_state();
+                if !config.options().tickets {
+                    ssl.set_num_tickets(0).map_err(failed)?;
+                }
+            }
             TlsRole::Client => {
                 ssl.set_connect_state();
                 newest = Some(newest_session::attach(&mut ssl).map_err(failed)?);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use data::security::{DataSecurity, ProtectedEnd};
 use proto::security::{DataChannelAuth, DataChannelProtection, ProtectionLevel};
 use security::gsi::DataHandshakeMode;
-use security::tls::{ExpectedPeer, TicketSecret, TlsError, TlsOptions};
+use security::tls::{ExpectedPeer, TicketSecret, TlsConfig, TlsError, TlsOptions};
 use security::x509::{CertifiedKey, DistinguishedName, TrustStore};
 
 use super::{GridSecurity, NodeSecurity, SecurityMaterial, SessionSecurity, TlsSecurity};
@@ -155,10 +155,7 @@ pub(crate) fn of_order(
             let secret = TicketSecret::from_bytes(ticket_secret);
             let secret = secret.ok_or(DataProtectionError::NoCredential)?;
             let server = material.node_data_config(secret, client.clone())?;
-            return Ok(DataSecurity {
-                require_resumption: *requires_resumption,
-                ..DataSecurity::ftps_server(server)
-            });
+            return Ok(as_ftps_server(server, *requires_resumption));
         }
         NodeSecurity::Grid {
             credential,
@@ -199,10 +196,22 @@ impl TlsSecurity {
             }
             None => self.config.clone(),
         };
-        Ok(DataSecurity {
-            require_resumption: material.settings().session_reuse == SessionReuse::Required,
-            ..DataSecurity::ftps_server(server)
-        })
+        let require_resumption = material.settings().session_reuse == SessionReuse::Required;
+        Ok(as_ftps_server(server, require_resumption))
+    }
+}
+
+/// This end as the TLS server of data connections. They give tickets only where each must resume a session: a client may use
+/// a ticket once, and take the next one from its last data connection. Elsewhere the tickets of the control connection are
+/// enough, and a client such as curl that closes its socket at once after an upload would reset the connection by a later one.
+fn as_ftps_server(config: TlsConfig, require_resumption: bool) -> DataSecurity {
+    let config = match require_resumption {
+        true => config,
+        false => config.without_new_tickets(),
+    };
+    DataSecurity {
+        require_resumption,
+        ..DataSecurity::ftps_server(config)
     }
 }
 
