@@ -166,9 +166,7 @@ impl StorageAccess {
         };
         server.security.note_sftp_only(server);
         server.security.warn_once(&format!(
-            "{}: going on by SFTP, which is slower; to change that, install longhaul there, for a login that may run it \
-             (docs/ssh.md)",
-            failure.reason()
+            "{failure}; going on by SFTP, which is slower (docs/ssh.md)"
         ));
         Ok(session)
     }

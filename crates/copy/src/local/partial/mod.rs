@@ -229,7 +229,10 @@ impl WriteTarget {
             Ok(there) => there,
         };
         match FileType::from_raw_mode(there.st_mode) {
-            FileType::Directory => Err(local_failure(path, "is a directory")),
+            FileType::Directory => Err(local_failure(
+                path,
+                "is a directory, and the source is a file: remove it, or name another destination",
+            )),
             FileType::RegularFile if is_link(&destination.own_stat().unwrap_or(there)) => {
                 let resolved = fs::canonicalize(path).and_then(|path| LocalName::at(&path));
                 let resolved = resolved.map_err(|e| local_failure(path, e))?;

@@ -144,8 +144,7 @@ impl RemoteTarget {
                         return Err(failure);
                     };
                     let reason = failure.reason().to_string();
-                    let advice =
-                        "install longhaul there, for a login that may run it: SFTP is slower";
+                    let advice = "install longhaul there, or copy with --ssh-install, for a login that may run it: SFTP is slower";
                     findings.insert(0, Finding::warning("session", reason, advice));
                     Ok(findings)
                 }
