@@ -110,7 +110,10 @@ pub(crate) fn verdict(
 ) -> Result<(), Failure> {
     let all = totals.files();
     if totals.differing > 0 {
-        let message = format!("{} of {all} files have another checksum", totals.differing);
+        let mut message = format!("{} of {all} files have another checksum", totals.differing);
+        if totals.missing > 0 && !ignore_missing {
+            message.push_str(&format!(", {} are missing", totals.missing));
+        }
         return Err(Failure::new(FailureKind::Integrity, message));
     }
     if totals.missing > 0 && !ignore_missing {

@@ -13,6 +13,7 @@ use copy::{
     FailureKind,
 };
 use data::rate::RateLimit;
+use ftp::location::Location;
 use ftp::protection::WarningSink;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -165,21 +166,28 @@ fn run<O, F: Future<Output = CopySummary>>(
         stats: report.stats,
     };
     let output = Arc::new(CopyOutput::new(reporting, Arc::clone(&console)));
+    let refused = |failure: &Failure| {
+        console.print(&format!("longhaul: {failure}"));
+        output.print_summary(&CopySummary::of_failure(failure), false);
+        failure.exit()
+    };
     let observer: Arc<dyn CopyObserver> = output.clone();
     let warnings = Arc::clone(&observer);
     let warn = move |text: &str| warnings.on_event(CopyEvent::Warning(text.to_owned()));
     let options = match options(Arc::new(warn)) {
         Ok(options) => options,
-        Err(failure) => {
-            console.print(&format!("longhaul: {failure}"));
-            output.print_summary(&CopySummary::of_failure(&failure), false);
-            return Ok(failure.exit());
-        }
+        Err(failure) => return Ok(refused(&failure)),
     };
     let copy = copy_options(&options);
     let interrupt = copy.interrupt.clone();
     let places = arguments(places);
     let places = places.iter().map(String::as_str);
+    let receipt = ReceiptToSign::of(&flags.keep);
+    let refusal = places.clone().find_map(not_of_scp);
+    let keyed = receipt.as_ref().map_or(Ok(()), ReceiptToSign::check_key);
+    if let Err(failure) = refusal.map_or(keyed, Err) {
+        return Ok(refused(&failure));
+    }
     for place in places.clone() {
         if let Some(name) = copy.security.remotes().unknown_name_in(place)
             && !Path::new(place).exists()
@@ -192,13 +200,10 @@ fn run<O, F: Future<Output = CopySummary>>(
     }
     if ask_before(places, &copy.security)?.is_none() {
         let failure = Failure::new(FailureKind::Interrupted, "interrupted; nothing was copied");
-        console.print(&format!("longhaul: {failure}"));
-        output.print_summary(&CopySummary::of_failure(&failure), false);
-        return Ok(failure.exit());
+        return Ok(refused(&failure));
     }
     let rate = copy.streams.transfer.rate.clone();
     let answering = runtime.spawn(signals.answer(Arc::clone(&output), rate));
-    let receipt = ReceiptToSign::of(&flags.keep);
     let copying = async {
         // Not before signals are watched for: what is shown is also removed.
         output.begin();
@@ -208,6 +213,23 @@ fn run<O, F: Future<Output = CopySummary>>(
     answering.abort();
     output.print_summary(&summary, flags.why);
     Ok(exit_of(&summary, receipt.as_ref()))
+}
+
+/// `USER@HOST:PATH` is a place for scp(1), and here a path of this machine. A copy to it would seem to be on the host, so one that
+/// does not exist is refused.
+fn not_of_scp(place: &str) -> Option<Failure> {
+    let (login, path) = place.split_once(':')?;
+    let (user, host) = login.split_once('@')?;
+    let is_path = user.is_empty() || host.is_empty() || login.contains('/');
+    if is_path || Path::new(place).exists() {
+        return None;
+    }
+    let home = if path.starts_with('/') { "" } else { "/~/" };
+    let path = Location::url_name(path.strip_prefix("~/").unwrap_or(path).as_bytes());
+    let failure = Failure::usage(format!("{place} would be a file of this machine"));
+    Some(failure.advise(format!(
+        "for a host write ssh://{login}{home}{path}, for the file ./{place}"
+    )))
 }
 
 /// The exit code of a copy, after its receipt is signed.
@@ -305,4 +327,35 @@ fn run_to_end<T>(
     // themselves; 1 s limits the wait for them.
     runtime.shutdown_timeout(Duration::from_secs(1));
     Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_of_scp_is_refused_with_its_url() {
+        for (place, url) in [
+            ("ann@host:", "ssh://ann@host/~/,"),
+            ("ann@host:a b", "ssh://ann@host/~/a%20b,"),
+            ("ann@host:~/a", "ssh://ann@host/~/a,"),
+            ("ann@host:/a", "ssh://ann@host/a,"),
+        ] {
+            let refusal = not_of_scp(place).map(|failure| failure.to_string());
+            assert!(
+                refusal.as_ref().is_some_and(|text| text.contains(url)),
+                "{refusal:?}"
+            );
+        }
+        for place in [
+            "ftp://ann@host/a:b",
+            "host:a",
+            "./ann@host:a",
+            "a:b@c",
+            "@host:a",
+            "ann@host",
+        ] {
+            assert!(not_of_scp(place).is_none(), "{place}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use copy::{CheckedSum, Failure, FailureKind};
+use copy::{CheckedSum, Failure, FailureKind, ReceiptOutline};
 
 use crate::args::{KeepArgs, VerifyArgs};
 use crate::check_sums::{compare, verdict};
@@ -35,6 +35,31 @@ impl<'a> ReceiptToSign<'a> {
             path,
             key: keep.receipt_key.as_deref()?,
         })
+    }
+
+    /// Before the copy: whether its key is there, so that nobody learns after a day of copying that it is not.
+    ///
+    /// # Errors
+    /// `Usage`: the key cannot be read. `Local`: there is no ssh-keygen.
+    pub(crate) fn check_key(&self) -> Result<(), Failure> {
+        // With an agent the public key is enough.
+        let public = with_suffix(self.key, ".pub");
+        let is_public_alone = !self.key.exists() && public.exists();
+        let key = if is_public_alone {
+            public.as_path()
+        } else {
+            self.key
+        };
+        let mut command = Command::new("ssh-keygen");
+        command.arg("-l").arg("-f").arg(key).stdin(Stdio::null());
+        let output = command.output().map_err(|error| without_keygen(&error))?;
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(Failure::usage(format!(
+                "no receipt can be signed with --receipt-key: {}",
+                last_line(&output)
+            ))),
+        }
     }
 
     /// After the copy. Nothing is signed that it has not written.
@@ -90,27 +115,38 @@ pub(crate) async fn verify(args: &VerifyArgs) -> Result<(), Failure> {
     check_signature(args, &file)?;
     file.rewind().map_err(of_file)?;
     let outline = copy::read_receipt(&mut BufReader::new(&file), &args.receipt)?;
+    if outline.files == 0 {
+        print_to_stderr(&judgement(&outline));
+        return Ok(());
+    }
     file.rewind().map_err(of_file)?;
     let options = args.common.options()?;
-    let base = args.base.clone().unwrap_or(outline.base);
+    let base = args.base.clone().unwrap_or_else(|| outline.base.clone());
     ask_for_missing([base.as_str()], &options.security).await;
     let is_left_out = |result: &CheckedSum| !args.verbose && matches!(result, CheckedSum::Matches);
     let mut lines = BufReader::new(file);
     let place = (args.receipt.as_path(), base.as_str());
     let (totals, first_unreadable) =
         compare(&mut lines, place, None, &options, is_left_out).await?;
-    if totals.files() != outline.files {
-        let message = format!(
-            "{}: it has {} files, and says that there are {}",
-            args.receipt.display(),
-            totals.files(),
-            outline.files
-        );
-        return Err(Failure::new(FailureKind::Integrity, message));
-    }
     verdict(totals, false, first_unreadable)?;
-    print_to_stderr(&format!("{} files are those of the copy", outline.files));
+    print_to_stderr(&judgement(&outline));
     Ok(())
+}
+
+/// All files of the receipt are right: in words, with those that the copy could not move.
+fn judgement(outline: &ReceiptOutline) -> String {
+    let mut text = match outline.files {
+        0 => "the copy moved no files, so there is nothing to compare".to_owned(),
+        1 => "1 file is that of the copy".to_owned(),
+        files => format!("{files} files are those of the copy"),
+    };
+    if outline.failed > 0 {
+        text.push_str(&format!(
+            "; {} failed then, and are not in the receipt",
+            outline.failed
+        ));
+    }
+    text
 }
 
 /// Checks the signature beside the receipt, and says whose it is. One that nobody vouches for is no error unless the user says
@@ -191,7 +227,11 @@ fn last_line(output: &Output) -> String {
 }
 
 fn signature_of(receipt: &Path) -> PathBuf {
-    let mut name = receipt.as_os_str().to_owned();
-    name.push(".sig");
+    with_suffix(receipt, ".sig")
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
     PathBuf::from(name)
 }

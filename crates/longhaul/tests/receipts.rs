@@ -81,6 +81,32 @@ fn a_single_file_and_a_sync_have_receipts_of_what_they_moved() {
 }
 
 #[test]
+fn a_sync_that_moved_nothing_has_a_receipt_that_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    tree(directory);
+    let sync = ["sync", "-q", "--receipt", "r", "tree", "copy"];
+    assert!(longhaul(directory, &sync).status.success());
+    assert!(longhaul(directory, &sync).status.success());
+    let verified = longhaul(directory, &["verify", "r"]);
+    assert_eq!(verified.status.code(), Some(0), "{verified:?}");
+    let said = String::from_utf8_lossy(&verified.stderr);
+    assert!(said.contains("moved no files"), "{said}");
+}
+
+#[test]
+fn a_key_that_is_not_there_is_noticed_before_the_copy() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    tree(directory);
+    let copy = ["cp", "-q", "-r", "--receipt", "r"];
+    let signed = ["--receipt-key", "nokey", "tree", "copy"];
+    let refused = longhaul(directory, &[&copy[..], &signed].concat());
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(!directory.join("copy").exists());
+}
+
+#[test]
 fn what_an_earlier_run_has_copied_is_in_the_receipt_too() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();

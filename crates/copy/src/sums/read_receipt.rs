@@ -18,16 +18,20 @@ pub struct ReceiptOutline {
     pub base: String,
     /// Files that are in it.
     pub files: u64,
+    /// Files that the copy could not move, and that are not in it.
+    pub failed: u64,
 }
 
 /// Reads a receipt to its end. `name`: that of the file.
 ///
 /// # Errors
-/// `Usage`: it is no receipt, or of a later version. `Integrity`: it has no end. `Local`: it cannot be read.
+/// `Usage`: it is no receipt, or of a later version. `Integrity`: it has no end, or not the files that its end counts. `Local`: it
+/// cannot be read.
 pub fn read_receipt(lines: &mut dyn BufRead, name: &Path) -> Result<ReceiptOutline, Failure> {
     let usage = |why: &str| Failure::usage(format!("{}: {why}", name.display()));
     let mut last = None;
     let mut is_first = true;
+    let mut listed = 0;
     loop {
         let mut line = Vec::new();
         let read = (&mut *lines).take(MAX_LINE).read_until(b'\n', &mut line);
@@ -41,22 +45,29 @@ pub fn read_receipt(lines: &mut dyn BufRead, name: &Path) -> Result<ReceiptOutli
             }
             (Some(ReceiptLine::Receipt(_)), true) => {}
             (_, true) => return Err(usage("it is no receipt of longhaul (cp --receipt)")),
+            (Some(ReceiptLine::File(file)), false) => listed += u64::from(file.sum().is_some()),
             (Some(_), false) => {}
             (None, false) => return Err(usage("a line of it is not one of a receipt")),
         }
         is_first = false;
         last = parsed;
     }
+    let broken = |why: &str| {
+        let message = format!("{}: {why}", name.display());
+        Err(Failure::new(FailureKind::Integrity, message))
+    };
     match last {
+        Some(ReceiptLine::End(end)) if end.files != listed => broken(&format!(
+            "it has {listed} files, and says that there are {}",
+            end.files
+        )),
         Some(ReceiptLine::End(end)) => Ok(ReceiptOutline {
             base: end.base,
             files: end.files,
+            failed: end.failed,
         }),
         None if is_first => Err(usage("it is empty")),
-        _ => {
-            let message = format!("{}: its end is missing", name.display());
-            Err(Failure::new(FailureKind::Integrity, message))
-        }
+        _ => broken("its end is missing"),
     }
 }
 
@@ -77,6 +88,8 @@ mod tests {
         assert_eq!(read(&[BEGIN, END]).unwrap().base, "/d");
         assert_eq!(read(&[BEGIN]), Err(FailureKind::Integrity));
         assert_eq!(read(&[BEGIN, END, BEGIN]), Err(FailureKind::Integrity));
+        let more = END.replace("\"files\":0", "\"files\":1");
+        assert_eq!(read(&[BEGIN, &more]), Err(FailureKind::Integrity));
         for other in [&[][..], &["{}"], &[END], &[BEGIN, "x", END]] {
             assert_eq!(read(other), Err(FailureKind::Usage), "{other:?}");
         }
