@@ -1,17 +1,15 @@
 //! Flags of `longhaul doctor`.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use ftp::Remotes;
-use server::config::{FileConfig, SecurityConfig, ServerConfig};
 use units::Rate;
 
+use super::ServerFilesArgs;
 use super::network_proxy::NetworkProxyArgs;
 use super::security::{AuthoritiesArgs, FarProgramArgs, SshArgs};
-use super::serve_security::ServeSecurityArgs;
 use super::settings::SettingsArgs;
 use super::values;
 
@@ -50,40 +48,16 @@ pub(crate) struct DoctorArgs {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-    /// Check the files that this settings file of `longhaul serve` names
-    #[arg(long, value_name = "FILE.toml")]
-    serve_config: Option<PathBuf>,
-    /// Check this password file of `longhaul serve`, and whether it has the accounts of the gridmap
-    #[arg(long, value_name = "FILE")]
-    users: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) server_files: ServerFilesArgs,
     #[command(flatten)]
     pub(super) settings: SettingsArgs,
-    #[command(flatten)]
-    server: ServeSecurityArgs,
 }
 
 impl DoctorArgs {
     /// The servers with names.
     pub(crate) fn remotes(&self) -> Arc<Remotes> {
         Arc::clone(&self.settings.loaded.remotes)
-    }
-
-    /// The settings of the server whose files are to be checked; `None`: none is named.
-    ///
-    /// # Errors
-    /// The settings file cannot be used.
-    pub(crate) fn server_config(&self) -> Result<Option<ServerConfig>, String> {
-        let mut config = ServerConfig::default();
-        if let Some(path) = &self.serve_config {
-            let file = FileConfig::load(path).map_err(|error| error.to_string())?;
-            file.apply(&mut config);
-        }
-        self.server.clone().apply(&mut config.security);
-        config.users = self.users.clone().or(config.users.take());
-        let is_named = self.serve_config.is_some()
-            || config.users.is_some()
-            || config.security != SecurityConfig::default();
-        Ok(is_named.then_some(config))
     }
 }
 
@@ -94,27 +68,6 @@ mod tests {
 
     fn parsed(words: &[&str]) -> Result<DoctorArgs, String> {
         parse_flags(words)
-    }
-
-    #[test]
-    fn a_server_is_checked_if_a_flag_names_one_of_its_files() {
-        assert!(parsed(&[]).unwrap().server_config().unwrap().is_none());
-        let words = ["--cert", "/c", "--key", "/k", "--users", "/u"];
-        let config = parsed(&words).unwrap().server_config().unwrap().unwrap();
-        assert_eq!(config.users, Some("/u".into()));
-        assert_eq!(config.security.certificate, Some("/c".into()));
-    }
-
-    #[test]
-    fn flags_override_the_settings_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("serve.toml");
-        std::fs::write(&path, "cert = \"/old\"\nkey = \"/key\"\nusers = \"/u\"\n").unwrap();
-        let words = ["--serve-config", path.to_str().unwrap(), "--cert", "/new"];
-        let config = parsed(&words).unwrap().server_config().unwrap().unwrap();
-        assert_eq!(config.security.certificate, Some("/new".into()));
-        assert_eq!(config.security.key, Some("/key".into()));
-        assert_eq!(config.users, Some("/u".into()));
     }
 
     #[test]

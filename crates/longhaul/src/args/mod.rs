@@ -7,6 +7,10 @@ mod data_values;
 mod doctor;
 mod keep;
 mod known_ports;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "macos")]
+mod macos;
 mod network_proxy;
 mod parsing;
 mod place;
@@ -18,15 +22,17 @@ mod reporting;
 mod research;
 mod security;
 mod selection;
+#[cfg(target_os = "linux")]
 mod serve;
+#[cfg(target_os = "linux")]
 mod serve_security;
+#[cfg(target_os = "linux")]
 mod serve_site;
 mod settings;
 mod ssh;
 mod sync;
+#[cfg(target_os = "linux")]
 mod user;
-
-use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
@@ -38,16 +44,22 @@ use command_line::flags::{headings, values};
 pub(crate) use cp::{CopyFlags, CpArgs};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use keep::KeepArgs;
+#[cfg(target_os = "linux")]
+pub(crate) use linux::{DemoArgs, KeyHolderArgs, LinuxVerb, PamArgs, ServerFilesArgs};
+#[cfg(target_os = "macos")]
+pub(crate) use macos::{LinuxVerb, ServerFilesArgs};
 pub(crate) use parsing::CommandLineAnswer;
 pub(crate) use proxy::{ProxyArgs, ProxyVerb};
 pub(crate) use remote::{
     CksumArgs, LsArgs, MkdirArgs, MvArgs, RemoteCommonArgs, RmArgs, StatArgs, VerifyArgs,
 };
 use security::SecurityArgs;
+#[cfg(target_os = "linux")]
 pub(crate) use serve::ServeArgs;
 pub(crate) use settings::{ConfigArgs, ConfigVerb, LoadedSettings};
 pub(crate) use ssh::{SshVerb, SshVerbArgs};
 pub(crate) use sync::SyncArgs;
+#[cfg(target_os = "linux")]
 pub(crate) use user::{UserArgs, UserVerb};
 
 /// Move large files over long-distance networks at full speed, without manual tuning
@@ -69,8 +81,8 @@ pub(crate) struct Cli {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    Demo(DemoArgs),
-    Serve(Box<ServeArgs>),
+    #[command(flatten)]
+    Linux(LinuxVerb),
     #[command(
         override_usage = "longhaul cp [OPTIONS] SRC... DST",
         after_help = EXIT_CODES,
@@ -86,38 +98,12 @@ pub(crate) enum Verb {
     Mv(MvArgs),
     Cksum(CksumArgs),
     Verify(VerifyArgs),
-    User(UserArgs),
     Proxy(ProxyArgs),
     Ssh(SshVerbArgs),
-    /// Hold a private key for `longhaul serve`, which starts this itself
-    #[command(hide = true)]
-    KeyHolder(KeyHolderArgs),
-    /// Ask PAM for `longhaul serve`, which starts this itself
-    #[command(hide = true)]
-    PamChecker(PamArgs),
-    /// Ask PAM about one login, for the process that asks PAM
-    #[command(hide = true)]
-    PamAttempt(PamArgs),
     /// Move files for `longhaul cp --nodes`, which starts this itself
     #[command(hide = true)]
     Node,
     Advisor(Box<AdvisorArgs>),
-    /// First process of the demo's network, which starts this itself
-    #[command(hide = true)]
-    NetworkInit {
-        /// Arguments from the emulator
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        arguments: Vec<OsString>,
-    },
-    /// Run a program on a host of the demo's network, for the demo
-    #[command(hide = true)]
-    OnHost {
-        /// Name of the host
-        host: String,
-        /// Program and arguments
-        #[arg(last = true, required = true)]
-        command: Vec<OsString>,
-    },
     Config(ConfigArgs),
     Doctor(Box<DoctorArgs>),
     Lab(Box<LabArgs>),
@@ -167,60 +153,6 @@ fn parse_flags<A: clap::Args>(words: &[&str]) -> Result<A, String> {
         .try_get_matches_from(words)
         .and_then(|matches| A::from_arg_matches(&matches))
         .map_err(|error| error.to_string())
-}
-
-/// The files of the key that a process holds.
-#[derive(Debug, clap::Args)]
-pub(crate) struct KeyHolderArgs {
-    /// Certificate and chain (PEM)
-    pub(crate) cert: std::path::PathBuf,
-    /// Private key (PEM)
-    pub(crate) key: std::path::PathBuf,
-}
-
-/// The rules by which a process asks PAM.
-#[derive(Debug, clap::Args)]
-pub(crate) struct PamArgs {
-    /// The service
-    pub(crate) service: String,
-    /// Smallest user ID of accounts
-    pub(crate) min_uid: u32,
-}
-
-/// Compare stock FTP with longhaul over an emulated long path, live
-///
-/// Both copy the same file at the same time, each over its own path. Without root and without user
-/// namespaces no network can be emulated; then the demo says what is missing and copies over loopback.
-#[derive(Debug, clap::Args)]
-pub(crate) struct DemoArgs {
-    /// Size of the file [default: 240M, or 1G with --loopback]
-    #[arg(long, value_parser = values::parse_positive_size)]
-    pub(crate) size: Option<u64>,
-    /// Round-trip time of the path; a number is milliseconds
-    #[arg(long, value_name = "TIME", default_value = "100ms")]
-    pub(crate) rtt: String,
-    /// Rate of the path
-    #[arg(long, value_name = "RATE", default_value = "100mbit")]
-    pub(crate) rate: String,
-    /// Copy over loopback instead: one and four streams, download, upload and third-party
-    #[arg(long)]
-    pub(crate) loopback: bool,
-    /// Directory for temporary files: about twice --size, five times with --loopback. The demo
-    /// removes them at the end
-    #[arg(long, value_name = "DIR")]
-    pub(crate) dir: Option<std::path::PathBuf>,
-    /// Folder of the demo; set for the part that runs inside the emulated network
-    #[arg(long, hide = true, value_name = "DIR")]
-    pub(crate) inside: Option<std::path::PathBuf>,
-    /// Process ID of the one that starts this process, which ends with it
-    #[arg(long, hide = true, value_name = "PID")]
-    pub(crate) parent: Option<u32>,
-    /// Folder of the demo; set for the process that shows it
-    #[arg(long, hide = true, value_name = "DIR")]
-    pub(crate) folder: Option<std::path::PathBuf>,
-    /// Arguments of the program, for a part of the demo
-    #[arg(last = true, hide = true)]
-    pub(crate) command: Vec<OsString>,
 }
 
 /// Print the man page of the program, or of one verb

@@ -2,8 +2,17 @@
 //! or of the files that a server would use.
 
 mod authorities;
+#[cfg(target_os = "linux")]
+mod kernel;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
+mod machine;
+#[cfg(target_os = "macos")]
+mod macos;
 mod remote;
 mod report;
+#[cfg(target_os = "linux")]
 mod server_files;
 mod user;
 
@@ -13,21 +22,26 @@ use copy::Exit;
 use crate::args::DoctorArgs;
 use crate::output::{print_line, print_to_stderr};
 use crate::terminal::until_interrupted;
-use report::{DoctorReport, MachineSettings};
+#[cfg(target_os = "linux")]
+use linux as system;
+#[cfg(target_os = "macos")]
+use macos as system;
+use report::DoctorReport;
 
 /// Examines what the arguments name, and prints the report.
 pub(crate) fn run(args: &DoctorArgs) -> Result<Exit> {
-    let server = match args.server_config() {
+    let server = match system::examine_server_files(args) {
         Ok(server) => server,
         Err(problem) => {
             print_to_stderr(&format!("longhaul doctor: {problem}"));
             return Ok(Exit::Usage);
         }
     };
-    let mut report = DoctorReport::default();
-    if let Some(config) = &server {
-        report.findings.extend(server_files::examine(config));
-    }
+    let is_of_server = server.is_some();
+    let mut report = DoctorReport {
+        findings: server.unwrap_or_default(),
+        ..DoctorReport::default()
+    };
     if let Some(url) = &args.url {
         let target = match remote::RemoteTarget::parse(url, args) {
             Ok(target) => target,
@@ -42,9 +56,10 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Exit> {
         report.unreachable = examined.unreachable;
         report.findings.extend(examined.findings);
     }
-    if server.is_none() && args.url.is_none() {
-        report.machine = Some(MachineSettings::read(args));
+    if !is_of_server && args.url.is_none() {
+        report.machine = system::examine_machine(args);
         report.findings.extend(user::examine());
+        report.findings.extend(system::examine_kernel());
     }
     let text = match args.json {
         true => report.json().to_string(),

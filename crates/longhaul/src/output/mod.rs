@@ -6,7 +6,6 @@ pub(crate) mod copy_output;
 pub(crate) mod events_log;
 mod failures;
 mod forecast_text;
-pub(crate) mod journal;
 pub(crate) mod json;
 mod messages;
 mod pace;

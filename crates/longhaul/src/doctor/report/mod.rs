@@ -4,16 +4,22 @@ use copy::Exit;
 use serde_json::{Value, json};
 
 mod finding;
-mod machine;
 
 pub(crate) use finding::{Finding, FindingLevel, SERVER_RENEWAL, USER_RENEWAL, show_time, worst};
-pub(crate) use machine::MachineSettings;
+
+/// The settings of this machine.
+pub(crate) struct MachineReport {
+    /// Lines for people, without a newline at the end.
+    pub(crate) text: String,
+    /// The same as an object.
+    pub(crate) json: Value,
+}
 
 /// Everything that the doctor reports.
 #[derive(Default)]
 pub(crate) struct DoctorReport {
     /// The settings of this machine, where they are asked for.
-    pub(crate) machine: Option<MachineSettings>,
+    pub(crate) machine: Option<MachineReport>,
     /// Everything that was examined.
     pub(crate) findings: Vec<Finding>,
     /// The server cannot be reached.
@@ -32,17 +38,15 @@ impl DoctorReport {
 
     /// The lines for people.
     pub(crate) fn text(&self) -> String {
-        let machine = self.machine.iter().map(MachineSettings::text);
+        let machine = self.machine.iter().map(|machine| machine.text.clone());
         let findings = self.findings.iter().map(Finding::line);
         machine.chain(findings).collect::<Vec<_>>().join("\n")
     }
 
     /// The report as an object.
     pub(crate) fn json(&self) -> Value {
-        let mut report = self
-            .machine
-            .as_ref()
-            .map_or(json!({}), MachineSettings::json);
+        let machine = self.machine.as_ref();
+        let mut report = machine.map_or(json!({}), |machine| machine.json.clone());
         report["findings"] = self.findings.iter().map(Finding::json).collect();
         report
     }

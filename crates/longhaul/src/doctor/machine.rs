@@ -7,6 +7,7 @@ use tune::sizing::advice::{PathSpec, ReachableRates, SysctlAdvice, reachable_rat
 use tune::sizing::host_limits::HostBufferLimits;
 use units::show;
 
+use super::report::MachineReport;
 use crate::args::DoctorArgs;
 
 /// Round-trip times shown without --rtt: within a region, a country, across an ocean, to the antipodes.
@@ -51,7 +52,7 @@ struct WrongSysctl {
 }
 
 /// The settings of this machine, and the rates that they allow.
-pub(crate) struct MachineSettings {
+pub(super) struct MachineSettings {
     caps: HostBufferLimits,
     congestion: Option<String>,
     available: Option<String>,
@@ -83,7 +84,7 @@ fn find_wrong_sysctls(read: impl Fn(&str) -> Option<String>) -> Vec<WrongSysctl>
 
 impl MachineSettings {
     /// Reads the settings, for the paths of the command line.
-    pub(crate) fn read(args: &DoctorArgs) -> Self {
+    pub(super) fn read(args: &DoctorArgs) -> Self {
         let caps = data::os::caps::host_limits();
         let round_trips = args.rtt.map_or(ROUND_TRIPS.to_vec(), |rtt| vec![rtt]);
         let paths = round_trips.into_iter().map(|rtt| {
@@ -103,8 +104,16 @@ impl MachineSettings {
         }
     }
 
+    /// The report.
+    pub(super) fn report(&self) -> MachineReport {
+        MachineReport {
+            text: self.text(),
+            json: self.json(),
+        }
+    }
+
     /// The report, lines without a newline at the end.
-    pub(crate) fn text(&self) -> String {
+    fn text(&self) -> String {
         let mut lines = self.limits();
         for sysctl in &self.wrong_sysctls {
             lines.push(format!(
@@ -194,7 +203,7 @@ impl MachineSettings {
     }
 
     /// The report as an object.
-    pub(crate) fn json(&self) -> Value {
+    fn json(&self) -> Value {
         let caps = &self.caps;
         json!({
             "send_buffer": { "autotuned": caps.max_autotuned_send, "settable": caps.max_settable_send },
