@@ -26,12 +26,25 @@ class Formula
   def std_cargo_args(path:) = ["--locked", "--root=#{prefix}", "--path=#{path}"]
 end
 
+# The system for which it installs.
+module OS
+  class << self
+    attr_accessor :mac
+
+    def mac? = mac
+  end
+end
+
 load ARGV.fetch(0)
 formula = Longhaul
 missing = Formula::FIELDS.reject { |field| formula.fields.key?(field) }
 abort "the formula lacks #{missing.join(", ")}" unless missing.empty?
 abort "Homebrew wants desc below 80 characters" if formula.fields[:desc].length > 80
 abort "the formula needs rust and openssl@3" unless (["rust", "openssl@3"] - formula.needed).empty?
-made = formula.new
-made.install
-made.commands.each { |command| puts command.join(" ") }
+[false, true].each do |mac|
+  OS.mac = mac
+  made = formula.new
+  made.install
+  puts mac ? "macOS:" : "Linux:"
+  made.commands.each { |command| puts command.join(" ") }
+end

@@ -10,11 +10,15 @@ class Longhaul < Formula
 
   depends_on "pkgconf" => :build
   depends_on "rust" => :build
-  depends_on :linux
   depends_on "openssl@3"
 
+  # On macOS longhaul is a client alone.
+  def programs
+    OS.mac? ? %w[longhaul] : %w[longhaul longhaul-advisor longhaul-lab longhaul-queue]
+  end
+
   def install
-    %w[longhaul longhaul-advisor longhaul-lab longhaul-queue].each do |program|
+    programs.each do |program|
       system "cargo", "install", *std_cargo_args(path: "crates/#{program}")
     end
     # Manual pages, completions of three shells, dashboards and the JSON schema.
@@ -25,6 +29,6 @@ class Longhaul < Formula
     (testpath/"from").write "hello"
     system bin/"longhaul", "cp", "--no-history", testpath/"from", testpath/"to"
     assert_equal "hello", (testpath/"to").read
-    assert_match version.to_s, shell_output("#{bin}/longhaul-advisor --version")
+    assert_match version.to_s, shell_output("#{bin}/#{programs.last} --version")
   end
 end
