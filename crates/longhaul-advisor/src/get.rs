@@ -1,5 +1,6 @@
 //! `longhaul advisor get`: advice as text, JSON, or the flags of a program.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use enable::advice::Advice;
@@ -8,6 +9,7 @@ use enable::emit::Program;
 use proto::printable::printable;
 use proto::printable::shell_word;
 use serde_json::json;
+use tune::sizing::advice::PathSpec;
 use units::show;
 
 use super::asking::{AskingFailure, question};
@@ -28,7 +30,11 @@ pub(crate) fn run(args: &AdvisorGetArgs) -> Result<(), AskingFailure> {
     if let Some(program) = args.emit {
         return print_flags(program, &advice);
     }
-    for line in describe(&advice) {
+    let formulas = match args.explain {
+        true => explain(&advice),
+        false => Vec::new(),
+    };
+    for line in describe(&advice).into_iter().chain(formulas) {
         print_line(&printable(&line).to_string())?;
     }
     Ok(())
@@ -89,6 +95,51 @@ fn describe(advice: &Advice) -> Vec<String> {
     add("path", asymmetric);
     add("confidence", Some(confidence_text(advice)));
     add("why", Some(advice.why.clone()));
+    lines
+}
+
+/// The buffers that the published formulas give for the path of the advice, line by line.
+fn explain(advice: &Advice) -> Vec<String> {
+    let mut lines = vec!["published formulas for this path (BBC WHP 178, section 4)".to_owned()];
+    let rtt = advice
+        .rtt_seconds
+        .and_then(|s| Duration::try_from_secs_f64(s).ok());
+    let (Some(rtt), Some(rate_bps)) = (rtt, advice.bandwidth_bps) else {
+        lines.push(
+            "  none: they need the round trip and the bottleneck, and not both are known"
+                .to_owned(),
+        );
+        return lines;
+    };
+    let path = PathSpec { rate_bps, rtt };
+    let mut add = |streams: u32, bytes: u64, formula: &str| {
+        let streams = match streams {
+            1 => "1 stream".to_owned(),
+            more => format!("{more} streams"),
+        };
+        lines.push(format!(
+            "  {streams:<20}{} for each stream: {formula}",
+            show::bytes(bytes)
+        ));
+    };
+    add(1, path.bdp_bytes(), "round trip × bandwidth [13]");
+    // The white paper repeats the guides' advice of 4 to 8 streams.
+    let several: BTreeSet<u32> = advice.streams.into_iter().chain([4, 8]).collect();
+    for streams in several {
+        if let Some(bytes) = path.taught_stream_buffer(streams) {
+            add(
+                streams,
+                bytes,
+                "round trip × bandwidth / (streams - 1) [15]",
+            );
+        }
+    }
+    let streams = advice.streams.unwrap_or(1);
+    lines.push(format!(
+        "  {:<20}streams {streams}, buffer: {}",
+        "chosen",
+        buffer_text(advice)
+    ));
     lines
 }
 
@@ -173,6 +224,32 @@ mod tests {
             ..Advice::default()
         };
         assert_eq!(describe(&advice), ["Nothing is known."]);
+    }
+
+    #[test]
+    fn the_published_formulas_stand_beside_the_advice() {
+        let advice = Advice {
+            streams: Some(2),
+            rtt_seconds: Some(0.1),
+            bandwidth_bps: Some(1_000_000_000),
+            ..Advice::default()
+        };
+        assert_eq!(
+            explain(&advice),
+            [
+                "published formulas for this path (BBC WHP 178, section 4)",
+                "  1 stream            12.5 MB for each stream: round trip × bandwidth [13]",
+                "  2 streams           12.5 MB for each stream: round trip × bandwidth / (streams - 1) [15]",
+                "  4 streams           4.17 MB for each stream: round trip × bandwidth / (streams - 1) [15]",
+                "  8 streams           1.79 MB for each stream: round trip × bandwidth / (streams - 1) [15]",
+                "  chosen              streams 2, buffer: leave it to the kernel",
+            ]
+        );
+        let unknown = Advice {
+            bandwidth_bps: None,
+            ..advice
+        };
+        assert_eq!(explain(&unknown).len(), 2);
     }
 
     #[test]

@@ -210,6 +210,9 @@ pub struct AdvisorGetArgs {
     /// (settings), or route (words for `ip route change`)
     #[arg(long, value_name = "PROGRAM", value_parser = parse_program, conflicts_with = "json")]
     pub emit: Option<Program>,
+    /// Print beside the advice the buffers of the published formulas (BBC WHP 178) for the same path
+    #[arg(long, conflicts_with_all = ["emit", "json"])]
+    pub explain: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

@@ -39,6 +39,18 @@ fn advice_is_printed_for_people() {
 }
 
 #[test]
+fn the_published_formulas_are_printed_when_asked_for() {
+    let mut path = known_path();
+    path["bandwidth_bps"] = json!(1_000_000_000);
+    let server = ScriptedAdvisor::start(Ok(path));
+    let text = stdout(&advisor(&["get", &server.server(), "--explain"]));
+    let formula = "  8 streams           1.79 MB for each stream: round trip × bandwidth / (streams - 1) [15]";
+    assert!(text.lines().any(|line| line == formula), "{text}");
+    let text = stdout(&advisor(&["get", &server.server()]));
+    assert!(!text.contains("formula"), "{text}");
+}
+
+#[test]
 fn advice_is_one_json_object_with_json() {
     let server = ScriptedAdvisor::start(Ok(known_path()));
     let output = advisor(&["get", &server.server(), "--json"]);

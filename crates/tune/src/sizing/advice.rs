@@ -23,6 +23,15 @@ impl PathSpec {
         bytes_in(self.rate_bps / 8, self.rtt)
     }
 
+    /// Buffer of each of several streams by the formula that users of GridFTP were taught, bytes: the
+    /// bandwidth-delay product divided by the number of streams less one (BBC WHP 178, 2010, section 4, its
+    /// reference 15). All streams together then have `streams / (streams - 1)` of the product. `None`: fewer than
+    /// two streams, for which the formula has no value.
+    pub fn taught_stream_buffer(&self, streams: u32) -> Option<u64> {
+        let others = streams.checked_sub(1)?;
+        self.bdp_bytes().checked_div(others.into())
+    }
+
     /// Rate of one stream with so many bytes in flight, bits per second.
     fn rate_with(&self, in_flight: u64) -> u64 {
         let bits = u128::from(in_flight) * 8 * 1_000_000_000;
@@ -188,6 +197,21 @@ mod tests {
             max_unforced_receive: 8 << 20,
             ..HostBufferLimits::default()
         }
+    }
+
+    #[test]
+    fn the_taught_buffer_is_shared_by_one_stream_less() {
+        let path = gigabit(100);
+        assert_eq!(path.bdp_bytes(), 12_500_000);
+        let taught = [0, 1, 2, 5, 12].map(|streams| path.taught_stream_buffer(streams));
+        let expected = [
+            None,
+            None,
+            Some(12_500_000),
+            Some(3_125_000),
+            Some(1_136_363),
+        ];
+        assert_eq!(taught, expected);
     }
 
     #[test]
