@@ -79,6 +79,7 @@ fn longhaul_under_test() -> Result<PathBuf, LabError> {
 pub(crate) fn simulation_options(args: &SimArgs) -> Vec<(String, String)> {
     let initial_window = args.initial_window.map(|segments| segments.to_string());
     let seed = args.seed.map(|seed| seed.to_string());
+    let sessions = args.sessions.map(|sessions| sessions.to_string());
     let delayed_ack = args.delayed_ack.then(String::new);
     let options = [
         ("flows", &args.flows),
@@ -91,6 +92,7 @@ pub(crate) fn simulation_options(args: &SimArgs) -> Vec<(String, String)> {
         ("queue", &args.queue),
         ("loss", &args.loss),
         ("window", &args.window),
+        ("receiver", &args.receiver),
         ("cc", &args.cc),
         ("sender", &args.sender),
         ("initial-window", &initial_window),
@@ -99,6 +101,8 @@ pub(crate) fn simulation_options(args: &SimArgs) -> Vec<(String, String)> {
         ("time", &args.time),
         ("warm-up", &args.warm_up),
         ("bytes", &args.bytes),
+        ("sessions", &sessions),
+        ("stagger", &args.stagger),
         ("cross-traffic", &args.cross_traffic),
         ("autopar", &args.autopar),
         ("jitter", &args.jitter),

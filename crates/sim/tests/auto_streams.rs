@@ -3,16 +3,16 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod auto_transfer;
 mod network;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use auto_transfer::{AutoTransfer, run, stream_limits};
 use link::trace::{PathTrace, TracePoint};
 use link::{Conditions, Loss, Queue};
 use network::{flow, link, mbit, ms, seconds};
+use sim::auto::{AutoTransfer, stream_limits};
+use sim::sessions::{SimSession, run_sessions};
 use sim::tcp::CongestionAlgorithm;
 use sim::world::{Scenario, Simulation};
 use tune::Prior;
@@ -57,7 +57,7 @@ fn measure(
     let from = simulation.now();
     let before: Vec<u64> = transfers.iter().map(|m| m.delivered(simulation)).collect();
     let queueing = simulation.queueing_delay();
-    run(simulation, transfers, until);
+    run_sessions(simulation, transfers, until);
     let time = (until - from).as_secs_f64();
     let rates = transfers.iter().zip(before).map(|(transfer, before)| {
         (transfer.delivered(simulation) - before) as f64 * 8.0 / 1e6 / time
@@ -73,7 +73,7 @@ fn auto_fills_the_path_with_a_short_queue() {
     for streams in [1, 4] {
         let mut simulation = simulation(deep_queue_path());
         let mut transfers = [endless_transfer(&mut simulation, streams)];
-        run(&mut simulation, &mut transfers, seconds(10));
+        run_sessions(&mut simulation, &mut transfers, seconds(10));
         let (rates, wait) = measure(&mut simulation, &mut transfers, seconds(40));
         assert!(rates[0] >= 97.0, "{rates:?}");
         assert!(wait <= ms(28), "{wait:?}");
@@ -93,14 +93,14 @@ fn transfers_share_a_path_fairly() {
         let mut simulation = simulation(deep_queue_path());
         let mut transfers = Vec::new();
         for n in 0..count {
-            run(
+            run_sessions(
                 &mut simulation,
                 &mut transfers,
                 seconds(n * gap) + ms(130 * n),
             );
             transfers.push(endless_transfer(&mut simulation, 2));
         }
-        run(&mut simulation, &mut transfers, seconds(40));
+        run_sessions(&mut simulation, &mut transfers, seconds(40));
         let (rates, _) = measure(&mut simulation, &mut transfers, seconds(110));
         assert!(fairness(&rates) >= 0.95, "{rates:?}");
         assert!(rates.iter().sum::<f64>() >= 96.0, "{rates:?}");
@@ -114,9 +114,9 @@ fn auto_shares_a_path_fairly_with_stock_flows() {
         let flows: Vec<_> = (0..stock)
             .map(|_| simulation.add_flow(flow(CongestionAlgorithm::Cubic)))
             .collect();
-        run(&mut simulation, &mut [], seconds(5));
+        simulation.run_until(seconds(5));
         let mut transfers = [endless_transfer(&mut simulation, 4)];
-        run(&mut simulation, &mut transfers, seconds(40));
+        run_sessions(&mut simulation, &mut transfers, seconds(40));
         let before: Vec<u64> = flows
             .iter()
             .map(|f| simulation.flow(*f).delivered_bytes)
@@ -138,7 +138,7 @@ fn auto_opens_streams_on_a_lossy_path() {
         };
         let mut simulation = simulation(lossy);
         let mut transfers = [endless_transfer(&mut simulation, 4)];
-        run(&mut simulation, &mut transfers, seconds(20));
+        run_sessions(&mut simulation, &mut transfers, seconds(20));
         let (rates, _) = measure(&mut simulation, &mut transfers, seconds(40));
         assert!(rates[0] >= 88.0, "{loss}: {rates:?}");
         assert!(transfers[0].open() > 4);
@@ -158,13 +158,13 @@ fn auto_opens_enough_streams_for_small_windows() {
         1 << 40,
         spec,
     )];
-    run(&mut simulation, &mut transfers, seconds(10));
+    run_sessions(&mut simulation, &mut transfers, seconds(10));
     let (rates, _) = measure(&mut simulation, &mut transfers, seconds(30));
     assert!(rates[0] >= 93.0, "{rates:?}");
     assert!(
         (2..=4).contains(&transfers[0].open()),
         "{:#?}",
-        transfers[0].decisions
+        transfers[0].decisions()
     );
 }
 
@@ -203,7 +203,7 @@ fn auto_adapts_to_changes_of_the_path() {
     ] {
         let mut simulation = simulation(path_with_a_step(before, after));
         let mut transfers = [endless_transfer(&mut simulation, 2)];
-        run(&mut simulation, &mut transfers, seconds(45));
+        run_sessions(&mut simulation, &mut transfers, seconds(45));
         let (rates, _) = measure(&mut simulation, &mut transfers, seconds(75));
         assert!(rates[0] >= 0.9 * best_goodput, "{name}: {rates:?}");
     }

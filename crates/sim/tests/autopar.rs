@@ -159,6 +159,23 @@ fn round_trips_between_chunks_stop_the_modes_early() {
     assert_eq!(plus.full_chunks().last().unwrap().streams, 5);
 }
 
+/// The same with the replies to the session's own commands alone, which come while no data flows.
+#[test]
+fn a_passive_measurement_stops_the_modes_as_early() {
+    let replies = ChunkParameters {
+        rtt_commands: RttCommands::OwnReplies,
+        ..ChunkParameters::default()
+    };
+    let mi = run(ChunkTuningMode::Mi, 1, 700, replies);
+    let end = mi.full_chunks().last().unwrap();
+    assert_eq!(end.streams, 8);
+    assert!(end.rtt < Duration::from_millis(25), "{end:?}");
+    // A chunk that keeps its number has no command of its own.
+    let aimd = run(ChunkTuningMode::Aimd, 1, 700, replies);
+    let rtts = aimd.chunks.iter().map(|part| part.rtt);
+    assert!(rtts.max().unwrap() < Duration::from_millis(25));
+}
+
 /// The second term of equation (1) alone has its maximum at one stream, with 21 Mbit/s.
 #[test]
 fn the_literal_reading_of_mi_plus_settles_on_one_stream() {

@@ -3,14 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod auto_transfer;
 mod network;
 
 use std::time::Duration;
 
-use auto_transfer::{AutoTransfer, run, stream_limits};
 use link::{Conditions, Loss, Queue};
 use network::{flow, link, mbit, ms};
+use sim::auto::{AutoTransfer, stream_limits};
+use sim::sessions::{SimSession, run_sessions};
 use sim::tcp::CongestionAlgorithm;
 use sim::world::{Scenario, Simulation};
 use tune::limiter::Role;
@@ -72,7 +72,7 @@ fn transfer(path: TestPath, prior: Prior) -> RememberedTransfer {
             peak_streams = final_streams.max(peak_streams);
         }
         let until = simulation.now() + ms(10);
-        run(&mut simulation, &mut transfers, until);
+        run_sessions(&mut simulation, &mut transfers, until);
         assert!(until < Duration::from_secs(600));
     }
     let elapsed = simulation.now();
@@ -91,7 +91,7 @@ fn transfer(path: TestPath, prior: Prior) -> RememberedTransfer {
             ..Evidence::for_role(Role::Sender)
         },
         reasons: transfers[0]
-            .decisions
+            .decisions()
             .iter()
             .map(|d| format!("{:?} {}", d.at, d.reason))
             .collect(),

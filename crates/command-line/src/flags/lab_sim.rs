@@ -48,13 +48,19 @@ pub struct SimArgs {
     /// Random packet loss after the bottleneck [default: none]
     #[arg(long, value_name = "SHARE", help_heading = headings::PATH)]
     pub loss: Option<String>,
-    /// Socket buffer of each connection [default: 64KiB]
+    /// Socket buffer of each connection: a SIZE, or a published formula for the path: `bdp` (rate times round trip)
+    /// or `bdp/(p-1)`, where p is the number of connections [default: 64KiB]
     #[arg(long, value_name = "SIZE", help_heading = headings::HOSTS)]
     pub window: Option<String>,
+    /// Receive window: `fixed` (all of --window from the start), `drs` (dynamic right-sizing in the kernel, 2003) or `linux`
+    /// (autotuning), which grow with the data up to --window [default: fixed]
+    #[arg(long, value_name = "NAME", help_heading = headings::HOSTS)]
+    pub receiver: Option<String>,
     /// Congestion control: `newreno` or `cubic` [default: newreno]
     #[arg(long, value_name = "NAME", help_heading = headings::HOSTS)]
     pub cc: Option<String>,
-    /// Loss recovery: `sack`, or `ns2-reno` (Reno of ns-2, without SACK) [default: sack]
+    /// Loss recovery: `sack`, `sack-timer` (a repeated segment that is lost again waits for the timer), or `ns2-reno` (Reno of
+    /// ns-2, without SACK) [default: sack]
     #[arg(long, value_name = "NAME", help_heading = headings::HOSTS)]
     pub sender: Option<String>,
     /// Initial congestion window in segments [default: 2, as in ns-2; 10 with --bytes, except for
@@ -77,6 +83,13 @@ pub struct SimArgs {
     /// Transfer one file of this size over all connections
     #[arg(long, value_name = "SIZE", help_heading = headings::TRAFFIC)]
     pub bytes: Option<String>,
+    /// Simulate so many transfers over the bottleneck together, which send without end; fairness is that between them. Each
+    /// finds its number of connections as --flows says, with `auto` as `longhaul cp` does while data moves
+    #[arg(long, value_name = "N", help_heading = headings::TRAFFIC)]
+    pub sessions: Option<u32>,
+    /// Time from the start of one of the --sessions to the next, a number in seconds [default: 0]
+    #[arg(long, value_name = "TIME", help_heading = headings::TRAFFIC)]
+    pub stagger: Option<String>,
     /// Cross traffic over the bottleneck; it does not react to loss [default: none]
     #[arg(long, value_name = "RATE", help_heading = headings::TRAFFIC)]
     pub cross_traffic: Option<String>,

@@ -127,6 +127,7 @@ async fn only_missing_ranges_are_transferred() {
     for chunks in [
         Chunking::Probe,
         mode(ChunkTuningMode::Aimd, RttCommands::BetweenChunks),
+        mode(ChunkTuningMode::Mi, RttCommands::OwnReplies),
     ] {
         let mut spec = spec(chunks, SIZE);
         spec.checksum = None;

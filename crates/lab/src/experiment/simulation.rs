@@ -60,12 +60,11 @@ pub(crate) fn run(
         limited_by: Some(point.limited_by.clone()),
         also: also.collect(),
     };
-    // Chunks take the place of a client's trace samples, so that charts over time can show them.
-    let chunks = point
-        .chunks
-        .iter()
-        .filter_map(|chunk| serde_json::to_string(chunk).ok());
-    let trace = chunks.collect::<Vec<String>>().join("\n");
+    // Chunks, or the samples of a file that is sent whole, take the place of a client's trace, so that charts over
+    // time can show them.
+    let chunks = point.chunks.iter().map(serde_json::to_string);
+    let lines = point.samples.iter().map(serde_json::to_string);
+    let trace = chunks.chain(lines).flatten().collect::<Vec<_>>().join("\n");
     Ok(Some(FinishedRun {
         record,
         settings: Default::default(),

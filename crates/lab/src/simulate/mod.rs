@@ -1,7 +1,7 @@
 //! `longhaul lab sim`: simulated TCP connections over a bottleneck, as a table.
 //!
 //! [`run`] simulates the network of a [`SimRequest`] once for each requested number of parallel connections,
-//! or simulates one transfer that finds the number itself ([`StreamFinder`]). Each simulation gives a
+//! or simulates one transfer that finds the number itself ([`StreamFinder`]), or several of those over one path. Each simulation gives a
 //! [`SimPoint`].
 //!
 //! An experiment of kind `sim` has a `simulation` table with the command's options (`flows =
@@ -21,8 +21,9 @@ mod outcome;
 mod point;
 mod report;
 mod request;
+mod shared_path;
 
-pub use outcome::{SimChunk, SimMeasure, SimPoint};
+pub use outcome::{SimChunk, SimMeasure, SimPoint, SimSample};
 pub use report::SimReport;
 pub use request::{FlowCounts, SimRequest, StreamFinder};
 
@@ -33,14 +34,15 @@ pub use request::{FlowCounts, SimRequest, StreamFinder};
 /// even one chunk.
 pub fn run(request: &SimRequest) -> Result<SimReport, LabError> {
     request.check()?;
-    let points = match &request.flows {
-        FlowCounts::Each(counts) => {
+    let points = match (request.sessions, &request.flows) {
+        (Some(sessions), _) => vec![shared_path::simulate(request, sessions)],
+        (None, FlowCounts::Each(counts)) => {
             let fixed: Vec<InitialStreams> =
                 counts.iter().copied().map(InitialStreams::Fixed).collect();
             simulate_each(request, &fixed)
         }
-        FlowCounts::Auto => simulate_each(request, &[InitialStreams::Automatic]),
-        FlowCounts::Found(finder) => vec![point::simulate_chunks(request, *finder)?],
+        (None, FlowCounts::Auto) => simulate_each(request, &[InitialStreams::Automatic]),
+        (None, FlowCounts::Found(finder)) => vec![point::simulate_chunks(request, *finder)?],
     };
     Ok(SimReport {
         request: request.clone(),

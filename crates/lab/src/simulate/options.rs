@@ -4,11 +4,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use link::{Loss, Queue};
-use sim::tcp::{CongestionAlgorithm, LossRecovery};
+use sim::tcp::{CongestionAlgorithm, LossRecovery, WindowGrowth};
+use tune::sizing::advice::PathSpec;
 use tune::streams::chunked::ChunkParameters;
 use units::{Rate, UnitError};
 
-use super::request::{SimRequest, refused};
+use super::request::{FlowCounts, SimRequest, refused};
 use crate::LabError;
 use emulator::topology::{NetworkOptions, Topology};
 
@@ -16,7 +17,7 @@ use emulator::topology::{NetworkOptions, Topology};
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(3600);
 
 /// Names of all options.
-const OPTIONS: [&str; 22] = [
+const OPTIONS: [&str; 25] = [
     "flows",
     "rate",
     "delay",
@@ -27,6 +28,7 @@ const OPTIONS: [&str; 22] = [
     "queue",
     "loss",
     "window",
+    "receiver",
     "cc",
     "sender",
     "initial-window",
@@ -35,6 +37,8 @@ const OPTIONS: [&str; 22] = [
     "time",
     "warm-up",
     "bytes",
+    "sessions",
+    "stagger",
     "cross-traffic",
     "autopar",
     "jitter",
@@ -94,10 +98,10 @@ impl SimRequest {
             .unwrap_or(request.rate);
         let access_rate = given.parse_quantity("access-rate", units::rate)?;
         request.access_rate = access_rate.unwrap_or(request.access_rate);
-        request.window = given
-            .parse_quantity("window", units::size)?
-            .unwrap_or(request.window);
         request.bytes = given.parse_quantity("bytes", units::size)?;
+        request.sessions = given.parse_number("sessions")?;
+        let stagger = given.parse_quantity("stagger", units::seconds)?;
+        request.stagger = stagger.unwrap_or_default();
         request.cross_traffic = given.parse_quantity("cross-traffic", units::rate)?;
         let jitter = given.parse_quantity("jitter", units::milliseconds)?;
         request.jitter = jitter.unwrap_or_default();
@@ -135,10 +139,20 @@ impl SimRequest {
         };
         request.recovery = match given.get("sender") {
             None | Some("sack") => LossRecovery::Sack,
+            Some("sack-timer") => LossRecovery::SackAndTimer,
             Some("ns2-reno") => LossRecovery::Ns2Reno,
             Some(other) => {
-                let why = format!("'{other}' is not simulated; use sack or ns2-reno");
+                let why = format!("'{other}' is not simulated; use sack, sack-timer or ns2-reno");
                 return Err(refused("sender", why));
+            }
+        };
+        request.receiver = match given.get("receiver") {
+            None | Some("fixed") => WindowGrowth::Fixed,
+            Some("drs") => WindowGrowth::RightSizing,
+            Some("linux") => WindowGrowth::LinuxAutotuning,
+            Some(other) => {
+                let why = format!("'{other}' is not simulated; use fixed, drs or linux");
+                return Err(refused("receiver", why));
             }
         };
         request.initial_window = given.parse_number("initial-window")?;
@@ -153,6 +167,9 @@ impl SimRequest {
         };
         request.seed = given.parse_number("seed")?.unwrap_or(request.seed);
         request.read_delays(&given)?;
+        if let Some(text) = given.get("window") {
+            request.window = parse_window(text, &request)?;
+        }
         // A queue in BDPs needs the rate and the delays.
         if let Some(text) = given.get("queue") {
             request.queue = parse_queue(text, request.rate, request.base_rtt())?;
@@ -191,6 +208,27 @@ impl SimRequest {
     }
 }
 
+/// Parses a window: a size, or the name of a published formula for the path of `request`.
+fn parse_window(text: &str, request: &SimRequest) -> Result<u64, LabError> {
+    let path = PathSpec {
+        rate_bps: request.rate.as_bits_per_second(),
+        rtt: request.base_rtt(),
+    };
+    match text {
+        "bdp" => Ok(path.bdp_bytes()),
+        "bdp/(p-1)" => {
+            let streams = match &request.flows {
+                FlowCounts::Each(counts) if counts.len() == 1 => counts[0],
+                _ => 0,
+            };
+            let why = "bdp/(p-1) needs one number of connections, 2 or more";
+            path.taught_stream_buffer(streams)
+                .ok_or_else(|| refused("window", why))
+        }
+        size => units::size(size).map_err(|error| refused("window", error)),
+    }
+}
+
 /// Parses a queue size as `longhaul lab net` does, for a path of this rate and round trip.
 fn parse_queue(text: &str, rate: Rate, rtt: Duration) -> Result<Queue, LabError> {
     let path = NetworkOptions {
@@ -206,7 +244,7 @@ fn parse_queue(text: &str, rate: Rate, rtt: Duration) -> Result<Queue, LabError>
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::{DEFAULT_FILE, FlowCounts};
+    use super::super::request::DEFAULT_FILE;
     use super::*;
 
     fn request(options: &[(&str, &str)]) -> Result<SimRequest, LabError> {
@@ -229,6 +267,7 @@ mod tests {
             ("queue", "1bdp"),
             ("loss", "0.5%"),
             ("window", "1MiB"),
+            ("receiver", "drs"),
             ("cc", "cubic"),
             ("sender", "sack"),
             ("initial-window", "4"),
@@ -251,6 +290,7 @@ mod tests {
             queue: Queue::Bytes(12_500_000),
             loss: Loss::Independent(0.005),
             window: 1 << 20,
+            receiver: WindowGrowth::RightSizing,
             congestion: CongestionAlgorithm::Cubic,
             recovery: LossRecovery::Sack,
             initial_window: Some(4),
@@ -259,6 +299,8 @@ mod tests {
             duration: Duration::from_secs(10),
             warm_up: Duration::from_secs(5),
             bytes: Some(1_000_000_000),
+            sessions: None,
+            stagger: Duration::ZERO,
             cross_traffic: Some(Rate::bits_per_second(20_000_000)),
             jitter: Duration::from_micros(12),
             autopar: ChunkParameters::default(),
@@ -287,12 +329,33 @@ mod tests {
     }
 
     #[test]
+    fn a_window_may_be_a_published_formula() {
+        let window = |flows: &str, window: &str| {
+            let options = [
+                ("rate", "1gbit"),
+                ("rtt", "100ms"),
+                ("flows", flows),
+                ("window", window),
+            ];
+            request(&options).map(|request| request.window)
+        };
+        assert_eq!(window("1", "bdp").unwrap(), 12_500_000);
+        assert_eq!(window("5", "bdp/(p-1)").unwrap(), 3_125_000);
+        assert_eq!(window("5", "64KiB").unwrap(), 65_536);
+        for flows in ["1", "2..4", "mi"] {
+            let error = window(flows, "bdp/(p-1)").unwrap_err().to_string();
+            assert!(error.starts_with("--window: bdp/(p-1)"), "{error}");
+        }
+    }
+
+    #[test]
     fn errors_name_their_option() {
         for (options, named) in [
             (&[("rate", "fast")][..], "--rate: 'fast'"),
             (&[("rate", "0")], "--rate: a bottleneck"),
             (&[("cc", "vegas")], "--cc: 'vegas'"),
             (&[("sender", "tahoe")], "--sender: 'tahoe'"),
+            (&[("receiver", "bsd")], "--receiver: 'bsd'"),
             (&[("access", "none")], "--access: 'none'"),
             (
                 &[("sender", "ns2-reno"), ("cc", "cubic")],
@@ -302,6 +365,19 @@ mod tests {
             (
                 &[("rtt", "1ms"), ("access-delay", "1ms")],
                 "--rtt: shorter than",
+            ),
+            (
+                &[("sessions", "65"), ("flows", "mi")],
+                "--sessions: must be",
+            ),
+            (&[("sessions", "2")], "--sessions: needs"),
+            (
+                &[("sessions", "2"), ("flows", "mi"), ("bytes", "1MB")],
+                "--sessions: they send",
+            ),
+            (
+                &[("sessions", "3"), ("flows", "mi"), ("stagger", "11s")],
+                "--stagger: the last",
             ),
             (&[("queue", "some")], "--queue:"),
             (&[("autopar", "eta=0.7")], "--autopar: needs --flows"),

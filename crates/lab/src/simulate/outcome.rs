@@ -19,18 +19,45 @@ pub struct SimPoint {
     pub retransmits: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
-    /// Jain's fairness index of the connections' goodputs, 1/N..=1; 1: all are equal.
+    /// Jain's fairness index of the connections' goodputs, or of the sessions', 1/N..=1; 1: all are equal.
     pub fairness: f64,
+    /// Goodput of each session, Mbit/s; empty: the request has no sessions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub session_mbps: Vec<f64>,
+    /// Mean queueing delay of a packet at the bottleneck, milliseconds; `None`: not measured.
+    #[serde(skip)]
+    pub queueing_ms: Option<f64>,
     /// Time that the file took, seconds; `None`: there is no file, or it was not complete at the deadline.
     pub seconds: Option<f64>,
+    /// Receive buffer of each connection, bytes ([`SimRequest::window`](super::SimRequest::window)).
+    #[serde(skip)]
+    pub window_bytes: u64,
     /// The limiter of the connections, as `tune::diagnosis` infers it from the sender's accounts.
     pub limited_by: String,
     /// The last chunk whose size the tuner chose: a later one is only the rest of the file.
     #[serde(skip)]
     pub end: Option<SimChunk>,
+    /// Samples of the first connection over time; empty unless a file is transferred whole.
+    #[serde(skip)]
+    pub samples: Vec<SimSample>,
     /// Chunks of the file in their order; empty for a file that is not sent in chunks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub chunks: Vec<SimChunk>,
+}
+
+/// A connection at one time of a simulation. The fields that it shares with `longhaul cp --trace` have their names.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SimSample {
+    /// Time since the connection was opened, seconds.
+    pub time: f64,
+    /// Window that the receiver advertises, bytes.
+    pub peer_window: u64,
+    /// Congestion window, bytes.
+    pub window: f64,
+    /// Sent and not acknowledged, bytes.
+    pub in_flight: u64,
+    /// Segments sent again until then.
+    pub retransmits: u64,
 }
 
 /// A chunk of a simulated transfer.
@@ -61,7 +88,7 @@ pub struct SimChunk {
 pub struct SimMeasure {
     /// Name in an experiment's file.
     pub name: &'static str,
-    /// Unit: `Mbit/s`, `ms`, `s`, or empty.
+    /// Unit: `Mbit/s`, `ms`, `s`, `MB`, `segments`, or empty.
     pub unit: &'static str,
     value: fn(&SimPoint) -> Option<f64>,
 }
@@ -69,9 +96,21 @@ pub struct SimMeasure {
 impl SimMeasure {
     /// All measures. `end_goodput` and `end_queueing` (mean queueing delay at the bottleneck) are those of
     /// [`SimPoint::end`]. `settled` is the time at which the number of connections was found.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 12] = [
         Self::new("goodput", "Mbit/s", |point| Some(point.goodput_mbps)),
         Self::new("mean_rtt", "ms", |point| point.mean_rtt_ms),
+        Self::new("seconds", "s", |point| point.seconds),
+        Self::new("retransmits", "segments", |point| {
+            Some(point.retransmits as f64)
+        }),
+        Self::new("fairness", "", |point| Some(point.fairness)),
+        Self::new("least", "Mbit/s", |point| {
+            point.session_mbps.iter().copied().reduce(f64::min)
+        }),
+        Self::new("queueing", "ms", |point| point.queueing_ms),
+        Self::new("window", "MB", |point| {
+            Some(point.window_bytes as f64 / 1e6)
+        }),
         Self::new("streams", "", |point| Some(point.flows.into())),
         Self::new("end_goodput", "Mbit/s", |point| {
             Some(point.end.as_ref()?.goodput_mbps)

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use link::Conditions;
-use sim::chunked::ChunkedSpec;
+use sim::chunked::{ChunkedSpec, MakeTuner};
 use sim::tcp::{HEADERS, TcpConfig};
 use sim::transfer::{InitialStreams, SimTransfer, evidence};
 use sim::world::{AccessLink, CrossTraffic, FlowSpec, FlowStats, Scenario, Simulation};
 use tune::diagnosis::dominant_limiter;
 use tune::limiter::Limiter;
-use tune::streams::chunked as tuners;
+use tune::streams::chunked::{self as tuners, ChunkParameters};
 
-use super::outcome::{SimChunk, SimPoint};
+use super::outcome::{SimChunk, SimPoint, SimSample};
 use super::request::{BLOCK, DEFAULT_FILE, SimRequest, StreamFinder};
 use crate::LabError;
 
@@ -61,6 +61,7 @@ fn simulate_endless(request: &SimRequest, flows: u32) -> SimPoint {
     let bytes = measured.iter().map(|f| f.delivered_bytes).sum();
     let evidence = evidence(&measured, bytes, request.duration, flows, request.window);
     point(
+        request,
         &measured,
         request.duration,
         dominant_limiter(&evidence).limiter,
@@ -79,10 +80,29 @@ fn simulate_file(request: &SimRequest, streams: InitialStreams, bytes: u64) -> S
         tick: TICK,
         deadline: request.duration,
     };
-    let outcome = transfer.run(&scenario(request), |_| None);
+    let mut samples: Vec<SimSample> = Vec::new();
+    let mss = f64::from(stream.tcp.mss);
+    let outcome = transfer.run(&scenario(request), |sample| {
+        let flow = sample.streams.first()?;
+        let before = samples.last();
+        samples.push(SimSample {
+            time: before.map_or(0.0, |before| before.time) + sample.interval.as_secs_f64(),
+            peer_window: flow.receive_window,
+            window: flow.cwnd * mss,
+            in_flight: flow.in_flight,
+            retransmits: before.map_or(0, |before| before.retransmits) + flow.sender.retransmits,
+        });
+        None
+    });
     SimPoint {
+        samples,
         seconds: outcome.complete.then_some(outcome.elapsed.as_secs_f64()),
-        ..point(&outcome.flows, outcome.elapsed, outcome.limited_by.limiter)
+        ..point(
+            request,
+            &outcome.flows,
+            outcome.elapsed,
+            outcome.limited_by.limiter,
+        )
     }
 }
 
@@ -95,27 +115,9 @@ pub(super) fn simulate_chunks(
     request: &SimRequest,
     finder: StreamFinder,
 ) -> Result<SimPoint, LabError> {
-    let parameters = request.autopar;
-    let mut stream = flow_spec(request);
-    // With at most one unsent segment queued, a connection takes its next block only when it can send it.
-    stream.tcp.not_sent_lowat = stream.tcp.mss.into();
-    let transfer = ChunkedSpec {
-        bytes: request.file().unwrap_or(DEFAULT_FILE),
-        block: CHUNK_BLOCK,
-        stream,
-        round_trips: parameters.rtt_commands,
-        tick: TICK,
-        rho: parameters.rho,
-        deadline: request.duration,
-    };
-    let outcome = transfer.run(&scenario(request), |start| match finder {
-        StreamFinder::Mode(mode) => tuners::mode_tuner(mode, parameters, start.window, start.rtt),
-        StreamFinder::Probe => tuners::probe_tuner(
-            parameters.initial_streams,
-            parameters.max_streams,
-            start.rtt,
-        ),
-    });
+    let bytes = request.file().unwrap_or(DEFAULT_FILE);
+    let transfer = chunked_spec(request, bytes, request.duration);
+    let outcome = transfer.run(&scenario(request), make_tuner(finder, request.autopar));
     if outcome.chunks.is_empty() {
         return Err(LabError::Usage(format!(
             "--time: not even one chunk of the file arrives in {} s, so no number of connections can be \
@@ -145,7 +147,40 @@ pub(super) fn simulate_chunks(
         seconds: outcome.complete.then_some(outcome.elapsed.as_secs_f64()),
         end,
         chunks,
-        ..point(&outcome.flows, outcome.elapsed, outcome.limited_by.limiter)
+        ..point(
+            request,
+            &outcome.flows,
+            outcome.elapsed,
+            outcome.limited_by.limiter,
+        )
+    })
+}
+
+/// The transfer in chunks of a file of `bytes`.
+pub(super) fn chunked_spec(request: &SimRequest, bytes: u64, deadline: Duration) -> ChunkedSpec {
+    let mut stream = flow_spec(request);
+    // With at most one unsent segment queued, a connection takes its next block only when it can send it.
+    stream.tcp.not_sent_lowat = stream.tcp.mss.into();
+    ChunkedSpec {
+        bytes,
+        block: CHUNK_BLOCK,
+        stream,
+        round_trips: request.autopar.rtt_commands,
+        tick: TICK,
+        rho: request.autopar.rho,
+        deadline,
+    }
+}
+
+/// What makes the tuner of a transfer in chunks.
+pub(super) fn make_tuner(finder: StreamFinder, parameters: ChunkParameters) -> MakeTuner<'static> {
+    Box::new(move |start| match finder {
+        StreamFinder::Mode(mode) => tuners::mode_tuner(mode, parameters, start.window, start.rtt),
+        StreamFinder::Probe => tuners::probe_tuner(
+            parameters.initial_streams,
+            parameters.max_streams,
+            start.rtt,
+        ),
     })
 }
 
@@ -157,7 +192,7 @@ fn start_phase(seed: u64, number: u32) -> f64 {
 }
 
 /// The network of a request, without connections.
-fn scenario(request: &SimRequest) -> Scenario {
+pub(super) fn scenario(request: &SimRequest) -> Scenario {
     let back = Conditions {
         rate: Some(request.rate),
         delay: request.delay,
@@ -184,7 +219,7 @@ fn scenario(request: &SimRequest) -> Scenario {
 }
 
 /// One of the request's connections.
-fn flow_spec(request: &SimRequest) -> FlowSpec {
+pub(super) fn flow_spec(request: &SimRequest) -> FlowSpec {
     let access = AccessLink {
         rate: Some(request.access_rate),
         delay: request.access_delay,
@@ -197,6 +232,7 @@ fn flow_spec(request: &SimRequest) -> FlowSpec {
             recovery: request.recovery,
             initial_window: request.effective_initial_window(),
             receive_buffer: request.window,
+            window_growth: request.receiver,
             delayed_ack: request.delayed_ack.then_some(DELAYED_ACK),
             ..TcpConfig::default()
         },
@@ -208,7 +244,12 @@ fn flow_spec(request: &SimRequest) -> FlowSpec {
 }
 
 /// Summarizes `flows` over the time `elapsed`. A point of no time has a goodput of 0.
-fn point(flows: &[FlowStats], elapsed: Duration, limiter: Limiter) -> SimPoint {
+pub(super) fn point(
+    request: &SimRequest,
+    flows: &[FlowStats],
+    elapsed: Duration,
+    limiter: Limiter,
+) -> SimPoint {
     let sum = |field: fn(&FlowStats) -> u64| flows.iter().map(field).sum::<u64>();
     let bits = sum(|f| f.delivered_bytes) as f64 * 8.0;
     let samples = sum(|f| f.sender.rtt_samples);
@@ -227,9 +268,13 @@ fn point(flows: &[FlowStats], elapsed: Duration, limiter: Limiter) -> SimPoint {
         retransmits: sum(|f| f.sender.retransmits),
         timeouts: sum(|f| f.sender.timeouts),
         fairness: fairness(flows),
+        session_mbps: Vec::new(),
+        queueing_ms: None,
         seconds: None,
+        window_bytes: request.window,
         limited_by: limiter.name().to_owned(),
         end: None,
+        samples: Vec::new(),
         chunks: Vec::new(),
     }
 }
@@ -238,10 +283,15 @@ fn point(flows: &[FlowStats], elapsed: Duration, limiter: Limiter) -> SimPoint {
 /// nothing was delivered.
 fn fairness(flows: &[FlowStats]) -> f64 {
     let bytes = flows.iter().map(|f| f.delivered_bytes as f64);
-    let squares: f64 = bytes.clone().map(|b| b * b).sum();
-    let sum: f64 = bytes.sum();
+    jain(&bytes.collect::<Vec<f64>>())
+}
+
+/// Jain's fairness index of some amounts: 1 if all are equal, or all are 0.
+pub(super) fn jain(amounts: &[f64]) -> f64 {
+    let squares: f64 = amounts.iter().map(|amount| amount * amount).sum();
+    let sum: f64 = amounts.iter().sum();
     match squares > 0.0 {
-        true => sum * sum / (flows.len() as f64 * squares),
+        true => sum * sum / (amounts.len() as f64 * squares),
         false => 1.0,
     }
 }

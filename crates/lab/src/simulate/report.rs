@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use link::{Loss, Queue};
-use sim::tcp::{CongestionAlgorithm, LossRecovery};
+use sim::tcp::{CongestionAlgorithm, LossRecovery, WindowGrowth};
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode, Optimum, RttCommands};
 use units::Rate;
 
@@ -223,6 +223,7 @@ fn setting(request: &SimRequest) -> serde_json::Value {
         "queue": queue(request.queue),
         "loss": loss(request.loss),
         "window_bytes": request.window,
+        "receiver": receiver(request.receiver),
         "congestion": congestion(request.congestion),
         "sender": sender(request.recovery),
         "initial_window": request.effective_initial_window(),
@@ -231,6 +232,8 @@ fn setting(request: &SimRequest) -> serde_json::Value {
         "duration_s": request.duration.as_secs_f64(),
         "warm_up_s": file.is_none().then_some(request.warm_up.as_secs_f64()),
         "file_bytes": file,
+        "sessions": request.sessions,
+        "stagger_s": request.stagger.as_secs_f64(),
         "cross_traffic_bps": request.cross_traffic.map_or(0, Rate::as_bits_per_second),
         "jitter_us": request.jitter.as_secs_f64() * 1e6,
         "seed": request.seed,
@@ -259,6 +262,7 @@ fn describe(request: &SimRequest) -> String {
         congestion(request.congestion),
         match request.recovery {
             LossRecovery::Sack => "",
+            LossRecovery::SackAndTimer => ", repeats lost again wait for the timer",
             LossRecovery::Ns2Reno => " as ns-2's Reno, without SACK",
         },
         request.effective_initial_window(),
@@ -270,6 +274,11 @@ fn describe(request: &SimRequest) -> String {
             "an ACK per packet"
         },
     );
+    match request.receiver {
+        WindowGrowth::Fixed => {}
+        WindowGrowth::RightSizing => text += ", windows by right-sizing",
+        WindowGrowth::LinuxAutotuning => text += ", windows by Linux's autotuning",
+    }
     if request.shared_access {
         text += ", shared access links";
     }
@@ -285,6 +294,10 @@ fn describe(request: &SimRequest) -> String {
         Some(bytes) => format!("; file of {bytes} bytes, at most {duration} s"),
         None => format!("; {duration} s measured after {warm_up} s"),
     };
+    if let Some(sessions) = request.sessions {
+        let stagger = request.stagger.as_secs_f64();
+        text += &format!("; {sessions} sessions, {stagger} s apart");
+    }
     text += &format!("; seed {}\n", request.seed);
     if let Some(finder) = request.finder() {
         text += &format!("{}\n", describe_finder(finder, &request.autopar));
@@ -310,6 +323,7 @@ fn describe_finder(finder: StreamFinder, p: &ChunkParameters) -> String {
     let round_trips = match p.rtt_commands {
         RttCommands::DuringChunks => "while data flows",
         RttCommands::BetweenChunks => "between chunks",
+        RttCommands::OwnReplies => "of the session's own commands",
     };
     let optimum = match (mode, p.optimum) {
         (ChunkTuningMode::MiPlus, Optimum::BothTerms) => ", optimum of both terms",
@@ -333,9 +347,18 @@ const fn congestion(congestion: CongestionAlgorithm) -> &'static str {
     }
 }
 
+const fn receiver(growth: WindowGrowth) -> &'static str {
+    match growth {
+        WindowGrowth::Fixed => "fixed",
+        WindowGrowth::RightSizing => "drs",
+        WindowGrowth::LinuxAutotuning => "linux",
+    }
+}
+
 const fn sender(recovery: LossRecovery) -> &'static str {
     match recovery {
         LossRecovery::Sack => "sack",
+        LossRecovery::SackAndTimer => "sack-timer",
         LossRecovery::Ns2Reno => "ns2-reno",
     }
 }
@@ -377,9 +400,13 @@ mod tests {
             retransmits: 3,
             timeouts: 4,
             fairness: 0.5,
+            session_mbps: Vec::new(),
+            queueing_ms: None,
             seconds: None,
+            window_bytes: 65_536,
             limited_by: "receive window".to_owned(),
             end: None,
+            samples: Vec::new(),
             chunks: Vec::new(),
         }
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use link::{Loss, Queue};
-use sim::tcp::{CongestionAlgorithm, HEADERS, LossRecovery};
+use sim::tcp::{CongestionAlgorithm, HEADERS, LossRecovery, WindowGrowth};
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 use units::Rate;
 
@@ -15,6 +15,8 @@ use crate::LabError;
 const MAX_FLOWS: u32 = 1024;
 /// Size of a MODE E block, bytes: the default of `longhaul cp --block`.
 pub(super) const BLOCK: usize = 1 << 20;
+/// Largest number of transfers that share a path.
+const MAX_SESSIONS: u32 = 64;
 /// Largest packet, bytes: the limit of IPv4's 16-bit total length (RFC 791, section 3.1).
 const MAX_PACKET: u32 = 65_535;
 /// Largest initial window, segments.
@@ -73,6 +75,9 @@ pub struct SimRequest {
     /// Receive buffer of each connection, bytes of payload: the limit of its data in flight, rounded down
     /// to whole segments. The sender's buffer never limits. Default: 64 KiB.
     pub window: u64,
+    /// How the receive window follows the data, up to [`window`](Self::window). Default: it is all of that from
+    /// the start.
+    pub receiver: WindowGrowth,
     /// Congestion control algorithm. Default: NewReno.
     pub congestion: CongestionAlgorithm,
     /// How senders recover lost segments; that of ns-2 needs NewReno. Default: SACK.
@@ -93,6 +98,12 @@ pub struct SimRequest {
     /// Size of a file that all connections transfer together, as in longhaul's MODE E: a connection takes
     /// the next block when it is free. `None` (default): the connections send without end.
     pub bytes: Option<u64>,
+    /// Number of transfers that share the bottleneck, 1 to 64, each of which finds its number of connections. They
+    /// send without end and are measured together. With them [`FlowCounts::Auto`] is `tune::streams::auto`. `None`
+    /// (default): one transfer.
+    pub sessions: Option<u32>,
+    /// Time from the start of one of the [`sessions`](Self::sessions) to the next. Default: none.
+    pub stagger: Duration,
     /// Rate of the cross traffic over the bottleneck: datagrams of the same size at a constant rate.
     /// Default: none.
     pub cross_traffic: Option<Rate>,
@@ -117,6 +128,7 @@ impl Default for SimRequest {
             queue: Queue::Packets(1000),
             loss: Loss::Never,
             window: 64 << 10,
+            receiver: WindowGrowth::Fixed,
             congestion: CongestionAlgorithm::NewReno,
             recovery: LossRecovery::Sack,
             initial_window: None,
@@ -125,6 +137,8 @@ impl Default for SimRequest {
             duration: Duration::from_secs(60),
             warm_up: Duration::from_secs(20),
             bytes: None,
+            sessions: None,
+            stagger: Duration::ZERO,
             cross_traffic: None,
             jitter: Duration::ZERO,
             autopar: ChunkParameters::default(),
@@ -177,7 +191,8 @@ impl SimRequest {
     /// Size of the transferred file, bytes: 10 Gbyte, as in the paper, if the number of connections is to be
     /// found and the request has no size. `None`: the connections send without end.
     pub fn file(&self) -> Option<u64> {
-        self.bytes.or(self.finder().map(|_| DEFAULT_FILE))
+        let found = self.finder().filter(|_| self.sessions.is_none());
+        self.bytes.or(found.map(|_| DEFAULT_FILE))
     }
 
     /// Whether another seed can give another result.
@@ -226,6 +241,17 @@ impl SimRequest {
             "--delay, --access-delay, --rtt: must be at most ten minutes one way"
         } else if self.bytes == Some(0) {
             "--bytes: must be at least one byte"
+        } else if self
+            .sessions
+            .is_some_and(|n| !(1..=MAX_SESSIONS).contains(&n))
+        {
+            "--sessions: must be 1 to 64"
+        } else if self.sessions.is_some() && matches!(self.flows, FlowCounts::Each(_)) {
+            "--sessions: needs --flows mi, mi+, aimd, probe or auto"
+        } else if self.sessions.is_some() && self.bytes.is_some() {
+            "--sessions: they send without end, so that --bytes has no meaning"
+        } else if self.stagger * self.sessions.unwrap_or(1).saturating_sub(1) > self.warm_up {
+            "--stagger: the last session must begin before the end of --warm-up"
         } else if self.jitter > Duration::from_secs(1) {
             "--jitter: must be at most one second"
         } else {

@@ -12,7 +12,7 @@ pub(crate) struct ResearchArgs {
     /// file, from goodput and round-trip time only (Ito, Ohsaki and Imase, 2008). The defaults are those of
     /// the paper: n0=1, eta=0.8, gamma=2, alpha=2, beta=0.5, delta=10s, rho=0.1. Two more settle points that
     /// the paper leaves open. rtt=flowing measures the round-trip time while data flows, rtt=between does so
-    /// between chunks. optimum=both uses both terms of equation 1 for `mi+`, optimum=second only the second.
+    /// between chunks, and rtt=replies takes it from the session's own commands. optimum=both uses both terms of equation 1 for `mi+`, optimum=second only the second.
     /// The first value of each is the default
     #[arg(long, value_name = "KEY=VALUE,...", default_value = "", hide_default_value = true, value_parser = parse_autopar)]
     pub(super) autopar: ChunkParameters,

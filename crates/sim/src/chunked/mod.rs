@@ -6,15 +6,17 @@
 //! drains between chunks, and each chunk costs one round trip. Connections are kept from chunk to
 //! chunk.
 
-mod running;
+mod session;
 
 use std::time::Duration;
 
 use tune::diagnosis::LimiterShare;
 use tune::streams::chunked::{ChunkTuner, RttCommands};
 
-use crate::world::{FlowSpec, FlowStats, Scenario};
-use running::RunningChunked;
+use crate::sessions::run_sessions;
+use crate::world::{FlowSpec, FlowStats, Scenario, Simulation};
+
+pub use session::{ChunkedSession, MakeTuner};
 
 /// The transfer of a file in chunks.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -111,21 +113,17 @@ impl ChunkedSpec {
         scenario: &Scenario,
         make: impl FnOnce(InitialPath) -> Box<dyn ChunkTuner>,
     ) -> ChunkedOutcome {
-        let mut live = RunningChunked::begin(self, scenario);
-        let mut tuner = make(live.start());
-        let mut last = None;
-        while live.has_work() {
-            let chunk = tuner.next(last.as_ref());
-            let (reason, settled) = (tuner.reason(), tuner.is_settled());
-            match live.transfer(chunk) {
-                Some(done) => {
-                    live.record_chunk(&done, reason, settled);
-                    last = Some(done);
-                }
-                None => break,
-            }
-        }
-        live.outcome()
+        let mut simulation = Simulation::new(scenario);
+        let delay = scenario.reverse.delay;
+        let mut session = [ChunkedSession::begin(
+            self,
+            delay,
+            &mut simulation,
+            Box::new(make),
+        )];
+        run_sessions(&mut simulation, &mut session, Duration::MAX);
+        let [session] = session;
+        session.outcome(&simulation)
     }
 }
 

@@ -3,7 +3,7 @@
 //! Sequence numbers count segments, not bytes, as in ns-2. A window is a whole number of segments, and
 //! every segment is full, except when the application has no more data. The model covers what
 //! determines throughput: slow start, congestion avoidance, SACK-based loss recovery (RFC 6675) or that of
-//! ns-2's Reno ([`LossRecovery`]), the retransmission timer (RFC 6298), delayed acknowledgements, the buffers of both ends, and pacing at a
+//! ns-2's Reno ([`LossRecovery`]), a receive window that follows the data ([`WindowGrowth`]), the retransmission timer (RFC 6298), delayed acknowledgements, the buffers of both ends, and pacing at a
 //! fixed rate (`SO_MAX_PACING_RATE`). It does not cover: the closing handshake, urgent data, ECN,
 //! pacing by the congestion control, `HyStart`, proportional rate reduction (RFC 6937), undoing a
 //! spurious reduction, and loss detection that adapts to reordering (RACK, RFC 8985).
@@ -11,6 +11,7 @@
 mod pacing;
 mod receiver;
 mod reno;
+mod right_sizing;
 mod rtt;
 mod scoreboard;
 mod segment_set;
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 pub(crate) use receiver::TcpReceiver;
 pub use reno::LossRecovery;
+pub use right_sizing::WindowGrowth;
 pub(crate) use segment_set::SegmentRange;
 pub use sender::{LimitedTimes, SenderStats};
 pub(crate) use sender::{Segment, TcpSender};
@@ -49,8 +51,10 @@ pub struct TcpConfig {
     pub send_buffer: u64,
     /// Limit of unsent bytes in the send buffer (`TCP_NOTSENT_LOWAT`, tcp(7)); at least one segment.
     pub not_sent_lowat: u64,
-    /// Receive buffer: payload that the window advertises, bytes; at least one segment.
+    /// Receive buffer: payload that the window advertises at most, bytes; at least one segment.
     pub receive_buffer: u64,
+    /// How the advertised window follows the data.
+    pub window_growth: WindowGrowth,
     /// Longest delay of an acknowledgement (RFC 1122 section 4.2.3.2: below 500 ms); every second segment
     /// is acknowledged at once. `None`: every segment is acknowledged at once.
     pub delayed_ack: Option<Duration>,
@@ -74,6 +78,7 @@ impl Default for TcpConfig {
             send_buffer: 1 << 40,
             not_sent_lowat: 1 << 20,
             receive_buffer: 1 << 40,
+            window_growth: WindowGrowth::Fixed,
             delayed_ack: None,
             min_rto: Duration::from_millis(200),
             handshake: false,

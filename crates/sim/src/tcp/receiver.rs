@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::right_sizing::ReceiveWindow;
 use super::segment_set::{SegmentRange, SegmentSet};
 use super::{Ack, SACK_BLOCKS, TcpConfig};
 
@@ -9,15 +10,14 @@ use super::{Ack, SACK_BLOCKS, TcpConfig};
 /// one acknowledgement, because a new segment may merge some of them.
 const RECENT: usize = 2 * SACK_BLOCKS;
 
-/// The receiver of one connection. Its application reads at once, so the whole buffer is always
-/// advertised.
+/// The receiver of one connection. Its application reads at once, so that the buffer is always empty.
 #[derive(Debug)]
 pub(crate) struct TcpReceiver {
     next: u64,
     out_of_order: SegmentSet,
     /// One segment of each recently reported block, the latest first (RFC 2018 section 4).
     recent: [Option<u64>; RECENT],
-    window: u64,
+    window: ReceiveWindow,
     delayed_ack: Option<Duration>,
     /// Time at which a delayed acknowledgement is due.
     deadline: Option<Duration>,
@@ -31,7 +31,7 @@ impl TcpReceiver {
             next: 0,
             out_of_order: SegmentSet::default(),
             recent: [None; RECENT],
-            window: config.whole_segments(config.receive_buffer),
+            window: ReceiveWindow::new(config),
             delayed_ack: config.delayed_ack,
             deadline: None,
             delivered_bytes: 0,
@@ -48,6 +48,7 @@ impl TcpReceiver {
             return Some(self.acknowledge());
         }
         self.delivered_bytes += u64::from(bytes);
+        self.window.on_segment(now, segment, self.next);
         // Read before the segment is added: a segment that fills a gap is acknowledged at once.
         let gaps = !self.out_of_order.is_empty();
         if segment > self.next {
@@ -86,7 +87,17 @@ impl TcpReceiver {
     /// Sets the receive buffer. A smaller one does not shrink the window (RFC 9293 section 3.8.6): the
     /// sender keeps the furthest right edge that was advertised.
     pub(crate) fn set_window(&mut self, config: &TcpConfig) {
-        self.window = config.whole_segments(config.receive_buffer);
+        self.window.set_buffer(config);
+    }
+
+    /// Takes a round trip that the timestamp of a segment has measured.
+    pub(crate) fn on_round_trip(&mut self, sample: Duration) {
+        self.window.on_round_trip(sample);
+    }
+
+    /// The window that is advertised now, segments.
+    pub(crate) fn window(&self) -> u64 {
+        self.window.size()
     }
 
     /// Payload that has arrived, without duplicates, bytes.
@@ -103,7 +114,7 @@ impl TcpReceiver {
         self.deadline = None;
         Ack {
             next: self.next,
-            right_edge: self.next + self.window,
+            right_edge: self.next + self.window.size(),
             sacks: if self.out_of_order.is_empty() {
                 // Without gaps no block remains, and old ones must not be reported again.
                 self.recent = [None; RECENT];

@@ -13,6 +13,8 @@ pub enum LossRecovery {
     /// SACK (RFC 6675), as kernels do.
     #[default]
     Sack,
+    /// SACK as RFC 6675 has it: a repeated segment that is lost again waits for the timer, because nothing shows its loss.
+    SackAndTimer,
     /// ns-2's Reno: no SACK, a timer that counts in ticks of 10 ms with
     /// [`TcpConfig::min_rto`](super::TcpConfig::min_rto) as the lower bound of the whole timeout, and a window
     /// of one segment after an idle timeout.

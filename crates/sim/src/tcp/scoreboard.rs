@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::reno::LossRecovery;
 use super::segment_set::{SegmentRange, SegmentSet};
 
 /// Number of later SACKed segments after which a segment counts as lost (RFC 6675 `DupThresh`).
@@ -65,9 +66,18 @@ pub(super) struct Scoreboard {
     resend_cursor: u64,
     /// Retransmitted segments, each with the next new segment at that time.
     retransmissions: VecDeque<(u64, u64)>,
+    /// A retransmission that is lost waits for the timer.
+    leaves_repeats_to_timer: bool,
 }
 
 impl Scoreboard {
+    pub(super) fn new(recovery: LossRecovery) -> Self {
+        Self {
+            leaves_repeats_to_timer: recovery == LossRecovery::SackAndTimer,
+            ..Self::default()
+        }
+    }
+
     /// The first segment that is not cumulatively acknowledged (RFC 6675 `HighACK` + 1).
     pub(super) fn first(&self) -> u64 {
         self.first
@@ -114,7 +124,9 @@ impl Scoreboard {
     pub(super) fn resend(&mut self, now: Duration, segment: u64) -> u32 {
         self.pipe += 1;
         // The next new segment marks the time of the retransmission; see `mark_lost_again`.
-        self.retransmissions.push_back((segment, self.next()));
+        if !self.leaves_repeats_to_timer {
+            self.retransmissions.push_back((segment, self.next()));
+        }
         let state = self.state(segment);
         state.sent_at = now;
         state.copies = state.copies.saturating_add(1);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::pacing::SegmentPacer;
 use super::reno::{LossRecovery, RenoRecovery};
+use super::right_sizing::first_window;
 use super::rtt::RtoEstimator;
 use super::scoreboard::{AckResult, DUP_THRESH, Scoreboard};
 use super::window::CongestionWindow;
@@ -114,7 +115,9 @@ pub(crate) struct TcpSender {
 impl TcpSender {
     pub(crate) fn new(config: &TcpConfig) -> Self {
         let (rtt, reno) = match config.recovery {
-            LossRecovery::Sack => (RtoEstimator::new(config.min_rto), None),
+            LossRecovery::Sack | LossRecovery::SackAndTimer => {
+                (RtoEstimator::new(config.min_rto), None)
+            }
             LossRecovery::Ns2Reno => (
                 RtoEstimator::in_ticks(config.min_rto),
                 Some(RenoRecovery::default()),
@@ -124,12 +127,12 @@ impl TcpSender {
             mss: config.mss.max(1),
             initial_window: config.initial_window,
             window: CongestionWindow::new(config.congestion, config.initial_window),
-            board: Scoreboard::default(),
+            board: Scoreboard::new(config.recovery),
             rtt,
             phase: RecoveryPhase::Open,
             reno,
             duplicate_acks: 0,
-            right_edge: config.whole_segments(config.receive_buffer),
+            right_edge: first_window(config),
             buffer: config.whole_segments(config.send_buffer) * u64::from(config.mss.max(1)),
             unsent: 0,
             unsent_limit: config.not_sent_lowat.max(u64::from(config.mss)),
@@ -496,6 +499,11 @@ impl TcpSender {
             limited_times: self.limited_times_at(now),
             ..self.stats
         }
+    }
+
+    /// Payload that is sent and not acknowledged, bytes.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.board.bytes()
     }
 
     /// Congestion window, segments.

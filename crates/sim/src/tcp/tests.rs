@@ -310,6 +310,17 @@ fn a_lost_retransmission_is_detected_without_a_timeout() {
 }
 
 #[test]
+fn without_that_detection_a_lost_retransmission_waits_for_the_timer() {
+    let config = TcpConfig {
+        recovery: LossRecovery::SackAndTimer,
+        ..reno()
+    };
+    let mut wire = DelayLine::new(&config, 2000, |number, before| number == 40 && before < 2);
+    let stats = wire.run(ms(60_000));
+    assert_eq!((stats.retransmits >= 2, stats.timeouts), (true, 1));
+}
+
+#[test]
 fn two_losses_at_the_end_are_repaired_by_the_rescue_retransmission() {
     // Both are near the end: too few segments follow to mark them as lost.
     let mut wire = DelayLine::new(&reno(), 30, |number, before| {

@@ -112,9 +112,17 @@ impl Simulation {
         let flow = packet.flow as FlowId;
         match packet.body {
             PacketBody::Syn => self.answer(flow, PacketBody::SynAck),
-            PacketBody::SynAck => self.opened(flow),
+            PacketBody::SynAck => {
+                self.flows[flow].echo = packet.timestamp;
+                self.opened(flow);
+            }
             PacketBody::Segment(segment) => {
                 let state = &mut self.flows[flow];
+                if let Some(sent_at) = packet.timestamp {
+                    state
+                        .receiver
+                        .on_round_trip(self.now.saturating_sub(sent_at));
+                }
                 let before = state.receiver.delivered_bytes();
                 let (number, bytes) = (segment.number, segment.bytes);
                 let ack = state.receiver.on_segment(self.now, number, bytes);
@@ -129,6 +137,7 @@ impl Simulation {
                 }
             }
             PacketBody::Ack(ack) => {
+                self.flows[flow].echo = packet.timestamp;
                 self.flows[flow].sender.on_ack(self.now, &ack);
                 self.pump(flow);
             }
@@ -259,10 +268,16 @@ impl Simulation {
 
     /// Adds a packet that reaches the hop `stage` at the time `at`.
     fn launch(&mut self, flow: FlowId, bytes: u32, body: PacketBody, stage: NextHop, at: Duration) {
+        let timestamp = match body {
+            PacketBody::Syn => None,
+            PacketBody::SynAck | PacketBody::Ack(_) => Some(self.now),
+            PacketBody::Segment(_) => self.flows[flow].echo,
+        };
         let id = self.packets.add(SimPacket {
             flow: flow_index(flow),
             bytes,
             stage,
+            timestamp,
             body,
         });
         self.events.push(at, SimEvent::Hop(id));

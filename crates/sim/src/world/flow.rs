@@ -25,6 +25,8 @@ pub(super) struct SimFlow {
     pub(super) pacing_timer_at: Option<Duration>,
     /// Time of the scheduled event for the delayed acknowledgement.
     pub(super) receiver_timer_at: Option<Duration>,
+    /// Timestamp of the latest packet from the receiver, which segments return to it (RFC 7323 section 3).
+    pub(super) echo: Option<Duration>,
     pub(super) drops: u64,
     pub(super) losses: u64,
     pub(super) finished: Option<Duration>,
@@ -66,6 +68,7 @@ impl SimFlow {
             sender_timer_at: None,
             pacing_timer_at: None,
             receiver_timer_at: None,
+            echo: None,
             drops: 0,
             losses: 0,
             finished: None,
@@ -170,6 +173,8 @@ impl SimFlow {
             losses: self.losses,
             cwnd: self.sender.cwnd(),
             ssthresh: self.sender.ssthresh(),
+            receive_window: self.receiver.window() * u64::from(self.spec.tcp.mss),
+            in_flight: self.sender.in_flight(),
             finished: self.finished,
         }
     }

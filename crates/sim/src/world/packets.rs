@@ -49,6 +49,8 @@ pub(super) struct SimPacket {
     /// Size of the IP packet, bytes.
     pub(super) bytes: u32,
     pub(super) stage: NextHop,
+    /// Of a packet from the receiver: when it was sent. Of a segment: the timestamp that it returns.
+    pub(super) timestamp: Option<Duration>,
     pub(super) body: PacketBody,
 }
 

@@ -24,12 +24,16 @@ pub struct FlowStats {
     pub cwnd: f64,
     /// Slow-start threshold, segments; infinite before the first loss.
     pub ssthresh: f64,
+    /// Window that the receiver advertises, bytes.
+    pub receive_window: u64,
+    /// Payload that is sent and not acknowledged, bytes.
+    pub in_flight: u64,
     /// Time at which the last byte of a finite source was acknowledged.
     pub finished: Option<Duration>,
 }
 
 impl FlowStats {
-    /// The difference from `earlier`. The windows, the smallest RTT and the finish time are not
+    /// The difference from `earlier`. The windows, the data in flight, the smallest RTT and the finish time are not
     /// differences but the current values.
     pub fn since(&self, earlier: &Self) -> Self {
         let (now, then) = (&self.sender, &earlier.sender);

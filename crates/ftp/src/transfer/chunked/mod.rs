@@ -205,12 +205,17 @@ async fn chunk_tuner_of_2008(
     spec: &TransferSpec,
 ) -> (Box<dyn ChunkTuner>, RttSource) {
     let average = SharedRttAverage::new(parameters.rho);
-    // A session that does not answer here fails again in the chunk's own command.
-    average.sample(session).await;
+    if parameters.rtt_commands == RttCommands::OwnReplies {
+        average.take_from_replies(session);
+    } else {
+        // A session that does not answer here fails again in the chunk's own command.
+        average.sample(session).await;
+    }
     let window = spec.options.buffers.pinned_bytes().unwrap_or(0);
     let tuner = mode_tuner(mode, parameters, window, average.average());
     let rtt_source = match parameters.rtt_commands {
         RttCommands::BetweenChunks => RttSource::BetweenChunks(average),
+        RttCommands::OwnReplies => RttSource::OwnReplies(average),
         RttCommands::DuringChunks => {
             let probe = RttProbeSession::start(Box::pin(session.open_another()), average.clone());
             RttSource::WhileDataFlows(average, probe)

@@ -51,6 +51,13 @@ impl SharedRttAverage {
         true
     }
 
+    /// Takes the round trip that the kernel has measured by the commands of a session until now.
+    pub(super) fn take_from_replies(&self, session: &ClientSession) {
+        if let Ok(info) = tcp_info::tcp_info(session.control.transport().as_fd()) {
+            self.lock().on_sample(info.smoothed_rtt);
+        }
+    }
+
     /// Locks even after a panic elsewhere: the average is consistent after every statement.
     fn lock(&self) -> MutexGuard<'_, RttAverage> {
         self.0.lock()

@@ -18,8 +18,11 @@ macro_rules! shipped {
 
 /// The experiments, in the order in which `longhaul lab list` shows them.
 pub(crate) const EXPERIMENTS: &[ShippedFile] = shipped!["experiments":
+    "bbc-4.1",
     "bbc-5.1", "bbc-5.2", "bbc-5.3", "bbc-5.4",
+    "bbc-5.4-simulated",
     "drs2003-kernel",
+    "drs2003-simulated",
     "drs2003-drsftp",
     "drsftp2004-emulated",
     "drsftp2004-wan",
@@ -49,6 +52,7 @@ pub(crate) const EXPERIMENTS: &[ShippedFile] = shipped!["experiments":
     "ns2-static",
     "ns2-static-rtt",
     "autopar-fig3", "autopar-fig4", "autopar-fig5", "autopar-fig6", "autopar-fig7",
+    "autopar-readings", "autopar-fairness",
 ];
 
 /// The programs under test.
@@ -213,7 +217,8 @@ mod tests {
     use crate::experiment::definition::reading::{OutputReading, SeriesDefinition};
     use crate::experiment::definition::tree::TreeDefinition;
     use crate::experiment::definition::{
-        AxisDefinition, BestDefinition, MeasureDefinition, Mode, RatioDefinition, VariantDefinition,
+        AxisDefinition, BestDefinition, ExperimentKind, MeasureDefinition, Mode, RatioDefinition,
+        VariantDefinition,
     };
 
     /// The keys of a table: the message about an unknown one lists those that it knows.
@@ -285,7 +290,9 @@ mod tests {
             let definition = load_experiment(name).unwrap().definition;
             let about_tcp = ["bbc", "drs", "loopback", "auto-vs-kernel"];
             // loopback-io compares the methods of I/O with longhaul's defaults, so that it sets nothing.
-            if !about_tcp.iter().any(|start| name.starts_with(start)) || *name == "loopback-io" {
+            let is_about_tcp = about_tcp.iter().any(|start| name.starts_with(start));
+            let is_simulated = definition.kind == ExperimentKind::Sim;
+            if !is_about_tcp || is_simulated || *name == "loopback-io" {
                 continue;
             }
             let parameter = |key: &str| definition.parameters.get(key).map(String::as_str);

@@ -38,6 +38,9 @@ pub enum RttCommands {
     DuringChunks,
     /// One before each chunk: R is the round trip of an idle path.
     BetweenChunks,
+    /// None of its own: R is measured by the commands that a transfer needs anyway, those of the login and the one that
+    /// changes the number of streams (§3.3: "a passive measurement method"). They are sent while no data flows.
+    OwnReplies,
 }
 
 /// The optimum that MI+ "numerically derives" (§3.4, step v).
@@ -95,7 +98,8 @@ const GAMMA: &str = "above 1, at most 64";
 const ALPHA: &str = "1 to 1024";
 const SHARE: &str = "above 0 and below 1";
 const DELTA: &str = "a time from 100ms to 1h, such as 10s";
-const ROUND_TRIPS: &str = "flowing (while data flows) or between (chunks)";
+const ROUND_TRIPS: &str =
+    "flowing (while data flows), between (chunks), or replies (of the session's own commands)";
 const OPTIMUM: &str = "both (terms of equation 1) or second (alone)";
 
 /// Largest number of streams that a user may set.
@@ -105,7 +109,7 @@ const LONGEST_DELTA: Duration = Duration::from_secs(3600);
 
 impl ChunkParameters {
     /// Parses `eta=0.7,delta=5s,...`; missing keys keep their defaults. Keys: `n0`, `eta`, `gamma`, `alpha`,
-    /// `beta`, `delta`, `rho`, `most`, `rtt` (`flowing`, `between`), `optimum` (`both`, `second`).
+    /// `beta`, `delta`, `rho`, `most`, `rtt` (`flowing`, `between`, `replies`), `optimum` (`both`, `second`).
     ///
     /// # Errors
     /// An unknown key, or a value outside its range. The error names both.
@@ -150,6 +154,7 @@ impl ChunkParameters {
                 self.rtt_commands = match value {
                     "flowing" => RttCommands::DuringChunks,
                     "between" => RttCommands::BetweenChunks,
+                    "replies" => RttCommands::OwnReplies,
                     _ => return Err(wrong(key, ROUND_TRIPS)),
                 }
             }
@@ -237,6 +242,17 @@ mod tests {
         };
         assert_eq!(ChunkParameters::parse(text), Ok(expected));
         assert_eq!(expected.bounded(), expected);
+    }
+
+    #[test]
+    fn every_way_to_measure_round_trips_has_a_name() {
+        let commands = |name: &str| {
+            let parameters = ChunkParameters::parse(&format!("rtt={name}"));
+            parameters.unwrap().rtt_commands
+        };
+        assert_eq!(commands("flowing"), RttCommands::DuringChunks);
+        assert_eq!(commands("between"), RttCommands::BetweenChunks);
+        assert_eq!(commands("replies"), RttCommands::OwnReplies);
     }
 
     #[test]

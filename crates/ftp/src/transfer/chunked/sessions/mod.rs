@@ -27,6 +27,8 @@ pub(super) enum RttSource {
     Known(Duration),
     /// From commands on the session that moves the chunks, before each chunk.
     BetweenChunks(SharedRttAverage),
+    /// From the commands that the session has sent for its own purposes.
+    OwnReplies(SharedRttAverage),
     /// From commands on a separate session while data flows.
     WhileDataFlows(SharedRttAverage, RttProbeSession),
 }
@@ -152,8 +154,14 @@ impl<'a> ChunkSessions<'a> {
         session: u32,
     ) -> Result<(), Failure> {
         loop {
-            if let RttSource::BetweenChunks(average) = &self.rtt_source {
-                average.sample(chunk_session.session()).await;
+            match &self.rtt_source {
+                RttSource::BetweenChunks(average) => {
+                    average.sample(chunk_session.session()).await;
+                }
+                RttSource::OwnReplies(average) => {
+                    average.take_from_replies(chunk_session.session());
+                }
+                RttSource::Known(_) | RttSource::WhileDataFlows(..) => {}
             }
             let Some(assignment) = self.next_range(session) else {
                 return Ok(());
@@ -216,9 +224,9 @@ impl<'a> ChunkSessions<'a> {
             window: state.window,
             rtt: match &self.rtt_source {
                 RttSource::Known(rtt) => *rtt,
-                RttSource::BetweenChunks(average) | RttSource::WhileDataFlows(average, _) => {
-                    average.average()
-                }
+                RttSource::BetweenChunks(average)
+                | RttSource::OwnReplies(average)
+                | RttSource::WhileDataFlows(average, _) => average.average(),
             },
         }
     }

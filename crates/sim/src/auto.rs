@@ -1,20 +1,23 @@
-//! A simulated transfer that `auto` tunes. It samples its flows as the crate `data` does, and applies the
-//! decisions.
+//! A simulated transfer that `tune::streams::auto` leads. It samples its flows as the crate `data` does, and applies the
+//! decisions: number of streams and pacing rate. Their congestion control stays.
 
 use std::time::Duration;
 
-use sim::tcp::TcpConfig;
-use sim::world::{FlowId, FlowSpec, FlowStats, PoolId, Simulation, TrafficSource};
 use tune::Prior;
 use tune::sample::TcpSample;
 use tune::streams::auto::{
     AutoLimits, AutoTuner, TransferDecision, TransferSample, TransferSetting,
 };
 
+use crate::sessions::SimSession;
+use crate::tcp::{CongestionAlgorithm, TcpConfig};
+use crate::world::{FlowId, FlowSpec, FlowStats, PoolId, Simulation, TrafficSource};
+
 /// Block of the file that a stream takes at a time, bytes.
 const BLOCK: u64 = 256 << 10;
 
 /// One stream.
+#[derive(Debug)]
 struct AutoStream {
     flow: FlowId,
     before: FlowStats,
@@ -24,7 +27,8 @@ struct AutoStream {
 }
 
 /// A transfer.
-pub(crate) struct AutoTransfer {
+#[derive(Debug)]
+pub struct AutoTransfer {
     auto: AutoTuner,
     pool: PoolId,
     spec: FlowSpec,
@@ -34,10 +38,11 @@ pub(crate) struct AutoTransfer {
     finished_bytes: u64,
     due: Duration,
     started_at: Duration,
-    pub(crate) decisions: Vec<TransferDecision>,
+    decisions: Vec<TransferDecision>,
 }
 
-pub(crate) fn stream_limits(most: u32) -> AutoLimits {
+/// Limits of a transfer that may have up to `most` streams and may pace them, with the system's congestion control.
+pub fn stream_limits(most: u32) -> AutoLimits {
     AutoLimits {
         min_streams: 1,
         max_streams: most,
@@ -49,7 +54,7 @@ pub(crate) fn stream_limits(most: u32) -> AutoLimits {
 impl AutoTransfer {
     /// Starts to send `bytes` over flows with the properties of `spec`, with what is known of the path: one flow
     /// if no number is known.
-    pub(crate) fn begin(
+    pub fn begin(
         simulation: &mut Simulation,
         limits: AutoLimits,
         prior: Prior,
@@ -80,24 +85,20 @@ impl AutoTransfer {
         transfer
     }
 
-    /// Time of the next sample.
-    pub(crate) fn due(&self) -> Duration {
-        self.due
-    }
-
     /// Number of streams that still take blocks.
-    pub(crate) fn open(&self) -> usize {
+    pub fn open(&self) -> usize {
         self.streams.iter().filter(|s| !s.closed).count()
     }
 
-    /// Payload that has arrived, bytes.
-    pub(crate) fn delivered(&self, simulation: &Simulation) -> u64 {
-        simulation.pool_delivered(self.pool)
+    /// The decisions of `auto`, in order.
+    pub fn decisions(&self) -> &[TransferDecision] {
+        &self.decisions
     }
 
     /// Takes a sample and applies the decisions of `auto`.
-    pub(crate) fn tick(&mut self, simulation: &mut Simulation) {
+    fn tick(&mut self, simulation: &mut Simulation) {
         let at = simulation.now().saturating_sub(self.started_at);
+        let receive_buffer = self.spec.tcp.receive_buffer;
         let mut samples = Vec::new();
         let mut moved = self.finished_bytes;
         self.streams.retain_mut(|stream| {
@@ -105,7 +106,7 @@ impl AutoTransfer {
             if stats.finished.is_some() {
                 self.finished_bytes += stats.sender.acked_bytes;
             } else {
-                samples.push(stream.sample(at, &stats));
+                samples.push(stream.sample(at, &stats, receive_buffer));
             }
             moved += stats.sender.acked_bytes;
             stats.finished.is_none()
@@ -117,7 +118,10 @@ impl AutoTransfer {
             bytes_left: Some(simulation.pool_left(self.pool)),
             streams: &samples,
             streams_opening: 0,
-            congestion_control: "cubic",
+            congestion_control: match self.spec.tcp.congestion {
+                CongestionAlgorithm::NewReno => "reno",
+                CongestionAlgorithm::Cubic => "cubic",
+            },
             rate_limit: None,
         });
         for decision in &decisions {
@@ -171,7 +175,7 @@ impl AutoTransfer {
 }
 
 impl AutoStream {
-    fn sample(&mut self, at: Duration, stats: &FlowStats) -> TcpSample {
+    fn sample(&mut self, at: Duration, stats: &FlowStats, receive_buffer: u64) -> TcpSample {
         let mss = 1460;
         let sender = &stats.sender;
         if let Some(rtt) = stats.since(&self.before).mean_rtt() {
@@ -197,7 +201,7 @@ impl AutoStream {
             in_flight: sent.saturating_sub(sender.acked_bytes),
             cwnd: congestion_window,
             in_slow_start: stats.ssthresh.is_infinite(),
-            peer_window: 1 << 30,
+            peer_window: receive_buffer.min(1 << 30),
             busy_time: sender.limited_times.busy,
             rwnd_limited: sender.limited_times.rwnd_limited,
             retransmits: sender.retransmits,
@@ -207,25 +211,24 @@ impl AutoStream {
     }
 }
 
-/// Runs all transfers until `until`.
-pub(crate) fn run(simulation: &mut Simulation, transfers: &mut [AutoTransfer], until: Duration) {
-    loop {
-        let next = transfers
-            .iter()
-            .map(AutoTransfer::due)
-            .min()
-            .unwrap_or(until);
-        if next >= until {
-            simulation.run_until(until);
-            return;
-        }
-        simulation.run_until(next);
-        let now = simulation.now();
-        for transfer in transfers
-            .iter_mut()
-            .filter(|transfer| transfer.due() <= now)
-        {
-            transfer.tick(simulation);
-        }
+impl SimSession for AutoTransfer {
+    fn wake_at(&self) -> Duration {
+        self.due
+    }
+
+    fn is_ready(&self, _: &Simulation) -> bool {
+        false
+    }
+
+    fn advance(&mut self, simulation: &mut Simulation) {
+        self.tick(simulation);
+    }
+
+    fn delivered(&self, simulation: &Simulation) -> u64 {
+        simulation.pool_delivered(self.pool)
+    }
+
+    fn streams(&self) -> u32 {
+        u32::try_from(self.open()).unwrap_or(u32::MAX)
     }
 }
