@@ -62,6 +62,10 @@ class CopyTest(unittest.TestCase):
         with self.assertRaises(ConnectionError):
             longhaul.copy("ftp://127.0.0.1:1/x", self.place, flags=["--retries", "0"])
 
+    def test_flags_in_one_text_are_refused(self) -> None:
+        with self.assertRaisesRegex(TypeError, "list of words"):
+            longhaul.copy(f"{self.server.url}/missing", self.place, flags="--retries 0")
+
     def test_an_exception_in_the_callback_ends_the_copy(self) -> None:
         (self.place / "file").write_bytes(b"x")
 

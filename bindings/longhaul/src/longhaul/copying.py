@@ -38,7 +38,7 @@ def copy(
         arguments.append("--recursive")
     if resume:
         arguments.append("--resume")
-    arguments += [*flags, "--", *[os.fspath(one) for one in sources], os.fspath(destination)]
+    arguments += [*flag_list(flags), "--", *[os.fspath(one) for one in sources], os.fspath(destination)]
     return _run(arguments, progress, password, binary)
 
 
@@ -59,8 +59,15 @@ def sync(
         arguments.append("--delete")
     if checksum:
         arguments.append("--checksum")
-    arguments += [*flags, "--", os.fspath(source), os.fspath(destination)]
+    arguments += [*flag_list(flags), "--", os.fspath(source), os.fspath(destination)]
     return _run(arguments, progress, password, binary)
+
+
+def flag_list(flags: Sequence[str]) -> list[str]:
+    """A text would be taken for its letters, each a word of the command."""
+    if isinstance(flags, str):
+        raise TypeError('flags is a list of words, as in flags=["--limit-rate", "100M"]')
+    return list(flags)
 
 
 def _run(

@@ -49,7 +49,7 @@ class LonghaulFileSystem(AbstractFileSystem):  # type: ignore[misc]
         user = "" if username is None else f"{quote(username, safe='')}@"
         name = f"[{host}]" if ":" in host else host
         self._server = f"{scheme}://{user}{name}" + ("" if port is None else f":{port}")
-        self._flags = list(flags)
+        self._flags = copying.flag_list(flags)
         self._run: dict[str, Any] = {"binary": binary, "password": password}
 
     @classmethod
