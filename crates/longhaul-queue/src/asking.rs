@@ -48,6 +48,7 @@ impl QueueFailure {
         match self {
             Self::Usage(_) | Self::Line { .. } | Self::Refused(_) => Exit::Usage,
             Self::Database(QueueError::Url | QueueError::Zone(_)) => Exit::Usage,
+            Self::Database(refused) if refused.is_login() => Exit::Refused,
             Self::Database(_) => Exit::Unreachable,
             Self::NoJob(_) => Exit::NotFound,
             Self::Credentials(_) => Exit::Usage,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
-use sqlx::{PgConnection, PgPool, SqlSafeStr};
+use sqlx::{Connection as _, PgConnection, PgPool, SqlSafeStr};
 
 use crate::decisions::lease_watch::LeaseWatch;
 use crate::guard::boot_time;
@@ -52,7 +52,7 @@ pub enum QueueError {
     #[error("the database's URL is not postgres://USER@HOST/DATABASE")]
     Url,
     /// A statement failed, or the database cannot be reached.
-    #[error("database {database}: {cause}")]
+    #[error("database {database}: {}", reason(cause))]
     Database {
         /// Host and name of the database.
         database: String,
@@ -76,6 +76,32 @@ pub enum QueueError {
     /// The time zone of a limit.
     #[error("the database knows no time zone {0}")]
     Zone(String),
+}
+
+impl QueueError {
+    /// Whether the database refuses the login.
+    pub fn is_login(&self) -> bool {
+        matches!(self, Self::Database { cause, .. } if has_state(cause, "28"))
+    }
+}
+
+/// Whether an error has an SQLSTATE that begins so.
+fn has_state(cause: &sqlx::Error, beginning: &str) -> bool {
+    let refusal = cause.as_database_error();
+    refusal.is_some_and(|told| told.code().is_some_and(|code| code.starts_with(beginning)))
+}
+
+/// The database's words, without those that the client of PostgreSQL puts around them.
+fn reason(cause: &sqlx::Error) -> String {
+    // A wrong password, or none.
+    let advice = match has_state(cause, "28P") {
+        true => "; passwords are in ~/.pgpass, which only its owner may read (chmod 600)",
+        false => "",
+    };
+    match cause.as_database_error() {
+        Some(told) => format!("{}{advice}", told.message()),
+        None => cause.to_string(),
+    }
 }
 
 /// A connection to the queue. Clones share it.
@@ -151,7 +177,10 @@ impl TransferQueue {
     pub async fn prepare(&self) -> Result<(), QueueError> {
         let migrator = migrator();
         let latest = migrator.iter().map(|one| one.version).max().unwrap_or(0);
-        let found = self.within(self.version()).await?;
+        let found = match self.within(self.version()).await {
+            Ok(found) => found,
+            Err(error) => return Err(self.plain_error(error).await),
+        };
         if found == Some(latest) {
             return Ok(());
         }
@@ -163,6 +192,25 @@ impl TransferQueue {
             Ok(Err(cause)) => Err(QueueError::Migrate { database, cause }),
             Err(_) => Err(QueueError::Slow { database }),
         }
+    }
+
+    /// Why there is no connection. A pool tries again until its time is over and then tells only that: one more attempt tells
+    /// the reason.
+    async fn plain_error(&self, error: QueueError) -> QueueError {
+        let QueueError::Database {
+            database,
+            cause: sqlx::Error::PoolTimedOut,
+        } = error
+        else {
+            return error;
+        };
+        let options = self.pool.connect_options();
+        let attempt = tokio::time::timeout(CONNECT, PgConnection::connect_with(&options)).await;
+        let cause = match attempt {
+            Ok(Err(plain)) => plain,
+            Ok(Ok(_)) | Err(_) => sqlx::Error::PoolTimedOut,
+        };
+        QueueError::Database { database, cause }
     }
 
     async fn version(&self) -> Result<Option<i64>, sqlx::Error> {
