@@ -325,6 +325,10 @@ fn removable_path<'a>(server: Option<&Server>, path: &'a [u8]) -> Result<&'a [u8
         return usage("a home directory is not removed".to_owned());
     }
     match path.rsplit(|byte| *byte == b'/').next().unwrap_or_default() {
+        b"" if server.is_some() => usage(
+            "the root is not removed; a pattern names all that is in it, for example 'URL/*'"
+                .to_owned(),
+        ),
         b"" => usage("the root is not removed".to_owned()),
         b"." | b".." => usage(format!(
             "{} is not removed: name the directory itself",

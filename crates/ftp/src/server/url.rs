@@ -154,6 +154,11 @@ fn is_ssh_user(login: &str) -> bool {
 
 /// `host`, `host:port`, `[v6]`, `[v6]:port`.
 fn parse_address(text: &str, scheme: Scheme, display_text: &str) -> Result<(String, u16), Failure> {
+    if scheme == Scheme::S3 && text.is_empty() {
+        return Err(Failure::usage(format!(
+            "write s3://bucket/key: the URL names no bucket ({display_text})"
+        )));
+    }
     if scheme == Scheme::S3 && text.contains(':') {
         return Err(Failure::usage(format!(
             "write s3://bucket/key: the server is named by AWS_ENDPOINT_URL or a profile ({display_text})"

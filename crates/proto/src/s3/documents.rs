@@ -154,8 +154,9 @@ impl PartsPage {
         let mut root = RootName::default();
         elements::read(body, &mut |event| match event {
             ElementEvent::Begin(path) => {
-                root.expect(path, "ListPartsResult")?;
-                if names(path) == ["ListPartsResult", "Part"] {
+                // Amazon's name, and moto's.
+                root.expect_one(path, &["ListPartsResult", "ListPartsResponse"])?;
+                if matches!(names(path).as_slice(), [_, "Part"]) {
                     part = StoredPart::default();
                 }
                 Ok(())
@@ -533,8 +534,13 @@ struct RootName(bool);
 
 impl RootName {
     fn expect(&mut self, path: &[String], name: &str) -> Result<(), DocumentError> {
+        self.expect_one(path, &[name])
+    }
+
+    fn expect_one(&mut self, path: &[String], expected: &[&str]) -> Result<(), DocumentError> {
         let is_first = !std::mem::replace(&mut self.0, true);
-        match is_first && names(path) != [name] {
+        let is_expected = || matches!(path, [name] if expected.contains(&name.as_str()));
+        match is_first && !is_expected() {
             true => Err(DocumentError::Unexpected),
             false => Ok(()),
         }
@@ -652,6 +658,9 @@ mod tests {
             modified: Some(Timestamp(1_706_933_106)),
         };
         assert_eq!(page.parts, [part]);
+        let of_moto = std::str::from_utf8(body).unwrap();
+        let of_moto = of_moto.replace("ListPartsResult", "ListPartsResponse");
+        assert_eq!(PartsPage::parse(of_moto.as_bytes()), PartsPage::parse(body));
         let without = b"<ListPartsResult><IsTruncated>false</IsTruncated><Part><Size>5</Size></Part></ListPartsResult>";
         assert_eq!(PartsPage::parse(without), Err(DocumentError::Incomplete));
     }

@@ -104,7 +104,11 @@ impl Resolver for RoutedResolver {
         timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, Error> {
         let Some(proxy) = &self.proxy else {
-            return self.direct.resolve(uri, config, timeout);
+            let resolved = self.direct.resolve(uri, config, timeout);
+            return resolved.map_err(|error| match error {
+                Error::Io(cause) => Error::Other(UnknownHost(cause).into()),
+                other => other,
+            });
         };
         let at = match proxy.host.contains(':') {
             true => format!("http://[{}]:{}/", proxy.host, proxy.port),
@@ -116,6 +120,11 @@ impl Resolver for RoutedResolver {
             .map_err(|_| Error::Other(UnknownProxy(proxy.to_string()).into()))
     }
 }
+
+/// The address of a server cannot be found.
+#[derive(Debug, thiserror::Error)]
+#[error("the server's address is not found: {0}")]
+pub(super) struct UnknownHost(std::io::Error);
 
 /// The address of a proxy cannot be found.
 #[derive(Debug, thiserror::Error)]

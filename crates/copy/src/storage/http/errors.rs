@@ -6,7 +6,7 @@ use security::tls::TlsError;
 use security::x509::TrustError;
 use ureq::Error;
 
-use super::agent::UnknownProxy;
+use super::agent::{UnknownHost, UnknownProxy};
 use super::response::HttpResponse;
 use ftp::failure::{Operation, Sentence};
 use ftp::network_proxy::proxy_advice;
@@ -145,6 +145,11 @@ pub(in crate::storage) fn request_failure(
             FailureKind::Unreachable,
             format_args!("{inner}; check its name"),
         ),
+        // Name services fail for a moment, too.
+        Error::Other(inner) if inner.is::<UnknownHost>() => action
+            .failed(FailureKind::Unreachable, format_args!("{inner}"))
+            .retried(true)
+            .advise("check its name"),
         Error::Io(inner) => action
             .failed(
                 FailureKind::Unreachable,

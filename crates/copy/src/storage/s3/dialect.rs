@@ -204,11 +204,14 @@ fn redirected(action: &Operation, region: Option<&str>) -> Failure {
 pub(super) fn error_failure(action: &Operation, error: &S3ErrorDocument, status: u16) -> Failure {
     let code = error.code.as_str();
     let told: String = error.message.chars().take(MAX_MESSAGE).collect();
-    let told = format!(
-        "{} ({})",
+    let (told, shown) = (
         printable(told.trim_end_matches('.').as_bytes()),
-        printable(code.as_bytes())
+        printable(code.as_bytes()),
     );
+    let told = match told.is_empty() {
+        true => format!("the server says {shown}"),
+        false => format!("{told} ({shown})"),
+    };
     let (kind, may_retry, advice) = match code {
         "NoSuchKey" | "NoSuchVersion" | "NotFound" => {
             (FailureKind::NotFound, false, "check the path")
@@ -224,21 +227,19 @@ pub(super) fn error_failure(action: &Operation, error: &S3ErrorDocument, status:
             false,
             "get new credentials (aws sso login)",
         ),
+        "SignatureDoesNotMatch" => (
+            FailureKind::Refused,
+            false,
+            "check the secret key (AWS_SECRET_ACCESS_KEY, or that of the profile)",
+        ),
         "RequestTimeTooSkewed" => (FailureKind::Refused, false, "set the clock of this machine"),
         "InvalidObjectState" => (
             FailureKind::Refused,
             false,
             "the object is archived: restore it first (aws s3api restore-object)",
         ),
-        "AccessDenied"
-        | "AllAccessDisabled"
-        | "AccountProblem"
-        | "InvalidAccessKeyId"
-        | "InvalidToken"
-        | "InvalidSecurity"
-        | "SignatureDoesNotMatch"
-        | "NotSignedUp"
-        | "InvalidPayer"
+        "AccessDenied" | "AllAccessDisabled" | "AccountProblem" | "InvalidAccessKeyId"
+        | "InvalidToken" | "InvalidSecurity" | "NotSignedUp" | "InvalidPayer"
         | "UnauthorizedAccess" => (
             FailureKind::Refused,
             false,
@@ -363,6 +364,20 @@ mod tests {
     fn another_server_gets_no_signature() {
         let elsewhere = HttpUrl::new(true, "elsewhere.example", 443, b"/x", None);
         assert_eq!(prepared(&elsewhere).uri, "https://elsewhere.example/x");
+    }
+
+    #[test]
+    fn an_error_without_words_is_told_by_its_code() {
+        let error = S3ErrorDocument {
+            code: "SignatureDoesNotMatch".to_owned(),
+            ..S3ErrorDocument::default()
+        };
+        let told = error_failure(&Operation::on("read", "s3://b/k"), &error, 403).to_string();
+        assert_eq!(
+            told,
+            "cannot read s3://b/k: the server says SignatureDoesNotMatch; \
+             check the secret key (AWS_SECRET_ACCESS_KEY, or that of the profile)"
+        );
     }
 
     #[test]
