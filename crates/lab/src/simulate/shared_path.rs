@@ -47,7 +47,7 @@ pub(super) fn simulate(request: &SimRequest, count: u32) -> SimPoint {
         .zip(earlier)
         .map(|(a, b)| a.since(&b))
         .collect();
-    let streams = sessions.iter().map(|session| session.streams()).sum();
+    let streams = sessions.iter().map(SimSession::streams).sum();
     let total = bytes.iter().sum();
     let accounts = evidence(&flows, total, request.duration, streams, request.window);
     let limiter = dominant_limiter(&accounts).limiter;

@@ -48,9 +48,9 @@ pub(crate) enum LinuxVerb {
 #[derive(Debug, clap::Args)]
 pub(crate) struct KeyHolderArgs {
     /// Certificate and chain (PEM)
-    pub(crate) cert: std::path::PathBuf,
+    pub(crate) cert: PathBuf,
     /// Private key (PEM)
-    pub(crate) key: std::path::PathBuf,
+    pub(crate) key: PathBuf,
 }
 
 /// The rules by which a process asks PAM.
@@ -83,16 +83,16 @@ pub(crate) struct DemoArgs {
     /// Directory for temporary files: about twice --size, five times with --loopback. The demo
     /// removes them at the end
     #[arg(long, value_name = "DIR")]
-    pub(crate) dir: Option<std::path::PathBuf>,
+    pub(crate) dir: Option<PathBuf>,
     /// Folder of the demo; set for the part that runs inside the emulated network
     #[arg(long, hide = true, value_name = "DIR")]
-    pub(crate) inside: Option<std::path::PathBuf>,
+    pub(crate) inside: Option<PathBuf>,
     /// Process ID of the one that starts this process, which ends with it
     #[arg(long, hide = true, value_name = "PID")]
     pub(crate) parent: Option<u32>,
     /// Folder of the demo; set for the process that shows it
     #[arg(long, hide = true, value_name = "DIR")]
-    pub(crate) folder: Option<std::path::PathBuf>,
+    pub(crate) folder: Option<PathBuf>,
     /// Arguments of the program, for a part of the demo
     #[arg(last = true, hide = true)]
     pub(crate) command: Vec<OsString>,

@@ -204,13 +204,10 @@ fn redirected(action: &Operation, region: Option<&str>) -> Failure {
 pub(super) fn error_failure(action: &Operation, error: &S3ErrorDocument, status: u16) -> Failure {
     let code = error.code.as_str();
     let told: String = error.message.chars().take(MAX_MESSAGE).collect();
-    let (told, shown) = (
-        printable(told.trim_end_matches('.').as_bytes()),
-        printable(code.as_bytes()),
-    );
-    let told = match told.is_empty() {
-        true => format!("the server says {shown}"),
-        false => format!("{told} ({shown})"),
+    let shown = printable(code.as_bytes());
+    let told = match told.trim_end_matches('.') {
+        "" => format!("the server says {shown}"),
+        told => format!("{} ({shown})", printable(told.as_bytes())),
     };
     let (kind, may_retry, advice) = match code {
         "NoSuchKey" | "NoSuchVersion" | "NotFound" => {
