@@ -53,7 +53,7 @@ pub(crate) fn check(config: &NotifyConfig) -> Result<(), NoticeError> {
     senders(config).map(|_senders| ())
 }
 
-/// What sends to the receivers of these settings.
+/// The parts that send to the receivers of these settings.
 fn senders(config: &NotifyConfig) -> Result<(Option<Webhook>, Option<Mailer>), NoticeError> {
     let retry = SendRetry::default();
     let webhook = config.webhook.as_deref();

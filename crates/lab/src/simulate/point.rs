@@ -172,7 +172,7 @@ pub(super) fn chunked_spec(request: &SimRequest, bytes: u64, deadline: Duration)
     }
 }
 
-/// What makes the tuner of a transfer in chunks.
+/// The values that make the tuner of a transfer in chunks.
 pub(super) fn make_tuner(finder: StreamFinder, parameters: ChunkParameters) -> MakeTuner<'static> {
     Box::new(move |start| match finder {
         StreamFinder::Mode(mode) => tuners::mode_tuner(mode, parameters, start.window, start.rtt),

@@ -38,7 +38,7 @@ pub struct ChunkedSession<'a> {
     parts: Vec<ChunkReport>,
 }
 
-/// What a transfer in chunks waits for.
+/// The event that a transfer in chunks waits for.
 enum ChunkStep<'a> {
     /// The answer to the first command.
     Opening(MakeTuner<'a>),

@@ -125,7 +125,7 @@ impl ReceiveWindow {
         2 * self.recent.len() as u64
     }
 
-    /// What Linux computes once in a round trip; 0 else, or if no more has arrived than in an earlier one.
+    /// The window that Linux computes once in a round trip; 0 else, or if no more has arrived than in an earlier one.
     fn autotune(&mut self, now: Duration) -> u64 {
         let (began, arrived) = self.interval.unwrap_or((now, 0));
         let is_over = self.rtt.is_some_and(|rtt| now.saturating_sub(began) >= rtt);
