@@ -16,10 +16,22 @@ use crate::store::{Sink, Source};
 /// Receives the entries of a listing as they arrive; `Break` ends it.
 pub type ServedVisitor<'v> = dyn FnMut(ListedEntry) -> ControlFlow<()> + 'v;
 
+/// For whom a store moves bytes.
+#[derive(Debug, Clone, Default)]
+pub struct ServedClient {
+    /// Those of one name share what the store has for one client.
+    pub name: String,
+    /// The transfer. After [`TransferControl::cancel`] nothing waits.
+    pub control: Arc<TransferControl>,
+    /// Whether it may wait until other transfers have ended.
+    pub may_wait: bool,
+}
+
 /// The objects below one place of a store, as files. All calls block.
 ///
 /// Errors have the kinds by which replies are chosen: `NotFound`; `Denied` if the store refuses;
-/// [`Unavailable`](proto::server::FileErrorKind::Unavailable) if it cannot be reached or is busy; `Other`.
+/// [`Unavailable`](proto::server::FileErrorKind::Unavailable) if it cannot be reached or is busy;
+/// [`Busy`](proto::server::FileErrorKind::Busy) if other transfers leave no memory for a further one; `Other`.
 pub trait ServedStore: Send + Sync + Debug {
     /// Its URL, for messages.
     fn name(&self) -> &str;
@@ -60,7 +72,7 @@ pub trait ServedStore: Send + Sync + Debug {
     /// See [`ServedStore`].
     fn open(&self, path: &VPath) -> Result<Arc<dyn ServedFile>, FileError>;
 
-    /// Begins an object. `announced`: its length in bytes, if it is known. After [`TransferControl::cancel`] no write waits.
+    /// Begins an object. `announced`: its length in bytes, if it is known.
     ///
     /// # Errors
     /// See [`ServedStore`]. `IsADirectory` if a directory has the name.
@@ -68,7 +80,7 @@ pub trait ServedStore: Send + Sync + Debug {
         &self,
         path: &VPath,
         announced: Option<u64>,
-        control: &Arc<TransferControl>,
+        by: &ServedClient,
     ) -> Result<Arc<dyn ServedSink>, FileError>;
 
     /// Makes a directory, whose parent exists.
@@ -114,8 +126,11 @@ pub trait ServedFile: Send + Sync + Debug {
     fn checksum(&self, algorithm: ChecksumAlgorithm) -> Option<String>;
 
     /// A source of these ranges, which are read about in their order, by one reader or several. It reads ahead, and holds a bounded
-    /// part of them in memory. After [`TransferControl::cancel`] no read waits.
-    fn source(&self, wanted: &RangeSet, control: &Arc<TransferControl>) -> Arc<dyn Source>;
+    /// part of them in memory.
+    ///
+    /// # Errors
+    /// `Busy`; `Aborted` if the transfer was cancelled.
+    fn source(&self, wanted: &RangeSet, by: &ServedClient) -> Result<Arc<dyn Source>, FileError>;
 }
 
 /// An object that is being written. Nobody sees it before [`ServedSink::finish`]; dropping it is [`ServedSink::abandon`].

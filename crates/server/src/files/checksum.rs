@@ -45,29 +45,35 @@ pub(crate) struct ChecksumPart {
     pub(crate) is_kept: bool,
 }
 
+/// Of what a checksum is.
+#[derive(Debug)]
+pub(crate) enum ChecksumContent {
+    /// It is known.
+    Known(String),
+    /// It is computed of these bytes.
+    Of(Arc<dyn Source>),
+}
+
 /// A checksum in progress.
 #[derive(Debug)]
 pub struct RunningChecksum {
     part: ChecksumPart,
-    source: Arc<dyn Source>,
-    cached: Option<String>,
+    content: ChecksumContent,
     computation: SourceChecksum,
     purpose: Box<dyn ChecksumUse>,
 }
 
 impl RunningChecksum {
-    /// The checksum of a part of `source`; `cached`: it is known.
+    /// The checksum of a part of `content`.
     pub(crate) fn new(
         part: ChecksumPart,
-        source: Arc<dyn Source>,
-        cached: Option<String>,
+        content: ChecksumContent,
         purpose: Box<dyn ChecksumUse>,
     ) -> Self {
         Self {
             computation: SourceChecksum::new(part.algorithm, part.offset, part.length),
             part,
-            source,
-            cached,
+            content,
             purpose,
         }
     }
@@ -78,11 +84,14 @@ impl RunningChecksum {
         &mut self,
         go_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<String>, FileError> {
-        if let Some(cached) = self.cached.clone() {
-            self.purpose.check()?;
-            return Ok(Some(cached));
-        }
-        let summed = self.computation.advance(&*self.source, go_on);
+        let source = match &self.content {
+            ChecksumContent::Known(known) => {
+                self.purpose.check()?;
+                return Ok(Some(known.clone()));
+            }
+            ChecksumContent::Of(source) => source,
+        };
+        let summed = self.computation.advance(&**source, go_on);
         let Some(hex) = summed.map_err(|error| file_error_of_read(&self.part.path, &error))? else {
             return Ok(None);
         };
@@ -181,6 +190,10 @@ impl DirectoryFiles {
             .then(|| self.checksums.get(&before.state, algorithm))
             .flatten();
         let source = FileSource::new(file, path.to_string()).map_err(failed)?;
+        let content = match cached {
+            Some(cached) => ChecksumContent::Known(cached),
+            None => ChecksumContent::Of(Arc::new(source)),
+        };
         let part = ChecksumPart {
             path: path.clone(),
             algorithm,
@@ -193,12 +206,7 @@ impl DirectoryFiles {
             before,
             cache: Arc::clone(&self.checksums),
         };
-        Ok(RunningChecksum::new(
-            part,
-            Arc::new(source),
-            cached,
-            Box::new(purpose),
-        ))
+        Ok(RunningChecksum::new(part, content, Box::new(purpose)))
     }
 
     /// `None` if the result could not be cached, or is already.

@@ -32,7 +32,7 @@ mod tests;
 
 pub use checksum::PassingChecksum;
 pub use checksum::RunningChecksum;
-pub(crate) use checksum::{ChecksumPart, ChecksumUse};
+pub(crate) use checksum::{ChecksumContent, ChecksumPart, ChecksumUse};
 pub use checksum_cache::ChecksumCache;
 pub(crate) use listing::{ListedFiles, ListingSource, ListingWriter, list_lines};
 pub use listing_memory::{ListingMemory, ListingMemoryShare};

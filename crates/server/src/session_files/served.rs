@@ -4,9 +4,8 @@
 
 use std::sync::Arc;
 
-use data::job::TransferControl;
 use data::send::SendPlan;
-use data::served::{ServedFile, ServedStore};
+use data::served::{ServedClient, ServedFile, ServedStore};
 use parking_lot::Mutex;
 use proto::checksum::ChecksumAlgorithm;
 use proto::path::VPath;
@@ -18,7 +17,7 @@ use proto::server::{
 
 use super::sums::{ObjectVersion, VersionChecksum, VersionSums};
 use crate::files::{
-    Access, ChecksumPart, ListingMemory, ListingSource, OpenedSource, OpenedTransfer,
+    Access, ChecksumContent, ChecksumPart, ListingMemory, ListingSource, OpenedSource, OpenedTransfer,
     PassingChecksum, PathRights, RunningChecksum, UploadClient, aborted_error, list_lines,
     send_plan,
 };
@@ -173,10 +172,13 @@ impl ServedFiles {
         let end = length.map_or(size, |length| offset.saturating_add(length).min(size));
         let is_whole = offset == 0 && end == size;
         let version = version_of(path, &*file);
-        let cached = is_whole.then(|| {
-            let own = || self.sums.get(version.as_ref()?, algorithm);
-            file.checksum(algorithm).or_else(own)
-        });
+        let known = match is_whole {
+            true => {
+                let own = || self.sums.get(version.as_ref()?, algorithm);
+                file.checksum(algorithm).or_else(own)
+            }
+            false => None,
+        };
         let mut wanted = RangeSet::new();
         if offset < end {
             wanted.insert(offset, end);
@@ -188,18 +190,16 @@ impl ServedFiles {
             length,
             is_kept: is_whole,
         };
-        // It ends when it is dropped.
-        let source = file.source(&wanted, &Arc::<TransferControl>::default());
+        let content = match known {
+            Some(known) => ChecksumContent::Known(known),
+            // It ends when it is dropped.
+            None => ChecksumContent::Of(file.source(&wanted, &of_checksums())?),
+        };
         let purpose = VersionChecksum {
             version,
             sums: Arc::clone(&self.sums),
         };
-        Ok(RunningChecksum::new(
-            part,
-            source,
-            cached.flatten(),
-            Box::new(purpose),
-        ))
+        Ok(RunningChecksum::new(part, content, Box::new(purpose)))
     }
 
     pub(super) fn open(
@@ -245,7 +245,7 @@ impl ServedFiles {
         let plan = send_plan(file.size(), partial, already_received);
         Ok(OpenedSource {
             checksum: self.passing_checksum(path, &*file, algorithm),
-            source: file.source(&plan.ranges, &by.control),
+            source: file.source(&plan.ranges, &by.served())?,
             plan,
             path: path.clone(),
         })
@@ -267,6 +267,14 @@ impl ServedFiles {
             sums: Arc::clone(&self.sums),
         };
         (!is_known).then(|| PassingChecksum::new(algorithm, file.size(), Box::new(purpose)))
+    }
+}
+
+/// All checksums that are computed count as one client. None waits: it would keep its permit from one that could go on.
+fn of_checksums() -> ServedClient {
+    ServedClient {
+        name: "checksums".to_owned(),
+        ..ServedClient::default()
     }
 }
 

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use data::job::{TransferControl, TransferReport};
-use data::served::{ServedFile, ServedSink, ServedStore, ServedVisitor};
+use data::job::TransferReport;
+use data::served::{ServedClient, ServedFile, ServedSink, ServedStore, ServedVisitor};
 use data::store::memory::{MemorySink, MemorySource};
 use data::store::{Sink, Source};
 use parking_lot::Mutex;
@@ -105,7 +105,7 @@ impl ServedStore for MemoryObjects {
         &self,
         path: &VPath,
         _announced: Option<u64>,
-        _control: &Arc<TransferControl>,
+        _by: &ServedClient,
     ) -> Result<Arc<dyn ServedSink>, FileError> {
         Ok(Arc::new(MemoryUpload {
             objects: self.clone(),
@@ -155,8 +155,8 @@ impl ServedFile for MemoryObjectFile {
         (algorithm == ChecksumAlgorithm::Sha1).then(|| "kept".to_owned())
     }
 
-    fn source(&self, _wanted: &RangeSet, _control: &Arc<TransferControl>) -> Arc<dyn Source> {
-        Arc::new(MemorySource::new(self.0.clone(), "object"))
+    fn source(&self, _wanted: &RangeSet, _by: &ServedClient) -> Result<Arc<dyn Source>, FileError> {
+        Ok(Arc::new(MemorySource::new(self.0.clone(), "object")))
     }
 }
 

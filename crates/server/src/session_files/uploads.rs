@@ -43,7 +43,7 @@ impl ServedFiles {
         if !self.paths.may_overwrite(path) && self.exists(path)? {
             self.paths.check(Access::Modify, path)?;
         }
-        let sink = self.store.create(path, *announced_size, &by.control)?;
+        let sink = self.store.create(path, *announced_size, &by.served())?;
         let is_text = request.type_ == DataType::Ascii;
         let expected = expected_checksum.as_ref();
         let algorithm = expected.map(|(algorithm, _)| *algorithm);

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use data::job::TransferControl;
 use data::os::tcp_info::tcp_info;
 use data::os::wake::has_hung_up;
+use data::served::ServedClient;
 use data::store::root::{FileIdentity, StoreError};
 use data::store::write_lock::{WriteLockKind, WriteLockStatus, take_write_lock};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -93,6 +94,15 @@ pub struct UploadClient {
 }
 
 impl UploadClient {
+    /// The same for a store of objects.
+    pub(crate) fn served(&self) -> ServedClient {
+        ServedClient {
+            name: format!("{:?}", self.uploader),
+            control: Arc::clone(&self.control),
+            may_wait: true,
+        }
+    }
+
     /// Fails if the upload was cancelled or its client has disconnected.
     pub(super) fn check_wanted(&self) -> Result<(), FileError> {
         if self.control.is_cancelled() || self.control_socket.peer_has_closed() {

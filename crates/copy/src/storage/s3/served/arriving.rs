@@ -1,25 +1,22 @@
 //! The parts of an object whose bytes arrive in any order, until they are sent.
 //!
-//! Blocks are gathered into parts. A part is sent when it is complete, and its memory is free then. So many parts may be open or
-//! on their way at a time; whoever brings a block of a further one waits. That ends as soon as one of them is complete or
-//! sent, because each stream of a sender goes forward in the file. The bytes are not kept on a disk of the server: what arrives
-//! faster than the bucket takes it has to wait anyway.
+//! Blocks are gathered into parts. A part is sent when it is complete, and its memory is free then. The memory with which a
+//! transfer has begun is for the part at the front: that of the first byte that is missing. Further parts need more of the budget of
+//! all transfers; whoever brings a block of one that gets none waits. That ends, because each stream of a sender goes forward in
+//! the file: no block of the front is behind one that waits, so the front is completed and sent, and the next part is at the front.
+//! The bytes are not kept on a disk of the server: what arrives faster than the bucket takes it has to wait anyway.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use proto::ranges::RangeSet;
 
-use super::memory::TransferMemoryBudget;
+use super::memory::TransferMemoryShare;
 
-/// Parts that a transfer may hold without asking for memory: one that is filled, one that others have not completed yet, and
-/// one that is sent.
-const OWN_PARTS: usize = 3;
-/// Most parts that a transfer holds.
-const MAX_HELD: usize = 8;
+/// Most parts that a transfer holds besides that at the front.
+const MAX_MORE: usize = 7;
 /// How often a waiting thread looks whether its transfer was cancelled.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -28,9 +25,9 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 pub(super) struct ArrivingParts {
     /// Bytes of a part.
     part: u64,
-    /// Longest wait for room.
+    /// Longest wait for room while nothing of the object moves.
     patience: Duration,
-    memory: Arc<TransferMemoryBudget>,
+    memory: TransferMemoryShare,
     state: Mutex<ArrivalState>,
     changed: Condvar,
 }
@@ -43,6 +40,12 @@ struct ArrivalState {
     complete: VecDeque<CompletePart>,
     /// Parts that are being sent.
     sending: usize,
+    /// The part that has the memory with which the transfer has begun, until it is sent.
+    own_part: Option<u32>,
+    /// Bytes of that memory.
+    own_bytes: u64,
+    /// Counts blocks that have arrived and parts that were sent.
+    moves: u64,
     arrived: RangeSet,
     has_ended: bool,
     failure: Option<(io::ErrorKind, String)>,
@@ -74,13 +77,17 @@ pub(super) enum LastBytes {
 }
 
 impl ArrivingParts {
-    /// With parts of `part` bytes. A block that waits for room longer than `patience` ends the upload.
-    pub(super) fn new(part: u64, patience: Duration, memory: Arc<TransferMemoryBudget>) -> Self {
+    /// With parts of `part` bytes. A block that waits for room ends the upload when nothing has moved for `patience`. `memory`: for
+    /// one part, or for all bytes if they were announced to be fewer.
+    pub(super) fn new(part: u64, patience: Duration, memory: TransferMemoryShare) -> Self {
         Self {
             part,
             patience,
+            state: Mutex::new(ArrivalState {
+                own_bytes: memory.own(),
+                ..ArrivalState::default()
+            }),
             memory,
-            state: Mutex::default(),
             changed: Condvar::new(),
         }
     }
@@ -117,14 +124,14 @@ impl ArrivingParts {
         bytes: &[u8],
         is_cancelled: &dyn Fn() -> bool,
     ) -> io::Result<bool> {
-        let mut state = self.state.lock();
-        self.open(&mut state, number, at, is_cancelled)?;
         let start = u64::from(number - 1) * self.part;
+        let from = usize::try_from(at - start).map_err(|_| too_long())?;
+        let end = from + bytes.len();
+        let mut state = self.state.lock();
+        self.open(&mut state, number, (at, end as u64), is_cancelled)?;
         let Some(held) = state.open.get_mut(&number) else {
             return Err(io::Error::other("the part is not open"));
         };
-        let from = usize::try_from(at - start).map_err(|_| too_long())?;
-        let end = from + bytes.len();
         if held.bytes.len() < end {
             held.bytes.resize(end, 0);
         }
@@ -132,6 +139,7 @@ impl ArrivingParts {
         held.arrived.insert(from as u64, end as u64);
         let is_complete = held.arrived.contains(0, self.part);
         state.arrived.insert(at, at + bytes.len() as u64);
+        state.moves += 1;
         if is_complete {
             complete(&mut state, number);
         }
@@ -142,51 +150,81 @@ impl ArrivingParts {
         Ok(is_complete)
     }
 
-    /// Opens a part as soon as there is room for it.
+    /// Opens a part for bytes at `at`, which end at `end` in the part, as soon as there is room for them.
     fn open(
         &self,
         state: &mut MutexGuard<'_, ArrivalState>,
         number: u32,
-        at: u64,
+        (at, end): (u64, u64),
         is_cancelled: &dyn Fn() -> bool,
     ) -> io::Result<()> {
-        let began = Instant::now();
+        let (mut began, mut moves) = (Instant::now(), state.moves);
         loop {
             state.check()?;
-            if state.open.contains_key(&number) {
-                return Ok(());
-            }
-            if state.arrived.contains(at, at + 1) {
-                return Err(io::Error::other(format!(
-                    "byte {at} had arrived before, and is in the bucket"
-                )));
-            }
-            let held = state.open.len() + state.complete.len() + state.sending;
-            let is_shared = held >= OWN_PARTS;
-            if !is_shared || held < MAX_HELD && self.memory.try_take(self.part) {
-                let mut bytes = Vec::new();
-                // The system gives the memory when bytes are written there.
-                bytes.reserve_exact(usize::try_from(self.part).map_err(|_| too_long())?);
-                let part = HeldPart {
-                    bytes,
-                    arrived: RangeSet::new(),
-                    is_shared,
-                };
-                state.open.insert(number, part);
+            let has_room = match state.open.get(&number) {
+                Some(open) => open.is_shared || self.own_reaches(state, end),
+                None if state.arrived.contains(at, at + 1) => {
+                    return Err(io::Error::other(format!(
+                        "byte {at} had arrived before, and is in the bucket"
+                    )));
+                }
+                None => self.begin_part(state, number, end)?,
+            };
+            if has_room {
                 return Ok(());
             }
             if is_cancelled() {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
+            if state.moves != moves {
+                (began, moves) = (Instant::now(), state.moves);
+            }
             if began.elapsed() >= self.patience {
                 return Err(io::Error::other(format!(
-                    "a block at {at} waited for {} s: the blocks of this transfer come too far out of order, or the bucket takes \
-                     none; use fewer streams",
+                    "a block at {at} waited for {} s in which nothing moved: the blocks of this transfer come too far out of \
+                     order, or the bucket takes none; use fewer streams",
                     self.patience.as_secs()
                 )));
             }
             self.changed.wait_for(state, CHECK_INTERVAL);
         }
+    }
+
+    /// Begins a part, if there is memory for it; `false`: there is none.
+    fn begin_part(&self, state: &mut ArrivalState, number: u32, end: u64) -> io::Result<bool> {
+        let is_front = u64::from(number - 1) == state.arrived.prefix_len() / self.part;
+        let held = state.open.len() + state.complete.len() + state.sending;
+        let more = held - usize::from(state.own_part.is_some());
+        let is_own = is_front && state.own_part.is_none() && self.own_reaches(state, end);
+        if !is_own && (more >= MAX_MORE || !self.memory.try_take(self.part)) {
+            return Ok(false);
+        }
+        let room = match is_own {
+            true => state.own_bytes,
+            false => self.part,
+        };
+        let mut bytes = Vec::new();
+        // The system gives the memory when bytes are written there.
+        bytes.reserve_exact(usize::try_from(room).map_err(|_| too_long())?);
+        let part = HeldPart {
+            bytes,
+            arrived: RangeSet::new(),
+            is_shared: !is_own,
+        };
+        state.open.insert(number, part);
+        if is_own {
+            state.own_part = Some(number);
+        }
+        Ok(true)
+    }
+
+    /// Whether the memory with which the transfer has begun is enough for the first `end` bytes of a part. It may have been for
+    /// the announced bytes only.
+    fn own_reaches(&self, state: &mut ArrivalState, end: u64) -> bool {
+        if end > state.own_bytes && self.memory.try_take(self.part - state.own_bytes) {
+            state.own_bytes = self.part;
+        }
+        end <= state.own_bytes
     }
 
     /// The next part to send, as soon as one is complete; `None`: all of them are sent, or nothing is sent any more.
@@ -209,11 +247,16 @@ impl ArrivingParts {
 
     /// A part was sent: its memory is free.
     pub(super) fn note_sent(&self, part: CompletePart) {
-        if part.is_shared {
-            self.memory.give_back(self.part);
-        }
+        let is_shared = part.is_shared;
         drop(part);
-        self.state.lock().sending -= 1;
+        let mut state = self.state.lock();
+        match is_shared {
+            true => self.memory.give_back(self.part),
+            false => state.own_part = None,
+        }
+        state.sending -= 1;
+        state.moves += 1;
+        drop(state);
         self.changed.notify_all();
     }
 
@@ -278,15 +321,6 @@ impl ArrivalState {
     }
 }
 
-impl Drop for ArrivingParts {
-    fn drop(&mut self) {
-        let state = self.state.get_mut();
-        let open = state.open.values().filter(|part| part.is_shared).count();
-        let complete = state.complete.iter().filter(|part| part.is_shared).count();
-        self.memory.give_back(self.part * (open + complete) as u64);
-    }
-}
-
 fn complete(state: &mut ArrivalState, number: u32) {
     if let Some(HeldPart {
         bytes, is_shared, ..
@@ -306,18 +340,34 @@ fn too_long() -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use data::served::ServedClient;
+
+    use super::super::memory::TransferMemoryBudget;
     use super::*;
 
     const PART: u64 = 8;
     const PART_LENGTH: usize = 8;
     const NEVER: &dyn Fn() -> bool = &|| false;
 
+    /// With memory for so many parts, of which the transfer begins with one.
     fn parts(memory: u64, patience: Duration) -> ArrivingParts {
-        ArrivingParts::new(PART, patience, Arc::new(TransferMemoryBudget::of(memory)))
+        of(&budget(memory * PART), PART, patience)
+    }
+
+    fn budget(memory: u64) -> Arc<TransferMemoryBudget> {
+        Arc::new(TransferMemoryBudget::of(memory, Duration::ZERO))
+    }
+
+    fn of(budget: &Arc<TransferMemoryBudget>, own: u64, patience: Duration) -> ArrivingParts {
+        let memory = budget.begin(own, &ServedClient::default()).unwrap();
+        ArrivingParts::new(PART, patience, memory)
     }
 
     fn many() -> ArrivingParts {
-        parts(1 << 20, Duration::from_secs(60))
+        parts(1 << 10, Duration::from_secs(60))
     }
 
     #[test]
@@ -359,13 +409,10 @@ mod tests {
 
     #[test]
     fn a_block_waits_until_a_part_was_sent() {
-        let parts = parts(0, Duration::from_secs(60));
-        for n in 0..OWN_PARTS as u64 {
-            parts.write(n * PART, &[1; PART_LENGTH], NEVER).unwrap();
-        }
-        let at = OWN_PARTS as u64 * PART;
+        let parts = parts(1, Duration::from_secs(60));
+        parts.write(0, &[1; PART_LENGTH], NEVER).unwrap();
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| parts.write(at, b"x", NEVER));
+            let waiting = scope.spawn(|| parts.write(PART, b"x", NEVER));
             let sent = parts.next().unwrap();
             assert!(parts.state.lock().open.is_empty());
             parts.note_sent(sent);
@@ -374,35 +421,88 @@ mod tests {
     }
 
     #[test]
+    fn streams_of_which_one_is_far_ahead_complete_all_parts_with_memory_for_one() {
+        let parts = parts(1, Duration::from_secs(60));
+        let ahead_waits = AtomicBool::new(false);
+        let half = PART / 2;
+        let write = |at: u64, is_cancelled: &dyn Fn() -> bool| {
+            parts
+                .write(at, &[7; PART_LENGTH / 2], is_cancelled)
+                .unwrap();
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let tell = || {
+                    ahead_waits.store(true, Ordering::Relaxed);
+                    false
+                };
+                (1..6).for_each(|part| write(part * PART, &tell));
+            });
+            while !ahead_waits.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            let behind = scope.spawn(|| {
+                write(0, NEVER);
+                (0..6).for_each(|part| write(part * PART + half, NEVER));
+            });
+            for number in 1..=6 {
+                let part = parts.next().unwrap();
+                assert_eq!((part.number, &*part.bytes), (number, &[7; PART_LENGTH][..]));
+                parts.note_sent(part);
+            }
+            behind.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn further_parts_are_held_as_far_as_there_is_memory() {
+        for (memory, held) in [(1, 1), (4, 2), (1 << 10, 1 + MAX_MORE)] {
+            let parts = parts(memory, Duration::ZERO);
+            let mut written = 0;
+            while parts.write(written * PART, b"x", NEVER).is_ok() {
+                written += 1;
+            }
+            assert_eq!(written, held as u64, "with memory for {memory}");
+        }
+    }
+
+    #[test]
+    fn more_bytes_than_were_announced_need_more_memory() {
+        let write = |memory| {
+            let parts = of(&budget(memory), 3, Duration::ZERO);
+            parts.write(0, b"abc", NEVER).unwrap();
+            parts.write(3, b"d", NEVER)
+        };
+        assert!(write(PART).is_err());
+        assert!(write(3 * PART).is_ok());
+    }
+
+    #[test]
     fn a_wait_ends_with_the_transfer_a_failure_and_patience() {
         let full = |patience| {
-            let parts = parts(0, patience);
-            for n in 0..OWN_PARTS as u64 {
-                parts.write(n * PART, b"x", NEVER).unwrap();
-            }
+            let parts = parts(1, patience);
+            parts.write(0, b"x", NEVER).unwrap();
             parts
         };
-        let at = OWN_PARTS as u64 * PART;
         let parts = full(Duration::from_secs(60));
-        let error = parts.write(at, b"x", &|| true).unwrap_err();
+        let error = parts.write(PART, b"x", &|| true).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted);
         parts.fail(&io::Error::new(io::ErrorKind::PermissionDenied, "no"));
-        let error = parts.write(at, b"x", NEVER).unwrap_err();
+        let error = parts.write(PART, b"x", NEVER).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
-        let error = full(Duration::ZERO).write(at, b"x", NEVER).unwrap_err();
+        let error = full(Duration::ZERO).write(PART, b"x", NEVER).unwrap_err();
         assert!(error.to_string().contains("out of order"), "{error}");
     }
 
     #[test]
     fn bytes_that_were_sent_are_not_taken_again_and_memory_is_given_back() {
-        let memory = Arc::new(TransferMemoryBudget::of(PART));
-        let parts = ArrivingParts::new(PART, Duration::ZERO, Arc::clone(&memory));
-        for n in 0..=OWN_PARTS as u64 {
+        let budget = budget(4 * PART);
+        let parts = of(&budget, PART, Duration::ZERO);
+        for n in 0..2 {
             parts.write(n * PART, &[1; PART_LENGTH], NEVER).unwrap();
         }
-        assert!(!memory.try_take(1));
         assert!(parts.write(0, b"x", NEVER).is_err());
         drop(parts);
-        assert!(memory.try_take(PART));
+        assert!(budget.begin(4 * PART, &ServedClient::default()).is_ok());
     }
 }

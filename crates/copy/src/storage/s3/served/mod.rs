@@ -17,8 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use data::job::TransferControl;
-use data::served::{ServedFile, ServedSink, ServedStore, ServedVisitor};
+use data::served::{ServedClient, ServedFile, ServedSink, ServedStore, ServedVisitor};
 use ftp::failure::Operation;
 use ftp::location::{Location, Scheme};
 use ftp::{ConnectionSecurity, Credential, Failure, FailureKind};
@@ -401,7 +400,7 @@ impl ServedStore for ServedBucket {
         &self,
         path: &VPath,
         announced: Option<u64>,
-        control: &Arc<TransferControl>,
+        by: &ServedClient,
     ) -> Result<Arc<dyn ServedSink>, FileError> {
         if announced.is_some_and(|size| size > MAX_OBJECT) {
             let text = "No space left: no object of a bucket has more than 5 TiB";
@@ -414,19 +413,8 @@ impl ServedStore for ServedBucket {
         let place = self.path(path);
         // A key that no object can have is told before anything is sent.
         self.place(path).map_err(|failure| file_error(&failure))?;
-        let upload = BucketUpload::new(
-            place,
-            action,
-            announced,
-            &self.access,
-            &self.memory,
-            control,
-        );
-        let upload = upload.map_err(|error| FileError {
-            kind: FileErrorKind::Busy,
-            errno: error.raw_os_error(),
-            text: error.to_string(),
-        })?;
+        let (access, memory) = (&self.access, &self.memory);
+        let upload = BucketUpload::begin(place, action, announced, access, memory, by)?;
         Ok(Arc::new(upload))
     }
 

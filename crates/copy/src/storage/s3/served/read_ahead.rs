@@ -11,11 +11,11 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use proto::ranges::{ByteRange, RangeSet};
 
-use super::memory::TransferMemoryBudget;
+use super::memory::TransferMemoryShare;
 
 /// Bytes of a piece: the time of a request is small beside the time that its bytes take.
 pub(super) const PIECE: u64 = 8 << 20;
-/// Pieces that a transfer may hold without asking for memory.
+/// Pieces for which a transfer has memory when it begins.
 const OWN_PIECES: usize = 2;
 /// Most pieces that a transfer holds or fetches.
 const MAX_PIECES: usize = 12;
@@ -27,7 +27,9 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 pub(super) struct ReadAhead {
     size: u64,
     wanted: RangeSet,
-    memory: Arc<TransferMemoryBudget>,
+    /// Pieces that have the memory with which the transfer has begun, at most.
+    own: usize,
+    memory: TransferMemoryShare,
     state: Mutex<PieceState>,
     changed: Condvar,
 }
@@ -42,7 +44,7 @@ struct PieceState {
     ahead: u64,
     /// Pieces that were read to their end.
     finished: usize,
-    /// Counts reads, to find the piece that was not read for the longest time.
+    /// Counts reads and arrivals, to find the piece that was not read for the longest time.
     reads: u64,
     failure: Option<(io::ErrorKind, String)>,
     has_ended: bool,
@@ -61,11 +63,12 @@ struct FetchedPiece {
 }
 
 impl ReadAhead {
-    /// Of an object with `size` bytes, of which those in `wanted` are read.
-    pub(super) fn new(size: u64, wanted: &RangeSet, memory: Arc<TransferMemoryBudget>) -> Self {
+    /// Of an object with `size` bytes, of which those in `wanted` are read. `memory`: of [`own_bytes`].
+    pub(super) fn new(size: u64, wanted: &RangeSet, memory: TransferMemoryShare) -> Self {
         Self {
             size,
             wanted: wanted.clone(),
+            own: piece_count(wanted).min(OWN_PIECES),
             memory,
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -74,16 +77,7 @@ impl ReadAhead {
 
     /// Most pieces that are worth a thread each.
     pub(super) fn piece_count(&self) -> usize {
-        let numbers: BTreeSet<u64> = self
-            .wanted
-            .iter()
-            .flat_map(|range| {
-                let last = range.end.saturating_sub(1) / PIECE;
-                (range.start / PIECE..=last).take(MAX_PIECES)
-            })
-            .take(MAX_PIECES)
-            .collect();
-        numbers.len().max(1)
+        piece_count(&self.wanted)
     }
 
     /// Reads bytes at `offset`, as soon as they are there.
@@ -181,18 +175,25 @@ impl ReadAhead {
     /// A piece for which a reader waits. It takes the place of one that was not read for the longest time, if need be.
     fn demanded_piece(&self, state: &mut PieceState) -> Option<ByteRange> {
         let (number, offset) = state.demanded.iter().next().map(|(n, at)| (*n, *at))?;
-        if state.pieces.len() >= OWN_PIECES {
-            let is_room = state.pieces.len() < MAX_PIECES && self.memory.try_take(PIECE);
-            if is_room {
-                return self.begin(state, number, Some(offset), true);
-            }
+        let room = self.room(state).or_else(|| {
             let held = state.pieces.iter();
             let held = held.filter(|(_, piece)| piece.bytes.is_some());
             let (oldest, _) = held.min_by_key(|(_, piece)| piece.last_read)?;
             let oldest = *oldest;
-            self.forget(state, oldest);
+            // Its memory passes to the new one.
+            state.pieces.remove(&oldest).map(|piece| piece.is_shared)
+        });
+        self.begin(state, number, Some(offset), room?)
+    }
+
+    /// Room for a further piece; `Some(true)`: its memory is of the budget.
+    fn room(&self, state: &PieceState) -> Option<bool> {
+        let shared = state.pieces.values().filter(|piece| piece.is_shared);
+        if state.pieces.len() - shared.count() < self.own {
+            return Some(false);
         }
-        self.begin(state, number, Some(offset), false)
+        let is_room = state.pieces.len() < MAX_PIECES && self.memory.try_take(PIECE);
+        is_room.then_some(true)
     }
 
     /// The next piece behind those that were fetched, if there is room for it.
@@ -203,10 +204,7 @@ impl ReadAhead {
             return None;
         }
         let number = self.next_number(state)?;
-        let is_shared = state.pieces.len() >= OWN_PIECES;
-        if is_shared && !self.memory.try_take(PIECE) {
-            return None;
-        }
+        let is_shared = self.room(state)?;
         self.begin(state, number, None, is_shared)
     }
 
@@ -265,8 +263,12 @@ impl ReadAhead {
     /// Takes the bytes of a piece.
     pub(super) fn supply(&self, range: ByteRange, bytes: Vec<u8>) {
         let mut state = self.state.lock();
+        state.reads += 1;
+        let reads = state.reads;
         if let Some(piece) = state.pieces.get_mut(&(range.start / PIECE)) {
             piece.bytes = Some(Arc::new(bytes));
+            // The reader that waits for it comes before another one that needs its place.
+            piece.last_read = reads;
         }
         drop(state);
         self.changed.notify_all();
@@ -289,12 +291,21 @@ impl ReadAhead {
     }
 }
 
-impl Drop for ReadAhead {
-    fn drop(&mut self) {
-        let pieces = std::mem::take(&mut self.state.get_mut().pieces);
-        let shared = pieces.values().filter(|piece| piece.is_shared).count();
-        self.memory.give_back(PIECE * shared as u64);
-    }
+/// Bytes of memory with which the read of `wanted` of an object with `size` bytes begins.
+pub(super) fn own_bytes(size: u64, wanted: &RangeSet) -> u64 {
+    size.min(PIECE * piece_count(wanted).min(OWN_PIECES) as u64)
+}
+
+fn piece_count(wanted: &RangeSet) -> usize {
+    let numbers: BTreeSet<u64> = wanted
+        .iter()
+        .flat_map(|range| {
+            let last = range.end.saturating_sub(1) / PIECE;
+            (range.start / PIECE..=last).take(MAX_PIECES)
+        })
+        .take(MAX_PIECES)
+        .collect();
+    numbers.len().max(1)
 }
 
 impl FetchedPiece {
@@ -305,16 +316,30 @@ impl FetchedPiece {
 
 #[cfg(test)]
 mod tests {
+    use data::served::ServedClient;
+
+    use super::super::memory::TransferMemoryBudget;
     use super::*;
 
     const MIB: u64 = 1 << 20;
 
+    fn budget(memory: u64) -> Arc<TransferMemoryBudget> {
+        Arc::new(TransferMemoryBudget::of(memory, Duration::ZERO))
+    }
+
+    /// `memory`: bytes besides those with which the transfer begins.
     fn of(size: u64, wanted: &[(u64, u64)], memory: u64) -> ReadAhead {
         let mut set = RangeSet::new();
         for (start, end) in wanted {
             set.insert(*start, *end);
         }
-        ReadAhead::new(size, &set, Arc::new(TransferMemoryBudget::of(memory)))
+        let own = own_bytes(size, &set);
+        begin(&budget(own + memory), size, &set)
+    }
+
+    fn begin(budget: &Arc<TransferMemoryBudget>, size: u64, wanted: &RangeSet) -> ReadAhead {
+        let memory = budget.begin(own_bytes(size, wanted), &ServedClient::default());
+        ReadAhead::new(size, wanted, memory.unwrap())
     }
 
     /// Reads all that is wanted, while `threads` fetch zeros. Returns the ranges that were fetched, sorted.
@@ -396,14 +421,42 @@ mod tests {
 
     #[test]
     fn memory_is_given_back() {
-        let memory = Arc::new(TransferMemoryBudget::of(4 * PIECE));
+        let budget = budget(8 * PIECE);
         let size = 10 * PIECE;
         let mut wanted = RangeSet::new();
         wanted.insert(0, size);
-        let ahead = ReadAhead::new(size, &wanted, Arc::clone(&memory));
+        let ahead = begin(&budget, size, &wanted);
         read_all(&ahead, 4);
         drop(ahead);
-        assert!(memory.try_take(4 * PIECE));
+        assert!(budget.begin(8 * PIECE, &ServedClient::default()).is_ok());
+    }
+
+    #[test]
+    fn a_transfer_begins_with_memory_for_what_it_reads_first() {
+        let own = |size, wanted: (u64, u64)| {
+            let mut set = RangeSet::new();
+            set.insert(wanted.0, wanted.1);
+            own_bytes(size, &set)
+        };
+        assert_eq!(own(5, (0, 5)), 5);
+        assert_eq!(own(9 * PIECE, (0, 1)), PIECE);
+        assert_eq!(own(9 * PIECE, (0, 9 * PIECE)), 2 * PIECE);
+    }
+
+    #[test]
+    fn a_piece_that_takes_the_place_of_another_needs_no_more_memory() {
+        let size = 40 * PIECE;
+        let ahead = of(size, &[(0, size)], 20 * PIECE);
+        let mut state = ahead.state.lock();
+        for number in 0..30 {
+            state.demanded.insert(number, number * PIECE);
+            let range = ahead.demanded_piece(&mut state).unwrap();
+            let piece = state.pieces.get_mut(&(range.start / PIECE)).unwrap();
+            piece.bytes = Some(Arc::default());
+        }
+        let shared = state.pieces.values().filter(|piece| piece.is_shared);
+        assert_eq!(state.pieces.len() - shared.count(), OWN_PIECES);
+        assert!(state.pieces.len() <= MAX_PIECES);
     }
 
     #[test]

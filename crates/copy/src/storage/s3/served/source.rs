@@ -7,18 +7,19 @@ use std::sync::Arc;
 use data::job::{ReaderContext, TransferControl};
 use data::os::wake::WakeEvent;
 use data::pull::RangeOrigin;
-use data::served::ServedFile;
+use data::served::{ServedClient, ServedFile};
 use data::store::Source;
 use ftp::failure::Operation;
 use ftp::{Failure, FailureKind};
 use parking_lot::Mutex;
 use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::{ByteRange, RangeSet};
+use proto::server::FileError;
 
 use super::access::{ATTEMPTS, BucketAccess, pause};
 use super::failures::io_error;
 use super::memory::TransferMemoryBudget;
-use super::read_ahead::ReadAhead;
+use super::read_ahead::{ReadAhead, own_bytes};
 use crate::storage::http::facts::HttpFileFacts;
 use crate::storage::http::ranges::HttpFile;
 
@@ -75,11 +76,12 @@ impl ServedFile for BucketFile {
         Some(sum.clone())
     }
 
-    fn source(&self, wanted: &RangeSet, control: &Arc<TransferControl>) -> Arc<dyn Source> {
-        let ahead = ReadAhead::new(self.size, wanted, Arc::clone(&self.memory));
-        Arc::new(BucketSource {
+    fn source(&self, wanted: &RangeSet, by: &ServedClient) -> Result<Arc<dyn Source>, FileError> {
+        let memory = self.memory.begin(own_bytes(self.size, wanted), by)?;
+        let ahead = ReadAhead::new(self.size, wanted, memory);
+        Ok(Arc::new(BucketSource {
             size: self.size,
-            control: Arc::clone(control),
+            control: Arc::clone(&by.control),
             fetchers: Mutex::new(0),
             fetching: Arc::new(Fetching {
                 ahead,
@@ -89,7 +91,7 @@ impl ServedFile for BucketFile {
                 control: Arc::default(),
                 stop: WakeEvent::new().map(Arc::new).ok(),
             }),
-        })
+        }))
     }
 }
 

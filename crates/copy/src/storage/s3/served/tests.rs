@@ -44,7 +44,7 @@ fn source_of(bucket: &ServedBucket, path: &str) -> Arc<dyn Source> {
     let file = bucket.open(&v(path)).unwrap();
     let mut wanted = RangeSet::new();
     wanted.insert(0, file.size());
-    file.source(&wanted, &Arc::default())
+    file.source(&wanted, &ServedClient::default()).unwrap()
 }
 
 fn read(source: &dyn Source, from: u64) -> io::Result<Vec<u8>> {
@@ -59,7 +59,9 @@ fn read(source: &dyn Source, from: u64) -> io::Result<Vec<u8>> {
 }
 
 fn begin(bucket: &ServedBucket, path: &str) -> Arc<dyn ServedSink> {
-    bucket.create(&v(path), None, &Arc::default()).unwrap()
+    bucket
+        .create(&v(path), None, &ServedClient::default())
+        .unwrap()
 }
 
 #[test]
@@ -143,7 +145,7 @@ fn a_part_of_an_object_is_read_and_nothing_else() {
     let file = bucket.open(&v("/f")).unwrap();
     let mut wanted = RangeSet::new();
     wanted.insert(3, 6);
-    let source = file.source(&wanted, &Arc::default());
+    let source = file.source(&wanted, &ServedClient::default()).unwrap();
     let mut buf = [0; 3];
     assert_eq!(source.read_at(3, &mut buf).unwrap(), 3);
     assert_eq!(&buf, b"345");
@@ -233,7 +235,7 @@ fn refusals_have_the_kinds_by_which_replies_are_chosen() {
     server.refuse_nothing();
     let long = format!("/{}", ["n".repeat(250).as_str(); 5].join("/"));
     assert_eq!(
-        kind(bucket.create(&v(&long), None, &Arc::default())),
+        kind(bucket.create(&v(&long), None, &ServedClient::default())),
         FileErrorKind::Denied
     );
 }
@@ -258,7 +260,7 @@ fn names_change_as_in_a_directory() {
         kind(bucket.rename(&v("/d"), &v("/g"))),
         FileErrorKind::IsADirectory
     );
-    let taken = bucket.create(&v("/d"), None, &Arc::default());
+    let taken = bucket.create(&v("/d"), None, &ServedClient::default());
     assert_eq!(kind(taken), FileErrorKind::IsADirectory);
     assert_eq!(
         kind(bucket.rename(&v("/none"), &v("/g"))),
@@ -295,4 +297,48 @@ fn a_checksum_that_the_bucket_keeps_is_known() {
     let sum = file.checksum(ChecksumAlgorithm::Crc32c);
     assert_eq!(sum.as_deref(), Some("e3069283"));
     assert_eq!(file.checksum(ChecksumAlgorithm::Sha512), None);
+}
+
+#[test]
+fn transfers_together_have_no_more_memory_than_their_budget() {
+    const MIB: u64 = 1 << 20;
+    let server = BucketServer::start();
+    server.put("data/large", &content(8, 17 << 20));
+    let bucket = ServedBucket {
+        memory: Arc::new(TransferMemoryBudget::of(48 * MIB, Duration::from_secs(60))),
+        ..serve(&server)
+    };
+    let by = |n: usize| ServedClient {
+        name: n.to_string(),
+        ..ServedClient::default()
+    };
+    let begin = |n: usize| bucket.create(&v(&format!("/{n}")), None, &by(n));
+    // 16 MiB each.
+    let uploads: Vec<_> = (0..2).map(|n| begin(n).unwrap()).collect();
+    let file = bucket.open(&v("/large")).unwrap();
+    let mut wanted = RangeSet::new();
+    wanted.insert(0, file.size());
+    let source = file.source(&wanted, &by(2)).unwrap();
+    assert_eq!(kind(begin(3)), FileErrorKind::Busy);
+    assert_eq!(kind(file.source(&wanted, &by(3))), FileErrorKind::Busy);
+    // A file that is announced to be short needs no more than its bytes, but these are not free, either.
+    assert_eq!(
+        kind(bucket.create(&v("/short"), Some(10), &by(3))),
+        FileErrorKind::Busy
+    );
+    // Whoever has begun comes to the end.
+    assert!(read(&*source, 0).unwrap() == content(8, 17 << 20));
+    drop(source);
+    let bytes = content(9, 40 << 20);
+    for (n, block) in bytes.chunks(1 << 20).enumerate() {
+        uploads[0].write_at((n << 20) as u64, block).unwrap();
+    }
+    uploads[0].finish(Some(bytes.len() as u64)).unwrap();
+    assert!(server.get("data/0").unwrap() == bytes);
+    drop(uploads);
+    let waiting = ServedClient {
+        may_wait: true,
+        ..by(3)
+    };
+    assert!(bucket.create(&v("/3"), None, &waiting).is_ok());
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use data::checksum::ChecksumHasher;
 use data::job::{ReaderContext, TransferControl};
 use data::os::wake::WakeEvent;
-use data::served::ServedSink;
+use data::served::{ServedClient, ServedSink};
 use data::store::Sink;
 use ftp::Failure;
 use ftp::failure::Operation;
@@ -71,32 +71,39 @@ struct Sending {
 }
 
 impl BucketUpload {
-    /// The upload of an object at a path of the bucket. `announced`: its length, if that is known.
-    pub(super) fn new(
+    /// The upload of an object at a path of the bucket, as soon as there is memory for it. `announced`: its length, if that is
+    /// known.
+    pub(super) fn begin(
         path: Vec<u8>,
         action: Operation,
         announced: Option<u64>,
         access: &Arc<BucketAccess>,
         memory: &Arc<TransferMemoryBudget>,
-        control: &Arc<TransferControl>,
-    ) -> io::Result<Self> {
+        by: &ServedClient,
+    ) -> Result<Self, FileError> {
         let part = announced
             .and_then(|size| PartPlan::for_object(size, 1))
             .map_or(PART, |plan| plan.part_size().max(PART));
         let patience: Duration = access.transfer.options.stall.max(Duration::from_secs(30)) * 2;
+        let memory = memory.begin(announced.map_or(part, |size| size.min(part)), by)?;
+        let stop = WakeEvent::new().map_err(|error| FileError {
+            kind: FileErrorKind::Busy,
+            errno: error.raw_os_error(),
+            text: error.to_string(),
+        })?;
         Ok(Self {
             name: action.to_string(),
-            control: Arc::clone(control),
+            control: Arc::clone(&by.control),
             sending: Arc::new(Sending {
                 path,
                 action,
                 access: Arc::clone(access),
                 part,
-                parts: ArrivingParts::new(part, patience, Arc::clone(memory)),
+                parts: ArrivingParts::new(part, patience, memory),
                 begun: Mutex::default(),
                 sent: Mutex::default(),
                 control: Arc::default(),
-                stop: Arc::new(WakeEvent::new()?),
+                stop: Arc::new(stop),
             }),
             state: Mutex::default(),
         })
