@@ -60,6 +60,21 @@ async fn an_interrupted_put_continues_where_it_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_host_whose_name_is_unknown_is_not_tried_again() {
+    let workdir = tempfile::tempdir().unwrap();
+    let to = workdir.path().join("f");
+    for scheme in ["ftp", "http"] {
+        let url = format!("{scheme}://no-such-host.invalid/f");
+        let (summary, events) = copy(&[&url], to.to_str().unwrap(), &options()).await;
+        assert_eq!(summary.exit, Exit::Unreachable, "{scheme}");
+        let failure = summary.first_failure.unwrap().to_string();
+        let expected = "cannot find the address of no-such-host.invalid";
+        assert!(failure.contains(expected), "{failure}");
+        assert_eq!(events.count(|e| matches!(e, CopyEvent::Retrying { .. })), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_rename_files_are_stored_directly_with_one_warning() {
     let faulty = FaultyServer {
         refuse_rename: true,

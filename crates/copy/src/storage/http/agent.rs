@@ -104,11 +104,8 @@ impl Resolver for RoutedResolver {
         timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, Error> {
         let Some(proxy) = &self.proxy else {
-            let resolved = self.direct.resolve(uri, config, timeout);
-            return resolved.map_err(|error| match error {
-                Error::Io(cause) => Error::Other(UnknownHost(cause).into()),
-                other => other,
-            });
+            let found = self.direct.resolve(uri, config, timeout);
+            return found.map_err(|error| unknown_host(uri.host().unwrap_or_default(), &error));
         };
         let at = match proxy.host.contains(':') {
             true => format!("http://[{}]:{}/", proxy.host, proxy.port),
@@ -117,19 +114,25 @@ impl Resolver for RoutedResolver {
         let at: Uri = at.parse().map_err(|_| Error::InvalidProxyUrl)?;
         self.direct
             .resolve(&at, config, timeout)
-            .map_err(|_| Error::Other(UnknownProxy(proxy.to_string()).into()))
+            .map_err(|error| unknown_host(format_args!("the proxy {proxy}"), &error))
     }
 }
 
-/// The address of a server cannot be found.
+/// The address of a host cannot be found.
 #[derive(Debug, thiserror::Error)]
-#[error("the server's address is not found: {0}")]
-pub(super) struct UnknownHost(std::io::Error);
+#[error("cannot find the address of {host}: {reason}")]
+pub(super) struct UnknownHost {
+    host: String,
+    reason: String,
+}
 
-/// The address of a proxy cannot be found.
-#[derive(Debug, thiserror::Error)]
-#[error("the address of the proxy {0} is not found")]
-pub(super) struct UnknownProxy(String);
+fn unknown_host(host: impl fmt::Display, error: &dyn fmt::Display) -> Error {
+    let unknown = UnknownHost {
+        host: host.to_string(),
+        reason: error.to_string(),
+    };
+    Error::Other(unknown.into())
+}
 
 /// Opens connections with the dialer.
 #[derive(Debug)]
@@ -156,7 +159,7 @@ impl DialerConnector {
         let targets = match proxy.resolves_here() && named.ip().is_none() {
             true => {
                 let found = (host, port).to_socket_addrs();
-                let found = found.map_err(|_| Error::HostNotFound)?;
+                let found = found.map_err(|error| unknown_host(host, &error))?;
                 found.map(|at| TunnelTarget::at(at.ip(), port)).collect()
             }
             false => vec![named],

@@ -6,7 +6,7 @@ use security::tls::TlsError;
 use security::x509::TrustError;
 use ureq::Error;
 
-use super::agent::{UnknownHost, UnknownProxy};
+use super::agent::UnknownHost;
 use super::response::HttpResponse;
 use ftp::failure::{Operation, Sentence};
 use ftp::network_proxy::proxy_advice;
@@ -141,25 +141,20 @@ pub(in crate::storage) fn request_failure(
         return tls_failure(action, tls_error);
     }
     match error {
-        Error::Other(inner) if inner.is::<UnknownProxy>() => action.failed(
-            FailureKind::Unreachable,
-            format_args!("{inner}; check its name"),
-        ),
-        // Name services fail for a moment, too.
+        // As one that does not answer: nobody waits for a host that was never reached, and its name may be wrong.
         Error::Other(inner) if inner.is::<UnknownHost>() => action
-            .failed(FailureKind::Unreachable, format_args!("{inner}"))
+            .failed(FailureKind::Away, inner)
             .retried(true)
-            .advise("check its name"),
+            .advise("check the host name"),
         Error::Io(inner) => action
             .failed(
                 FailureKind::Unreachable,
                 format_args!("the connection was lost: {inner}"),
             )
             .retried(true),
-        Error::HostNotFound => action.failed(
-            FailureKind::Unreachable,
-            "the server's name is unknown; check the spelling",
-        ),
+        Error::HostNotFound => action
+            .failed(FailureKind::Unreachable, "the server has no address")
+            .advise("check the host name"),
         Error::ConnectProxyFailed(_) => action.failed(
             FailureKind::Unreachable,
             "the proxy refuses the connection; check --proxy, https_proxy and no_proxy",
