@@ -35,7 +35,8 @@ use verification::Verdict;
 
 mod attempt_watch;
 mod block_proof;
-mod checksums;
+pub(crate) mod checksums;
+pub(crate) mod composite;
 pub(crate) mod decisions;
 mod destination;
 mod destination_state;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use data::checksum::ChecksumHasher;
 use data::store::root::FileChange;
-use proto::checksum::{ChecksumAlgorithm, bytes_of_hex};
+use proto::checksum::ChecksumAlgorithm;
 
 use super::moving::MoveResult;
 use super::{CopyState, FileCopy, StorageSessions};
 use crate::file::checksums::ChecksumEndpoint;
+use crate::file::composite::{composite_sum, sum_of_parts};
 use crate::file::destination::CopyDestination;
 use crate::file::stream_plan::offset_and_length;
 use crate::file::verify::{
@@ -19,7 +19,6 @@ use crate::storage::capabilities::AvailableChecksums;
 use crate::storage::contract::Storage;
 use crate::storage::local_checksum::checksum_local;
 use crate::storage::open_source::OpenSource;
-use crate::storage::optional::CompositeSum;
 use ftp::answers::SourceFacts;
 use ftp::failure::Sentence;
 use ftp::location::Location;
@@ -52,43 +51,6 @@ struct KnownChecksums {
     copy: Option<String>,
     /// The source's, used if it turns out to be unable to checksum this file.
     fallback: Option<String>,
-}
-
-/// The checksum that a storage has of a file's parts; `None`: it has none.
-async fn composite_sum(
-    is_local: bool,
-    storage: &mut dyn Storage,
-    path: &[u8],
-) -> Result<Option<CompositeSum>, Failure> {
-    match storage.composite_sums().filter(|_| !is_local) {
-        None => Ok(None),
-        Some(sums) => match sums.composite_sum(path).await {
-            Err(failure) if failure.may_retry() => Err(failure),
-            sum => Ok(sum.unwrap_or_default()),
-        },
-    }
-}
-
-/// The same checksum of the parts at another end; `None`: it has none of these parts.
-async fn sum_of_parts(
-    mut endpoint: ChecksumEndpoint<'_>,
-    sum: &CompositeSum,
-) -> Result<Option<String>, Failure> {
-    let mut hasher = ChecksumHasher::new(sum.algorithm);
-    for parts in sum.parts.chunks(endpoint.max_queries().max(1)) {
-        let sums = match endpoint.checksums(sum.algorithm, parts).await {
-            Err(failure) if failure.may_retry() => return Err(failure),
-            Err(_) => return Ok(None),
-            Ok(sums) => sums,
-        };
-        for sum in sums {
-            let Some(bytes) = bytes_of_hex(&sum) else {
-                return Ok(None);
-            };
-            hasher.update(&bytes);
-        }
-    }
-    Ok(Some(hasher.finish()))
 }
 
 impl FileCopy<'_> {
@@ -188,7 +150,10 @@ impl FileCopy<'_> {
             CopyDestination::Local(_) => Vec::new(),
             CopyDestination::Storage(upload) => upload.store_path(),
         };
-        let of_source = composite_sum(state.source_is_local(), &mut **from, path).await?;
+        let of_source = match state.source_is_local() {
+            true => None,
+            false => composite_sum(&mut **from, path).await?,
+        };
         let of_source_is_stored = of_source.is_some();
         let (sum, compared) = match of_source {
             Some(sum) => {
@@ -209,8 +174,11 @@ impl FileCopy<'_> {
                 (sum, compared)
             }
             None => {
-                let is_local = !state.destination_is_storage();
-                let Some(sum) = composite_sum(is_local, &mut **to, &store_path).await? else {
+                let sum = match state.destination_is_storage() {
+                    true => composite_sum(&mut **to, &store_path).await?,
+                    false => None,
+                };
+                let Some(sum) = sum else {
                     return Ok(None);
                 };
                 if !source_checksums.ranges.contains(&sum.algorithm) {

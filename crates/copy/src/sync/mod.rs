@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use proto::checksum::ChecksumAlgorithm;
 
 use super::plan::{
     CopyPlan, PlanFiller, PlanReader, check_conflicts, is_directory, trim_trailing_slashes,
@@ -21,7 +20,6 @@ use crate::plan::batch_journal::BatchJournal;
 use crate::run::records::BatchRecords;
 use crate::run::sums::BatchSums;
 use crate::run::{display_argument, ending, execute, request, secured_locations};
-use crate::storage::capabilities::AvailableChecksums;
 use crate::tree::TreeVisitor;
 use ftp::answers::SourceFacts;
 use ftp::location::Location;
@@ -29,6 +27,7 @@ use ftp::session::ListingUse;
 use ftp::{Failure, FailureKind};
 
 mod comparison;
+mod contents;
 mod deletion;
 mod extras;
 mod index;
@@ -36,6 +35,7 @@ mod same_tree;
 mod times;
 
 use comparison::Comparison;
+use contents::compare_contents;
 use deletion::delete_extras;
 use index::DestinationIndex;
 use same_tree::SameTreeWatch;
@@ -159,7 +159,7 @@ async fn compare_and_copy(
     walked?;
     comparison.report_missing();
     match options.checksum {
-        true => compare_checksums(ctx, from, to, &comparison).await?,
+        true => compare_contents(ctx, from, to, &comparison).await?,
         false => compare_kept_times(ctx, to, &comparison).await?,
     }
     filler.end();
@@ -224,35 +224,6 @@ async fn keeps_times(ctx: &BatchContext, at: &Location) -> Result<bool, Failure>
     Ok(keeps_times)
 }
 
-/// Adds the files of equal size whose checksums differ.
-async fn compare_checksums(
-    ctx: &BatchContext,
-    from: &Location,
-    to: &Location,
-    comparison: &Comparison,
-) -> Result<(), Failure> {
-    let undecided = comparison.undecided();
-    undecided.end(true);
-    let mut reader = PlanReader::of(undecided);
-    let ends = [from.storage_id(), to.storage_id()];
-    let mut common = None;
-    while let Some(item) = reader.next_file(undecided)? {
-        let algorithm = match common {
-            Some(algorithm) => algorithm,
-            None => *common.insert(common_algorithm(ctx, from, to).await?),
-        };
-        let (a, b) = tokio::try_join!(
-            ctx.checksum(&ends[0], item.source.path(), algorithm, 0, None),
-            ctx.checksum(&ends[1], item.destination.path(), algorithm, 0, None)
-        )?;
-        match a.eq_ignore_ascii_case(&b) {
-            true => comparison.keep(&item)?,
-            false => comparison.copy(&item),
-        }
-    }
-    Ok(())
-}
-
 /// Adds the files of equal size whose times differ, unless that is for the way in which the destination keeps times.
 async fn compare_kept_times(
     ctx: &BatchContext,
@@ -287,42 +258,4 @@ async fn compare_kept_times(
         );
     }
     Ok(())
-}
-
-/// The cheapest checksum that both ends can compute of a file.
-async fn common_algorithm(
-    ctx: &BatchContext,
-    from: &Location,
-    to: &Location,
-) -> Result<ChecksumAlgorithm, Failure> {
-    let (of_source, of_destination) =
-        tokio::try_join!(available_checksums(ctx, from), available_checksums(ctx, to))?;
-    let all = ChecksumAlgorithm::CHEAPEST_FIRST.into_iter();
-    let mut common = all.filter(|algorithm| {
-        [&of_source, &of_destination]
-            .iter()
-            .all(|end| end.ranges.contains(algorithm) || end.whole_files.contains(algorithm))
-    });
-    common.next().ok_or_else(|| {
-        Failure::protocol(format!(
-            "{} and {} have no checksum in common: leave out --checksum to compare sizes and times",
-            from.display(),
-            to.display()
-        ))
-    })
-}
-
-async fn available_checksums(
-    ctx: &BatchContext,
-    at: &Location,
-) -> Result<AvailableChecksums, Failure> {
-    let id = at.storage_id();
-    let mut request = ctx.request(&id);
-    loop {
-        let mut session = request.session().await?;
-        let available = session.available_checksums(at.path()).await;
-        if let Some(available) = request.end(session, available).await? {
-            return Ok(available);
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! longhaul with object stores: files, trees, interrupted uploads, checksums, and refusals.
 
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, ensure};
@@ -233,6 +234,34 @@ fn compare_parts(
     matrix::check_and_remove(&source, &local)
 }
 
+/// Compares a file with its object in parts by what the server keeps of these, with the same and with other content.
+fn sync_parts(
+    store: &TestStore,
+    peer: &BucketPeer,
+    environment: &GridEnvironment,
+    put: impl FnOnce(&Path, &str) -> Result<()>,
+) -> Result<()> {
+    const SIZE: u64 = 20_000_000;
+    let (local, there) = (store.local(), store.upload());
+    std::fs::create_dir_all(&local)?;
+    let file = local.join("f");
+    std::fs::copy(test_files::shared(SIZE)?, &file)?;
+    put(&file, &format!("{there}/f"))?;
+    let (from, to) = (path_argument(&local), peer.url(&there));
+    let arguments = ["sync", "--checksum", "--json", &from, &to];
+    let bytes = || -> Result<u64> {
+        let run = verb(environment, &arguments)?.expect_success()?;
+        Ok(copy::summary(&run)?.bytes)
+    };
+    let moved = bytes()?;
+    ensure!(moved == 0, "{moved} bytes were copied again");
+    let changed = std::fs::File::options().write(true).open(&file)?;
+    changed.write_all_at(b"changed", SIZE / 2)?;
+    let moved = bytes()?;
+    ensure!(moved == SIZE, "{moved} bytes of a changed file were copied");
+    Ok(())
+}
+
 /// Kills a put on another machine, which is gone, and has its upload told and removed.
 fn leave_an_upload(
     store: &TestStore,
@@ -420,6 +449,21 @@ fn moto_has_roles_keys_and_parts_of_others() {
             compare_parts(&store, &peer, &environment, algorithm)
         });
     }
+    cells.check("sync compares the checksums of parts", || {
+        sync_parts(&store, &peer, &environment, |file, key| {
+            moto::store_in_parts(&peer.server, file, (peer.bucket, key), "SHA256")
+        })
+    });
+    cells.check("sync compares the tags of objects in parts", || {
+        let tags = "AWS_REQUEST_CHECKSUM_CALCULATION";
+        let environment = environment.clone().with(tags, "when_required");
+        sync_parts(&store, &peer, &environment, |file, key| {
+            let (from, to) = (path_argument(file), peer.url(key));
+            let put = copy::cp_in(&environment, &["-p", "3", &from, &to])?;
+            ensure!(put.verified == "md5-composite", "{put:?}");
+            Ok(())
+        })
+    });
     cells.check("uploads that were left are told, shown and removed", || {
         leave_an_upload(&store, &peer, &environment)
     });

@@ -82,17 +82,27 @@ impl BucketServer {
         }
     }
 
-    pub(super) fn put(&self, key: &str, bytes: &[u8]) {
+    pub(crate) fn put(&self, key: &str, bytes: &[u8]) {
         let object = held(bytes.to_vec(), false);
         self.state().objects.insert(key.to_owned(), object);
     }
 
     /// An object of parts, with a SHA-256 of these. `tells`: the server says how long they are.
-    pub(super) fn put_parts(&self, key: &str, parts: &[&[u8]], tells: bool) {
+    pub(crate) fn put_parts(&self, key: &str, parts: &[&[u8]], tells: bool) {
         let mut object = held(parts.concat(), true);
         object.parts = parts.iter().map(|part| part.len()).collect();
         self.state().objects.insert(key.to_owned(), object);
         self.state().hides_parts = !tells;
+    }
+
+    /// An object of parts that has no checksum but its tag.
+    pub(crate) fn put_tagged_parts(&self, key: &str, parts: &[&[u8]]) {
+        let mut object = held(parts.concat(), false);
+        object.parts = parts.iter().map(|part| part.len()).collect();
+        let sum = sum_of_parts(&object, ChecksumAlgorithm::Md5);
+        object.etag = format!("\"{sum}-{}\"", parts.len());
+        self.state().objects.insert(key.to_owned(), object);
+        self.state().hides_parts = true;
     }
 
     pub(super) fn archive(&self, key: &str) {
@@ -266,7 +276,7 @@ fn read(state: &BucketState, request: &BucketRequest<'_>) -> Vec<u8> {
     let composite = composite(object);
     let mut fields = vec![("ETag", object.etag.as_str())];
     let asks = received.header("x-amz-checksum-mode") == Some("ENABLED");
-    if !object.parts.is_empty() && asks {
+    if !object.parts.is_empty() && object.has_checksum && asks {
         fields.push(("x-amz-checksum-sha256", &composite));
         fields.push(("x-amz-checksum-type", "COMPOSITE"));
     } else if object.has_checksum && asks {
@@ -281,14 +291,18 @@ fn read(state: &BucketState, request: &BucketRequest<'_>) -> Vec<u8> {
 
 /// The SHA-256 of the SHA-256s of the parts.
 fn composite(object: &HeldObject) -> String {
+    let sum = sum_of_parts(object, ChecksumAlgorithm::Sha256);
+    format!("{}-{}", base64_of_hex(&sum).unwrap(), object.parts.len())
+}
+
+fn sum_of_parts(object: &HeldObject, algorithm: ChecksumAlgorithm) -> String {
     let (mut sums, mut at) = (Vec::new(), 0);
     for length in &object.parts {
-        let part = sum(ChecksumAlgorithm::Sha256, &object.bytes[at..at + length]);
+        let part = sum(algorithm, &object.bytes[at..at + length]);
         sums.extend(proto::checksum::bytes_of_hex(&part).unwrap());
         at += length;
     }
-    let sum = base64_of_hex(&sum(ChecksumAlgorithm::Sha256, &sums)).unwrap();
-    format!("{sum}-{}", object.parts.len())
+    sum(algorithm, &sums)
 }
 
 fn attributes(state: &BucketState, request: &BucketRequest<'_>) -> Vec<u8> {

@@ -52,32 +52,53 @@ impl ObjectComposite {
         let mut found = ALGORITHMS
             .iter()
             .filter_map(|(algorithm, name)| Some((*algorithm, field(name)?)));
-        let (algorithm, text) = found.next()?;
+        let Some((algorithm, text)) = found.next() else {
+            let (sum, count) = of_tag?;
+            return Self::of_tag(sum, count, field);
+        };
         let (text, count, is_numbered) = match (text.rsplit_once('-'), of_tag) {
             (Some((text, count)), _) => (text, count, true),
             (None, Some((_, count))) => (text, count, false),
             (None, None) => return None,
         };
-        let parts = count
-            .parse()
-            .ok()
-            .filter(|parts| (1..=MAX_PARTS).contains(&u64::from(*parts)))?;
         let sum = hex_of_base64(text)?;
         Some(Self {
             algorithm,
             sum: Some(sum).filter(|sum| sum.len() == algorithm.hex_len())?,
-            parts,
+            parts: part_count(count)?,
             is_certain: is_composite || is_numbered,
+        })
+    }
+
+    /// The tag of an object of parts is the MD5 of their MD5s, at Amazon and most others, unless it is encrypted with a key other
+    /// than S3's own.
+    fn of_tag<'r>(sum: &str, count: &str, field: &dyn Fn(&str) -> Option<&'r str>) -> Option<Self> {
+        let has_other_key = field("x-amz-server-side-encryption")
+            .is_some_and(|algorithm| algorithm != "AES256")
+            || field("x-amz-server-side-encryption-customer-algorithm").is_some();
+        let algorithm = ChecksumAlgorithm::Md5;
+        let is_sum = sum.len() == algorithm.hex_len() && !has_other_key;
+        Some(Self {
+            algorithm,
+            sum: algorithm.parse_hex(sum).filter(|_| is_sum)?,
+            parts: part_count(count)?,
+            is_certain: false,
         })
     }
 }
 
-/// The places of the parts of an object of `size` bytes; `None`: the server does not tell them.
+fn part_count(text: &str) -> Option<u32> {
+    let count = text.parse().ok();
+    count.filter(|count| (1..=MAX_PARTS).contains(&u64::from(*count)))
+}
+
+/// The places of the parts of an object of `size` bytes; `None`: the server does not tell them. `asks_each`: whether each may be
+/// asked for; otherwise all but the last are taken to be as long as the first one.
 pub(super) fn part_ranges(
     client: &mut HttpClient,
     bucket: &S3Bucket,
     key: &str,
-    count: u32,
+    (count, asks_each): (u32, bool),
     size: u64,
     action: &Operation,
 ) -> Result<Option<Vec<ByteRange>>, Failure> {
@@ -94,11 +115,12 @@ pub(super) fn part_ranges(
         // It may need a right of its own, and other servers do not have it.
         Err(_) => {}
     }
-    if count > MAX_SINGLE_PARTS {
+    let asked = if asks_each { count } else { 1 };
+    if asked > MAX_SINGLE_PARTS {
         return Ok(None);
     }
     let mut sizes = Vec::new();
-    for number in 1..=count {
+    for number in 1..=asked {
         let url = bucket.object_url(key, &[("partNumber", &number.to_string())]);
         let asked = call(client, "HEAD", &url, &[], HttpRequestBody::Empty, action);
         let response = match asked {
@@ -114,7 +136,19 @@ pub(super) fn part_ranges(
             None => return Ok(None),
         }
     }
+    if let ([first], false) = (sizes.as_slice(), asks_each) {
+        sizes = sizes_like(*first, size);
+    }
     Ok(ranges_of(&sizes, count, size))
+}
+
+/// Lengths of parts of which all but the last are as long as the first one. None if these were too many.
+fn sizes_like(first: u64, size: u64) -> Vec<u64> {
+    if first == 0 || size.div_ceil(first) > MAX_PARTS {
+        return Vec::new();
+    }
+    let starts = (0..size.div_ceil(first)).map(|n| n * first);
+    starts.map(|start| first.min(size - start)).collect()
 }
 
 /// Places of parts of these lengths, if they are all of the object.
@@ -195,6 +229,34 @@ mod tests {
         ] {
             assert_eq!(composite(none), None, "{none:?}");
         }
+    }
+
+    #[test]
+    fn a_tag_with_a_number_is_perhaps_the_md5_of_those_of_the_parts() {
+        const TAG: &str = "\"5D41402abc4b2a76b9719d911017c592-3\"";
+        let found = composite(&[("etag", TAG)]).unwrap();
+        assert_eq!(found.algorithm, ChecksumAlgorithm::Md5);
+        assert_eq!(found.sum, "5d41402abc4b2a76b9719d911017c592");
+        assert!(found.parts == 3 && !found.is_certain);
+        let own_key = ("x-amz-server-side-encryption", "AES256");
+        assert!(composite(&[("etag", TAG), own_key]).is_some());
+        for (name, value) in [
+            ("x-amz-server-side-encryption", "aws:kms"),
+            ("x-amz-server-side-encryption-customer-algorithm", "AES256"),
+            ("x-amz-checksum-type", "FULL_OBJECT"),
+        ] {
+            assert_eq!(composite(&[("etag", TAG), (name, value)]), None, "{name}");
+        }
+        for other in ["\"abc-3\"", "\"5d41402abc4b2a76b9719d911017c592\""] {
+            assert_eq!(composite(&[("etag", other)]), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn parts_like_the_first_one_are_the_object() {
+        assert_eq!(sizes_like(5, 12), [5, 5, 2]);
+        assert_eq!(sizes_like(5, 10), [5, 5]);
+        assert!(sizes_like(0, 10).is_empty() && sizes_like(1, 1 << 40).is_empty());
     }
 
     #[test]

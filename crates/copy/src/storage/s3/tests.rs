@@ -394,6 +394,36 @@ async fn a_checksum_of_parts_has_their_places_and_is_none_of_the_object() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_tag_of_parts_is_a_checksum_of_parts_of_which_the_first_shows_the_length() {
+    let server = BucketServer::start();
+    let mut bucket = session(&server);
+    server.put_tagged_parts("c", &[b"abcd", b"efgh", b"i"]);
+    let sum = bucket.composite_sum(b"/c").await.unwrap().unwrap();
+    assert!(sum.algorithm == ChecksumAlgorithm::Md5 && !sum.is_certain);
+    let ends: Vec<_> = sum.parts.iter().map(|part| part.end).collect();
+    assert_eq!(ends, [4, 8, 9]);
+    // As many as these are no parts of this length.
+    server.put_tagged_parts("d", &[b"ab", b"cdef", b"ghi"]);
+    assert_eq!(bucket.composite_sum(b"/d").await, Ok(None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_whose_name_is_unknown_is_away() {
+    let settings = S3Settings {
+        endpoint: Some("http://no-such-host.invalid/".parse().unwrap()),
+        ..BucketServer::start().settings()
+    };
+    let mut unknown = S3Storage::new(BUCKET, settings, &Arc::default(), Duration::from_secs(20));
+    let failure = unknown.facts(b"/f", FactsUse::Reading).await.unwrap_err();
+    // A batch waits for such a host only if it has reached it before.
+    assert_eq!(failure.kind(), FailureKind::Away, "{failure}");
+    assert!(unknown.condition().is_away);
+    let text = failure.to_string();
+    let expected = "cannot find the address of no-such-host.invalid";
+    assert!(text.contains(expected), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_archived_object_is_told_before_anything_starts() {
     let server = BucketServer::start();
     let mut bucket = storage(&server);
