@@ -45,9 +45,9 @@ pub use transfer::{
     OpenedBundleSource, OpenedBundleStore, OpenedSource, OpenedStore, OpenedTransfer,
 };
 pub(crate) use transfer::{StoreEnd, announced_end, require_announced_size, send_plan};
-pub(crate) use uploads::aborted_error;
 pub use uploads::{ActiveUpload, ControlSocket, UploadClient, UploadRegistry, Uploader};
 use uploads::{KeptContent, LastUpload, StoredPlace};
+pub(crate) use uploads::{UploadLease, aborted_error, in_use_error};
 
 /// The files of one session, below a directory.
 #[derive(Debug, Clone)]
@@ -296,15 +296,15 @@ impl DirectoryFiles {
                 let renamed = self.uploads.unless_uploading(there.inode, || {
                     // Checked again: from here on no upload can begin.
                     match self.root.identity(from) {
-                        Ok(now) if self.has_lost(from, Some(&now)) => Err(uploads::in_use_error()),
+                        Ok(now) if self.has_lost(from, Some(&now)) => Err(in_use_error()),
                         _ => rename(),
                     }
                 });
-                renamed.unwrap_or_else(|| Err(uploads::in_use_error()))
+                renamed.unwrap_or_else(|| Err(in_use_error()))
             }
             // The name is a dangling link, or does not exist.
             Err(_) if self.root.stat(from).is_ok() && self.has_lost(from, None) => {
-                Err(uploads::in_use_error())
+                Err(in_use_error())
             }
             Err(_) => rename(),
         }
@@ -346,7 +346,7 @@ impl DirectoryFiles {
         let lease = self
             .uploads
             .exclude_uploads(before.inode)
-            .ok_or_else(uploads::in_use_error)?;
+            .ok_or_else(in_use_error)?;
         self.last_upload.forget(before.inode);
         // The registry excludes uploads of this server; the lock excludes other processes.
         uploads::lock(&file, WriteLockKind::Exclusive, path)?;

@@ -379,6 +379,7 @@ impl Authenticator {
                     Arc::clone(store),
                     rights,
                     Arc::clone(&self.versions),
+                    Arc::clone(&self.uploads),
                     self.listing_memory.clone(),
                 )));
             }

@@ -17,9 +17,9 @@ use proto::server::{
 
 use super::sums::{ObjectVersion, VersionChecksum, VersionSums};
 use crate::files::{
-    Access, ChecksumContent, ChecksumPart, ListingMemory, ListingSource, OpenedSource, OpenedTransfer,
-    PassingChecksum, PathRights, RunningChecksum, UploadClient, aborted_error, list_lines,
-    send_plan,
+    Access, ChecksumContent, ChecksumPart, ListingMemory, ListingSource, OpenedSource,
+    OpenedTransfer, PassingChecksum, PathRights, RunningChecksum, UploadClient, UploadRegistry,
+    aborted_error, in_use_error, list_lines, send_plan,
 };
 
 /// The files of one session, which are objects.
@@ -29,17 +29,19 @@ pub(crate) struct ServedFiles {
     pub(super) rights: AccountRights,
     pub(super) paths: PathRights,
     pub(super) sums: Arc<VersionSums>,
+    pub(super) uploads: Arc<UploadRegistry>,
     pub(super) listing_memory: ListingMemory,
     /// The object that this session has stored last, if the store tells versions.
     pub(super) last_upload: Arc<Mutex<Option<ObjectVersion>>>,
 }
 
 impl ServedFiles {
-    /// The objects of `store`, accessed with `rights`. All sessions share `sums` and `listing_memory`.
+    /// The objects of `store`, accessed with `rights`. All sessions share `sums`, `uploads` and `listing_memory`.
     pub(crate) fn new(
         store: Arc<dyn ServedStore>,
         rights: AccountRights,
         sums: Arc<VersionSums>,
+        uploads: Arc<UploadRegistry>,
         listing_memory: ListingMemory,
     ) -> Self {
         Self {
@@ -47,6 +49,7 @@ impl ServedFiles {
             rights,
             paths: PathRights::default(),
             sums,
+            uploads,
             listing_memory,
             last_upload: Arc::default(),
         }
@@ -126,6 +129,8 @@ impl ServedFiles {
     }
 
     fn rename(&self, from: &VPath, to: &VPath) -> Result<(), FileError> {
+        // One that ends later would replace what gets the name now.
+        let _lease = self.uploads.exclude_uploads(to).ok_or_else(in_use_error)?;
         if !self.paths.may_overwrite(to) && self.exists(to)? {
             return Err(FileError::new(
                 FileErrorKind::Denied,

@@ -20,7 +20,7 @@ use proto::server::{
 use proto::timestamp::Timestamp;
 
 use super::*;
-use crate::files::{ControlSocket, ListingMemory, Uploader};
+use crate::files::{ControlSocket, ListingMemory, OpenedStore, Uploader};
 
 /// Content of an object, and the number of its version.
 type VersionedContent = (Vec<u8>, usize);
@@ -203,6 +203,7 @@ struct StoreFixture {
     objects: MemoryObjects,
     files: SessionFiles,
     client: UploadClient,
+    _theirs: UnixStream,
 }
 
 impl StoreFixture {
@@ -214,15 +215,43 @@ impl StoreFixture {
         };
         let store: Arc<dyn ServedStore> = Arc::new(objects.clone());
         let memory = ListingMemory::new(1);
-        let (_, socket) = UnixStream::pair().unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
         Self {
             objects,
-            files: SessionFiles::Served(ServedFiles::new(store, rights, Arc::default(), memory)),
+            files: SessionFiles::Served(ServedFiles::new(
+                store,
+                rights,
+                Arc::default(),
+                Arc::default(),
+                memory,
+            )),
             client: UploadClient {
                 uploader: Uploader::User("ann".to_owned()),
-                control_socket: Arc::new(ControlSocket::of(socket.as_fd()).unwrap()),
+                control_socket: Arc::new(ControlSocket::of(ours.as_fd()).unwrap()),
                 control: Arc::default(),
             },
+            _theirs: theirs,
+        }
+    }
+
+    /// The store of a file, by the session of this account.
+    fn begin(&self, path: &str, account: &str) -> Result<OpenedStore, FileError> {
+        let client = UploadClient {
+            uploader: Uploader::User(account.to_owned()),
+            control: Arc::default(),
+            ..self.client.clone()
+        };
+        let kind = TransferKind::Store {
+            path: v(path),
+            disposition: StoreDisposition::Truncate,
+            announced_size: None,
+            checksum_algorithm: None,
+            expected_checksum: None,
+            modified: None,
+        };
+        match self.open_by(kind, &client)? {
+            OpenedTransfer::Receive(store) => Ok(store),
+            _ => panic!("no store"),
         }
     }
 
@@ -231,6 +260,14 @@ impl StoreFixture {
     }
 
     fn open(&self, kind: TransferKind) -> Result<OpenedTransfer, FileError> {
+        self.open_by(kind, &self.client)
+    }
+
+    fn open_by(
+        &self,
+        kind: TransferKind,
+        client: &UploadClient,
+    ) -> Result<OpenedTransfer, FileError> {
         let request = TransferRequest {
             kind,
             mode: TransferMode::Stream,
@@ -244,7 +281,7 @@ impl StoreFixture {
             range_marker_seconds: 0,
             protection: Default::default(),
         };
-        self.files.open(&request, &self.client)
+        self.files.open(&request, client)
     }
 
     /// Stores bytes, of which `announced` is the checksum.
@@ -453,4 +490,49 @@ fn ranges_of_an_object_are_sent() {
         (sending.plan.ranges.to_string(), sending.plan.origin),
         ("3-7".to_owned(), 3)
     );
+}
+
+#[test]
+fn a_second_upload_of_a_name_is_refused_while_the_first_one_runs() {
+    let store = StoreFixture::new(true);
+    let first = store.begin("/f", "ann").unwrap();
+    assert_eq!(kind(store.begin("/f", "bob")), FileErrorKind::InUse);
+    let other = store.begin("/g", "bob").unwrap();
+    other.abandon();
+    // Nor does another object get the name meanwhile.
+    store.objects.put(&v("/h"), b"1");
+    let rename = FileRequest::Rename {
+        from: v("/h"),
+        to: v("/f"),
+    };
+    assert_eq!(kind(store.run(&rename)), FileErrorKind::InUse);
+    first
+        .finish(&TransferReport::default(), &mut |_| true)
+        .unwrap();
+    store.begin("/f", "bob").unwrap().abandon();
+    store.run(&rename).unwrap();
+}
+
+#[test]
+fn the_upload_of_a_client_that_has_gone_makes_way() {
+    let store = StoreFixture::new(true);
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let gone = UploadClient {
+        control_socket: Arc::new(ControlSocket::of(ours.as_fd()).unwrap()),
+        ..store.client.clone()
+    };
+    let SessionFiles::Served(files) = &store.files else {
+        panic!("no store");
+    };
+    let lease = files.uploads.own_object(&v("/f"), &gone).unwrap();
+    drop(theirs);
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| store.begin("/f", "bob").map(OpenedStore::abandon));
+        while !gone.control.is_cancelled() {
+            std::thread::yield_now();
+        }
+        assert!(lease.upload().was_taken_over());
+        drop(lease);
+        second.join().unwrap().unwrap();
+    });
 }

@@ -15,7 +15,7 @@ use proto::server::{
 
 use super::served::{ServedFiles, unsupported};
 use crate::files::{
-    Access, ActiveUpload, OpenedStore, StoreEnd, UploadClient, announced_end,
+    Access, ActiveUpload, OpenedStore, StoreEnd, UploadClient, UploadLease, announced_end,
     require_announced_size,
 };
 
@@ -40,6 +40,7 @@ impl ServedFiles {
         self.require_write()?;
         self.paths.check(Access::Create, path)?;
         self.require_new_content(path, disposition)?;
+        let lease = self.uploads.own_object(path, by)?;
         if !self.paths.may_overwrite(path) && self.exists(path)? {
             self.paths.check(Access::Modify, path)?;
         }
@@ -67,6 +68,7 @@ impl ServedFiles {
                 announced_end: announced_end(request, disposition, *announced_size),
                 algorithm,
                 expected: expected.map(|(_, hex)| hex.clone()),
+                lease,
             }),
         })
     }
@@ -105,6 +107,8 @@ struct ObjectCompletion {
     algorithm: Option<ChecksumAlgorithm>,
     /// The checksum that the client announced (SCKS).
     expected: Option<String>,
+    /// Ends after the sink, which the fields before it hold.
+    lease: UploadLease,
 }
 
 impl ObjectCompletion {
@@ -114,6 +118,7 @@ impl ObjectCompletion {
         report: &TransferReport,
     ) -> Result<Option<String>, TransferError> {
         require_announced_size(self.announced_end, plan, report)?;
+        self.lease.upload().mark_received();
         let length = match self.is_text {
             // Its line ends have another length.
             true => None,
@@ -162,8 +167,8 @@ impl StoreEnd for ObjectCompletion {
         self.sink.abandon();
     }
 
-    fn upload(&self) -> Option<&Arc<ActiveUpload>> {
-        None
+    fn upload(&self) -> &Arc<ActiveUpload> {
+        self.lease.upload()
     }
 }
 

@@ -217,10 +217,9 @@ impl TransferWorker<'_> {
         self.summary.settings.checksum = storing.checksum_algorithm;
         let unique_name = storing.has_unique_name.then(|| storing.path.clone());
         self.announce(false, unique_name);
-        let upload = storing.upload().map(Arc::clone);
-        let was_taken_over = || upload.is_some_and(|upload| upload.was_taken_over());
+        let upload = Arc::clone(storing.upload());
         self.receive(storing).map_err(|error| match error {
-            TransferError::Aborted if was_taken_over() => TransferError::Superseded,
+            TransferError::Aborted if upload.was_taken_over() => TransferError::Superseded,
             other => other,
         })
     }

@@ -274,7 +274,7 @@ fn an_owner_with_a_disconnected_client_yields_to_any_account() {
     session.client.disconnect();
     let (control, upload) = (
         Arc::clone(&session.client.storer.control),
-        Arc::clone(dead.upload().unwrap()),
+        Arc::clone(dead.upload()),
     );
     std::thread::scope(|scope| {
         let next = scope.spawn(|| session.storing_by(&other, store("f", StoreDisposition::Append)));

@@ -63,8 +63,8 @@ impl StoreEnd for StoreCompletion {
         self.sink.abandon();
     }
 
-    fn upload(&self) -> Option<&Arc<ActiveUpload>> {
-        Some(self.sink.lease.upload())
+    fn upload(&self) -> &Arc<ActiveUpload> {
+        self.sink.lease.upload()
     }
 
     #[cfg(test)]

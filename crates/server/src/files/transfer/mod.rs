@@ -94,8 +94,8 @@ pub(crate) trait StoreEnd: Send + Sync + std::fmt::Debug {
     /// See [`OpenedStore::abandon`].
     fn abandon(self: Box<Self>);
 
-    /// The upload's entry in the registry; `None`: others may store under the same name meanwhile.
-    fn upload(&self) -> Option<&Arc<ActiveUpload>>;
+    /// The upload's entry in the registry.
+    fn upload(&self) -> &Arc<ActiveUpload>;
 
     /// Simulates a write error of the disk.
     #[cfg(test)]
@@ -450,8 +450,8 @@ impl OpenedStore {
         self.end.fail_disk();
     }
 
-    /// The upload's entry in the registry, if it has one.
-    pub(crate) fn upload(&self) -> Option<&Arc<ActiveUpload>> {
+    /// The upload's entry in the registry.
+    pub(crate) fn upload(&self) -> &Arc<ActiveUpload> {
         self.end.upload()
     }
 }

@@ -1,9 +1,9 @@
 //! The uploads in progress: which session stores which file, what happens to a second upload of the
 //! same file, and which upload a session finished last.
 //!
-//! One upload at a time owns a file; stores of ranges (ESTO) share it. The lock on the open file
-//! (`data::store::write_lock`) excludes other processes; this registry knows the owners within the
-//! server. A client that reconnects after a broken connection must not be locked out by its own dead
+//! One upload at a time owns a file, or an object of a store; stores of ranges (ESTO) share a file. The lock
+//! on the open file (`data::store::write_lock`) excludes other processes; this registry knows the owners
+//! within the server. A client that reconnects after a broken connection must not be locked out by its own dead
 //! session. So an owner is stopped for a second upload if its client has disconnected, or if it belongs
 //! to the same account and receives nothing while it is watched. Any other owner goes on, and the
 //! second upload is refused.
@@ -46,6 +46,27 @@ const MAX_WAIT: Duration = Duration::from_secs(20);
 
 /// Device and inode number, which identify a file under all of its names.
 pub(super) type Inode = (u64, u64);
+
+/// The target of an upload.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum UploadedPlace {
+    /// A file.
+    File(Inode),
+    /// An object of the store that is served, which has one name.
+    Object(VPath),
+}
+
+impl From<Inode> for UploadedPlace {
+    fn from(inode: Inode) -> Self {
+        Self::File(inode)
+    }
+}
+
+impl From<&VPath> for UploadedPlace {
+    fn from(path: &VPath) -> Self {
+        Self::Object(path.clone())
+    }
+}
 
 /// The account that an upload belongs to. Two uploads of one account may come from the same client,
 /// before and after its connection broke.
@@ -135,7 +156,7 @@ impl ActiveUpload {
     }
 
     /// Records that all bytes have been received.
-    pub(super) fn mark_received(&self) {
+    pub(crate) fn mark_received(&self) {
         self.ending.store(true, Ordering::Relaxed);
     }
 
@@ -155,7 +176,7 @@ impl ActiveUpload {
 /// All uploads in progress, shared by all sessions.
 #[derive(Debug, Default)]
 pub struct UploadRegistry {
-    open: Mutex<HashMap<Inode, Vec<Arc<ActiveUpload>>>>,
+    open: Mutex<HashMap<UploadedPlace, Vec<Arc<ActiveUpload>>>>,
     /// Notified when an upload ends.
     freed: Condvar,
     contents: StoredContents,
@@ -163,9 +184,9 @@ pub struct UploadRegistry {
 
 /// The registration of an upload for as long as it has the file open.
 #[derive(Debug)]
-pub(super) struct UploadLease {
+pub(crate) struct UploadLease {
     uploads: Arc<UploadRegistry>,
-    inode: Inode,
+    target: UploadedPlace,
     upload: Arc<ActiveUpload>,
 }
 
@@ -173,21 +194,43 @@ impl UploadRegistry {
     /// Registers an upload, unless an owner of the file excludes it.
     pub(super) fn register(
         self: &Arc<Self>,
-        inode: Inode,
+        target: impl Into<UploadedPlace>,
         claim: WriteLockKind,
         by: &UploadClient,
     ) -> Option<UploadLease> {
-        self.admit(inode, claim, Some(by.clone()))
+        self.admit(target.into(), claim, Some(by.clone()))
+    }
+
+    /// Registers an upload of an object, as soon as no other one owns it.
+    ///
+    /// # Errors
+    /// As [`OwnerWait::wait_until_free`].
+    pub(crate) fn own_object(
+        self: &Arc<Self>,
+        path: &VPath,
+        by: &UploadClient,
+    ) -> Result<UploadLease, FileError> {
+        let claim = WriteLockKind::Exclusive;
+        let mut watch = OwnerWait::new(self, claim, by);
+        loop {
+            watch.wait_until_free(path)?;
+            if let Some(lease) = self.register(path, claim, by) {
+                return Ok(lease);
+            }
+        }
     }
 
     /// Excludes uploads while the file is changed by something else, unless an upload stores into it.
-    pub(super) fn exclude_uploads(self: &Arc<Self>, inode: Inode) -> Option<UploadLease> {
-        self.admit(inode, WriteLockKind::Exclusive, None)
+    pub(crate) fn exclude_uploads(
+        self: &Arc<Self>,
+        target: impl Into<UploadedPlace>,
+    ) -> Option<UploadLease> {
+        self.admit(target.into(), WriteLockKind::Exclusive, None)
     }
 
     fn admit(
         self: &Arc<Self>,
-        inode: Inode,
+        target: UploadedPlace,
         claim: WriteLockKind,
         by: Option<UploadClient>,
     ) -> Option<UploadLease> {
@@ -200,7 +243,7 @@ impl UploadRegistry {
             withdrawing: AtomicBool::new(false),
         });
         let mut open = self.open();
-        let owners = open.entry(inode).or_default();
+        let owners = open.entry(target.clone()).or_default();
         if owners.iter().any(|owner| owner.conflicts_with(claim)) {
             return None;
         }
@@ -212,21 +255,21 @@ impl UploadRegistry {
         owners.push(Arc::clone(&upload));
         Some(UploadLease {
             uploads: Arc::clone(self),
-            inode,
+            target,
             upload,
         })
     }
 
     /// Whether an upload stores into the file.
     pub(super) fn is_being_written(&self, inode: Inode) -> bool {
-        self.open().contains_key(&inode)
+        self.open().contains_key(&inode.into())
     }
 
     /// Runs `act` while no upload can begin to store into the file; `None` if an upload with a
     /// connected client owns it.
     pub(super) fn unless_uploading<T>(&self, inode: Inode, act: impl FnOnce() -> T) -> Option<T> {
         let open = self.open();
-        let mut owners = open.get(&inode).into_iter().flatten();
+        let mut owners = open.get(&inode.into()).into_iter().flatten();
         let has_connected_client = |owner: &Arc<ActiveUpload>| {
             let by = owner.client.as_ref();
             by.is_some_and(|by| !by.control_socket.peer_has_closed())
@@ -258,13 +301,13 @@ impl UploadRegistry {
         upload.has_lost(&self.contents, place, now)
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<Inode, Vec<Arc<ActiveUpload>>>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<UploadedPlace, Vec<Arc<ActiveUpload>>>> {
         self.open.lock()
     }
 }
 
 impl UploadLease {
-    pub(super) fn upload(&self) -> &Arc<ActiveUpload> {
+    pub(crate) fn upload(&self) -> &Arc<ActiveUpload> {
         &self.upload
     }
 
@@ -322,7 +365,7 @@ impl UploadLease {
     pub(super) fn if_only_owner(&self, act: impl FnOnce()) {
         let open = self.uploads.open();
         if open
-            .get(&self.inode)
+            .get(&self.target)
             .is_some_and(|owners| owners.len() == 1)
         {
             act();
@@ -333,10 +376,10 @@ impl UploadLease {
 impl Drop for UploadLease {
     fn drop(&mut self) {
         let mut open = self.uploads.open();
-        if let Some(owners) = open.get_mut(&self.inode) {
+        if let Some(owners) = open.get_mut(&self.target) {
             owners.retain(|owner| !Arc::ptr_eq(owner, &self.upload));
             if owners.is_empty() {
-                open.remove(&self.inode);
+                open.remove(&self.target);
             }
         }
         // Unlocked first, so that a woken upload does not block on the lock at once.
@@ -396,12 +439,16 @@ impl<'a> OwnerWait<'a> {
     /// # Errors
     /// [`FileErrorKind::InUse`] if an owner is alive, or does not end in time;
     /// [`FileErrorKind::Aborted`] if this upload is stopped meanwhile.
-    pub(super) fn wait_until_free(&mut self, inode: Inode) -> Result<(), FileError> {
+    pub(super) fn wait_until_free(
+        &mut self,
+        target: impl Into<UploadedPlace>,
+    ) -> Result<(), FileError> {
+        let target = target.into();
         let mut open = self.uploads.open();
         loop {
             self.by.check_wanted()?;
             let owners: Vec<_> = open
-                .get(&inode)
+                .get(&target)
                 .into_iter()
                 .flatten()
                 .filter(|owner| owner.conflicts_with(self.claim))
@@ -508,7 +555,7 @@ pub(crate) fn aborted_error() -> FileError {
 }
 
 /// The error of an upload that another upload excludes.
-pub(super) fn in_use_error() -> FileError {
+pub(crate) fn in_use_error() -> FileError {
     FileError::new(FileErrorKind::InUse, "another upload is writing this file")
 }
 

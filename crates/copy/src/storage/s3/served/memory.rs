@@ -255,7 +255,7 @@ mod tests {
                     begin
                 })
                 .collect();
-            // What is free would be enough, but not before those that came earlier.
+            // Enough is free, but it is for those that came earlier.
             assert!(!first.try_take(1));
             drop(first);
             for begun in waiting {
