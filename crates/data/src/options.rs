@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use proto::sizing::{BufferSizing, SocketBuffers};
 use tune::sizing::drs::DrsInterval;
+use tune::sizing::drs1::Drs1Reads;
 
 use crate::rate::RateLimit;
 
@@ -15,6 +16,8 @@ pub struct TransferOptions {
     pub buffers: SocketBuffers,
     /// How often a receiving end computes the bandwidth (only with `drs`).
     pub drs_interval: DrsInterval,
+    /// How a receiving end reads (only with `drs1`).
+    pub drs1_reads: Drs1Reads,
     /// Congestion control of this end's sockets.
     pub congestion: CongestionChoice,
     /// How bytes move between file and socket at this end.
@@ -28,6 +31,13 @@ pub struct TransferOptions {
     pub stall: Duration,
 }
 
+impl TransferOptions {
+    /// Whether a receiving end reads into a buffer of twice the kernel's (2003 paper, §4.1).
+    pub(crate) fn reads_whole_buffers(&self) -> bool {
+        self.buffers.sizing == BufferSizing::Drs1 && self.drs1_reads.are_buffered()
+    }
+}
+
 impl Default for TransferOptions {
     /// The kernel's buffer sizing and congestion control, blocks of 1 MiB, no rate limit, a stall
     /// time of one minute.
@@ -35,6 +45,7 @@ impl Default for TransferOptions {
         Self {
             buffers: SocketBuffers::sized_by(BufferSizing::Kernel),
             drs_interval: DrsInterval::default(),
+            drs1_reads: Drs1Reads::default(),
             congestion: CongestionChoice::System,
             io: IoMethod::Auto,
             block: 1 << 20,

@@ -52,6 +52,8 @@ pub struct DataStream {
     is_carried: bool,
     /// The receive buffer as reported after its last change, bytes; 0: never changed.
     receive_buffer: AtomicU64,
+    /// Largest read since it was last taken, bytes.
+    largest_read: AtomicU64,
     /// Bytes that the peer had acknowledged when the present transfer began to use the connection.
     acknowledged_before: AtomicU64,
     /// The congestion control before the first change.
@@ -102,6 +104,7 @@ impl DataStream {
             is_tunnelled: false,
             is_carried: false,
             receive_buffer: AtomicU64::new(0),
+            largest_read: AtomicU64::new(0),
             acknowledged_before: AtomicU64::new(0),
             first_congestion,
             is_congestion_decided: AtomicBool::new(false),
@@ -277,6 +280,16 @@ impl DataStream {
     /// See [`DataStream::note_receive_buffer`]; 0 if it was never changed.
     pub(crate) fn receive_buffer(&self) -> u64 {
         self.receive_buffer.load(Ordering::Relaxed)
+    }
+
+    /// Records a read of the program, bytes.
+    pub(crate) fn note_read(&self, bytes: u64) {
+        self.largest_read.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    /// Takes the largest recorded read since the last call, bytes.
+    pub(crate) fn take_largest_read(&self) -> u64 {
+        self.largest_read.swap(0, Ordering::Relaxed)
     }
 
     /// The transport of its bytes.

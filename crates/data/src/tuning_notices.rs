@@ -157,6 +157,7 @@ mod tests {
                 setting: None,
                 limiter: Limiter::Unknown,
                 reason: String::new(),
+                measured: None,
             });
         }
         let kept = notices.take_decisions();

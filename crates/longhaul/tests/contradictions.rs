@@ -38,6 +38,10 @@ const REFUSED: &[(&str, &[&str])] = &[
         "cp --buffer 4Mi --drs-interval 100ms ftp://h/a b",
         &["--drs-interval", "--buffer drs"],
     ),
+    (
+        "cp --buffer drs --drs1-reads published ftp://h/a b",
+        &["--drs1-reads", "--buffer drs1"],
+    ),
     // Standard input and output.
     ("cp --resume ftp://h/a -", &["--resume", "-"]),
     ("cp --resume - ftp://h/a", &["--resume", "-"]),
@@ -247,6 +251,7 @@ fn flags_that_agree_with_each_other_are_carried_out() {
         "cp -q --mode e -p 4 a b",
         "cp -q -p mi --max-streams 4 --autopar eta=0.7 a b",
         "cp -q --buffer drs --drs-interval 100ms a b",
+        "cp -q --buffer drs1 --drs1-reads published a b",
         "cp -q --resume a b",
         "cp -q --newer 2d --min-size 1 --max-size 1 a b",
         "cp -q --preserve none a -",

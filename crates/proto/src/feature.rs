@@ -77,7 +77,7 @@ pub struct ServerFeatures {
     pub retrieve_checksum: bool,
     /// The non-standard `XCRC` (CRC-32), `XMD5`, `XSHA1`, `XSHA256` verbs of plain FTP servers.
     pub x_checksum_algorithms: Vec<ChecksumAlgorithm>,
-    /// Values of `OPTS DRS` (longhaul's ` DRS auto;kernel;drs1;drs;` line).
+    /// Values of `OPTS DRS` (longhaul's ` DRS auto;kernel;drs1;drs;drs2004;` line).
     pub buffer_sizings: Vec<BufferSizing>,
     /// The server adapts its number of data connections while it sends, within `Parallelism` (`Streams`
     /// in longhaul's ` TUNE Streams;Congestion;` line).
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn the_drs_line_lists_buffer_sizings() {
-        let f = features(&["DRS auto;kernel;drs1;drs;"]);
+        let f = features(&["DRS auto;kernel;drs1;drs;drs2004;"]);
         assert_eq!(f.buffer_sizings, BufferSizing::ALL);
         let f = features(&["drs DRS;drs2;;Auto"]);
         assert_eq!(f.buffer_sizings, [BufferSizing::Drs, BufferSizing::Auto]);

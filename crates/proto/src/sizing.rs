@@ -35,21 +35,30 @@ pub enum BufferSizing {
     /// The first drsFTP (Gardner, Feng and Fisk 2003, §4): sizes are sent on the control channel.
     Drs1,
     /// The re-architected drsFTP (Engelhart, Gardner and Feng 2004, §3 and §4): sizes are sent on a
-    /// separate channel between the two ends of the data channel.
+    /// separate channel between the two ends of the data channel. The estimates are longhaul's.
     Drs,
+    /// The same with the receiver's estimates as published: the two ends speak as with `Drs`.
+    Drs2004,
 }
 
 impl BufferSizing {
     /// All methods.
-    pub const ALL: [Self; 4] = [Self::Auto, Self::Kernel, Self::Drs1, Self::Drs];
+    pub const ALL: [Self; 5] = [
+        Self::Auto,
+        Self::Kernel,
+        Self::Drs1,
+        Self::Drs,
+        Self::Drs2004,
+    ];
 
-    /// The name in `OPTS DRS`, in the FEAT line ` DRS auto;kernel;drs1;drs;` and in `--buffer`.
+    /// The name in `OPTS DRS`, in the FEAT line ` DRS auto;kernel;drs1;drs;drs2004;` and in `--buffer`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
             Self::Kernel => "kernel",
             Self::Drs1 => "drs1",
             Self::Drs => "drs",
+            Self::Drs2004 => "drs2004",
         }
     }
 
@@ -60,10 +69,15 @@ impl BufferSizing {
             .find(|sizing| sizing.name().eq_ignore_ascii_case(text))
     }
 
-    /// Whether both ends must support the method and agree on it (drs1 and drs). Each connection then
-    /// starts with a small buffer, which grows with the sizes that the ends exchange.
+    /// Whether both ends must support the method and agree on it (drs1, drs and drs2004). Each connection
+    /// then starts with a small buffer, which grows with the sizes that the ends exchange.
     pub const fn needs_peer_support(self) -> bool {
-        matches!(self, Self::Drs1 | Self::Drs)
+        matches!(self, Self::Drs1) || self.uses_drs_channel()
+    }
+
+    /// Whether the ends exchange sizes on a DRS channel (drs and drs2004).
+    pub const fn uses_drs_channel(self) -> bool {
+        matches!(self, Self::Drs | Self::Drs2004)
     }
 }
 
@@ -122,7 +136,7 @@ impl SocketBuffers {
         }
     }
 
-    /// `auto`, `kernel`, `drs1`, `drs`, or `pinned`.
+    /// `auto`, `kernel`, `drs1`, `drs`, `drs2004`, or `pinned`.
     pub fn name(self) -> &'static str {
         match self.pinned_bytes() {
             // A size that is pinned in one direction only still counts as pinned.
@@ -139,7 +153,7 @@ impl Default for SocketBuffers {
     }
 }
 
-/// The FEAT line `DRS auto;kernel;drs1;drs;`, which lists the values of `OPTS DRS`.
+/// The FEAT line `DRS auto;kernel;drs1;drs;drs2004;`, which lists the values of `OPTS DRS`.
 pub fn feature_line() -> String {
     let names: Vec<&str> = BufferSizing::ALL
         .iter()
@@ -217,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_feature_line_is_parsed_and_unknown_names_are_ignored() {
-        assert_eq!(feature_line(), "DRS auto;kernel;drs1;drs;");
+        assert_eq!(feature_line(), "DRS auto;kernel;drs1;drs;drs2004;");
         let names = feature_line();
         let (_, names) = names.split_once(' ').unwrap();
         assert_eq!(parse_names(names), BufferSizing::ALL);

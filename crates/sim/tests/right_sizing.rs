@@ -1,4 +1,4 @@
-//! The two right-sizing loops of the papers on simulated paths.
+//! The right-sizing loops after the two papers, and that of 2004 as published, on simulated paths.
 //!
 //! A size is a setsockopt argument. In the simulator the window is the whole receive buffer, and the
 //! sender fills the whole send buffer, both in payload. Linux provides a window of one to four thirds
@@ -36,6 +36,7 @@ const LARGE: DrsPolicy = DrsPolicy::Static(16 * MB);
 const BEST_STATIC: DrsPolicy = DrsPolicy::Static(268_000);
 const DRS1: DrsPolicy = DrsPolicy::Drs1;
 const DRS: DrsPolicy = DrsPolicy::Drs(DrsInterval::Adaptive);
+const DRS2004: DrsPolicy = DrsPolicy::Published2004;
 
 fn setup(bytes: u64, streams: u64, policy: DrsPolicy) -> DrsSetup {
     DrsSetup {
@@ -355,4 +356,18 @@ fn right_sized_and_stock_flows_share_a_full_path() {
             assert!(full > 18.0, "{policy:?}, seed {seed}: {full} Mbit/s");
         }
     }
+}
+
+/// The estimates of the 2004 paper contain the queue: the buffer fills it, and stays as large as the longest one.
+#[test]
+fn the_published_estimates_take_more_memory_for_the_same_goodput() {
+    let path = path(mbit(100), 100, 4.0);
+    let of = |policy| endless(&path, policy, seconds(60));
+    let (published, drs) = (of(DRS2004), of(DRS));
+    assert!(
+        drs.goodput() > 0.97 * published.goodput(),
+        "{published:?} {drs:?}"
+    );
+    let memory = published.mean_buffer / drs.mean_buffer;
+    assert!(memory > 1.5, "{memory}");
 }

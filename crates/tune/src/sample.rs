@@ -71,6 +71,9 @@ pub struct TcpSample {
     pub receive_queue_memory: u64,
     /// Payload received in order and not read yet (SIOCINQ).
     pub readable: u64,
+    /// Largest read of the program since the last sample, bytes. Known only where single reads count
+    /// ([`crate::sizing::drs1::Drs1Reads`]).
+    pub largest_read: u64,
     /// Receive window announced to the peer, or the largest that would be; never more than
     /// `max_receive_window`.
     pub receive_window: u64,

@@ -124,7 +124,7 @@ pub struct StreamOptions {
     pub autopar: ChunkParameters,
     /// `--mode`
     pub mode: ModeChoice,
-    /// `--buffer`, `--drs-interval`, `--cc`, `--io`, `--block`, `--limit-rate` and `--timeout`. The
+    /// `--buffer`, `--drs-interval`, `--drs1-reads`, `--cc`, `--io`, `--block`, `--limit-rate` and `--timeout`. The
     /// rate limit is one budget for all files and is refused between two servers. The timeout also
     /// applies to control connections. Clones of these options share one
     /// [`rate`](TransferOptions::rate), so batches that run with them side by side share the limit.

@@ -1,4 +1,4 @@
-//! `--buffer drs` and `--buffer drs1` with longhaul's own server, for every kind of copy.
+//! `--buffer drs`, `drs2004` and `drs1` with longhaul's own server, for every kind of copy.
 
 use data::rate::RateLimit;
 use proto::sizing::SocketBuffers;
@@ -84,6 +84,16 @@ fn assert_done(summary: &CopySummary, sizing: BufferSizing) {
     assert!(summary.buffer_bytes_max > 0);
 }
 
+/// Whether a decision in a trace has the measurements of an echo.
+fn has_measurement(trace: &Path) -> bool {
+    let fields = ["echo", "rtt", "bandwidth"];
+    let is_measured = |line: &Value| fields.iter().all(|field| line[*field].is_u64());
+    let decisions = lines(trace).into_iter();
+    decisions
+        .filter(|line| line["sample"] == "decision")
+        .any(|line| is_measured(&line))
+}
+
 /// Reasons of the decisions in a trace.
 fn reasons(trace: &Path) -> Vec<String> {
     lines(trace)
@@ -101,7 +111,8 @@ async fn drs_works_for_gets_and_puts_over_one_stream_and_several() {
     let bytes = random_bytes(SIZE);
     server.store("f", &bytes);
     let trace = workdir.path().join("trace");
-    for sizing in [BufferSizing::Drs, BufferSizing::Drs1] {
+    let mut measured = false;
+    for sizing in [BufferSizing::Drs, BufferSizing::Drs1, BufferSizing::Drs2004] {
         for streams in [1, 4] {
             let options =
                 options_with_sizing(sizing, streams).with(|o| o.trace = Some(trace.clone()));
@@ -112,6 +123,7 @@ async fn drs_works_for_gets_and_puts_over_one_stream_and_several() {
             assert!(std::fs::read(&to).unwrap() == bytes);
             let why = reasons(&trace);
             assert!(!why.is_empty(), "{sizing:?} over {streams}: no decision");
+            measured |= sizing == BufferSizing::Drs2004 && has_measurement(&trace);
 
             let (put, events) = copy(&[to.to_str().unwrap()], &server.url("g"), &options).await;
             assert_done(&put, sizing);
@@ -125,11 +137,10 @@ async fn drs_works_for_gets_and_puts_over_one_stream_and_several() {
             );
         }
     }
-    let sizings = logged.sizings(8).await;
-    assert_eq!(
-        sizings,
-        ["drs", "drs", "drs", "drs", "drs1", "drs1", "drs1", "drs1"]
-    );
+    assert!(measured, "no echo of drs2004 was measured");
+    let sizings = logged.sizings(12).await;
+    let expected = ["drs", "drs1", "drs2004"].map(|name| [name; 4]).concat();
+    assert_eq!(sizings, expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,6 @@ use std::os::fd::AsFd;
 
 use proto::eblock::BlockError;
 use proto::ranges::MAX_RANGES;
-use proto::sizing::BufferSizing;
 
 use super::ReceiveTask;
 use crate::buffer::{PageBuffer, SplicePipe};
@@ -54,8 +53,7 @@ impl<'t> StreamReceiver<'t> {
         task: &'t ReceiveTask<'t>,
         checksum: &'t TransferChecksum,
     ) -> Self {
-        // `drs1` measures how full the kernel buffer gets, so one read must be able to empty it.
-        let whole_buffers = task.settings.options.buffers.sizing == BufferSizing::Drs1;
+        let whole_buffers = task.settings.options.reads_whole_buffers();
         if whole_buffers
             && let Ok(size) = sockopt::buffer_size(io.stream().as_fd(), SocketBuffer::Receive)
         {
@@ -178,6 +176,9 @@ impl<'t> StreamReceiver<'t> {
 
     fn copy(&mut self, offset: u64, store_offset: u64, len: usize) -> Result<usize, DataError> {
         let n = self.io.recv(&mut self.buffer.as_mut()[..len])?;
+        if self.whole_buffers {
+            self.io.stream().note_read(n as u64);
+        }
         if n > 0 {
             let bytes = &self.buffer.as_ref()[..n];
             let (sink, checksum_part) = (&**self.task.sink, &mut self.checksum_part);
@@ -232,7 +233,7 @@ fn choose_receive_method(
     checksum: &TransferChecksum,
 ) -> ReceiveMethod {
     let wanted = matches!(task.settings.options.io, IoMethod::Auto | IoMethod::Splice)
-        && task.settings.options.buffers.sizing != BufferSizing::Drs1;
+        && !task.settings.options.reads_whole_buffers();
     // A splice needs the socket without a layer, no reader of the bytes, and a file with offsets.
     let kernel = io.stream().transport().kernel_socket().is_ok();
     if !wanted

@@ -24,12 +24,20 @@ pub(super) fn buffer_policy(settings: &TransferSettings, role: Role) -> Box<dyn 
         (BufferSizing::Auto, role) => {
             Box::new(AutoBufferPolicy::new(role).with_known_buffer(settings.prior.send_buffer))
         }
-        (BufferSizing::Drs1, Role::Receiver) => Box::new(Drs1Receiver::new(pinned)),
-        (BufferSizing::Drs1, Role::Sender) => Box::new(Drs1Sender::new(pinned)),
-        (BufferSizing::Drs, Role::Receiver) => {
-            let interval = settings.options.drs_interval;
-            Box::new(DrsReceiver::new(endpoint, pinned, interval, security))
+        (BufferSizing::Drs1, Role::Receiver) => {
+            Box::new(Drs1Receiver::new(pinned, settings.options.drs1_reads))
         }
-        (BufferSizing::Drs, Role::Sender) => Box::new(DrsSender::new(endpoint, pinned, security)),
+        (BufferSizing::Drs1, Role::Sender) => Box::new(Drs1Sender::new(pinned)),
+        (BufferSizing::Drs | BufferSizing::Drs2004, Role::Receiver) => {
+            let receiver =
+                DrsReceiver::new(endpoint, pinned, settings.options.drs_interval, security);
+            match settings.options.buffers.sizing {
+                BufferSizing::Drs2004 => Box::new(receiver.with_published_estimates()),
+                _ => Box::new(receiver),
+            }
+        }
+        (BufferSizing::Drs | BufferSizing::Drs2004, Role::Sender) => {
+            Box::new(DrsSender::new(endpoint, pinned, security))
+        }
     }
 }

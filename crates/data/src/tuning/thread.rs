@@ -177,7 +177,8 @@ impl<'t> TuningThread<'t> {
         let acknowledged_before = self.transfer.acknowledged_before();
         let streams = self.transfer.control().live_streams();
         let joined = streams.iter().any(|s| !self.known.contains(&s.id()));
-        let due = self.next.is_some_and(|next| next <= Instant::now());
+        let due =
+            self.policy.needs_sample() || self.next.is_some_and(|next| next <= Instant::now());
         if streams.is_empty() {
             self.known.clear();
             self.next = None;
@@ -228,6 +229,7 @@ impl<'t> TuningThread<'t> {
                 // A sender has nothing to read: the system call is saved.
                 if self.role == Role::Receiver {
                     sample.readable = stream.readable_bytes().unwrap_or_default();
+                    sample.largest_read = stream.take_largest_read();
                 }
                 sampled.push(SampledStream { stream, sample });
             }

@@ -66,7 +66,7 @@ fn controls() -> [Arc<TransferControl>; 2] {
 fn sized(mut transfer: LoopbackTransfer, sizing: BufferSizing) -> LoopbackTransfer {
     transfer.sender.options.buffers.sizing = sizing;
     transfer.receiver.options.buffers.sizing = sizing;
-    if sizing == BufferSizing::Drs {
+    if sizing.uses_drs_channel() {
         let listening = DrsEndpoint::listen(LOCALHOST, None).unwrap();
         let address = listening.address();
         transfer.receiver.drs = Some(Arc::new(DrsEndpoint::connect(
@@ -187,7 +187,7 @@ fn one_sample(control: &TransferControl) -> TcpSample {
 fn small_initial_buffers_keep_a_large_window_scale() {
     let granted = max_buffer(SocketBuffer::Receive);
     for mode in BOTH {
-        for sizing in [BufferSizing::Drs1, BufferSizing::Drs] {
+        for sizing in [BufferSizing::Drs1, BufferSizing::Drs, BufferSizing::Drs2004] {
             while_receiving(sizing, mode, |sample| {
                 // The kernel advertises half of a buffer at first, and scales for that.
                 let ceiling = sample.max_receive_window / 65_535 * 65_536;
@@ -349,15 +349,16 @@ fn a_sender_without_a_channel_sizes_its_own_buffers() {
 
 #[test]
 fn the_drs_channel_carries_sizes_to_the_sender() {
-    for (mode, streams) in [(TransferMode::Stream, 1), (TransferMode::Extended, 4)] {
+    for (sizing, mode, streams) in [
+        (BufferSizing::Drs, TransferMode::Stream, 1),
+        (BufferSizing::Drs, TransferMode::Extended, 4),
+        (BufferSizing::Drs2004, TransferMode::Stream, 1),
+    ] {
         let bytes = pattern(1 << 20).repeat(48);
         let (stored, target) = sink();
-        let mut transfer = sized(
-            LoopbackTransfer::new(&bytes, target, mode),
-            BufferSizing::Drs,
-        );
+        let mut transfer = sized(LoopbackTransfer::new(&bytes, target, mode), sizing);
         transfer.sender.streams = streams;
-        let (mut sender, mut receiver) = pair(BufferSizing::Drs);
+        let (mut sender, mut receiver) = pair(sizing);
         let controls = controls();
         let (sent, received) = transfer.run_with(&mut sender, &mut receiver, &controls);
         sent.unwrap();

@@ -32,7 +32,7 @@ impl ClientSession {
     ) -> BufferSizing {
         // Buffers at the ends do not size those of the connections at a proxy, or of ssh.
         let is_tunnelled = self.control.route().is_some();
-        if is_tunnelled && matches!(requested, BufferSizing::Drs | BufferSizing::Drs1) {
+        if is_tunnelled && requested.needs_peer_support() {
             self.warn_once(warnings, NO_RIGHT_SIZING_ON_THE_WAY);
             return BufferSizing::Auto;
         }

@@ -6,7 +6,6 @@ use data::options::{CongestionChoice, TransferOptions};
 use proto::client::{CONGESTION_CONTROL_REFUSED, TransferRequirements, longest_ranges};
 use proto::command::{Command, DataType, ExtendedStore, TransferMode};
 use proto::ranges::RangeSet;
-use proto::sizing::BufferSizing;
 use proto::sizing::SocketBuffers;
 use proto::streams::ParallelismRange;
 
@@ -177,7 +176,7 @@ pub(super) fn data_settings(
         connect_timeout: spec.options.stall,
         drs: session
             .drs_endpoint()
-            .filter(|_| buffers.sizing == BufferSizing::Drs),
+            .filter(|_| buffers.sizing.uses_drs_channel()),
         security: None,
         close_after: false,
     }

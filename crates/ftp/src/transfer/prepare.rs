@@ -3,7 +3,7 @@
 
 use data::options::TransferOptions;
 use proto::client::{PlanStep, RefusalEffect, TransferRequirements};
-use proto::command::{Command, OptsCommand, TransferMode};
+use proto::command::{Command, TransferMode};
 use proto::reply::Reply;
 use proto::sizing::BufferSizing;
 use proto::stripes::StripeAddresses;
@@ -213,10 +213,8 @@ impl ClientSession {
             PlanStep::DrsListen => {
                 // DPSV needs the drs policy. In a pipeline its OPTS is not answered yet, so its
                 // presence counts.
-                let is_drs_option =
-                    |replan: &PlanStep| matches!(replan, PlanStep::Set(c, _) if *c == AGREE_ON_DRS);
-                let allowed =
-                    self.planner.may_listen_for_drs() || pipeline.iter().any(is_drs_option);
+                let allowed = self.planner.may_listen_for_drs()
+                    || pipeline.iter().any(PlanStep::agrees_on_drs_channel);
                 allowed.then_some(Command::Dpsv)
             }
             PlanStep::Listen => Some(self.listen_command()),
@@ -330,9 +328,6 @@ impl ClientSession {
         }
     }
 }
-
-/// The command that agrees on the policy with a DRS channel.
-const AGREE_ON_DRS: Command = Command::Opts(OptsCommand::BufferSizing(BufferSizing::Drs));
 
 fn is_refused(reply: &Reply) -> bool {
     !reply.is_success() && !reply.is_intermediate()

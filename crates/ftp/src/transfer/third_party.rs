@@ -185,7 +185,7 @@ impl ThirdPartyServers<'_> {
                 self.source.warn_once(warnings, DRS1_NOT_BETWEEN_SERVERS);
                 BufferSizing::Auto
             }
-            BufferSizing::Drs => {
+            BufferSizing::Drs | BufferSizing::Drs2004 => {
                 let source = self.source.negotiate_sizing(requested, warnings);
                 let destination = self.destination.negotiate_sizing(requested, warnings);
                 let refused = self.source.planner.is_drs_connecting_refused()
@@ -277,7 +277,9 @@ impl ThirdPartyServers<'_> {
         let host = addresses.first();
         let hosts: Vec<IpAddr> = addresses.as_slice().iter().map(SocketAddr::ip).collect();
         self.source.announce_data_peers(&hosts).await?;
-        if agreement.sizing == BufferSizing::Drs && !self.connect_drs(host, warnings).await? {
+        if agreement.sizing.uses_drs_channel()
+            && !self.connect_drs(agreement.sizing, host, warnings).await?
+        {
             return Ok(Some(RenegotiationReason::WithoutRightSizing));
         }
         self.start_transfer(&source_requirements, &store_steps, &addresses, warnings)
@@ -295,15 +297,17 @@ impl ThirdPartyServers<'_> {
     ) -> Result<SettingsResult, Failure> {
         let [reading, _, writing] = self.subject.operation_names();
         let sending = self.source.planner.setting_steps(source_requirements);
+        let sizing = source_requirements.buffer_sizing.unwrap_or_default();
         if self.both_support_pipelining() {
             let mut destination_warnings = Vec::new();
             let (source, destination) = tokio::join!(
-                send_settings(self.source, sending, &reading, warnings),
+                send_settings(self.source, sending, sizing, &reading, warnings),
                 // Warnings of the second future go through a list of their own, as `warnings` is
                 // borrowed by the first.
                 send_settings(
                     self.destination,
                     receiving,
+                    sizing,
                     &writing,
                     &mut destination_warnings
                 ),
@@ -315,25 +319,25 @@ impl ThirdPartyServers<'_> {
                 ..destination
             });
         }
-        let source = send_settings(self.source, sending, &reading, warnings).await?;
+        let source = send_settings(self.source, sending, sizing, &reading, warnings).await?;
         if source.reason.is_some() {
             return Ok(source);
         }
-        if source_requirements.buffer_sizing == Some(BufferSizing::Drs)
-            && !agrees_to_drs(self.source)
-        {
+        if sizing.uses_drs_channel() && !agrees_to_drs(self.source, sizing) {
             return Ok(SettingsResult {
                 reason: Some(RenegotiationReason::WithoutRightSizing),
                 announced: None,
             });
         }
-        send_settings(self.destination, receiving, &writing, warnings).await
+        send_settings(self.destination, receiving, sizing, &writing, warnings).await
     }
 
     /// Has the destination's data nodes listen if both servers have some, and so much is to be moved that it is worth asking.
     async fn find_stripes(&mut self, requirements: &TransferRequirements) -> Result<(), Failure> {
         let mut is_striped = put::is_large(self.spec.size)
-            && requirements.buffer_sizing != Some(BufferSizing::Drs)
+            && !requirements
+                .buffer_sizing
+                .is_some_and(BufferSizing::uses_drs_channel)
             && [&*self.source, &*self.destination]
                 .iter()
                 .all(|server| server.may_use_stripes(requirements));
@@ -366,11 +370,12 @@ impl ThirdPartyServers<'_> {
     /// does not take part.
     async fn connect_drs(
         &mut self,
+        sizing: BufferSizing,
         data: SocketAddr,
         warnings: &mut Vec<String>,
     ) -> Result<bool, Failure> {
-        let Some(announced) =
-            listening_drs_address(self.destination).filter(|_| agrees_to_drs(self.source))
+        let Some(announced) = listening_drs_address(self.destination, sizing)
+            .filter(|_| agrees_to_drs(self.source, sizing))
         else {
             return Ok(false);
         };

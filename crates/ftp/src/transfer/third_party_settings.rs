@@ -26,15 +26,20 @@ pub(super) enum RenegotiationReason {
     WithoutPipelining,
 }
 
-/// Whether a server takes part in right-sizing by a DRS channel, as far as it has been asked.
-pub(super) fn agrees_to_drs(session: &ClientSession) -> bool {
-    session.planner.agreed_sizing(BufferSizing::Drs) == BufferSizing::Drs
+/// Whether a server takes part in this sizing by a DRS channel, as far as it has been asked.
+pub(super) fn agrees_to_drs(session: &ClientSession, sizing: BufferSizing) -> bool {
+    session.planner.agreed_sizing(sizing).uses_drs_channel()
 }
 
-/// Where a server that takes part in right-sizing listens for the DRS channel.
-pub(super) fn listening_drs_address(session: &ClientSession) -> Option<DrsAddress> {
+/// Where a server that takes part in this sizing listens for the DRS channel.
+pub(super) fn listening_drs_address(
+    session: &ClientSession,
+    sizing: BufferSizing,
+) -> Option<DrsAddress> {
     match session.planner.drs_address() {
-        Some(ServerDrsAddress::Listens(announced)) if agrees_to_drs(session) => Some(announced),
+        Some(ServerDrsAddress::Listens(announced)) if agrees_to_drs(session, sizing) => {
+            Some(announced)
+        }
         _ => None,
     }
 }
@@ -47,10 +52,12 @@ pub(super) struct SettingsResult {
     pub(super) announced: Option<StripeAddresses>,
 }
 
-/// Sends the settings of one server; stops at the first refusal that requires another agreement.
+/// Sends the settings of one server, with this sizing; stops at the first refusal that requires another
+/// agreement.
 pub(super) async fn send_settings(
     session: &mut ClientSession,
     steps: Vec<PlanStep>,
+    sizing: BufferSizing,
     operation: &Operation,
     warnings: &mut Vec<String>,
 ) -> Result<SettingsResult, Failure> {
@@ -61,7 +68,9 @@ pub(super) async fn send_settings(
             .await?;
         announced = announced.or(result.passive_addresses);
         let mut reason = renegotiation_reason(session, result.replan, warnings);
-        if pipeline.contains(&PlanStep::DrsListen) && listening_drs_address(session).is_none() {
+        if pipeline.contains(&PlanStep::DrsListen)
+            && listening_drs_address(session, sizing).is_none()
+        {
             reason = reason.or(Some(RenegotiationReason::WithoutRightSizing));
         }
         if reason.is_some() {

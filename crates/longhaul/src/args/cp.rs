@@ -96,8 +96,10 @@ pub(crate) struct CopyFlags {
     max_streams: u32,
     /// Socket buffer sizes. `auto` lets the kernel tune them and sets larger ones where the kernel's
     /// limit is too small for the path; `kernel` leaves them to the kernel; SIZE sets a fixed size;
-    /// `drs` and `drs1` are dynamic right-sizing as published in 2004 and 2003 (see --drs-interval)
-    #[arg(long, value_name = "auto|kernel|drs|drs1|SIZE", default_value = "auto", value_parser = parse_buffer, help_heading = headings::SPEED)]
+    /// `drs` and `drs1` are dynamic right-sizing after its papers of 2004 and 2003 (see --drs-interval
+    /// and --drs1-reads);
+    /// `drs2004` has the estimates exactly as published
+    #[arg(long, value_name = "auto|kernel|drs|drs1|drs2004|SIZE", default_value = "auto", value_parser = parse_buffer, help_heading = headings::SPEED)]
     buffer: SocketBuffers,
     /// TCP congestion control of the sender. `auto` switches to a loss-tolerant one if the path loses
     /// packets without congestion and the sending system permits it; `system` keeps the system default;
@@ -269,6 +271,7 @@ impl CopyFlags {
                 transfer: TransferOptions {
                     buffers: self.buffer,
                     drs_interval: self.research.drs_interval,
+                    drs1_reads: self.research.drs1_reads,
                     congestion: self.cc.clone(),
                     io: self.io,
                     block: self.block,
@@ -378,7 +381,9 @@ fn parse_buffer(text: &str) -> Result<SocketBuffers, String> {
         None => values::parse_positive_size(text)
             .map(SocketBuffers::pinned)
             .map_err(|_| {
-                format!("'{text}' is neither auto, kernel, drs, drs1 nor a size such as 4Mi")
+                format!(
+                    "'{text}' is neither auto, kernel, drs, drs1, drs2004 nor a size such as 4Mi"
+                )
             }),
     }
 }

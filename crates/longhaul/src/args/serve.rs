@@ -395,7 +395,7 @@ impl ServeArgs {
     }
 }
 
-/// Parses `--buffer` of a server. The client selects `drs` and `drs1`, which need both ends.
+/// Parses `--buffer` of a server. The client selects `drs`, `drs1` and `drs2004`, which need both ends.
 fn parse_buffer(text: &str) -> Result<BufferSizing, String> {
     match BufferSizing::parse(text) {
         Some(sizing) if !sizing.needs_peer_support() => Ok(sizing),

@@ -72,8 +72,8 @@ fn what_a_copy_prints_is_in_one_group() {
 fn research_is_the_last_group_in_the_help() {
     let mut verbs = verbs();
     for (name, flags) in [
-        ("cp", &["--autopar", "--drs-interval"][..]),
-        ("sync", &["--autopar", "--drs-interval"]),
+        ("cp", &["--autopar", "--drs-interval", "--drs1-reads"][..]),
+        ("sync", &["--autopar", "--drs-interval", "--drs1-reads"]),
         ("serve", &["--drs-interval"]),
     ] {
         let verb = verbs

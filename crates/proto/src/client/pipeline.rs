@@ -7,7 +7,6 @@
 use super::{CommandPlanner, PlanStep, RefusalEffect, TransferDirection, TransferRequirements};
 use crate::command::{Command, OptsCommand};
 use crate::reply::Reply;
-use crate::sizing::BufferSizing;
 
 /// Start of a longhaul server's greeting; the version follows.
 const GREETING_PREFIX: &str = "longhaul ";
@@ -153,6 +152,15 @@ impl CommandPlanner {
 }
 
 impl PlanStep {
+    /// Whether the step is OPTS DRS for a sizing that needs a DRS channel.
+    pub fn agrees_on_drs_channel(&self) -> bool {
+        matches!(
+            self,
+            Self::Set(Command::Opts(OptsCommand::BufferSizing(sizing)), _)
+                if sizing.uses_drs_channel()
+        )
+    }
+
     /// Whether the step is mandatory: if it is refused, a transfer command from the same pipeline runs
     /// with settings that the client does not expect, and its result must be discarded.
     pub fn must_succeed(&self) -> bool {
@@ -225,7 +233,7 @@ fn without_pipelining(steps: Vec<PlanStep>) -> Vec<Vec<PlanStep>> {
     let mut drs_listen_sent = false;
     let mut pipelines = Vec::with_capacity(steps.len());
     for step in steps {
-        let is_opts_drs_step = is_opts_drs(&step);
+        let is_opts_drs_step = step.agrees_on_drs_channel();
         if step == PlanStep::DrsListen && drs_listen_sent {
             continue;
         }
@@ -237,15 +245,4 @@ fn without_pipelining(steps: Vec<PlanStep>) -> Vec<Vec<PlanStep>> {
         pipelines.push(pipeline);
     }
     pipelines
-}
-
-/// Whether the step is OPTS DRS for the sizing that needs a DRS channel.
-fn is_opts_drs(step: &PlanStep) -> bool {
-    matches!(
-        step,
-        PlanStep::Set(
-            Command::Opts(OptsCommand::BufferSizing(BufferSizing::Drs)),
-            _
-        )
-    )
 }

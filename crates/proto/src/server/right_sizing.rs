@@ -16,7 +16,7 @@ use crate::sizing::{BufferSizing, SocketBuffers};
 impl LoggedInSession {
     /// OPTS DRS: sets the buffer sizing of the transfers that follow. `auto` selects the server's own
     /// default, which its administrator may have set to `kernel`. A change closes cached connections,
-    /// whose buffers were set up for the previous sizing. All but `drs` drop the DRS address.
+    /// whose buffers were set up for the previous sizing. All without a DRS channel drop its address.
     pub(super) fn set_buffer_sizing(
         &mut self,
         config: &SessionConfig,
@@ -33,7 +33,7 @@ impl LoggedInSession {
         self.parameters.buffers.sizing = sizing;
         // OPTS DRS is a longhaul extension, so its client also knows remarks.
         self.parameters.reads_remarks = true;
-        if sizing != BufferSizing::Drs {
+        if !sizing.uses_drs_channel() {
             actions.extend(self.drop_drs());
         }
         actions.extend(replies::options_accepted());
@@ -90,7 +90,7 @@ impl LoggedInSession {
     }
 
     fn refuse_without_drs(&self, verb: &str) -> Option<Vec<SessionAction>> {
-        (self.parameters.buffers.sizing != BufferSizing::Drs)
+        (!self.parameters.buffers.sizing.uses_drs_channel())
             .then(|| replies::reply(503, format!("Send OPTS DRS drs before {verb}.")))
     }
 

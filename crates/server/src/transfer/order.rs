@@ -13,10 +13,10 @@ use data::options::{CongestionChoice, IoMethod, TransferOptions};
 use data::rate::RateLimit;
 use data::security::DataSecurity;
 use proto::server::{FileError, TransferRequest};
-use proto::sizing::BufferSizing;
 use proto::stripes::StripeAddresses;
 use tune::Prior;
 use tune::sizing::drs::DrsInterval;
+use tune::sizing::drs1::Drs1Reads;
 
 use super::{StripedWork, TransferMemory, advertised_address, file_error};
 use crate::config::ServerConfig;
@@ -61,7 +61,7 @@ pub(crate) enum DataAddresses {
 pub(crate) struct TransferTerms {
     /// Congestion control of this server's sockets.
     pub(crate) congestion: CongestionChoice,
-    /// Interval at which a receiving end computes the bandwidth ([`BufferSizing::Drs`]).
+    /// Interval at which a receiving end computes the bandwidth ([`proto::sizing::BufferSizing::Drs`]).
     pub(crate) drs_interval: DrsInterval,
     /// Method of moving bytes between file and socket.
     pub(crate) io: IoMethod,
@@ -146,6 +146,7 @@ impl TransferOrder {
             options: TransferOptions {
                 buffers: request.buffers,
                 drs_interval: terms.drs_interval,
+                drs1_reads: Drs1Reads::default(),
                 congestion: terms.congestion.clone(),
                 io: terms.io,
                 block: terms.block,
@@ -164,7 +165,7 @@ impl TransferOrder {
             checksum: None,
             connect_timeout: terms.connect,
             // A client may have opened a DRS channel and then selected another sizing.
-            drs: drs.filter(|_| request.buffers.sizing == BufferSizing::Drs),
+            drs: drs.filter(|_| request.buffers.sizing.uses_drs_channel()),
             // The worker adds what this process holds.
             security: None,
             close_after: false,
@@ -209,7 +210,7 @@ mod tests {
     use proto::path::VPath;
     use proto::ranges::RangeSet;
     use proto::server::TransferKind;
-    use proto::sizing::SocketBuffers;
+    use proto::sizing::{BufferSizing, SocketBuffers};
     use proto::streams::ParallelismRange;
 
     use super::*;

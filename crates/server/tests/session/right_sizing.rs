@@ -66,7 +66,7 @@ fn feat_announces_drs_and_opts_selects_it() {
     let mut client = server.anonymous_client();
     let features = client.expect_reply("FEAT", 211).text;
     assert!(
-        features.contains("\n DRS auto;kernel;drs1;drs;"),
+        features.contains("\n DRS auto;kernel;drs1;drs;drs2004;"),
         "{features}"
     );
     client.expect_reply("DPSV", 503);

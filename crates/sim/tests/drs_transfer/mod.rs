@@ -8,13 +8,15 @@ use sim::tcp::TcpConfig;
 use sim::world::{FlowId, FlowSpec, FlowStats, PoolId, Scenario, Simulation, TrafficSource};
 use tune::sample::{StreamId, TcpSample};
 use tune::sizing::BufferBounds;
-use tune::sizing::drs::{DrsInterval, DrsReceiverTuner};
-use tune::sizing::drs1::Drs1ReceiverTuner;
+use tune::sizing::drs::{DrsInterval, DrsReceiverLoop, DrsReceiverTuner, PublishedDrsTuner};
+use tune::sizing::drs1::{Drs1Reads, Drs1ReceiverTuner};
 
 /// Block of the file that a stream takes at a time, bytes.
 const BLOCK: u64 = 256 << 10;
 /// Size of a message on the DRS channel, bytes.
 const MESSAGE: u64 = 40;
+/// Time between looks for an echo with a loop that answers each at once.
+const ECHO_CHECK: Duration = Duration::from_millis(5);
 /// Longest time of a transfer.
 const MAX_TIME: Duration = Duration::from_secs(600);
 
@@ -25,8 +27,10 @@ pub(crate) enum DrsPolicy {
     Static(u64),
     /// The loop of the 2003 paper.
     Drs1,
-    /// The loop of the 2004 paper.
+    /// longhaul's loop after the 2004 paper.
     Drs(DrsInterval),
+    /// The loop as the 2004 paper published it.
+    Published2004,
 }
 
 /// The file and the settings of a transfer.
@@ -90,6 +94,8 @@ pub(crate) fn run(scenario: &Scenario, setup: DrsSetup) -> DrsRun {
 /// A running transfer in a simulation.
 pub(crate) struct DrsTransfer {
     window: (u64, u64),
+    /// Longest time between looks for an echo.
+    echo_check: Duration,
     started_at: Duration,
     next_sample: Duration,
     file: PoolId,
@@ -113,7 +119,7 @@ struct SizedStream {
 enum SizingLoop {
     Static,
     Drs1(Vec<Drs1ReceiverTuner>),
-    Drs(Box<DrsReceiverTuner>),
+    Drs(Box<dyn DrsReceiverLoop>),
 }
 
 /// The DRS channel: a connection on the same path as the data streams.
@@ -129,7 +135,7 @@ impl DrsTransfer {
         let bounds = BufferBounds::default();
         let size = match setup.policy {
             DrsPolicy::Static(size) => size,
-            DrsPolicy::Drs1 | DrsPolicy::Drs(_) => bounds.initial,
+            _ => bounds.initial,
         };
         let file = simulation.add_pool(setup.bytes, BLOCK);
         let channel = SimDrsChannel::open(simulation);
@@ -142,16 +148,24 @@ impl DrsTransfer {
         let streams: Vec<SizedStream> = (0..setup.streams).map(stream).collect();
         Self {
             window: setup.window,
+            echo_check: match setup.policy {
+                DrsPolicy::Published2004 => ECHO_CHECK,
+                _ => Duration::MAX,
+            },
             started_at: simulation.now(),
             next_sample: simulation.now(),
             file,
             sizing: match setup.policy {
                 DrsPolicy::Static(_) => SizingLoop::Static,
                 DrsPolicy::Drs1 => {
-                    SizingLoop::Drs1(vec![Drs1ReceiverTuner::new(bounds); streams.len()])
+                    let tuner = Drs1ReceiverTuner::new(bounds, Drs1Reads::default());
+                    SizingLoop::Drs1(vec![tuner; streams.len()])
                 }
                 DrsPolicy::Drs(interval) => {
                     SizingLoop::Drs(Box::new(DrsReceiverTuner::new(bounds, interval)))
+                }
+                DrsPolicy::Published2004 => {
+                    SizingLoop::Drs(Box::new(PublishedDrsTuner::new(bounds)))
                 }
             },
             streams,
@@ -212,7 +226,7 @@ impl DrsTransfer {
                 .map(Drs1ReceiverTuner::next_sample_in)
                 .min()
                 .unwrap(),
-            SizingLoop::Drs(drs) => drs.next_sample_in(),
+            SizingLoop::Drs(drs) => drs.next_sample_in().min(self.echo_check),
         }
     }
 

@@ -46,6 +46,19 @@ pub struct BufferDecision {
     pub limiter: Limiter,
     /// Explanation for people.
     pub reason: String,
+    /// Measurements on which a decision of [`drs`] rests, if it follows an echo.
+    pub measured: Option<DrsMeasurement>,
+}
+
+/// Measurements of one stream by a loop of [`drs`] when an echo has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DrsMeasurement {
+    /// Time between the message and its echo.
+    pub echo: Duration,
+    /// Round trip with which the buffer is sized.
+    pub round_trip: Duration,
+    /// Bandwidth with which the buffer is sized, bits per second.
+    pub bandwidth: u64,
 }
 
 /// Bounds of the buffer sizes in a right-sizing loop, bytes.

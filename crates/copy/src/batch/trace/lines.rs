@@ -89,6 +89,14 @@ pub(crate) struct BufferDecisionTraceLine<'a> {
     /// The change. Null if none was made deliberately.
     change: Option<String>,
     reason: &'a str,
+    /// With `drs` and `drs2004`, after an echo: its time, and the round trip and the bandwidth with which the
+    /// buffer is sized. Left out otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    echo: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rtt: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bandwidth: Option<u64>,
 }
 
 /// A decision about a transfer's streams: number, congestion control, pacing.
@@ -183,6 +191,11 @@ pub(crate) fn buffer_decision_line<'a>(
         limiter: decision.limiter.name(),
         change: decision.setting.map(describe_buffer_setting),
         reason: &decision.reason,
+        echo: decision.measured.map(|measured| micros(measured.echo)),
+        rtt: decision
+            .measured
+            .map(|measured| micros(measured.round_trip)),
+        bandwidth: decision.measured.map(|measured| measured.bandwidth),
     }
 }
 

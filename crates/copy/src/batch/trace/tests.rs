@@ -1,6 +1,6 @@
 use tune::limiter::Limiter;
 use tune::sample::TcpSample;
-use tune::sizing::BufferSetting;
+use tune::sizing::{BufferSetting, DrsMeasurement};
 use tune::streams::auto::TransferSetting;
 
 use super::*;
@@ -76,10 +76,16 @@ fn a_buffer_decision_has_its_change_and_reason() {
         setting: Some(BufferSetting::SendBuffer(8 << 20)),
         limiter: Limiter::SendBuffer,
         reason: "autotuning is at its end".to_owned(),
+        measured: None,
     };
     let lines = written(|trace| {
         trace.write_buffer_decision(Duration::from_millis(2500), "f", &decision);
         decision.setting = None;
+        decision.measured = Some(DrsMeasurement {
+            echo: Duration::from_millis(180),
+            round_trip: Duration::from_millis(75),
+            bandwidth: 55_000_000,
+        });
         trace.write_buffer_decision(Duration::from_millis(2500), "f", &decision);
     });
     assert_eq!(
@@ -91,6 +97,8 @@ fn a_buffer_decision_has_its_change_and_reason() {
         })
     );
     assert!(lines[1]["change"].is_null());
+    let measured = ["echo", "rtt", "bandwidth"].map(|field| lines[1][field].as_u64());
+    assert_eq!(measured, [Some(180_000), Some(75_000), Some(55_000_000)]);
 }
 
 #[test]

@@ -151,6 +151,7 @@ fn unlock_send_buffer(notices: &TuningNotices, sampled: &SampledStream, caps: &H
         reason: format!(
             "the peer sends no size, and the kernel cannot return the buffer to autotuning: {error}"
         ),
+        measured: None,
     };
     apply_decision(notices, &sampled.stream, decision, BufferLimit::Forced);
 }

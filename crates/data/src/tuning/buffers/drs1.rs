@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tune::limiter::Limiter;
 use tune::sample::{StreamId, TcpSample};
-use tune::sizing::drs1::Drs1ReceiverTuner;
+use tune::sizing::drs1::{Drs1Reads, Drs1ReceiverTuner};
 use tune::sizing::{BufferBounds, BufferDecision, BufferSetting};
 
 use super::followed_size::FollowedSize;
@@ -23,12 +23,14 @@ pub(in crate::tuning) struct Drs1Receiver {
     pinned: bool,
     /// The largest size announced to the sender.
     announced: u64,
+    reads: Drs1Reads,
 }
 
 impl Drs1Receiver {
-    pub(in crate::tuning) fn new(pinned: bool) -> Self {
+    pub(in crate::tuning) fn new(pinned: bool, reads: Drs1Reads) -> Self {
         Self {
             pinned,
+            reads,
             ..Self::default()
         }
     }
@@ -57,10 +59,9 @@ impl BufferPolicy for Drs1Receiver {
                 // A buffer of an earlier transfer, whose last size the sender may not know.
                 self.announce(sample.notices, size);
             }
-            let controller = self
-                .streams
-                .entry(id)
-                .or_insert_with(|| Drs1ReceiverTuner::new(bounds_from_current(tcp_sample)));
+            let controller = self.streams.entry(id).or_insert_with(|| {
+                Drs1ReceiverTuner::new(bounds_from_current(tcp_sample), self.reads)
+            });
             let Some(size) = controller.on_sample(tcp_sample) else {
                 continue;
             };
@@ -69,7 +70,12 @@ impl BufferPolicy for Drs1Receiver {
                 at: sample.at,
                 setting: Some(BufferSetting::ReceiveBuffer(size)),
                 limiter: Limiter::ReceiveWindow,
-                reason: "more than half of the buffer arrived within one round trip".to_owned(),
+                reason: match self.reads {
+                    Drs1Reads::Published => "one read had more than half of the buffer",
+                    _ => "more than half of the buffer arrived within one round trip",
+                }
+                .to_owned(),
+                measured: None,
             };
             let reported = apply_decision(
                 sample.notices,
@@ -147,7 +153,7 @@ mod tests {
         let announced = Arc::new(Mutex::new(Vec::new()));
         let recorder = Arc::clone(&announced);
         notices.on_resize(move |size| recorder.lock().push(size));
-        let mut policy = Drs1Receiver::new(pinned);
+        let mut policy = Drs1Receiver::new(pinned, Drs1Reads::default());
         for n in 0..8 {
             let tcp_sample = TcpSample {
                 bytes_received: n * arrive,

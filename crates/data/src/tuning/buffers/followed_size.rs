@@ -73,6 +73,7 @@ impl FollowedSize {
                 setting: Some(BufferSetting::SendBuffer(size)),
                 limiter: Limiter::Unknown,
                 reason: "the receiver's buffer has this size".to_owned(),
+                measured: None,
             };
             apply_decision(notices, stream, decision, BufferLimit::Allowed);
         }

@@ -29,6 +29,11 @@ pub(super) trait BufferPolicy: Send {
     /// Time from the last sample to the next.
     fn next_due(&self) -> Duration;
 
+    /// Whether input has arrived that a sample should follow at once.
+    fn needs_sample(&self) -> bool {
+        false
+    }
+
     /// Further descriptors to wait for.
     fn poll_fds(&self) -> Vec<(BorrowedFd<'_>, PollFlags)> {
         Vec::new()

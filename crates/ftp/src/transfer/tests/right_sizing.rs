@@ -11,7 +11,7 @@ use super::*;
 use proto::sizing::SocketBuffers;
 
 const DRS: &str =
-    "211-x\n PARALLEL\n SIZE\n ERET\n REST STREAM\n DRS auto;kernel;drs1;drs;\n211 End.";
+    "211-x\n PARALLEL\n SIZE\n ERET\n REST STREAM\n DRS auto;kernel;drs1;drs;drs2004;\n211 End.";
 const NONCE: &str = "000102030405060708090a0b0c0d0eff";
 
 fn spec_sized_by(sizing: BufferSizing) -> TransferSpec {
@@ -386,20 +386,25 @@ async fn between_servers_the_destination_listens_and_the_source_connects() {
     let address_reply =
         format!("229 Entering DRS Passive Mode (|1|192.0.2.9|41000|{NONCE}|)").leak();
     let dprt_line = format!("DPRT |1|127.0.0.1|41000|{NONCE}|\r\n").leak();
-    let drs = || command_and_reply("OPTS DRS drs", "200 ok");
-    let source = script_between(
-        DRS,
-        vec![drs(), command_and_reply(dprt_line, "200 ok")],
-        false,
-    );
-    let destination = script_between(
-        DRS,
-        vec![drs(), command_and_reply("DPSV", address_reply)],
-        true,
-    );
-    let (buffers, warnings) = copy_between_servers(BufferSizing::Drs, source, destination).await;
-    assert_eq!(buffers, SocketBuffers::sized_by(BufferSizing::Drs));
-    assert_eq!(warnings, Vec::<String>::new());
+    for (sizing, opts) in [
+        (BufferSizing::Drs, "OPTS DRS drs"),
+        (BufferSizing::Drs2004, "OPTS DRS drs2004"),
+    ] {
+        let drs = || command_and_reply(opts, "200 ok");
+        let source = script_between(
+            DRS,
+            vec![drs(), command_and_reply(dprt_line, "200 ok")],
+            false,
+        );
+        let destination = script_between(
+            DRS,
+            vec![drs(), command_and_reply("DPSV", address_reply)],
+            true,
+        );
+        let (buffers, warnings) = copy_between_servers(sizing, source, destination).await;
+        assert_eq!(buffers, SocketBuffers::sized_by(sizing));
+        assert_eq!(warnings, Vec::<String>::new());
+    }
 }
 
 #[tokio::test]

@@ -310,7 +310,7 @@ pub(crate) struct SeriesDefinition {
     /// The factor by which the fields are multiplied.
     #[serde(default = "one")]
     scale: f64,
-    /// The kind of samples: `stream` or `transfer`.
+    /// The kind of samples: `stream`, `transfer` or `decision`.
     #[serde(default)]
     sample: String,
     /// The name of a line in the chart → the field.

@@ -55,6 +55,10 @@ pub(super) const RULES: &[Contradiction] = &[
         line: "--drs-interval is for --buffer drs: give both, or leave --drs-interval out",
     },
     Contradiction {
+        applies: |flags| flags.has("drs1_reads") && !flags.value_is("buffer", &["drs1"]),
+        line: "--drs1-reads is for --buffer drs1: give both, or leave --drs1-reads out",
+    },
+    Contradiction {
         applies: |flags| {
             flags.has("resume") && (has_stream_source(flags) || has_stream_destination(flags))
         },

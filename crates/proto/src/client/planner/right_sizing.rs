@@ -6,8 +6,8 @@ use crate::command::{Command, OptsCommand};
 use crate::drs::DrsAddress;
 use crate::sizing::BufferSizing;
 
-/// Message to the user, after the server's name, when [`BufferSizing::Drs1`] or [`BufferSizing::Drs`] is
-/// requested and the server does not support it.
+/// Message to the user, after the server's name, when a sizing that needs the peer is requested and the
+/// server does not support it.
 pub const RIGHT_SIZING_UNSUPPORTED: &str =
     "does not support this buffer sizing; each end sizes its own buffers (--buffer auto)";
 
@@ -45,9 +45,11 @@ impl CommandPlanner {
         }
     }
 
-    /// Whether DPSV may be sent: `OPTS DRS drs` is in force and DPSV was not refused.
+    /// Whether DPSV may be sent: a sizing with a DRS channel is in force and DPSV was not refused.
     pub fn may_listen_for_drs(&self) -> bool {
-        self.right_sizing.in_force == Some(BufferSizing::Drs)
+        self.right_sizing
+            .in_force
+            .is_some_and(BufferSizing::uses_drs_channel)
             && !self.right_sizing.listening_refused
     }
 
@@ -113,8 +115,7 @@ impl CommandPlanner {
     pub(super) fn drs_step(&self, requirements: &TransferRequirements) -> Option<PlanStep> {
         let uses_drs = requirements
             .buffer_sizing
-            .map(|requested| self.agreed_sizing(requested))
-            == Some(BufferSizing::Drs);
+            .is_some_and(|requested| self.agreed_sizing(requested).uses_drs_channel());
         let listens = matches!(
             self.right_sizing.drs_address,
             Some(ServerDrsAddress::Listens(_))
@@ -126,7 +127,7 @@ impl CommandPlanner {
     /// Records an accepted OPTS DRS. Data connections opened under another sizing cannot be reused,
     /// since their window scale is fixed by the handshake (RFC 7323 §2.2).
     pub(super) fn on_sizing_accepted(&mut self, sizing: BufferSizing) {
-        if sizing != BufferSizing::Drs {
+        if !sizing.uses_drs_channel() {
             self.right_sizing.drs_address = None;
         }
         if self.right_sizing.in_force.replace(sizing) != Some(sizing) {

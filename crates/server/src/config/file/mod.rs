@@ -236,7 +236,7 @@ impl From<SyncPolicyName> for SyncPolicy {
 }
 
 /// The [`BufferSizing`] that a server may use by default. Only a client can ask for the right-sizing
-/// of the papers (`drs`, `drs1`).
+/// of the papers (`drs`, `drs1`, `drs2004`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs, reason = "each is the sizing of its name")]

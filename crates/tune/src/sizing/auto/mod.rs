@@ -212,5 +212,6 @@ fn decision(sample: &TcpSample, action: BufferAction) -> BufferDecision {
         setting: action.setting,
         limiter: action.bottleneck.limiter(),
         reason: action.reason,
+        measured: None,
     }
 }

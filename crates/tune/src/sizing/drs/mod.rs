@@ -1,5 +1,5 @@
 //! Receiver of the re-architected drsFTP (2004 paper, §3): each stream's buffer is twice the bandwidth-delay
-//! product.
+//! product. [`DrsReceiverTuner`] is longhaul's loop, [`PublishedDrsTuner`] the published one.
 //!
 //! Bandwidth is measured from arrivals, since applications write in larger bursts than networks carry (§3.1).
 //! The round trip is measured from echoes of the messages that tell the sender its buffer size (§3.2, §3.3);
@@ -10,21 +10,24 @@
 
 mod bandwidth;
 mod bandwidth_interval;
+mod granted_size;
 mod interval_parser;
+mod published;
 mod rtt_estimator;
 mod stream;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::BufferBounds;
-use super::arrivals::ArrivalHistory;
+use super::arrivals::{ArrivalHistory, scaled};
+use super::{BufferBounds, DrsMeasurement};
 use crate::sample::{StreamId, TcpSample};
 use rtt_estimator::{RttEstimator, RttTrialEvent};
 use stream::DrsStream;
 
 pub use bandwidth_interval::{DrsInterval, LONGEST_INTERVAL, SHORTEST_INTERVAL};
 pub use interval_parser::DrsIntervalError;
+pub use published::PublishedDrsTuner;
 
 /// Shortest and longest time between messages while no size changes. Within these bounds one is sent per
 /// round trip.
@@ -32,6 +35,27 @@ const MESSAGE_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duratio
 
 /// Shortest history of arrivals: the round trip may become several times longer.
 const HISTORY: Duration = Duration::from_secs(4);
+
+/// A loop at the receiving end of a transfer: samples and echoes in, sizes and messages out.
+pub trait DrsReceiverLoop: std::fmt::Debug + Send {
+    /// Takes the time between a message and its echo. Impossible values (zero, more than a minute) are
+    /// ignored.
+    fn on_echo(&mut self, rtt: Duration);
+
+    /// Takes the samples of all open streams; streams without a sample have ended.
+    fn on_samples(&mut self, at: Duration, streams: &[TcpSample]) -> DrsStep;
+
+    /// Time from the last sample to the next.
+    fn next_sample_in(&self) -> Duration;
+
+    /// Whether an echo has arrived that a sample should follow at once.
+    fn needs_sample(&self) -> bool {
+        false
+    }
+
+    /// Round trip in use; `None` if none is known yet.
+    fn round_trip(&self) -> Option<Duration>;
+}
 
 /// Tuner of all streams of a transfer at its receiving end.
 #[derive(Debug, Clone)]
@@ -44,6 +68,8 @@ pub struct DrsReceiverTuner {
     arrivals: ArrivalHistory,
     /// Time of the latest message, and the size in it.
     announced: Option<(Duration, u64)>,
+    /// Echo since the last sample.
+    echo: Option<Duration>,
 }
 
 /// Answer to the samples: new sizes, and a message if one is due.
@@ -54,6 +80,8 @@ pub struct DrsStep {
     /// Size for a message `SBUF <now> <size>`: the largest of the streams' sizes, because it has changed or
     /// because an echo is due.
     pub announce: Option<u64>,
+    /// Measurements of each stream, if an echo has arrived since the last samples.
+    pub measured: Vec<(StreamId, DrsMeasurement)>,
 }
 
 impl DrsReceiverTuner {
@@ -66,27 +94,8 @@ impl DrsReceiverTuner {
             streams: BTreeMap::new(),
             arrivals: ArrivalHistory::default(),
             announced: None,
+            echo: None,
         }
-    }
-
-    /// Takes the time between a message and its echo. Impossible values (zero, more than a minute) are
-    /// ignored.
-    pub fn on_echo(&mut self, rtt: Duration) {
-        self.round_trip.on_echo(rtt);
-    }
-
-    /// Takes the samples of all open streams; streams without a sample have ended.
-    pub fn on_samples(&mut self, at: Duration, streams: &[TcpSample]) -> DrsStep {
-        self.note(at, streams);
-        let event = self.round_trip.update_trial(
-            at,
-            |rtt| self.streams.values().any(|s| s.fills_window(rtt)),
-            |time| self.arrivals.latest(time),
-        );
-        let rtt = self.round_trip.estimate();
-        let resize = self.resize(at, rtt, event);
-        let announce = self.announce(at, rtt);
-        DrsStep { resize, announce }
     }
 
     fn resize(
@@ -121,18 +130,17 @@ impl DrsReceiverTuner {
         sizes
     }
 
-    /// Time from the last sample to the next.
-    pub fn next_sample_in(&self) -> Duration {
-        let scatter = self.streams.values().map(|s| s.bandwidth().scatter());
-        let rtt = self.round_trip.estimate();
-        // The stream that scatters most needs the most samples.
-        self.interval.pause(rtt, scatter.max().unwrap_or(u32::MAX))
-    }
-
-    /// Round trip in use; before the first echo that of the handshake. `None` if neither is known yet: then
-    /// the papers' 100 ms count.
-    pub fn round_trip(&self) -> Option<Duration> {
-        self.round_trip.measured()
+    /// The measurements of all streams, if there is a new echo.
+    fn measured(&mut self, rtt: Duration) -> Vec<(StreamId, DrsMeasurement)> {
+        let Some(echo) = self.echo.take() else {
+            return Vec::new();
+        };
+        let of = |stream: &DrsStream| DrsMeasurement {
+            echo,
+            round_trip: rtt,
+            bandwidth: bits_per_second(stream.bandwidth().product(rtt), rtt),
+        };
+        self.streams.iter().map(|(id, s)| (*id, of(s))).collect()
     }
 
     fn note(&mut self, at: Duration, samples: &[TcpSample]) {
@@ -166,6 +174,48 @@ impl DrsReceiverTuner {
         self.announced = Some((at, largest));
         Some(largest)
     }
+}
+
+impl DrsReceiverLoop for DrsReceiverTuner {
+    fn on_echo(&mut self, rtt: Duration) {
+        self.round_trip.on_echo(rtt);
+        self.echo = Some(rtt);
+    }
+
+    fn on_samples(&mut self, at: Duration, streams: &[TcpSample]) -> DrsStep {
+        self.note(at, streams);
+        let event = self.round_trip.update_trial(
+            at,
+            |rtt| self.streams.values().any(|s| s.fills_window(rtt)),
+            |time| self.arrivals.latest(time),
+        );
+        let rtt = self.round_trip.estimate();
+        let resize = self.resize(at, rtt, event);
+        let announce = self.announce(at, rtt);
+        DrsStep {
+            resize,
+            announce,
+            measured: self.measured(rtt),
+        }
+    }
+
+    fn next_sample_in(&self) -> Duration {
+        let scatter = self.streams.values().map(|s| s.bandwidth().scatter());
+        let rtt = self.round_trip.estimate();
+        // The stream that scatters most needs the most samples.
+        self.interval.pause(rtt, scatter.max().unwrap_or(u32::MAX))
+    }
+
+    /// Before the first echo the round trip of the handshake. While neither is known, the papers' 100 ms
+    /// count.
+    fn round_trip(&self) -> Option<Duration> {
+        self.round_trip.measured()
+    }
+}
+
+/// Rate of `bytes` in `time`, bits per second; 0 in no time.
+fn bits_per_second(bytes: u64, time: Duration) -> u64 {
+    scaled(bytes.saturating_mul(8), Duration::from_secs(1), time)
 }
 
 /// `all` · `share` / `shares`.

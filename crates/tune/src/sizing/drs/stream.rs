@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::bandwidth::StreamBandwidth;
 use super::bandwidth_interval::DrsInterval;
+use super::granted_size::GrantedSize;
 use crate::sample::TcpSample;
 use crate::sizing::BufferBounds;
 use crate::sizing::arrivals::ArrivalCounter;
@@ -18,10 +19,7 @@ const MIN_RAISE_PART: u64 = 8;
 /// Tuner of one stream.
 #[derive(Debug, Clone)]
 pub(super) struct DrsStream {
-    bounds: BufferBounds,
-    size: u64,
-    /// Largest size that the kernel grants, as far as known.
-    ceiling: u64,
+    size: GrantedSize,
     arrived: ArrivalCounter,
     bandwidth: StreamBandwidth,
     /// Window that the kernel shows, bytes.
@@ -35,14 +33,10 @@ pub(super) struct DrsStream {
 }
 
 impl DrsStream {
-    /// Tuner of a new stream. A connection of an earlier transfer keeps its size.
+    /// Tuner of a new stream.
     pub(super) fn new(bounds: BufferBounds, interval: DrsInterval, first: &TcpSample) -> Self {
-        // The kernel reports twice the value given to SO_RCVBUF (socket(7)).
-        let granted = first.receive_buffer / 2;
         Self {
-            bounds,
-            size: granted.max(bounds.initial).min(bounds.largest),
-            ceiling: bounds.largest,
+            size: GrantedSize::new(bounds, first),
             arrived: ArrivalCounter::default(),
             bandwidth: StreamBandwidth::new(interval),
             window: 0,
@@ -53,7 +47,7 @@ impl DrsStream {
     }
 
     pub(super) fn size(&self) -> u64 {
-        self.size
+        self.size.bytes()
     }
 
     pub(super) fn bandwidth(&self) -> &StreamBandwidth {
@@ -62,12 +56,7 @@ impl DrsStream {
 
     /// Takes a sample; returns the bytes that arrived since the last one.
     pub(super) fn on_sample(&mut self, sample: &TcpSample, round_trip: Duration) -> u64 {
-        let granted = sample.receive_buffer / 2;
-        // Less than requested is the kernel's limit: asking for more would only repeat the system call.
-        if granted > 0 && granted < self.size {
-            self.size = granted;
-            self.ceiling = granted;
-        }
+        self.size.on_sample(sample);
         self.window = sample.receive_window;
         self.current_rtt = round_trip;
         let arrived = self.arrived.total_at(sample);
@@ -76,7 +65,7 @@ impl DrsStream {
 
     /// Whether the window limits the stream at this round trip.
     pub(super) fn fills_window(&self, round_trip: Duration) -> bool {
-        let window = self.size.max(self.window);
+        let window = self.size().max(self.window);
         // A sender that waits for the window sends whole segments only, and a flight may straddle two
         // intervals: three quarters count as full.
         self.bandwidth.latest(round_trip) >= window - window / 4
@@ -84,7 +73,7 @@ impl DrsStream {
 
     /// Begins a trial of a longer round trip.
     pub(super) fn begin_trial(&mut self) {
-        self.before_trial = Some(self.size);
+        self.before_trial = Some(self.size());
         self.bandwidth.start_over();
     }
 
@@ -92,7 +81,7 @@ impl DrsStream {
     pub(super) fn end_trial(&mut self, gained: bool) {
         let before = self.before_trial.take();
         if !gained {
-            self.size = self.size.min(before.unwrap_or(self.size));
+            self.size.set(self.size().min(before.unwrap_or(u64::MAX)));
             self.bandwidth.start_over();
         }
     }
@@ -100,9 +89,9 @@ impl DrsStream {
     /// Sets the size that the stream needs now. `share` bounds the bytes that it may bring in a round trip.
     pub(super) fn resize(&mut self, at: Duration, round_trip: Duration, share: u64) {
         let next_round_trip_bytes = self.bandwidth.next_round_trip_bytes(round_trip, share);
-        let need = self.within(next_round_trip_bytes.saturating_mul(2));
-        if need > self.size.saturating_add(self.size / MIN_RAISE_PART) {
-            self.size = need;
+        let need = self.size.nearest(next_round_trip_bytes.saturating_mul(2));
+        if need > self.size().saturating_add(self.size() / MIN_RAISE_PART) {
+            self.size.set(need);
             self.too_large_since = None;
         } else {
             self.shrink(at, need, round_trip);
@@ -113,22 +102,15 @@ impl DrsStream {
     fn shrink(&mut self, at: Duration, need: u64, round_trip: Duration) {
         let used = self.bandwidth.latest(self.current_rtt);
         // The headroom of a quarter keeps the next burst from raising the size again.
-        if need.max(used.saturating_add(used / 4)) >= self.size / 2 {
+        if need.max(used.saturating_add(used / 4)) >= self.size() / 2 {
             self.too_large_since = None;
             return;
         }
         let since = *self.too_large_since.get_or_insert(at);
         let patience = TOO_LARGE_TIME.max(TOO_LARGE_ROUND_TRIPS * round_trip);
         if at.saturating_sub(since) >= patience {
-            self.size = self.within(self.size / 2);
+            self.size.set(self.size() / 2);
             self.too_large_since = None;
         }
-    }
-
-    fn within(&self, size: u64) -> u64 {
-        // The kernel's limit comes last, since it holds even below the initial size.
-        size.max(self.bounds.initial)
-            .min(self.bounds.largest)
-            .min(self.ceiling)
     }
 }

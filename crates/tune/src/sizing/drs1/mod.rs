@@ -7,6 +7,8 @@
 //! one round trip of the handshake, checked several times per round trip, since windows arrive in bursts. The
 //! round trip of the handshake contains no queue. The data that the path carries in it does not depend on
 //! the window, so that growth ends with the first size that is not filled.
+//!
+//! [`Drs1Reads::Published`] is the rule of the paper: single reads, and half of the reported buffer.
 
 use std::time::Duration;
 
@@ -27,10 +29,37 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 /// Growth factor of the paper.
 const GROWTH: u64 = 4;
 
+/// How the receiving program reads, and which of its reads count (`--drs1-reads`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Drs1Reads {
+    /// The data that arrives within a round trip counts, however the program reads it.
+    #[default]
+    RoundTrip,
+    /// The same, and each read offers a buffer of twice the kernel's (§4.1): the bytes are copied once more.
+    Buffered,
+    /// As published: such reads, each of which counts by itself.
+    Published,
+}
+
+impl Drs1Reads {
+    /// All values with their names.
+    pub const ALL: [(&str, Self); 3] = [
+        ("round-trip", Self::RoundTrip),
+        ("buffered", Self::Buffered),
+        ("published", Self::Published),
+    ];
+
+    /// Whether each read offers a buffer of twice the kernel's.
+    pub const fn are_buffered(self) -> bool {
+        matches!(self, Self::Buffered | Self::Published)
+    }
+}
+
 /// Tuner of one stream's receive buffer.
 #[derive(Debug, Clone)]
 pub struct Drs1ReceiverTuner {
     bounds: BufferBounds,
+    reads: Drs1Reads,
     size: u64,
     arrived: ArrivalCounter,
     arrivals: ArrivalHistory,
@@ -41,9 +70,10 @@ pub struct Drs1ReceiverTuner {
 
 impl Drs1ReceiverTuner {
     /// Tuner of a stream that begins with the initial size.
-    pub fn new(bounds: BufferBounds) -> Self {
+    pub fn new(bounds: BufferBounds, reads: Drs1Reads) -> Self {
         Self {
             bounds,
+            reads,
             size: bounds.initial.min(bounds.largest),
             arrived: ArrivalCounter::default(),
             arrivals: ArrivalHistory::default(),
@@ -69,7 +99,13 @@ impl Drs1ReceiverTuner {
         self.note_grant(sample.receive_buffer);
         // The kernel may have granted more than was requested, and the window follows that.
         let in_force = self.size.max(sample.receive_buffer / 2);
-        let full = self.arrivals.latest(self.read_time) >= threshold(in_force);
+        let full = match self.reads {
+            // The size in force is half of what the kernel reports.
+            Drs1Reads::Published => sample.largest_read > in_force,
+            Drs1Reads::RoundTrip | Drs1Reads::Buffered => {
+                self.arrivals.latest(self.read_time) >= threshold(in_force)
+            }
+        };
         if !full || self.is_at_kernel_limit || self.size >= self.bounds.largest {
             return None;
         }

@@ -1,7 +1,9 @@
-//! Buffer policy `drs` at both ends, over the channel between them.
+//! Buffer policies `drs` and `drs2004` at both ends, over the channel between them. They differ in the
+//! receiver's loop alone.
 
 mod link;
 
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +11,8 @@ use std::time::Duration;
 use rustix::event::PollFlags;
 use tune::limiter::{Limiter, Role};
 use tune::sample::StreamId;
-use tune::sizing::drs::{DrsInterval, DrsReceiverTuner};
-use tune::sizing::{BufferBounds, BufferDecision, BufferSetting};
+use tune::sizing::drs::{DrsInterval, DrsReceiverLoop, DrsReceiverTuner, PublishedDrsTuner};
+use tune::sizing::{BufferBounds, BufferDecision, BufferSetting, DrsMeasurement};
 use units::show;
 
 use super::auto::AutoBufferPolicy;
@@ -29,7 +31,9 @@ const SIZE_TIMEOUT: Duration = Duration::from_secs(3);
 /// The receiving end of the re-architected drsFTP (2004 paper, §3). Without a channel, or after it
 /// was lost, it uses the round-trip time that it knows.
 pub(in crate::tuning) struct DrsReceiver {
-    drs: DrsReceiverTuner,
+    drs: Box<dyn DrsReceiverLoop>,
+    /// The loop that continues without the channel, if `drs` cannot.
+    without_echoes: Option<DrsReceiverTuner>,
     link: Option<DrsLink>,
     /// The receive buffer is pinned: its size is announced but not set.
     pinned: bool,
@@ -45,10 +49,28 @@ impl DrsReceiver {
         security: Option<&Arc<DataSecurity>>,
     ) -> Self {
         Self {
-            drs: DrsReceiverTuner::new(BufferBounds::default(), interval),
+            drs: Box::new(DrsReceiverTuner::new(BufferBounds::default(), interval)),
+            without_echoes: None,
             link: endpoint.map(|e| DrsLink::new(Arc::clone(e), Role::Receiver, security.cloned())),
             pinned,
             echoed: false,
+        }
+    }
+
+    /// The same with the loop as published, as long as there is a channel: it measures by echoes alone.
+    pub(in crate::tuning) fn with_published_estimates(mut self) -> Self {
+        if self.link.is_some() {
+            let bounds = BufferBounds::default();
+            self.drs = Box::new(PublishedDrsTuner::new(bounds));
+            let interval = DrsInterval::default();
+            self.without_echoes = Some(DrsReceiverTuner::new(bounds, interval));
+        }
+        self
+    }
+
+    fn size_without_echoes(&mut self) {
+        if let Some(own) = self.without_echoes.take() {
+            self.drs = Box::new(own);
         }
     }
 
@@ -65,7 +87,14 @@ impl DrsReceiver {
         }
     }
 
-    fn resize(&self, sample: &TuningSample<'_>, id: StreamId, size: u64) {
+    /// Sets a stream's new size, if there is one, and records what it rests on.
+    fn decide(
+        &self,
+        sample: &TuningSample<'_>,
+        id: StreamId,
+        size: Option<u64>,
+        measured: Option<DrsMeasurement>,
+    ) {
         let Some(sampled) = sample
             .streams
             .iter()
@@ -76,9 +105,12 @@ impl DrsReceiver {
         let decision = BufferDecision {
             stream: id,
             at: sample.at,
-            setting: (!self.pinned).then_some(BufferSetting::ReceiveBuffer(size)),
+            setting: size
+                .filter(|_| !self.pinned)
+                .map(BufferSetting::ReceiveBuffer),
             limiter: Limiter::Unknown,
             reason: self.reason(),
+            measured,
         };
         apply_decision(
             sample.notices,
@@ -98,8 +130,12 @@ impl BufferPolicy for DrsReceiver {
             .collect();
         let step = self.drs.on_samples(sample.at, &samples);
         // This end is resized first, without waiting for the sender (2004 paper, §4).
+        let mut measured: BTreeMap<StreamId, DrsMeasurement> = step.measured.into_iter().collect();
         for (id, size) in step.resize {
-            self.resize(sample, id, size);
+            self.decide(sample, id, Some(size), measured.remove(&id));
+        }
+        for (id, measured) in measured {
+            self.decide(sample, id, None, Some(measured));
         }
         if let (Some(link), Some(size)) = (&mut self.link, step.announce) {
             let pinned = samples
@@ -115,6 +151,10 @@ impl BufferPolicy for DrsReceiver {
         self.drs.next_sample_in()
     }
 
+    fn needs_sample(&self) -> bool {
+        self.drs.needs_sample()
+    }
+
     fn poll_fds(&self) -> Vec<(BorrowedFd<'_>, PollFlags)> {
         self.link.iter().flat_map(DrsLink::poll_fds).collect()
     }
@@ -123,16 +163,20 @@ impl BufferPolicy for DrsReceiver {
         let Some(link) = &mut self.link else {
             return;
         };
+        let mut lost = false;
         for event in link.advance(input.at, &input.peers()) {
             match event {
                 DrsChannelEvent::Echo(rtt) => {
                     self.echoed = true;
                     self.drs.on_echo(rtt);
                 }
-                DrsChannelEvent::Lost => {}
+                DrsChannelEvent::Lost => lost = true,
                 // A receiver gets no sizes.
                 DrsChannelEvent::Size(_) => {}
             }
+        }
+        if lost {
+            self.size_without_echoes();
         }
     }
 }
@@ -262,6 +306,36 @@ mod tests {
             ));
             assert_eq!(is_locked(), locked, "after {at} s");
         }
+    }
+
+    #[test]
+    fn the_published_loop_waits_for_echoes_only_while_there_is_a_channel() {
+        let endpoint = Arc::new(DrsEndpoint::listen([127, 0, 0, 1].into(), None).unwrap());
+        let (stream, _far) = connected(BufferSizing::Drs2004);
+        // The data of each second fills the initial buffer many times.
+        let grows = |receiver: &mut DrsReceiver| {
+            let notices = TuningNotices::default();
+            for at in 0..4 {
+                let tcp_sample = TcpSample {
+                    at: seconds(at),
+                    bytes_received: at << 20,
+                    min_rtt: Duration::from_millis(100),
+                    receive_buffer: 2 * BufferBounds::default().initial,
+                    ..TcpSample::default()
+                };
+                receiver.on_sample(&tuning_sample(seconds(at), &stream, tcp_sample, &notices));
+            }
+            !notices.take_decisions().is_empty()
+        };
+        let receiver = |endpoint| {
+            DrsReceiver::new(endpoint, false, DrsInterval::default(), None)
+                .with_published_estimates()
+        };
+        assert!(grows(&mut receiver(None)));
+        let mut with_channel = receiver(Some(&endpoint));
+        assert!(!grows(&mut with_channel));
+        with_channel.size_without_echoes();
+        assert!(grows(&mut with_channel));
     }
 
     /// Unlocked, it would shrink to the size that autotuning gives.

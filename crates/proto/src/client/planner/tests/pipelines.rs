@@ -18,7 +18,7 @@ fn pipelining() -> CommandPlanner {
         "SBUF",
         "ERET",
         "REST STREAM",
-        "DRS auto;kernel;drs1;drs;",
+        "DRS auto;kernel;drs1;drs;drs2004;",
     ])
     .with_pipelining()
 }
@@ -148,8 +148,13 @@ fn other_servers_get_one_command_at_a_time() {
 /// Every server that announces DRS supports both OPTS DRS and DPSV.
 #[test]
 fn opts_drs_and_dpsv_are_sent_together() {
-    let careful = server(&["PARALLEL", "SBUF", "DRS auto;kernel;drs1;drs;"]);
+    let careful = server(&["PARALLEL", "SBUF", "DRS auto;kernel;drs1;drs;drs2004;"]);
     let mut requirements = get(&careful, TransferMode::Extended, None, &RangeSet::new());
+    requirements.buffer_sizing = Some(BufferSizing::Drs2004);
+    assert_eq!(
+        pipelined(&careful, &requirements)[1],
+        ["OPTS DRS drs2004", "<drs>"]
+    );
     requirements.buffer_sizing = Some(BufferSizing::Drs);
     assert_eq!(
         pipelined(&careful, &requirements),
@@ -207,6 +212,7 @@ fn requirements_strategy() -> impl Strategy<Value = TransferRequirements> {
         BufferSizing::Kernel,
         BufferSizing::Drs1,
         BufferSizing::Drs,
+        BufferSizing::Drs2004,
     ]);
     (
         any::<(bool, bool, bool, bool)>(),
@@ -256,7 +262,7 @@ proptest! {
         for mut planner in [
             pipelining(),
             pipelining().with_security(ExchangeKind::Tokens),
-            server(&["PARALLEL", "SBUF", "DRS auto;kernel;drs1;drs;"]),
+            server(&["PARALLEL", "SBUF", "DRS auto;kernel;drs1;drs;drs2004;"]),
         ] {
             for earlier in &before {
                 run(&mut planner, earlier);

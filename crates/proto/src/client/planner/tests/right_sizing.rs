@@ -8,7 +8,7 @@ fn right_sizing() -> CommandPlanner {
         "PARALLEL",
         "SBUF",
         "REST STREAM",
-        "DRS auto;kernel;drs1;drs;",
+        "DRS auto;kernel;drs1;drs;drs2004;",
     ])
 }
 
@@ -58,7 +58,7 @@ fn abuf_asks_servers_that_announce_it_and_nothing_else_once() {
     };
     let planner = server(&["SBUF", "ABUF"]);
     assert!(!lines(&planner.plan(&pinned)).contains(&"ABUF".to_owned()));
-    let own = server(&["ABUF", "DRS auto;kernel;drs1;drs;"]);
+    let own = server(&["ABUF", "DRS auto;kernel;drs1;drs;drs2004;"]);
     assert!(!lines(&own.plan(&auto)).contains(&"ABUF".to_owned()));
 }
 
@@ -114,6 +114,16 @@ fn the_drs_address_is_requested_once_per_session() {
         Some(ServerDrsAddress::Listens(drs_address(1)))
     );
     assert_eq!(run(&mut planner, &drs), ["<listen>", "STOR /f"]);
+    // The published estimates use the same channel.
+    assert_eq!(
+        run(&mut planner, &requiring(BufferSizing::Drs2004)),
+        ["OPTS DRS drs2004", "<listen>", "STOR /f"]
+    );
+    assert!(planner.may_listen_for_drs());
+    assert_eq!(
+        run(&mut planner, &drs),
+        ["OPTS DRS drs", "<listen>", "STOR /f"]
+    );
 
     // A listing has no requirements on buffer sizing.
     let mut listing = get(&planner, TransferMode::Stream, None, &RangeSet::new());
