@@ -70,6 +70,7 @@ prop_compose! {
             receive_queue_memory: counts[11],
             readable: counts[12],
             receive_window: counts[13],
+            largest_read: counts[15],
             max_receive_window: counts[14],
         }
     }

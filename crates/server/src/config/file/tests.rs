@@ -96,6 +96,7 @@ fn every_setting_is_applied() {
         range_marker_seconds: 11,
         transfer: TransferOptions {
             buffers: SocketBuffers::sized_by(BufferSizing::Kernel),
+            drs1_reads: tune::sizing::drs1::Drs1Reads::default(),
             drs_interval: DrsInterval::Fixed(Duration::from_millis(20)),
             congestion: CongestionChoice::Named("cubic".into()),
             io: IoMethod::Copy,
