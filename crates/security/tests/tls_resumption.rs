@@ -79,6 +79,23 @@ fn new(options: &TlsOptions) -> TlsConfig {
     TlsConfig::new(options.clone()).unwrap()
 }
 
+/// So that a client may close its socket at once after an upload.
+#[test]
+fn a_connection_without_new_tickets_resumes_and_gives_none() {
+    let Ends { client, server } = ends();
+    let (client, server) = (new(&client), new(&server));
+    let (first, _) = connect(&client, &server, None).unwrap();
+    let session = first.session().unwrap();
+    let server = server.without_new_tickets();
+    let (second, _) = connect(&client, &server, None).unwrap();
+    assert!(second.session().is_none());
+    // More often than a session has tickets.
+    for _ in 0..3 {
+        let (_, resumed) = connect(&client, &server, Some(&session)).unwrap();
+        assert!(resumed.is_resumed());
+    }
+}
+
 #[test]
 fn a_session_resumes_and_both_peers_are_still_known() {
     let ends = ends();

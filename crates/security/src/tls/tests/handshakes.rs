@@ -97,28 +97,6 @@ fn grid_connections_have_no_tickets_and_web_servers_only_if_they_give_them() {
     }
 }
 
-/// So that a client may close its socket at once after an upload.
-#[test]
-fn a_connection_without_new_tickets_resumes_and_gives_none() {
-    let pki = Pki::new();
-    let client = config(pki.client(), TlsVersion::V1_3);
-    let server = config(pki.server().with_tickets(), TlsVersion::V1_3);
-    let mut first = TlsEngine::new(&client, None).unwrap();
-    let mut first_server = TlsEngine::new(&server, None).unwrap();
-    assert_eq!(shake(&mut first, &mut first_server), (Ok(()), Ok(())));
-    assert_carries(&mut first_server, &mut first, b"first");
-    let session = first.session().unwrap();
-    let server = server.without_new_tickets();
-    for resume in [None, Some(&session)] {
-        let mut client = TlsEngine::new(&client, resume).unwrap();
-        let mut server = TlsEngine::new(&server, None).unwrap();
-        assert_eq!(shake(&mut client, &mut server), (Ok(()), Ok(())));
-        assert_carries(&mut server, &mut client, b"a reply");
-        assert_eq!(server.is_resumed(), resume.is_some());
-        assert_eq!(client.session().is_some(), resume.is_some(), "no new one");
-    }
-}
-
 #[test]
 fn options_that_cannot_work_are_refused() {
     let pki = Pki::new();
