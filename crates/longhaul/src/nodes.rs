@@ -133,37 +133,44 @@ pub(crate) fn runtime() -> io::Result<Runtime> {
 }
 
 /// `longhaul node`: orders come on standard input.
+/// A failure is the last line on standard error, which the process that gives them may show.
 pub(crate) fn serve_on_pipes() -> Result<Exit> {
     // No lock of the standard streams is held by the threads that read and write.
     let from = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let to = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     Ok(match serve(NodeLines::over(from, to), pending())? {
-        ServedNode::Ended(exit) | ServedNode::PlanLost(exit) => exit,
+        ServedNode::Done => Exit::Done,
+        ServedNode::PlanLost(failure) | ServedNode::Failed(failure) => told(&failure),
     })
 }
 
 /// How the work of a node has ended.
 enum ServedNode {
-    Ended(Exit),
+    Done,
     /// The process that has the plan is gone.
-    PlanLost(Exit),
+    PlanLost(Failure),
+    Failed(Failure),
 }
 
-/// A task of a step that has not the plan. If the task with the plan is lost, this does not return: the program begins anew.
+/// Says why the work has ended; returns the exit code.
+fn told(failure: &Failure) -> Exit {
+    print_to_stderr(&format!("longhaul: {failure}"));
+    failure.exit()
+}
+
+/// A task of a step that has not the plan. If the task with the plan is gone, this does not return: the program begins anew.
 pub(crate) fn serve_in_step(step: &JoinedStep) -> Result<Exit> {
     match serve(step.lines()?, step.leader_gone())? {
-        ServedNode::Ended(exit) => {
-            if exit == Exit::Done {
-                step.wait_for_end();
-            }
-            Ok(exit)
+        ServedNode::Done => {
+            step.wait_for_end();
+            Ok(Exit::Done)
         }
+        ServedNode::Failed(failure) => Ok(told(&failure)),
         ServedNode::PlanLost(_) => Err(step.begin_anew()).context("cannot begin this program anew"),
     }
 }
 
-/// Moves files for another process, unless that is `gone` before its first word. A failure is the last line on standard error,
-/// which that process may show.
+/// Moves files for another process, unless that is `gone` before its first word.
 fn serve(mut lines: NodeLines, gone: impl Future<Output = ()>) -> Result<ServedNode> {
     log_to_stderr(LogFormat::Text, "error");
     let runtime = runtime()?;
@@ -200,15 +207,13 @@ fn serve(mut lines: NodeLines, gone: impl Future<Output = ()>) -> Result<ServedN
     })?;
     // Nothing that still runs may keep the process.
     runtime.shutdown_timeout(Duration::from_secs(1));
+    let is_ended_here = interrupt.is_triggered();
     Ok(match served {
-        Ok(()) => ServedNode::Ended(Exit::Done),
-        Err(failure) => {
-            print_to_stderr(&format!("longhaul: {failure}"));
-            match failure.kind() == FailureKind::Interrupted && !interrupt.is_triggered() {
-                true => ServedNode::PlanLost(failure.exit()),
-                false => ServedNode::Ended(failure.exit()),
-            }
+        Ok(()) => ServedNode::Done,
+        Err(failure) if failure.kind() == FailureKind::Interrupted && !is_ended_here => {
+            ServedNode::PlanLost(failure)
         }
+        Err(failure) => ServedNode::Failed(failure),
     })
 }
 

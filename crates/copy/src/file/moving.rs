@@ -25,7 +25,7 @@ use crate::local::partial::store_failure;
 use crate::storage::capabilities::DirectProtocol;
 use crate::storage::contract::Storage;
 use crate::storage::local_copy;
-use crate::storage::optional::{FollowUpQuery, UnfinishedUpload};
+use crate::storage::optional::FollowUpQuery;
 use ftp::answers::SourceFacts;
 use ftp::location::{Location, StorageId};
 use ftp::session::checksum::CONCURRENT_FROM;
@@ -336,19 +336,7 @@ impl<'a> FileCopy<'a> {
             control: Arc::clone(control),
         };
         if let Err(failure) = mover.move_parts(parts).await {
-            // A later attempt goes on with the parts, if there can be one. Otherwise nothing of them stays.
-            if !failure.may_retry() && failure.kind() != FailureKind::Interrupted {
-                let given_up = UnfinishedUpload {
-                    path: store_path.to_vec(),
-                    id: upload.id,
-                    bytes: 0,
-                    last_change: None,
-                };
-                if let Err(error) = uploads.abort_upload(&given_up).await {
-                    self.ctx.warn(error.to_string());
-                }
-            }
-            return Err(failure);
+            return Err(uploads.give_up_shared(store_path, &upload, failure).await);
         }
         let mut rest = spec.clone();
         for range in missing.iter() {

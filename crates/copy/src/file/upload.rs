@@ -24,7 +24,7 @@ use crate::file::left_parts::proved_parts;
 use crate::file::report_started;
 use crate::file::resume::{PartialLeftover, discarded, is_whole_file, usable_ranges};
 use crate::file::upload_names::{OldFile, RefusedName, UploadFinish};
-use crate::file::verify::Verification;
+use crate::file::verify::{PARTIAL_NAME, Verification};
 use crate::local::journal::{CopyIdentity, StoredRanges};
 use crate::local::local_name::{LocalName, own_user};
 use crate::local::lock_file::LockFile;
@@ -333,8 +333,9 @@ impl<'a> StorageDestination<'a> {
             Some(size) if size != expected => Err(Failure::about(
                 FailureKind::Integrity,
                 &self.display_name,
-                format_args!("{size} of {expected} bytes arrived; the copy keeps its partial name"),
-            )),
+                format_args!("{size} of {expected} bytes arrived"),
+            )
+            .advise(PARTIAL_NAME)),
             size => Ok(size.is_some()),
         }
     }
@@ -352,7 +353,13 @@ impl<'a> StorageDestination<'a> {
             }
             _ => {}
         }
-        verified
+        verified.map_err(|failure| {
+            let is_wrong = failure.kind() == FailureKind::Integrity;
+            match is_wrong && self.partial_path.is_none() {
+                true => failure.advise("the copy has its final name: remove it, or copy again"),
+                false => failure,
+            }
+        })
     }
 }
 

@@ -12,7 +12,8 @@ use crate::file::composite::{composite_sum, sum_of_parts};
 use crate::file::destination::CopyDestination;
 use crate::file::stream_plan::offset_and_length;
 use crate::file::verify::{
-    ChecksumComparison, ComparisonResult, Verification, choose_verification, compare_checksums,
+    ChecksumComparison, ComparisonResult, PARTIAL_NAME, Verification, choose_verification,
+    compare_checksums,
 };
 use crate::options::VerifyMode;
 use crate::storage::capabilities::AvailableChecksums;
@@ -389,7 +390,7 @@ fn is_unchanged(before: SourceFacts, now: SourceFacts, has_checksum: bool) -> bo
 
 pub(super) fn source_changed_failure(source: &Location) -> Failure {
     let reason = Sentence::about(source.display()).words(" changed while it was copied");
-    Failure::new(FailureKind::Integrity, reason).advise("the copy keeps its partial name")
+    Failure::new(FailureKind::Integrity, reason).advise(PARTIAL_NAME)
 }
 
 fn attributes_changed_failure(source: &Location) -> Failure {

@@ -174,6 +174,9 @@ impl ChecksumComparison<'_> {
     }
 }
 
+/// The words for a copy that is wrong. Whoever stores it under its final name says so instead.
+pub(crate) const PARTIAL_NAME: &str = "the copy keeps its partial name";
+
 /// Compares two checksums.
 pub(crate) fn compare_checksums(
     algorithm: ChecksumAlgorithm,
@@ -189,8 +192,7 @@ pub(crate) fn compare_checksums(
         "{} of the source is {source}, of the copy {destination}",
         algorithm.name()
     );
-    Err(Failure::about(FailureKind::Integrity, display_name, reason)
-        .advise("the copy keeps its partial name"))
+    Err(Failure::about(FailureKind::Integrity, display_name, reason).advise(PARTIAL_NAME))
 }
 
 #[cfg(test)]

@@ -447,6 +447,15 @@ pub(crate) trait UnfinishedUploads: Send {
         completed: &RangeSet,
     ) -> Result<Option<SharedUpload>, Failure>;
 
+    /// After a failure of those processes: keeps the parts for a later attempt if there can be one, and otherwise discards the upload.
+    /// Returns the failure, which then says what has become of the parts.
+    async fn give_up_shared(
+        &mut self,
+        path: &[u8],
+        upload: &SharedUpload,
+        failure: Failure,
+    ) -> Failure;
+
     /// Stores the parts of a file of `spec.size` bytes that are in `spec.part`, into the upload of another process.
     ///
     /// # Errors

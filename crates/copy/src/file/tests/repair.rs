@@ -83,6 +83,13 @@ async fn a_byte_that_is_wrong_every_time_fails_after_some_repairs() {
     assert_eq!(warnings.len(), 4, "{warnings:?}");
     let failure = summary.first_failure.unwrap();
     assert!(failure.to_string().contains("4 times"), "{failure}");
+    assert!(failure.to_string().contains("partial name"), "{failure}");
+    // One that has its final name from the start.
+    to.corrupt_at(&[4_000_000; 50]);
+    let in_place = options().with(|options| options.file.in_place = true);
+    let (summary, _) = copy(&from, "http://always.wrong.to.memory.invalid/g", &in_place).await;
+    let failure = summary.first_failure.unwrap();
+    assert!(failure.to_string().contains("final name"), "{failure}");
 }
 
 #[tokio::test]

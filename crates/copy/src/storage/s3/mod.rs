@@ -718,6 +718,21 @@ impl UnfinishedUploads for S3Storage {
             .await
     }
 
+    async fn give_up_shared(
+        &mut self,
+        path: &[u8],
+        upload: &SharedUpload,
+        failure: Failure,
+    ) -> Failure {
+        let target = match self.upload_target(path) {
+            Ok(target) => target,
+            Err(_) => return failure,
+        };
+        let (id, told) = (upload.id.clone(), failure.clone());
+        let given_up = self.blocking(move |client| Ok(upload::give_up(client, &target, &id, told)));
+        given_up.await.unwrap_or(failure)
+    }
+
     async fn store_parts(
         &mut self,
         source: Arc<dyn Source>,

@@ -476,7 +476,10 @@ impl UploadJob<'_> {
                 self.target.record.forget();
                 Ok(report)
             }
-            Err(failure) => Err(self.given_up(first, &upload, failure)),
+            Err(failure) if upload.is_remembered => {
+                Err(give_up(first, self.target, &upload.begun.id, failure))
+            }
+            Err(failure) => Err(discard(first, self.target, &upload.begun.id, failure)),
         }
     }
 
@@ -598,27 +601,6 @@ impl UploadJob<'_> {
             .complete(client, &upload.begun, parts, length)
             .map(drop)
     }
-
-    /// After a failure: a later attempt goes on with the upload if that can succeed; otherwise nothing of it stays.
-    fn given_up(
-        &self,
-        client: &mut HttpClient,
-        upload: &RunningUpload,
-        failure: Failure,
-    ) -> Failure {
-        let may_go_on = failure.may_retry() || failure.kind() == FailureKind::Interrupted;
-        if may_go_on && upload.is_remembered {
-            return failure.remark(
-                "the parts that have arrived are kept at the server: the same command goes on with them",
-            );
-        }
-        self.target.record.forget();
-        // A cancelled transfer's connection has been stopped.
-        match abort(client, self.target, &upload.begun.id) {
-            Ok(()) => failure,
-            Err(_) => failure.remark(left_behind(&upload.begun.id)),
-        }
-    }
 }
 
 /// The parts that the server has.
@@ -686,6 +668,32 @@ fn left_behind(id: &str) -> String {
 
 fn abort(client: &mut HttpClient, target: &UploadTarget, id: &str) -> Result<(), Failure> {
     unfinished::abort(client, &target.bucket, &target.key, id, &target.action)
+}
+
+/// After a failure of an upload that this machine remembers: a later attempt goes on with it if that can succeed; otherwise nothing
+/// of it stays.
+pub(super) fn give_up(
+    client: &mut HttpClient,
+    target: &UploadTarget,
+    id: &str,
+    failure: Failure,
+) -> Failure {
+    match failure.may_retry() || failure.kind() == FailureKind::Interrupted {
+        true => failure.remark(
+            "the parts that have arrived are kept at the server: the same command goes on with them",
+        ),
+        false => discard(client, target, id, failure),
+    }
+}
+
+/// After a failure: nothing of an upload stays, and if some does, the failure says so.
+fn discard(client: &mut HttpClient, target: &UploadTarget, id: &str, failure: Failure) -> Failure {
+    target.record.forget();
+    // A cancelled transfer's connection has been stopped.
+    match abort(client, target, id) {
+        Ok(()) => failure,
+        Err(_) => failure.remark(left_behind(id)),
+    }
 }
 
 /// Aborts the upload that this machine remembers of an object, if there is one.

@@ -2,10 +2,11 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
-use rustix::fs::{AtFlags, CWD, Gid, Timespec, Timestamps, UTIME_OMIT, Uid};
+use rustix::fs::{AtFlags, CWD, Gid, Uid};
 use rustix::io::Errno;
 
 use super::stat::permissions;
+use crate::os::posix::attributes::modified_alone;
 
 /// Sets the permission bits.
 ///
@@ -23,16 +24,7 @@ pub fn set_mode(file: impl AsFd, mode: u32) -> Result<(), Errno> {
 /// # Errors
 /// Those of utimensat(2). /proc is missing before Linux 5.8: ENOSYS.
 pub fn set_modified(file: impl AsFd, seconds: i64, nanoseconds: u64) -> Result<(), Errno> {
-    let times = Timestamps {
-        last_access: Timespec {
-            tv_sec: 0,
-            tv_nsec: UTIME_OMIT,
-        },
-        last_modification: Timespec {
-            tv_sec: seconds,
-            tv_nsec: i64::try_from(nanoseconds).unwrap_or(0),
-        },
-    };
+    let times = modified_alone(seconds, nanoseconds);
     match rustix::fs::utimensat(&file, c"", &times, AtFlags::EMPTY_PATH) {
         // Linux before 5.8 refuses a descriptor opened with O_PATH.
         Err(Errno::INVAL) => {

@@ -2,10 +2,11 @@
 
 use std::os::fd::AsFd;
 
-use rustix::fs::{Gid, Timespec, Timestamps, UTIME_OMIT, Uid};
+use rustix::fs::{Gid, Uid};
 use rustix::io::Errno;
 
 use super::stat::permissions;
+use crate::os::posix::attributes::modified_alone;
 
 /// Sets the permission bits.
 ///
@@ -20,16 +21,7 @@ pub fn set_mode(file: impl AsFd, mode: u32) -> Result<(), Errno> {
 /// # Errors
 /// Those of futimens(2).
 pub fn set_modified(file: impl AsFd, seconds: i64, nanoseconds: u64) -> Result<(), Errno> {
-    let times = Timestamps {
-        last_access: Timespec {
-            tv_sec: 0,
-            tv_nsec: UTIME_OMIT,
-        },
-        last_modification: Timespec {
-            tv_sec: seconds,
-            tv_nsec: i64::try_from(nanoseconds).unwrap_or(0),
-        },
-    };
+    let times = modified_alone(seconds, nanoseconds);
     rustix::fs::futimens(file, &times)
 }
 

@@ -1,5 +1,6 @@
 //! Calls that Linux and macOS have alike.
 
+pub(super) mod attributes;
 pub mod readable;
 pub mod remote_key;
 pub mod signals;

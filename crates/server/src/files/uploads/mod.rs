@@ -118,6 +118,7 @@ impl UploadClient {
     /// The same for a store of objects.
     pub(crate) fn served(&self) -> ServedClient {
         ServedClient {
+            // Only compared.
             name: format!("{:?}", self.uploader),
             control: Arc::clone(&self.control),
             may_wait: true,
