@@ -81,8 +81,12 @@ fn role_of(flags: &CopyFlags) -> Result<(CopyNodes, Option<LedStep>), Result<Exi
 /// Lets nodes take part in a copy, which are the tasks of `step` if there is one.
 fn share_with(options: &mut CopyOptions, nodes: CopyNodes, step: Option<&LedStep>) {
     options.nodes = nodes;
-    // The file system may hold the locks of a lost task for a while. A task that only stood still ends its copy first.
-    options.file.wait |= step.is_some_and(LedStep::has_taken_over);
+    if step.is_some_and(LedStep::has_taken_over) {
+        // The file system may hold the locks of a lost task for a while. A task that only stood still ends its copy first.
+        options.file.wait = true;
+        // All that is there is of this copy.
+        (options.file.resume, options.file.restart) = (true, false);
+    }
 }
 
 /// `longhaul sync`
