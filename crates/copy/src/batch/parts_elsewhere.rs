@@ -23,6 +23,8 @@ pub(crate) struct MissingParts<'a> {
     pub(crate) missing: RangeSet,
     /// Counts what is stored.
     pub(crate) control: Arc<TransferControl>,
+    /// Gets the ranges that are stored.
+    pub(crate) stored: Arc<Mutex<RangeSet>>,
 }
 
 /// Other processes that move parts of files.

@@ -296,6 +296,7 @@ impl<'a> FileCopy<'a> {
             upload: None,
             missing: spec.completed_ranges.gaps(0, size),
             control: Arc::clone(control),
+            stored: Arc::clone(&spec.stored_ranges),
         };
         mover.move_parts(parts).await?;
         Ok(TransferAttempt::default())
@@ -334,6 +335,7 @@ impl<'a> FileCopy<'a> {
             upload: Some(upload.clone()),
             missing: missing.clone(),
             control: Arc::clone(control),
+            stored: Arc::clone(&spec.stored_ranges),
         };
         if let Err(failure) = mover.move_parts(parts).await {
             return Err(uploads.give_up_shared(store_path, &upload, failure).await);

@@ -13,6 +13,7 @@ use ftp::Failure;
 /// A file that several nodes move.
 pub(super) struct DividedFile {
     control: Arc<TransferControl>,
+    stored: Arc<Mutex<RangeSet>>,
     state: Mutex<DividedState>,
     changed: Notify,
 }
@@ -24,10 +25,15 @@ struct DividedState {
 }
 
 impl DividedFile {
-    /// A file of so many parts.
-    pub(super) fn new(control: Arc<TransferControl>, parts: usize) -> Self {
+    /// A file of so many parts. Those that are stored are counted, and added to `stored`.
+    pub(super) fn new(
+        control: Arc<TransferControl>,
+        stored: Arc<Mutex<RangeSet>>,
+        parts: usize,
+    ) -> Self {
         Self {
             control,
+            stored,
             state: Mutex::new(DividedState {
                 left: parts,
                 failure: None,
@@ -41,6 +47,7 @@ impl DividedFile {
         let mut stored = RangeSet::new();
         stored.insert(part.offset, part.offset.saturating_add(part.length));
         self.control.note_elsewhere(part.length, &stored);
+        self.stored.lock().extend(&stored);
         self.parts_ended(1);
     }
 

@@ -73,7 +73,7 @@ impl PartMover for FileParts {
     async fn move_parts(&self, parts: MissingParts<'_>) -> Result<(), Failure> {
         let unit = parts.upload.as_ref().map_or(1, |upload| upload.part);
         let planned = self.parts(&parts.missing, unit);
-        let divided = Arc::new(DividedFile::new(parts.control, planned.len()));
+        let divided = Arc::new(DividedFile::new(parts.control, parts.stored, planned.len()));
         for part in planned {
             let file = PlannedFile {
                 source: parts.source.clone(),
