@@ -298,7 +298,7 @@ fn a_server_that_stops_replying_exits_with_5() -> Result<()> {
     let store = TestStore::new()?;
     let mut server = ServeCommand::anonymous(store.root()).start()?;
     let local = store.local();
-    let arguments = ["--timeout", "4", "--retries", "0", "--limit-rate", "240M"];
+    let arguments = ["--timeout", "10", "--retries", "0", "--limit-rate", "240M"];
     let (url, to) = (server.url(LARGE), path_argument(&local));
     let arguments = [&arguments[..], &[&url, &to]].concat();
     let mut copy = RunningCopy::start(copy::command(&arguments)?)?;

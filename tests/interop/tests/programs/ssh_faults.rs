@@ -11,7 +11,7 @@ use interop::longhaul::copy;
 use interop::longhaul::rows::path_argument;
 use interop::matrix::TestStore;
 use interop::peer::sshd::{self, Sshd};
-use interop::process::ProcessGuard;
+use interop::process::{ProcessGuard, ServerProcess};
 use interop::require;
 use interop::run;
 use interop::test_files;
@@ -178,9 +178,10 @@ fn is_given_up(way: SshWay, stopped: impl Fn(&Sshd) -> Vec<i32>) {
     let sshd = way.start(&store);
     let from = format!("src/{}", test_files::name(test_files::LARGE));
     let (from, to) = (sshd.server.url(&from), store.local());
+    // Also a busy machine is not silent that long.
     let slowly = [
         "--timeout",
-        "3",
+        "10",
         "--limit-rate",
         "40M",
         &from,
@@ -188,13 +189,15 @@ fn is_given_up(way: SshWay, stopped: impl Fn(&Sshd) -> Vec<i32>) {
     ];
     let words = [&["--ssh", &sshd.ssh, "--retries", "0"], &slowly[..]].concat();
     let mut command = copy::command(&words).unwrap();
-    let mut client = ProcessGuard::spawn(command.stdout(Stdio::null())).unwrap();
-    wait_until("bytes", || arrived(&to) > 0);
+    let said = tempfile::tempdir().unwrap();
+    let mut client = ServerProcess::spawn(&mut command, said.path(), "copy").unwrap();
+    let bytes = |_: &str| (arrived(&to) > 0).then_some(());
+    client.wait_until("bytes", run::LIMIT, bytes).unwrap();
     // A list that is read while others begin or end may lack some.
     let pids: BTreeSet<i32> = (0..10).flat_map(|_| stopped(&sshd)).collect();
     assert!(!pids.is_empty());
     pids.iter().for_each(|pid| signal(*pid, Signal::STOP));
-    let status = client.wait(Duration::from_secs(30)).unwrap();
+    let status = client.guard().wait(Duration::from_secs(60)).unwrap();
     pids.iter().for_each(|pid| signal(*pid, Signal::CONT));
     assert_eq!(status.and_then(|status| status.code()), Some(5));
     assert!(!to.exists());
