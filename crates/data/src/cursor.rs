@@ -103,20 +103,10 @@ impl TransferCursor {
             Some(sent) if streams > 1 => equal.min(left.max_part_of(sent).max(min_len)),
             _ => equal,
         };
-        let first = left.ranges.front_mut()?;
-        let end = first.end.min(first.start.saturating_add(max_len));
-        let range = ByteRange {
-            start: first.start,
-            end,
-        };
-        first.start = end;
-        // An empty range at the front would be handed out as an empty part.
-        if first.start == first.end {
-            left.ranges.pop_front();
-        }
-        left.bytes -= range.len();
-        let is_near_end = equal < block;
-        Some(CursorPart { range, is_near_end })
+        Some(CursorPart {
+            range: left.take_first(max_len)?,
+            is_near_end: equal < block,
+        })
     }
 
     /// Locks an in-order source for one read.
@@ -138,10 +128,53 @@ impl RemainingRanges {
         self.bytes
     }
 
+    /// Takes away at most `bytes` of the first range, but at least one byte; `None`: nothing is left.
+    pub(crate) fn take_first(&mut self, bytes: u64) -> Option<ByteRange> {
+        let first = self.ranges.front_mut()?;
+        let range = ByteRange {
+            start: first.start,
+            end: first.end.min(first.start.saturating_add(bytes.max(1))),
+        };
+        first.start = range.end;
+        // An empty range at the front would be handed out as an empty part.
+        if first.start == first.end {
+            self.ranges.pop_front();
+        }
+        self.bytes -= range.len();
+        Some(range)
+    }
+
+    /// Takes away what is left of the first unit that has some; units begin at multiples of `unit` bytes.
+    pub(crate) fn take_unit(&mut self, unit: u64) -> Self {
+        let mut taken = Self::default();
+        let Some(first) = self.ranges.front() else {
+            return taken;
+        };
+        let unit = unit.max(1);
+        let end = (first.start / unit + 1).saturating_mul(unit);
+        while let Some(first) = self.ranges.front().filter(|first| first.start < end) {
+            let Some(range) = self.take_first(end - first.start) else {
+                break;
+            };
+            taken.bytes += range.len();
+            taken.ranges.push_back(range);
+        }
+        taken
+    }
+
     /// Adds ranges behind all others.
     pub(crate) fn append(&mut self, more: &RangeSet) {
         self.bytes += more.byte_count();
         self.ranges.extend(more.iter());
+    }
+
+    /// The ranges.
+    pub(crate) fn to_set(&self) -> RangeSet {
+        let mut set = RangeSet::new();
+        for range in &self.ranges {
+            set.insert(range.start, range.end);
+        }
+        set
     }
 
     /// Adds what is left elsewhere behind all others.
@@ -186,7 +219,7 @@ impl RemainingRanges {
     /// Largest next part, bytes: a quarter of each stream's share of what is left, so that a stream
     /// four times slower than the others finishes when they do. Multiples of [`MIN_PART`] keep
     /// reads aligned to pages.
-    fn max_part(&self, block: u64, streams: u64, min_len: u64) -> u64 {
+    pub(crate) fn max_part(&self, block: u64, streams: u64, min_len: u64) -> u64 {
         // A single stream gains nothing from small parts.
         if streams <= 1 {
             return block;

@@ -83,6 +83,18 @@ pub trait ServedStore: Send + Sync + Debug {
         by: &ServedClient,
     ) -> Result<Arc<dyn ServedSink>, FileError>;
 
+    /// Begins to write parts of an object that another server of this store has begun; `shared`: what that one tells
+    /// ([`ServedSink::share`]).
+    ///
+    /// # Errors
+    /// See [`ServedStore`]. `shared` is of another kind of store.
+    fn join(
+        &self,
+        path: &VPath,
+        shared: &str,
+        by: &ServedClient,
+    ) -> Result<Arc<dyn JoinedSink>, FileError>;
+
     /// Makes a directory, whose parent exists.
     ///
     /// # Errors
@@ -125,6 +137,9 @@ pub trait ServedFile: Send + Sync + Debug {
     /// A checksum that the store keeps of the whole content, lower-case hex.
     fn checksum(&self, algorithm: ChecksumAlgorithm) -> Option<String>;
 
+    /// Bytes that are read at a time, from a multiple of them to the next.
+    fn piece(&self) -> u64;
+
     /// A source of these ranges, which are read about in their order, by one reader or several. It reads ahead, and holds a bounded
     /// part of them in memory.
     ///
@@ -143,4 +158,31 @@ pub trait ServedSink: Sink {
 
     /// Discards the object, and returns when nothing of it is left in the store.
     fn abandon(&self);
+
+    /// Has other servers of the store write the object, and this one none of it: each gets all bytes of a part
+    /// ([`PartPlan::part_of_arriving`](proto::s3::parts::PartPlan::part_of_arriving)), or none. Returns what they need
+    /// ([`ServedStore::join`]).
+    ///
+    /// # Errors
+    /// See [`ServedStore`].
+    fn share(&self) -> Result<String, FileError>;
+
+    /// Takes over parts that another server has written ([`JoinedSink::finish`]).
+    ///
+    /// # Errors
+    /// `Other`: they are none.
+    fn take_over(&self, parts: &[String]) -> Result<(), FileError>;
+
+    /// The checksum of all bytes, lower-case hex, as far as the parts of other servers tell it.
+    fn checksum(&self, algorithm: ChecksumAlgorithm) -> Option<String>;
+}
+
+/// Parts of an object that another server has begun and completes. Dropping it sends no more of them.
+pub trait JoinedSink: Sink {
+    /// All bytes that this server gets have arrived. Returns when the store has them, with a text for each part, by which the other
+    /// server completes the object.
+    ///
+    /// # Errors
+    /// See [`ServedStore`]; a part has a hole.
+    fn finish(&self) -> Result<Vec<String>, FileError>;
 }

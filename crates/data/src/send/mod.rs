@@ -5,6 +5,7 @@ mod modes;
 mod range_supply;
 mod sender_threads;
 mod stream_sender;
+mod target_units;
 #[cfg(test)]
 mod tests;
 mod zerocopy;
@@ -17,6 +18,7 @@ use proto::command::{DataType, TransferMode};
 use proto::ranges::RangeSet;
 use tune::limiter::Role;
 
+use self::target_units::TargetUnits;
 use crate::ascii::AsciiSource;
 use crate::channel::SessionDataChannel;
 use crate::cursor::TransferCursor;
@@ -38,6 +40,9 @@ pub struct SendPlan {
     pub origin: u64,
     /// Ranges that come later (MODE E); `None`: there are none.
     pub supply: Option<Arc<RangeSupply>>,
+    /// Of several targets, one gets all of the ranges from a multiple of so many bytes to the next (MODE E, without a supply); `None`:
+    /// each gets what comes next.
+    pub unit: Option<u64>,
 }
 
 /// Sends the planned ranges over the channel. Blocks until everything is handed to the kernel and
@@ -76,6 +81,7 @@ impl SendPlan {
             ranges,
             origin,
             supply: None,
+            unit: None,
         }
     }
 }
@@ -90,6 +96,7 @@ struct SendTask<'t> {
     origin: u64,
     checksum: TransferChecksum,
     supply: Option<Arc<RangeSupply>>,
+    units: Option<TargetUnits>,
     settings: &'t TransferSettings,
     transfer: &'t ActiveTransfer,
 }
@@ -119,6 +126,7 @@ impl<'t> SendTask<'t> {
             origin,
             checksum,
             supply: plan.supply.clone(),
+            units: plan.unit.map(TargetUnits::new),
             settings,
             transfer,
         };

@@ -96,10 +96,11 @@ impl RangeSupply {
         self.state.lock().has_ended
     }
 
-    /// Moves handed-in ranges to those that are left to send, and asks for more if these are few.
-    pub(crate) fn refill(&self, left: &Mutex<RemainingRanges>) {
+    /// Moves handed-in ranges to those that are left to send, and asks for more if these are few. `tell` learns of them first.
+    pub(crate) fn refill(&self, left: &Mutex<RemainingRanges>, tell: impl FnOnce(&RangeSet)) {
         if self.has_news.swap(false, Ordering::Acquire) {
             let new = std::mem::take(&mut self.state.lock().handed_in);
+            tell(&new.to_set());
             left.lock().append_rest(new);
         }
         if left.lock().byte_count() <= self.low.load(Ordering::Relaxed) {
@@ -151,18 +152,18 @@ mod tests {
         });
         let left = Mutex::new(RemainingRanges::default());
         let times = || asked.load(Ordering::Relaxed);
-        supply.refill(&left);
-        supply.refill(&left);
+        supply.refill(&left, |_| ());
+        supply.refill(&left, |_| ());
         assert_eq!(times(), 1);
         supply.hand_in(&ranges(0, 100));
-        supply.refill(&left);
+        supply.refill(&left, |_| ());
         assert_eq!((left.lock().byte_count(), times()), (100, 1));
         *left.lock() = RemainingRanges::default();
         left.lock().append(&ranges(50, 100));
-        supply.refill(&left);
+        supply.refill(&left, |_| ());
         assert_eq!(times(), 2);
         supply.end();
-        supply.refill(&left);
+        supply.refill(&left, |_| ());
         assert_eq!(times(), 2);
         assert!(!supply.wait(|| true));
     }
@@ -177,19 +178,19 @@ mod tests {
         let left = Arc::new(Mutex::new(RemainingRanges::default()));
         supply.attach(&left);
         supply.hand_in(&ranges(0, 1 << 20));
-        supply.refill(&left);
+        supply.refill(&left, |_| ());
         supply.hand_in(&ranges(2 << 20, 3 << 20));
         let mut taken = ranges(512 << 10, 1 << 20);
         taken.extend(&ranges(2 << 20, 3 << 20));
         assert_eq!(supply.take_back(3 << 19), taken);
         // Half is left, of which there is more than the supply waits for now.
-        supply.refill(&left);
+        supply.refill(&left, |_| ());
         assert_eq!(
             (left.lock().byte_count(), asked.load(Ordering::Relaxed)),
             (512 << 10, 0)
         );
         assert_eq!(supply.take_back(u64::MAX), ranges(0, 512 << 10));
-        supply.refill(&left);
+        supply.refill(&left, |_| ());
         assert_eq!(asked.load(Ordering::Relaxed), 1);
     }
 

@@ -49,6 +49,8 @@ pub(super) struct StreamSender<'t> {
     /// Little may be unsent in the kernel: the parts have become smaller than a block, or this stream is slow and others wait for it.
     has_short_queue: bool,
     joined: Instant,
+    /// The target's number in the set of streams.
+    target: usize,
     /// Bytes of finished parts, and those of the whole transfer when this stream joined.
     sent: u64,
     moved_before: u64,
@@ -58,14 +60,17 @@ impl<'t> StreamSender<'t> {
     /// The connection's handshake is complete. Call it in the thread that serves the connection.
     pub(super) fn new(io: StreamIo<'t>, task: &'t SendTask<'t>) -> Self {
         let method = choose_send_method(task, &io);
+        let set = task.transfer.stream_set();
+        let target = set.target_index(io.stream().peer());
         Self {
             io,
             task,
             method,
             checksum_part: task.checksum.stream_checksum(),
-            is_shared: task.supply.is_some() || task.transfer.stream_set().target_count() > 1,
+            is_shared: task.supply.is_some() || set.target_count() > 1,
             has_short_queue: false,
             joined: Instant::now(),
+            target,
             sent: 0,
             moved_before: task.transfer.moved(),
         }
@@ -108,7 +113,7 @@ impl<'t> StreamSender<'t> {
             return self.send_next(framed);
         };
         if let Some(supply) = &self.task.supply {
-            supply.refill(left);
+            supply.refill(left, |more| self.task.source.will_read(more));
         }
         let slow = self
             .is_shared
@@ -116,12 +121,20 @@ impl<'t> StreamSender<'t> {
             .flatten();
         // The rest of a part that is begun cannot be sent by another stream.
         let block = (self.task.settings.options.block as u64).min(slow.map_or(u64::MAX, part_of));
-        let streams = self.task.transfer.stream_set().wanted();
+        let set = self.task.transfer.stream_set();
+        let streams = set.wanted();
         let sent = SentSoFar {
             own: self.sent,
             all: self.task.transfer.moved().saturating_sub(self.moved_before),
         };
-        let Some(part) = TransferCursor::next(left, block, streams, sent) else {
+        let next = match &self.task.units {
+            Some(units) => {
+                let streams = streams.div_ceil(set.target_count().max(1));
+                units.next(self.target, left, block, streams)
+            }
+            None => TransferCursor::next(left, block, streams, sent),
+        };
+        let Some(part) = next else {
             return Ok(false);
         };
         let is_last = self.task.supply.as_ref().is_none_or(|s| s.has_ended());

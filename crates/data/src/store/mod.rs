@@ -4,6 +4,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use proto::ranges::RangeSet;
+
 pub mod bundle;
 #[cfg(test)]
 mod conformance;
@@ -33,6 +35,8 @@ pub trait Source: Send + Sync + std::fmt::Debug {
     fn len(&self) -> io::Result<Option<u64>>;
     /// A descriptor for sendfile and splice, if offsets apply to it.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
+    /// Reports that these ranges will probably be read, too. A source that reads ahead may begin with them.
+    fn will_read(&self, _ranges: &RangeSet) {}
 }
 
 /// A store to receive into.

@@ -8,6 +8,7 @@ use proto::address::{AddressFamily, parse_spas_lines};
 use proto::client::TransferRequirements;
 use proto::command::{Command, TransferMode};
 use proto::reply::Reply;
+use proto::s3::parts::PartPlan;
 use proto::stripes::StripeAddresses;
 
 use super::ClientSession;
@@ -46,6 +47,13 @@ impl ClientSession {
             .hosts
             .as_ref()
             .map_or(1, |all| all.len().max(1))
+    }
+
+    /// Bytes of a file of `size` bytes that one of the server's data nodes gets whole; `None`: any node takes any bytes. Nodes that
+    /// store a file as an object put a part of it together each.
+    pub(crate) fn stripe_unit(&self, size: Option<u64>) -> Option<u64> {
+        let is_object = self.stripe_count() > 1 && self.features().stores_whole;
+        is_object.then(|| PartPlan::part_of_arriving(size))
     }
 
     /// The hosts of the server's data nodes, and its own.

@@ -49,7 +49,10 @@ pub(super) async fn put(
     let missing = size.map(|size| agreement.kept_ranges.gaps(0, size));
     let local_end = LocalTransfer::Send {
         source,
-        plan: SendPlan::new(shift_ranges(missing.as_ref(), origin), origin),
+        plan: SendPlan {
+            unit: session.stripe_unit(size),
+            ..SendPlan::new(shift_ranges(missing.as_ref(), origin), origin)
+        },
     };
     let exchange = TransferExchange {
         local_end,

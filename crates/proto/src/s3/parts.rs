@@ -45,6 +45,14 @@ impl PartPlan {
         fits.then_some(Self { size, part })
     }
 
+    /// Bytes of a part of a file that a server stores as an object while it arrives; `None`: nobody has announced its size. Senders to
+    /// several machines of such a server keep to it, too.
+    pub fn part_of_arriving(announced: Option<u64>) -> u64 {
+        announced
+            .and_then(|size| Self::for_object(size, 1))
+            .map_or(USUAL_PART, |plan| plan.part.max(USUAL_PART))
+    }
+
     /// Bytes of a part.
     pub fn part_size(self) -> u64 {
         self.part

@@ -81,8 +81,6 @@ impl ServerConfig {
         let has_quota = shares.quota != QuotaBounds::default()
             || users.any(|user| user.quota.is_some() || user.quota_files.is_some());
         let settings = [
-            ("data-node", !self.data_nodes.is_empty()),
-            ("front-end", !self.front_ends.is_empty()),
             ("quota", has_quota),
             ("umask", creation.umask.is_some()),
             ("file-mode", creation.file_mode.is_some()),

@@ -1,42 +1,32 @@
 //! A data node: it carries out what its front ends order, and has no sessions of its own.
 
 mod lease;
+mod work;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use data::channel::{ListenOptions, SessionDataChannel};
-use data::error::DataError;
-use data::job::{TransferControl, TransferSettings};
-use data::options::{CongestionChoice, TransferOptions};
+use data::job::TransferControl;
 use data::rate::RateLimit;
-use data::recv::ReceivePlan;
-use data::send::{RangeSupply, SendPlan};
-use data::store::file::{FileSink, FileSource};
-use data::store::root::{FileIdentity, StoreError};
-use data::store::{Sink, Source};
+use data::send::RangeSupply;
 use data::transport::{ControlTransport, tls_error};
-use data::{recv, send};
-use proto::command::{DataType, TransferMode};
-use proto::path::VPath;
 use proto::ranges::RangeSet;
-use proto::server::{FileError, FileErrorKind, TransferError};
+use proto::server::TransferError;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use self::lease::{LeasedSink, WriteLease, boot_time};
+use self::lease::{WriteLease, boot_time};
+use self::work::{PartWork, StoredParts};
 use crate::limits::SessionSlot;
-use crate::secure::of_order;
 use crate::state::ServerState;
 use crate::stripes::{
     AliveTerms, FrontMessage, MeteredPart, NodeConnection, NodeFailure, NodeListen, NodeLoad,
     NodeMessage, NodeOrder, NodePart, PartProgress, PartReport, VERSION, WireRanges,
 };
-use crate::transfer::{ControlAddresses, file_error, transfer_error};
+use crate::transfer::{ControlAddresses, file_error};
 
 /// Interval of progress reports. A front end takes a node that is silent for some seconds for lost.
 const REPORT_INTERVAL: Duration = Duration::from_millis(250);
@@ -46,8 +36,8 @@ const WORK_AHEAD: Duration = Duration::from_secs(1);
 const WANTED_BYTES: (u64, u64) = (2 << 20, 1 << 30);
 /// A front end that is silent for this time has given up the transfer. Shorter than the time after which it does.
 const SILENCE_LIMIT: Duration = Duration::from_secs(4);
-/// How often a store that may not begin yet looks whether it must stop.
-const BEGIN_CHECK: Duration = Duration::from_millis(50);
+/// Most parts of an object that one message names.
+const STORED_AT_ONCE: usize = 1000;
 /// Events of a part that wait for the connection's task.
 const QUEUE: usize = 8;
 
@@ -160,7 +150,7 @@ enum PartEvent {
     RunsLow,
     /// A write waits for room in the quota.
     WantsRoom,
-    Ended(Box<SessionDataChannel>, Result<(), TransferError>),
+    Ended(Box<SessionDataChannel>, Result<StoredParts, TransferError>),
 }
 
 impl NodeSession {
@@ -402,8 +392,12 @@ impl NodeSession {
         }
     }
 
-    async fn end(&mut self, result: Result<(), TransferError>) -> io::Result<()> {
+    async fn end(&mut self, result: Result<StoredParts, TransferError>) -> io::Result<()> {
         self.report_progress(true).await?;
+        for parts in result.iter().flat_map(|parts| parts.chunks(STORED_AT_ONCE)) {
+            let parts = parts.to_vec();
+            self.connection.send(&NodeMessage::Stored { parts }).await?;
+        }
         let Some(part) = self.running.take() else {
             return Ok(());
         };
@@ -480,195 +474,4 @@ async fn next_event(running: &mut Option<RunningPart>) -> Option<PartEvent> {
         Some(part) => part.events.recv().await,
         None => std::future::pending().await,
     }
-}
-
-/// A part on its thread.
-struct PartWork {
-    shared: Arc<ServerState>,
-    order: NodeOrder,
-    channel: SessionDataChannel,
-    control: Arc<TransferControl>,
-    supply: Option<Arc<RangeSupply>>,
-    lease: Arc<WriteLease>,
-    rate: Option<RateLimit>,
-    /// A store may begin.
-    begun: std::sync::mpsc::Receiver<()>,
-}
-
-impl PartWork {
-    fn carry_out(
-        mut self,
-        events: &mpsc::Sender<PartEvent>,
-    ) -> (SessionDataChannel, Result<(), TransferError>) {
-        let result = match self.order.part.clone() {
-            NodePart::Send { ranges, origin, .. } => self.send(ranges.to_set(), origin, events),
-            NodePart::Receive { origin, limit } => {
-                let plan = ReceivePlan {
-                    origin,
-                    stream_start: 0,
-                    limit,
-                };
-                self.receive(plan, events)
-            }
-        };
-        (self.channel, result)
-    }
-
-    fn send(
-        &mut self,
-        ranges: RangeSet,
-        origin: u64,
-        events: &mpsc::Sender<PartEvent>,
-    ) -> Result<(), TransferError> {
-        let (root, path) = self.place()?;
-        let file = root.open_read(&path).map_err(of_file)?;
-        self.require_same(&file, &path)?;
-        let source = FileSource::new(file, path.to_string());
-        let source = source.map_err(|error| of_file(StoreError::from_io("open", &path, &error)))?;
-        let source: Arc<dyn Source> = Arc::new(source);
-        let plan = SendPlan {
-            supply: self.supply.clone(),
-            ..SendPlan::new(ranges, origin)
-        };
-        let settings = self.settings(true)?;
-        self.announce(true, events);
-        let sent = send::run(&mut self.channel, &source, &plan, &settings, &self.control);
-        sent.map(drop).map_err(|error| self.failure_of(&error))
-    }
-
-    fn receive(
-        &mut self,
-        plan: ReceivePlan,
-        events: &mpsc::Sender<PartEvent>,
-    ) -> Result<(), TransferError> {
-        let (root, path) = self.place()?;
-        // The front end has made it, and holds its lock.
-        let file = root.open_existing(&path).map_err(of_file)?;
-        self.require_same(&file, &path)?;
-        let sink = FileSink::new(file, path.to_string());
-        let sink = sink.map_err(|error| of_file(StoreError::from_io("open", &path, &error)))?;
-        let policy = self.shared.config.sync_policy;
-        let sink = Arc::new(LeasedSink {
-            file: sink.with_policy(policy, None),
-            lease: Arc::clone(&self.lease),
-            control: Arc::clone(&self.control),
-        });
-        let as_sink: Arc<dyn Sink> = Arc::clone(&sink) as Arc<dyn Sink>;
-        let settings = self.settings(false)?;
-        self.announce(false, events);
-        self.wait_for_begin()?;
-        let received = recv::run(&mut self.channel, &as_sink, &plan, &settings, &self.control);
-        let sync = || match &received {
-            // Other machines read the file, and some file systems tell of a full disk only now.
-            Ok(_) => sink.file.file().sync_data(),
-            // The file may be another transfer's already.
-            Err(DataError::Write { .. }) if self.lease.is_valid() => {
-                sink.file.forget_unsynced(false)
-            }
-            Err(_) => Ok(()),
-        };
-        let synced = match &received {
-            Ok(_) => self.control.checkpoint(sync),
-            Err(_) => sync(),
-        };
-        received.map_err(|error| self.failure_of(&error))?;
-        synced.map_err(|source| {
-            let what = path.to_string();
-            transfer_error(&DataError::Write { what, source })
-        })
-    }
-
-    /// Counts a part that a bound of this node has ended.
-    fn failure_of(&self, error: &DataError) -> TransferError {
-        if matches!(error, DataError::TooManyStreams { .. }) {
-            self.shared.load_meter.count_refusal();
-        }
-        transfer_error(error)
-    }
-
-    /// Waits until the front end says that every node has opened the file.
-    fn wait_for_begin(&self) -> Result<(), TransferError> {
-        loop {
-            match self.begun.recv_timeout(BEGIN_CHECK) {
-                Ok(()) => return Ok(()),
-                Err(_) if self.control.is_cancelled() => return Err(TransferError::Aborted),
-                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
-                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
-                    return Err(TransferError::Aborted);
-                }
-            }
-        }
-    }
-
-    /// The session's root and the file in it.
-    fn place(&self) -> Result<(Arc<data::store::root::Root>, VPath), TransferError> {
-        let main = self.shared.authenticator.root();
-        let main =
-            main.ok_or_else(|| other("the root of a data node is a directory".to_owned()))?;
-        let below = Path::new(std::ffi::OsStr::from_bytes(&self.order.root));
-        let root = if below.as_os_str().is_empty() {
-            Arc::clone(main)
-        } else {
-            let opened = main.open_below(below);
-            Arc::new(opened.map_err(|error| other(error.to_string()))?)
-        };
-        let path = VPath::root().resolve(&self.order.path);
-        Ok((root, path.map_err(|error| other(error.to_string()))?))
-    }
-
-    /// Fails unless the front end has this file open.
-    fn require_same(&self, file: &std::fs::File, path: &VPath) -> Result<(), TransferError> {
-        let identity = FileIdentity::of(file);
-        let identity = identity.map_err(|e| of_file(StoreError::from_io("open", path, &e)))?;
-        if identity.inode.1 == self.order.inode {
-            return Ok(());
-        }
-        Err(other(format!(
-            "{path} is another file here than at the front end: both must have their root on one shared file system"
-        )))
-    }
-
-    fn settings(&self, sends: bool) -> Result<TransferSettings, TransferError> {
-        let security = self.order.security.as_ref();
-        let security = security.map(|order| of_order(order, &self.shared.material));
-        let security = security
-            .transpose()
-            .map_err(|error| other(error.to_string()))?;
-        let config = &self.shared.config;
-        let [streams, min, max] = self.order.streams;
-        Ok(TransferSettings {
-            security: security.map(Arc::new),
-            options: TransferOptions {
-                buffers: self.order.buffers.clone().into(),
-                congestion: match sends {
-                    true => CongestionChoice::parse(&self.order.congestion),
-                    false => CongestionChoice::System,
-                },
-                rate: self.rate.clone(),
-                ..config.transfer.clone()
-            },
-            mode: TransferMode::Extended,
-            type_: DataType::Image,
-            streams: streams as usize,
-            max_streams: max as usize,
-            min_streams: min as usize,
-            max_connections: config.max_streams_per_transfer as usize,
-            adapt: sends && max > min,
-            connect_timeout: config.transfer.stall,
-            ..TransferSettings::default()
-        })
-    }
-
-    fn announce(&self, sending: bool, events: &mpsc::Sender<PartEvent>) {
-        let reused = self.channel.has_cached(sending);
-        let _ = events.blocking_send(PartEvent::Opened { reused });
-    }
-}
-
-fn of_file(error: StoreError) -> TransferError {
-    TransferError::File(error.into())
-}
-
-fn other(text: impl Into<String>) -> TransferError {
-    TransferError::File(FileError::new(FileErrorKind::Other, text))
 }

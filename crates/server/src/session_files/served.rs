@@ -218,6 +218,7 @@ impl ServedFiles {
                 // A listing is sent in order to its end; its length is not known.
                 plan: SendPlan::new(RangeSet::new(), 0),
                 path: list.path.clone(),
+                object: None,
                 checksum: None,
             })),
             TransferKind::Retrieve {
@@ -253,6 +254,9 @@ impl ServedFiles {
             source: file.source(&plan.ranges, &by.served())?,
             plan,
             path: path.clone(),
+            object: file
+                .version()
+                .map(|version| (version.to_owned(), file.piece())),
         })
     }
 

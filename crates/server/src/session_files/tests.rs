@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use data::job::TransferReport;
-use data::served::{ServedClient, ServedFile, ServedSink, ServedStore, ServedVisitor};
+use data::served::{JoinedSink, ServedClient, ServedFile, ServedSink, ServedStore, ServedVisitor};
 use data::store::memory::{MemorySink, MemorySource};
 use data::store::{Sink, Source};
 use parking_lot::Mutex;
@@ -114,6 +114,15 @@ impl ServedStore for MemoryObjects {
         }))
     }
 
+    fn join(
+        &self,
+        path: &VPath,
+        _shared: &str,
+        _by: &ServedClient,
+    ) -> Result<Arc<dyn JoinedSink>, FileError> {
+        Err(missing(path))
+    }
+
     fn make_dir(&self, _path: &VPath) -> Result<(), FileError> {
         Ok(())
     }
@@ -155,6 +164,10 @@ impl ServedFile for MemoryObjectFile {
         (algorithm == ChecksumAlgorithm::Sha1).then(|| "kept".to_owned())
     }
 
+    fn piece(&self) -> u64 {
+        1
+    }
+
     fn source(&self, _wanted: &RangeSet, _by: &ServedClient) -> Result<Arc<dyn Source>, FileError> {
         Ok(Arc::new(MemorySource::new(self.0.clone(), "object")))
     }
@@ -192,6 +205,18 @@ impl ServedSink for MemoryUpload {
 
     fn abandon(&self) {
         self.bytes.take();
+    }
+
+    fn share(&self) -> Result<String, FileError> {
+        Err(missing(&self.path))
+    }
+
+    fn take_over(&self, _parts: &[String]) -> Result<(), FileError> {
+        Err(missing(&self.path))
+    }
+
+    fn checksum(&self, _algorithm: ChecksumAlgorithm) -> Option<String> {
+        None
     }
 }
 

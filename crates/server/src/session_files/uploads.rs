@@ -60,6 +60,7 @@ impl ServedFiles {
             has_unique_name: false,
             // In TYPE A the received bytes are not the stored ones.
             checksum_algorithm: algorithm.filter(|_| !is_text),
+            shared: Some(Arc::clone(&sink)),
             end: Box::new(ObjectCompletion {
                 files: self.clone(),
                 path: path.clone(),
@@ -125,7 +126,9 @@ impl ObjectCompletion {
             false => Some(report.stored.end()),
         };
         let is_whole = report.evidence.bytes == report.stored.end();
-        let computed = report.checksum.clone().filter(|_| is_whole);
+        let of_parts = || self.sink.checksum(self.algorithm?);
+        let computed = report.checksum.clone().or_else(of_parts);
+        let computed = computed.filter(|_| is_whole);
         match (&self.expected, &computed) {
             (Some(expected), Some(computed)) if !computed.eq_ignore_ascii_case(expected) => {
                 return Err(TransferError::Checksum {

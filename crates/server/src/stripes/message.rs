@@ -4,7 +4,7 @@
 //! front end                      data node
 //!                                Hello
 //! Listen                         Listening
-//! Run                            Opened, Progress ..., WantsRanges
+//! Run                            Opened, Progress ..., WantsRanges, Stored
 //! Begin (stores)
 //! Alive after each Progress
 //! Ranges                         ..., Ended
@@ -25,7 +25,7 @@ use super::NodeLoad;
 use crate::secure::NodeSecurity;
 
 /// Version of these messages. Both ends are of one installation, so another one is refused.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 /// For so long after a report that the front end has answered a node may write. A front end that has lost a node waits for this time since its last
 /// answer, and then nobody but itself changes the file.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
@@ -72,6 +72,8 @@ pub(crate) enum NodeMessage {
     WantsRanges { bytes: u64 },
     /// These ranges were ordered and will not be sent.
     GivenBack { ranges: WireRanges },
+    /// The store has these parts of a shared object ([`JoinedSink::finish`](data::served::JoinedSink::finish)).
+    Stored { parts: Vec<String> },
     /// The part has ended.
     Ended(PartReport),
 }
@@ -181,8 +183,10 @@ pub(crate) struct NodeOrder {
     pub(crate) root: Vec<u8>,
     /// The file, below the session's root.
     pub(crate) path: Vec<u8>,
-    /// The inode number of the file. A node that finds another one does not see the same file system.
-    pub(crate) inode: u64,
+    /// The file that the front end has found there.
+    pub(crate) file: NodeFile,
+    /// For whom, as the front end names its clients: those of one name share what a store of objects has for one.
+    pub(crate) client: String,
     /// The bytes.
     pub(crate) part: NodePart,
     /// First, fewest and most streams.
@@ -195,6 +199,19 @@ pub(crate) struct NodeOrder {
     pub(crate) rate: Option<u64>,
     /// Protection of the data connections; `None`: they are in the clear.
     pub(crate) security: Option<NodeSecurity>,
+}
+
+/// A file that a front end and its nodes open each for itself. A node that finds another one at the path does not see the same
+/// store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum NodeFile {
+    /// The inode number of a file.
+    Inode(u64),
+    /// The version of an object.
+    Version(String),
+    /// An object that the front end has begun ([`ServedSink::share`](data::served::ServedSink::share)).
+    Upload(String),
 }
 
 /// The bytes of a part.

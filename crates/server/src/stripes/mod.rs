@@ -16,8 +16,8 @@ pub(crate) use dealer::{DealtOrder, RangeDealer};
 pub(crate) use directory::{NodeDirectory, NodeState};
 pub(crate) use load::{LoadMeter, MeteredPart, NodeLoad};
 pub(crate) use message::{
-    AliveTerms, FrontMessage, LEASE, NodeFailure, NodeListen, NodeMessage, NodeOrder, NodePart,
-    PartProgress, PartReport, VERSION, WireRanges,
+    AliveTerms, FrontMessage, LEASE, NodeFailure, NodeFile, NodeListen, NodeMessage, NodeOrder,
+    NodePart, PartProgress, PartReport, VERSION, WireRanges,
 };
 pub(crate) use rate_shares::RateShares;
 pub(crate) use recent_rate::RecentRate;

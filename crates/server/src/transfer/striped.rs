@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use data::error::DataError;
 use data::job::{TransferControl, TransferReport};
 use data::rate::RateLimit;
+use data::served::ServedSink;
 use data::store::Sink;
 use data::store::root::FileIdentity;
 use parking_lot::Mutex;
@@ -34,8 +35,8 @@ use crate::files::{
 use crate::secure::NodeSecurity;
 use crate::session_files::SessionFiles;
 use crate::stripes::{
-    AliveTerms, DealtOrder, FrontMessage, LEASE, NodeAccess, NodeFailure, NodeMessage, NodeOrder,
-    NodePart, PartProgress, PartReport, RangeDealer, RateShares, StripeSet, WireRanges,
+    AliveTerms, DealtOrder, FrontMessage, LEASE, NodeAccess, NodeFailure, NodeFile, NodeMessage,
+    NodeOrder, NodePart, PartProgress, PartReport, RangeDealer, RateShares, StripeSet, WireRanges,
 };
 use crate::transfer_log::LoggedTransferKind;
 
@@ -136,6 +137,7 @@ pub(super) async fn run(
     let mut transfer = StripedTransfer {
         sink: None,
         has_begun: false,
+        stored_parts: Vec::new(),
         paid_to: if has_quota { 0 } else { u64::MAX },
         limit: rate.map(|limit| DealtLimit::new(limit, set.nodes().len())),
         client: UploadClient {
@@ -261,6 +263,8 @@ struct StripedTransfer<'s> {
     sink: Option<Arc<dyn Sink>>,
     /// Every node has opened the file.
     has_begun: bool,
+    /// Parts of an object that nodes have stored.
+    stored_parts: Vec<String>,
     /// File offset up to which the quota is charged.
     paid_to: u64,
     limit: Option<DealtLimit>,
@@ -293,17 +297,27 @@ impl StripedTransfer<'_> {
                 "in MODE E the sender connects; use SPOR or PORT",
             ));
         };
-        self.summary.path = sending.path.clone();
-        let identity = sending.source.fd().map(FileIdentity::of);
-        let inode = inode_of(identity)?;
-        let plan = sending.plan;
+        let OpenedSource {
+            source,
+            plan,
+            path,
+            object,
+            checksum: _,
+        } = sending;
+        self.summary.path = path;
+        let identity = source.fd().map(FileIdentity::of);
+        let piece = object.as_ref().map_or(1, |(_, piece)| *piece);
+        let file = node_file(identity, object.map(|(version, _)| version))?;
+        // The inode stays that of the file while it is open. The memory for an object is for what this process would read of it.
+        let _open = source.fd().is_some().then_some(&source);
         let layout = self.order.request.layout;
         let mut dealer = RangeDealer::new(
             layout,
             plan.ranges.clone(),
             stripe_count(&targets),
             Instant::now(),
-        );
+        )
+        .in_pieces(piece);
         for (stripe, target) in targets.iter() {
             let (mut ranges, last) = dealer.first(stripe, FIRST_DEAL);
             let part = NodePart::Send {
@@ -312,7 +326,7 @@ impl StripedTransfer<'_> {
                 last,
                 origin: plan.origin,
             };
-            self.start(stripe, inode, part);
+            self.start(stripe, file.clone(), part);
         }
         let planned = plan.ranges.byte_count();
         self.follow(Some(dealer)).await?;
@@ -327,8 +341,18 @@ impl StripedTransfer<'_> {
 
     async fn receive(&mut self, storing: OpenedStore) -> Result<(), TransferError> {
         self.summary.path = storing.path.clone();
-        let inode = match inode_of(storing.sink.fd().map(FileIdentity::of)) {
-            Ok(inode) => inode,
+        let identity = storing.sink.fd().map(FileIdentity::of);
+        let shared = storing.shared.clone();
+        let shares = shared.clone();
+        let file = match shares {
+            Some(sink) => {
+                let share = move || sink.share().map_err(TransferError::File);
+                blocking(share).await.map(NodeFile::Upload)
+            }
+            None => node_file(identity, None),
+        };
+        let file = match file {
+            Ok(file) => file,
             Err(error) => {
                 storing.abandon();
                 return Err(error);
@@ -340,13 +364,16 @@ impl StripedTransfer<'_> {
                 origin: storing.plan.origin,
                 limit: storing.plan.limit,
             };
-            self.start(self.stripe(number), inode, part);
+            self.start(self.stripe(number), file.clone(), part);
         }
         let followed = self.follow(None).await;
         let (stored, bytes) = (self.control.stored(), self.control.bytes());
         let control = Arc::clone(&self.control);
+        let parts = std::mem::take(&mut self.stored_parts);
         let complete = move || {
-            if let Err(error) = followed {
+            let take_over = |sink: Arc<dyn ServedSink>| sink.take_over(&parts);
+            let taken = shared.map_or(Ok(()), take_over);
+            if let Err(error) = followed.and(taken.map_err(TransferError::File)) {
                 storing.abandon();
                 return Err(error);
             }
@@ -370,13 +397,14 @@ impl StripedTransfer<'_> {
         Stripe::new(number, count).unwrap_or(Stripe::SINGLE)
     }
 
-    fn start(&self, stripe: Stripe, inode: u64, part: NodePart) {
+    fn start(&self, stripe: Stripe, file: NodeFile, part: NodePart) {
         let request = &self.order.request;
         let streams = request.streams;
         let order = NodeOrder {
             root: self.root.clone(),
             path: self.summary.path.as_bytes().to_vec(),
-            inode,
+            file,
+            client: self.client.served().name,
             part,
             streams: [streams.start, streams.min, streams.max],
             buffers: request.buffers.into(),
@@ -478,6 +506,7 @@ impl StripedTransfer<'_> {
                     dealer.note_given_back(number, &ranges.to_set());
                 }
             }
+            Some(NodeMessage::Stored { parts }) => self.stored_parts.extend(parts),
             Some(NodeMessage::Ended(report)) => {
                 let failure = report.failure.clone();
                 let bytes = report.bytes;
@@ -674,11 +703,18 @@ fn stripe_count(targets: &StripeAddresses) -> u32 {
     u32::try_from(targets.as_slice().len()).unwrap_or(u32::MAX)
 }
 
-fn inode_of(identity: Option<io::Result<FileIdentity>>) -> Result<u64, TransferError> {
-    match identity {
-        Some(Ok(identity)) => Ok(identity.inode.1),
-        Some(Err(error)) => Err(store_error(error)),
-        None => Err(other_error("only a file can have stripes")),
+/// By what nodes know that they have the same file.
+fn node_file(
+    identity: Option<io::Result<FileIdentity>>,
+    version: Option<String>,
+) -> Result<NodeFile, TransferError> {
+    match (identity, version) {
+        (Some(Ok(identity)), _) => Ok(NodeFile::Inode(identity.inode.1)),
+        (Some(Err(error)), _) => Err(store_error(error)),
+        (None, Some(version)) => Ok(NodeFile::Version(version)),
+        (None, None) => Err(other_error(
+            "the store tells no versions, by which data nodes would have the same one",
+        )),
     }
 }
 

@@ -21,7 +21,7 @@ use interop::test_files;
 use interop::tree::{ASCII, TestTree, UNICODE};
 
 /// The variables of a program that asks this server for buckets.
-fn environment(bucket_server: &PeerServer) -> GridEnvironment {
+pub(crate) fn environment(bucket_server: &PeerServer) -> GridEnvironment {
     GridEnvironment::default()
         .with(
             "AWS_ENDPOINT_URL",

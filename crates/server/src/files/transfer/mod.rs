@@ -6,6 +6,7 @@ use std::sync::Arc;
 use data::job::TransferReport;
 use data::recv::ReceivePlan;
 use data::send::SendPlan;
+use data::served::ServedSink;
 use data::store::durability::SyncPolicy;
 use data::store::file::{FileSink, FileSource};
 use data::store::root::{FileIdentity, StoreError, WritableFile};
@@ -60,6 +61,8 @@ pub struct OpenedSource {
     pub plan: SendPlan,
     /// The file or directory.
     pub path: VPath,
+    /// The version of an object, and the bytes of which each is read at a time.
+    pub object: Option<(String, u64)>,
     /// The checksum to compute of the bytes.
     pub checksum: Option<PassingChecksum>,
 }
@@ -78,6 +81,8 @@ pub struct OpenedStore {
     /// Algorithm of the checksum of received bytes
     /// ([`data::job::TransferSettings::checksum`]).
     pub checksum_algorithm: Option<ChecksumAlgorithm>,
+    /// The object that other servers can write parts of.
+    pub(crate) shared: Option<Arc<dyn ServedSink>>,
     pub(crate) end: Box<dyn StoreEnd>,
 }
 
@@ -162,6 +167,7 @@ impl DirectoryFiles {
             // A listing is sent in order to its end; its length is not known.
             plan: SendPlan::new(RangeSet::new(), 0),
             path: request.path.clone(),
+            object: None,
             checksum: None,
         })
     }
@@ -186,6 +192,7 @@ impl DirectoryFiles {
             source: Arc::new(source),
             plan: send_plan(size, part, have),
             path: path.clone(),
+            object: None,
             checksum,
         })
     }
@@ -249,6 +256,7 @@ impl DirectoryFiles {
             has_unique_name: *disposition == StoreDisposition::Unique,
             // In TYPE A the received bytes are not the stored ones.
             checksum_algorithm: requested_algorithm.filter(|_| !ascii),
+            shared: None,
             end: Box::new(StoreCompletion {
                 files: self.clone(),
                 sink,

@@ -45,6 +45,8 @@ pub(crate) struct RangeDealer {
     /// With a layout: what each stripe gets next.
     shares: Vec<StripeShare>,
     loads: Vec<StripeLoad>,
+    /// [`StripeLayout::Free`]: stripes get bytes up to a multiple of so many.
+    piece: u64,
 }
 
 /// The part of one stripe by a layout, as far as it was not dealt.
@@ -126,6 +128,16 @@ impl RangeDealer {
             wanted,
             shares: vec![share; stripes as usize],
             loads: vec![StripeLoad::new(now); stripes as usize],
+            piece: 1,
+        }
+    }
+
+    /// The same for nodes that read pieces of so many bytes, from a multiple of them to the next: two do not read of the same one, if that
+    /// can be had.
+    pub(crate) fn in_pieces(self, piece: u64) -> Self {
+        Self {
+            piece: piece.max(1),
+            ..self
         }
     }
 
@@ -289,8 +301,11 @@ impl RangeDealer {
             }
             _ => (left / (2 * (self.loads.len() as u64).max(1)), u64::MAX),
         };
-        let size = bytes.min(fair).min(most).max(load.least_deal());
-        let dealt = take(&mut self.wanted, size);
+        let size = bytes.min(fair).min(most).max(load.least_deal()).min(left);
+        let start = self.wanted.next_from(0).unwrap_or_default();
+        let end = start.saturating_add(size);
+        let end = end.checked_next_multiple_of(self.piece).unwrap_or(end);
+        let dealt = take(&mut self.wanted, end - start);
         self.note_dealt(number, &dealt);
         dealt
     }

@@ -277,3 +277,22 @@ fn near_the_end_stripes_get_little() {
     assert!(sizes.iter().rev().skip(1).all(|size| *size >= MIN_DEAL));
     assert!(sizes.len() < 60, "{sizes:?}");
 }
+
+#[test]
+fn nodes_that_read_pieces_get_whole_ones() {
+    let begin = Instant::now();
+    let dealer = RangeDealer::new(StripeLayout::Free, one_range(50 << 20), 2, begin);
+    let mut dealer = dealer.in_pieces(8 << 20);
+    for number in [0, 1, 0, 1, 0, 1, 0] {
+        dealer.note_request(number, 3 << 20);
+        for order in dealer.orders(begin) {
+            let DealtOrder::Send { ranges, .. } = order else {
+                continue;
+            };
+            let bounds = ranges.iter().flat_map(|range| [range.start, range.end]);
+            let is_whole = |at: u64| at.is_multiple_of(8 << 20) || at == 50 << 20;
+            assert!(bounds.into_iter().all(is_whole), "{ranges:?}");
+        }
+    }
+    assert!(dealer.wanted.is_empty());
+}

@@ -4,6 +4,7 @@
 mod failures;
 mod limits;
 mod loads;
+mod objects;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -43,7 +44,11 @@ fn identified(command: ServeCommand, pki: &PeerPki) -> ServeCommand {
 }
 
 fn node(root: &Path, pki: &PeerPki, host: &str) -> Result<LonghaulServer> {
-    let command = identified(ServeCommand::new(root), pki)
+    node_of(ServeCommand::new(root), pki, host)
+}
+
+fn node_of(command: ServeCommand, pki: &PeerPki, host: &str) -> Result<LonghaulServer> {
+    let command = identified(command, pki)
         .listen(&format!("{host}:0"))
         .option("--ca-dir", &path_argument(&pki.ca_directory()))
         .option("--front-end", SUBJECT);
@@ -61,17 +66,20 @@ fn front_of(root: &Path, pki: &PeerPki, nodes: &[SocketAddr]) -> Result<Longhaul
 }
 
 fn front_command(root: &Path, pki: &PeerPki, nodes: &[SocketAddr]) -> Result<ServeCommand> {
-    let authority = path_argument(&pki.ca_file());
     let users = root.join("users");
     add_user(&users, root)?;
-    let mut command = ServeCommand::anonymous(root).gsi(pki)?;
-    command = command.option("--node-ca", &authority);
+    let authority = path_argument(&pki.ca_file());
+    let command = ServeCommand::anonymous(root).gsi(pki)?;
+    let command = command.option("--node-ca", &authority);
     // Third-party transfers need an account.
-    command = command.option("--users", &path_argument(&users));
-    for node in nodes {
-        command = command.option("--data-node", &node.to_string());
-    }
-    Ok(command)
+    let command = command.option("--users", &path_argument(&users));
+    Ok(with_nodes(command, nodes))
+}
+
+fn with_nodes(command: ServeCommand, nodes: &[SocketAddr]) -> ServeCommand {
+    nodes.iter().fold(command, |command, node| {
+        command.option("--data-node", &node.to_string())
+    })
 }
 
 impl StripedServer {

@@ -27,6 +27,8 @@ pub(super) struct ArrivingParts {
     part: u64,
     /// Longest wait for room while nothing of the object moves.
     patience: Duration,
+    /// All bytes of the object arrive here; else other servers get some.
+    is_whole: bool,
     memory: TransferMemoryShare,
     state: Mutex<ArrivalState>,
     changed: Condvar,
@@ -78,8 +80,13 @@ pub(super) enum LastBytes {
 
 impl ArrivingParts {
     /// With parts of `part` bytes. A block that waits for room ends the upload when nothing has moved for `patience`. `memory`: for
-    /// one part, or for all bytes if they were announced to be fewer.
-    pub(super) fn new(part: u64, patience: Duration, memory: TransferMemoryShare) -> Self {
+    /// one part, or for all bytes if they were announced to be fewer. `is_whole`: no other server gets bytes of the object.
+    pub(super) fn new(
+        part: u64,
+        patience: Duration,
+        memory: TransferMemoryShare,
+        is_whole: bool,
+    ) -> Self {
         Self {
             part,
             patience,
@@ -88,6 +95,7 @@ impl ArrivingParts {
                 ..ArrivalState::default()
             }),
             memory,
+            is_whole,
             changed: Condvar::new(),
         }
     }
@@ -192,7 +200,9 @@ impl ArrivingParts {
 
     /// Begins a part, if there is memory for it; `false`: there is none.
     fn begin_part(&self, state: &mut ArrivalState, number: u32, end: u64) -> io::Result<bool> {
-        let is_front = u64::from(number - 1) == state.arrived.prefix_len() / self.part;
+        // Of an object that others write, too, no part is known to be the front: the one that comes first has that memory.
+        let is_front =
+            !self.is_whole || u64::from(number - 1) == state.arrived.prefix_len() / self.part;
         let held = state.open.len() + state.complete.len() + state.sending;
         let more = held - usize::from(state.own_part.is_some());
         let is_own = is_front && state.own_part.is_none() && self.own_reaches(state, end);
@@ -292,6 +302,35 @@ impl ArrivingParts {
         Ok(LastBytes::Part(length))
     }
 
+    /// All bytes have arrived that come here, of an object that others write, too. What is there of each part is sent.
+    ///
+    /// # Errors
+    /// A part has a hole; the upload has failed.
+    pub(super) fn finish_joined(&self) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.check()?;
+        let open: Vec<u32> = state.open.keys().copied().collect();
+        for number in open {
+            let Some(held) = state.open.get(&number) else {
+                continue;
+            };
+            let start = u64::from(number - 1) * self.part;
+            let gaps = held.arrived.gaps(0, held.bytes.len() as u64);
+            if let Some(gap) = gaps.iter().next() {
+                return Err(io::Error::other(format!(
+                    "bytes {} to {} have not come to this data node: all bytes of a part of an object must come to one",
+                    start + gap.start,
+                    start + gap.end
+                )));
+            }
+            complete(&mut state, number);
+        }
+        state.has_ended = true;
+        drop(state);
+        self.changed.notify_all();
+        Ok(())
+    }
+
     /// Fails if the upload has failed.
     pub(super) fn check(&self) -> io::Result<()> {
         match &self.state.lock().failure {
@@ -363,7 +402,7 @@ mod tests {
 
     fn of(budget: &Arc<TransferMemoryBudget>, own: u64, patience: Duration) -> ArrivingParts {
         let memory = budget.begin(own, &ServedClient::default()).unwrap();
-        ArrivingParts::new(PART, patience, memory)
+        ArrivingParts::new(PART, patience, memory, true)
     }
 
     fn many() -> ArrivingParts {

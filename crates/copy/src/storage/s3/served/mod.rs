@@ -7,6 +7,7 @@ mod arriving;
 mod failures;
 mod memory;
 mod read_ahead;
+mod shared_parts;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -17,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use data::served::{ServedClient, ServedFile, ServedSink, ServedStore, ServedVisitor};
+use data::served::{JoinedSink, ServedClient, ServedFile, ServedSink, ServedStore, ServedVisitor};
 use ftp::failure::Operation;
 use ftp::location::{Location, Scheme};
 use ftp::{ConnectionSecurity, Credential, Failure, FailureKind};
@@ -31,7 +32,7 @@ use self::access::BucketAccess;
 use self::failures::file_error;
 use self::memory::TransferMemoryBudget;
 use self::source::BucketFile;
-use self::upload::BucketUpload;
+use self::upload::{BucketUpload, JoinedUpload};
 use super::UNORDERED;
 use super::changes::{self, DirectoryContent, PlaceInBucket, content_of, put_mark};
 use super::listing::EntryReader;
@@ -415,6 +416,17 @@ impl ServedStore for ServedBucket {
         self.place(path).map_err(|failure| file_error(&failure))?;
         let (access, memory) = (&self.access, &self.memory);
         let upload = BucketUpload::begin(place, action, announced, access, memory, by)?;
+        Ok(Arc::new(upload))
+    }
+
+    fn join(
+        &self,
+        path: &VPath,
+        shared: &str,
+        by: &ServedClient,
+    ) -> Result<Arc<dyn JoinedSink>, FileError> {
+        let (action, place) = (self.operation("write", path), self.path(path));
+        let upload = JoinedUpload::begin(place, action, shared, &self.access, &self.memory, by)?;
         Ok(Arc::new(upload))
     }
 

@@ -26,7 +26,6 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct ReadAhead {
     size: u64,
-    wanted: RangeSet,
     /// Pieces that have the memory with which the transfer has begun, at most.
     own: usize,
     memory: TransferMemoryShare,
@@ -36,6 +35,7 @@ pub(super) struct ReadAhead {
 
 #[derive(Debug, Default)]
 struct PieceState {
+    wanted: RangeSet,
     /// By number: offset divided by [`PIECE`].
     pieces: BTreeMap<u64, FetchedPiece>,
     /// Pieces for which a reader waits, and where.
@@ -67,17 +67,30 @@ impl ReadAhead {
     pub(super) fn new(size: u64, wanted: &RangeSet, memory: TransferMemoryShare) -> Self {
         Self {
             size,
-            wanted: wanted.clone(),
             own: piece_count(wanted).min(OWN_PIECES),
             memory,
-            state: Mutex::default(),
+            state: Mutex::new(PieceState {
+                wanted: wanted.clone(),
+                ..PieceState::default()
+            }),
             changed: Condvar::new(),
         }
     }
 
     /// Most pieces that are worth a thread each.
     pub(super) fn piece_count(&self) -> usize {
-        piece_count(&self.wanted)
+        piece_count(&self.state.lock().wanted)
+    }
+
+    /// These are read, too.
+    pub(super) fn want(&self, more: &RangeSet) {
+        let mut state = self.state.lock();
+        state.wanted.extend(more);
+        // They may be before others that were fetched.
+        let first = more.iter().next().map(|range| range.start / PIECE);
+        state.ahead = first.map_or(state.ahead, |first| first.min(state.ahead));
+        drop(state);
+        self.changed.notify_all();
     }
 
     /// Reads bytes at `offset`, as soon as they are there.
@@ -211,7 +224,7 @@ impl ReadAhead {
     fn next_number(&self, state: &PieceState) -> Option<u64> {
         let mut number = state.ahead;
         loop {
-            let from = self.wanted.next_from(number.checked_mul(PIECE)?)?;
+            let from = state.wanted.next_from(number.checked_mul(PIECE)?)?;
             number = from / PIECE;
             if !state.pieces.contains_key(&number) {
                 return Some(number);
@@ -230,7 +243,7 @@ impl ReadAhead {
     ) -> Option<ByteRange> {
         state.demanded.remove(&number);
         let (start, end) = (number * PIECE, ((number + 1) * PIECE).min(self.size));
-        let wanted = self.wanted.within(start, end);
+        let wanted = state.wanted.within(start, end);
         let first = wanted.iter().next().map_or(start, |range| range.start);
         let hull = ByteRange::new(first, wanted.end());
         let has =
@@ -355,7 +368,8 @@ mod tests {
                 });
             }
             let mut buf = vec![1; 256 << 10];
-            for range in ahead.wanted.iter() {
+            let wanted = ahead.state.lock().wanted.clone();
+            for range in wanted.iter() {
                 let mut at = range.start;
                 while at < range.end {
                     let most = usize::try_from((range.end - at).min(buf.len() as u64)).unwrap();

@@ -19,7 +19,7 @@ use proto::server::FileError;
 use super::access::{ATTEMPTS, BucketAccess, pause};
 use super::failures::io_error;
 use super::memory::TransferMemoryBudget;
-use super::read_ahead::{ReadAhead, own_bytes};
+use super::read_ahead::{PIECE, ReadAhead, own_bytes};
 use crate::storage::http::facts::HttpFileFacts;
 use crate::storage::http::ranges::HttpFile;
 
@@ -74,6 +74,10 @@ impl ServedFile for BucketFile {
         let mut known = self.facts.checksums.iter();
         let (_, sum) = known.find(|(known, _)| *known == algorithm)?;
         Some(sum.clone())
+    }
+
+    fn piece(&self) -> u64 {
+        PIECE
     }
 
     fn source(&self, wanted: &RangeSet, by: &ServedClient) -> Result<Arc<dyn Source>, FileError> {
@@ -146,6 +150,14 @@ impl Source for BucketSource {
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+
+    fn will_read(&self, ranges: &RangeSet) {
+        self.fetching.ahead.want(ranges);
+        if *self.fetchers.lock() > 0 {
+            // Those that run fetch all of it.
+            let _ = self.start_fetchers();
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! An object that is being stored by a session.
+//! An object that is being stored by a session, alone or with other servers of the bucket.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -9,14 +9,13 @@ use std::time::Duration;
 use data::checksum::ChecksumHasher;
 use data::job::{ReaderContext, TransferControl};
 use data::os::wake::WakeEvent;
-use data::served::{ServedClient, ServedSink};
+use data::served::{JoinedSink, ServedClient, ServedSink};
 use data::store::Sink;
 use ftp::Failure;
 use ftp::failure::Operation;
 use parking_lot::Mutex;
 use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::ByteRange;
-use proto::s3::documents::CompletedPart;
 use proto::s3::parts::{MAX_PARTS, PartPlan};
 use proto::server::{FileError, FileErrorKind};
 
@@ -27,11 +26,10 @@ use super::super::upload::UploadTarget;
 use super::access::{ATTEMPTS, BucketAccess, CurrentAccess, pause};
 use super::arriving::{ArrivingParts, CompletePart, LastBytes};
 use super::failures::{file_error, io_error};
-use super::memory::TransferMemoryBudget;
+use super::memory::{TransferMemoryBudget, TransferMemoryShare};
+use super::shared_parts::{self, WrittenPart};
 use crate::storage::http::client::HttpClient;
 
-/// Usual bytes of a part; an object of unknown length has 10 000 of them at most (156 GiB).
-const PART: u64 = 16 << 20;
 /// Threads that send parts of one object, each over a connection of its own.
 const SENDERS: usize = 4;
 
@@ -49,8 +47,14 @@ pub(super) struct BucketUpload {
 struct UploadState {
     /// The threads that send parts, if there are several parts.
     senders: Vec<JoinHandle<()>>,
+    /// Other servers write its parts.
+    is_shared: bool,
     has_ended: bool,
 }
+
+/// Parts of an object that another server has begun.
+#[derive(Debug)]
+pub(super) struct JoinedUpload(BucketUpload);
 
 /// The state that the threads share which send parts.
 #[derive(Debug)]
@@ -61,9 +65,11 @@ struct Sending {
     /// Bytes of a part.
     part: u64,
     parts: ArrivingParts,
+    /// Another server has begun the upload, and ends it.
+    is_joined: bool,
     /// The upload in parts; begun by the first of the threads.
     begun: Mutex<Option<BegunUpload>>,
-    sent: Mutex<Vec<CompletedPart>>,
+    sent: Mutex<Vec<WrittenPart>>,
     /// Of the connections with the bucket.
     control: Arc<TransferControl>,
     /// Ends the waits on them.
@@ -81,11 +87,22 @@ impl BucketUpload {
         memory: &Arc<TransferMemoryBudget>,
         by: &ServedClient,
     ) -> Result<Self, FileError> {
-        let part = announced
-            .and_then(|size| PartPlan::for_object(size, 1))
-            .map_or(PART, |plan| plan.part_size().max(PART));
-        let patience: Duration = access.transfer.options.stall.max(Duration::from_secs(30)) * 2;
+        let part = PartPlan::part_of_arriving(announced);
         let memory = memory.begin(announced.map_or(part, |size| size.min(part)), by)?;
+        Self::with_parts(path, action, part, None, access, memory, by)
+    }
+
+    /// The same with parts of `part` bytes; `joined`: the upload that another server has begun.
+    fn with_parts(
+        path: Vec<u8>,
+        action: Operation,
+        part: u64,
+        joined: Option<BegunUpload>,
+        access: &Arc<BucketAccess>,
+        memory: TransferMemoryShare,
+        by: &ServedClient,
+    ) -> Result<Self, FileError> {
+        let patience: Duration = access.transfer.options.stall.max(Duration::from_secs(30)) * 2;
         let stop = WakeEvent::new().map_err(|error| FileError {
             kind: FileErrorKind::Busy,
             errno: error.raw_os_error(),
@@ -99,8 +116,9 @@ impl BucketUpload {
                 action,
                 access: Arc::clone(access),
                 part,
-                parts: ArrivingParts::new(part, patience, memory),
-                begun: Mutex::default(),
+                parts: ArrivingParts::new(part, patience, memory, joined.is_none()),
+                is_joined: joined.is_some(),
+                begun: Mutex::new(joined),
                 sent: Mutex::default(),
                 control: Arc::default(),
                 stop: Arc::new(stop),
@@ -141,7 +159,33 @@ impl BucketUpload {
         is_in_parts
     }
 
+    /// Completes an object whose parts others have written.
+    fn complete_shared(&self, length: Option<u64>) -> Result<Option<String>, FileError> {
+        let sending = &self.sending;
+        let parts = std::mem::take(&mut *sending.sent.lock());
+        let parts = shared_parts::in_order(parts, sending.part, length);
+        let parts = parts.map_err(|error| self.error(&io::Error::other(error)))?;
+        if parts.is_empty() {
+            sending.abort();
+            let put = sending.put_whole(&[]);
+            return put.map_err(|failure| file_error(&failure));
+        }
+        let length = parts.iter().map(|part| part.bytes).sum();
+        *sending.sent.lock() = parts;
+        self.complete_parts(length)
+    }
+
+    fn complete_parts(&self, length: u64) -> Result<Option<String>, FileError> {
+        let completed = self.sending.complete(length);
+        let etag = completed.map_err(|failure| file_error(&failure))?;
+        *self.sending.begun.lock() = None;
+        Ok(Some(etag).filter(|etag| !etag.is_empty()))
+    }
+
     fn complete(&self, length: Option<u64>) -> Result<Option<String>, FileError> {
+        if self.state.lock().is_shared {
+            return self.complete_shared(length);
+        }
         let is_in_parts = !self.state.lock().senders.is_empty();
         let finished = self.sending.parts.finish(length, is_in_parts);
         let last = finished.map_err(|error| self.error(&error))?;
@@ -158,10 +202,7 @@ impl BucketUpload {
             .parts
             .check()
             .map_err(|error| self.error(&error))?;
-        let completed = self.sending.complete(length);
-        let etag = completed.map_err(|failure| file_error(&failure))?;
-        *self.sending.begun.lock() = None;
-        Ok(Some(etag).filter(|etag| !etag.is_empty()))
+        self.complete_parts(length)
     }
 
     fn error(&self, error: &io::Error) -> FileError {
@@ -218,6 +259,90 @@ impl ServedSink for BucketUpload {
         self.join();
         sending.abort();
     }
+
+    fn share(&self) -> Result<String, FileError> {
+        let begun = self.sending.begin();
+        let begun = begun.map_err(|failure| file_error(&failure))?;
+        self.state.lock().is_shared = true;
+        serde_json::to_string(&begun).map_err(|error| self.error(&error.into()))
+    }
+
+    fn take_over(&self, parts: &[String]) -> Result<(), FileError> {
+        let parts = parts.iter().map(|part| serde_json::from_str(part));
+        let parts: Result<Vec<WrittenPart>, _> = parts.collect();
+        let parts = parts.map_err(|error| self.error(&error.into()))?;
+        self.sending.sent.lock().extend(parts);
+        Ok(())
+    }
+
+    fn checksum(&self, algorithm: ChecksumAlgorithm) -> Option<String> {
+        let parts = self.sending.sent.lock().clone();
+        let parts = shared_parts::in_order(parts, self.sending.part, None).ok()?;
+        let is_shared = self.state.lock().is_shared;
+        is_shared
+            .then(|| shared_parts::checksum_of(&parts, algorithm))
+            .flatten()
+    }
+}
+
+impl JoinedUpload {
+    /// Parts of the object at a path of the bucket; `shared`: what [`ServedSink::share`] has told.
+    pub(super) fn begin(
+        path: Vec<u8>,
+        action: Operation,
+        shared: &str,
+        access: &Arc<BucketAccess>,
+        memory: &Arc<TransferMemoryBudget>,
+        by: &ServedClient,
+    ) -> Result<Self, FileError> {
+        let refused = |text: String| FileError::new(FileErrorKind::Other, text);
+        let begun: BegunUpload = serde_json::from_str(shared)
+            .map_err(|error| refused(format!("no upload of a bucket: {error}")))?;
+        if PartPlan::with_part(begun.part, begun.part).is_none() {
+            return Err(refused(format!("a part of {} bytes", begun.part)));
+        }
+        let (part, memory) = (begun.part, memory.begin(begun.part, by)?);
+        let joined = Some(begun);
+        BucketUpload::with_parts(path, action, part, joined, access, memory, by).map(Self)
+    }
+}
+
+impl Sink for JoinedUpload {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        self.0.write_at(offset, buf)
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn is_seekable(&self) -> bool {
+        true
+    }
+}
+
+impl JoinedSink for JoinedUpload {
+    fn finish(&self) -> Result<Vec<String>, FileError> {
+        let sending = &self.0.sending;
+        let error = |error: &io::Error| self.0.error(error);
+        // They may have no complete part yet.
+        self.0.start_senders().map_err(|failed| error(&failed))?;
+        sending
+            .parts
+            .finish_joined()
+            .map_err(|failed| error(&failed))?;
+        self.0.join();
+        sending.parts.check().map_err(|failed| error(&failed))?;
+        let parts = std::mem::take(&mut *sending.sent.lock());
+        let texts = parts.iter().map(serde_json::to_string);
+        texts
+            .collect::<Result<_, _>>()
+            .map_err(|failed| error(&failed.into()))
+    }
 }
 
 impl Drop for BucketUpload {
@@ -271,12 +396,17 @@ impl Sending {
             number: part.number,
             range,
             bytes: None,
-            crc32c: sums.then_some(sum),
+            crc32c: sums.then(|| sum.clone()),
         };
         let etag = self.ask(|client, target| {
             target.put_part(client, &upload.id, &next, &mut part.bytes.as_slice())
         })?;
-        self.sent.lock().push(next.completed(etag));
+        self.sent.lock().push(WrittenPart {
+            number: part.number,
+            bytes: part.bytes.len() as u64,
+            etag,
+            crc32c: Some(sum),
+        });
         Ok(())
     }
 
@@ -299,6 +429,15 @@ impl Sending {
         let upload = self.begin()?;
         let mut parts = std::mem::take(&mut *self.sent.lock());
         parts.sort_unstable_by_key(|part| part.number);
+        let sums = self.access.settings().sends_checksums;
+        let parts = parts.into_iter().map(|part| match sums {
+            true => part,
+            false => WrittenPart {
+                crc32c: None,
+                ..part
+            },
+        });
+        let parts: Vec<_> = parts.map(Into::into).collect();
         self.ask(|client, target| target.complete(client, &upload, &parts, length))
     }
 
@@ -341,7 +480,7 @@ impl Sending {
 
     /// Removes the parts that were sent.
     fn abort(&self) {
-        let Some(upload) = self.begun.lock().take() else {
+        let Some(upload) = self.begun.lock().take().filter(|_| !self.is_joined) else {
             return;
         };
         let aborted = self.access.ask(|client, current| {

@@ -1,0 +1,152 @@
+//! Data nodes of a bucket.
+
+use anyhow::{Result, ensure};
+use interop::cells::MatrixRow;
+use interop::longhaul::binary::longhaul;
+use interop::longhaul::copy::{self, cp};
+use interop::longhaul::rows::path_argument;
+use interop::longhaul::running_copy::RunningCopy;
+use interop::longhaul::serve::{LonghaulServer, ServeCommand};
+use interop::matrix::TestStore;
+use interop::peer::globus_url_copy::{GlobusUrlCopy, file_url};
+use interop::peer::{PeerServer, moto, s3s_fs};
+use interop::pki::PeerPki;
+use interop::require;
+use interop::run;
+use interop::test_files;
+
+use super::{
+    LARGE, NODE_HOSTS, StripedServer, ensure_stripes, identified, node_of, parts, with_nodes,
+};
+use crate::served_bucket::environment;
+
+fn start(
+    bucket_server: &PeerServer,
+    pki: &PeerPki,
+    bucket: &str,
+    nodes: usize,
+) -> Result<StripedServer> {
+    let root = format!("s3://{bucket}/");
+    let variables = environment(bucket_server);
+    let nodes = NODE_HOSTS.iter().cycle().take(nodes).map(|host| {
+        let command = ServeCommand::new(root.as_ref()).environment(&variables);
+        node_of(command, pki, host)
+    });
+    let nodes = nodes.collect::<Result<Vec<_>>>()?;
+    let addresses: Vec<_> = nodes.iter().map(LonghaulServer::address).collect();
+    let command = ServeCommand::anonymous(root.as_ref()).environment(&variables);
+    let front = with_nodes(identified(command, pki), &addresses).start()?;
+    Ok(StripedServer { front, nodes })
+}
+
+#[test]
+fn longhaul_cp_uses_every_data_node_of_a_bucket() {
+    let pki = require!(PeerPki::find());
+    require!(s3s_fs::find());
+    let mut cells = MatrixRow::new("longhaul cp, data nodes of a bucket");
+    let file = test_files::shared(LARGE).unwrap();
+    for direction in ["get", "put"] {
+        cells.check(direction, || {
+            let store = TestStore::new()?;
+            let bucket_server = s3s_fs::start(&store)?;
+            let server = start(&bucket_server, &pki, s3s_fs::BUCKET, 3)?;
+            let (url, local) = (server.front.url("object"), path_argument(&store.local()));
+            let object = store.path("object");
+            let (from, to, arrived) = match direction {
+                "get" => {
+                    std::fs::copy(&file, &object)?;
+                    (url, local.clone(), local.into())
+                }
+                _ => (path_argument(&file), url, object),
+            };
+            server.explain(cp(&["-p", "2", &from, &to]))?;
+            test_files::ensure_same(&file, &arrived)?;
+            let moved = parts(&server.nodes);
+            ensure!(moved == 3, "{moved} nodes have moved something");
+            Ok(())
+        });
+    }
+    cells.finish();
+}
+
+#[test]
+fn globus_url_copy_transfers_stripes_of_a_bucket() {
+    let client = require!(GlobusUrlCopy::find());
+    let pki = require!(PeerPki::find());
+    require!(s3s_fs::find());
+    let store = TestStore::new().unwrap();
+    let bucket_server = s3s_fs::start(&store).unwrap();
+    let server = start(&bucket_server, &pki, s3s_fs::BUCKET, 2).unwrap();
+    let mut cells = MatrixRow::new("globus-url-copy, data nodes of a bucket");
+    for options in [&["-stripe"][..], &["-stripe", "-p", "4"]] {
+        interop::matrix::get(&mut cells, &store, &test_files::SIZES, |from, to| {
+            let copied = client.copy(options, &server.front.url(from), &file_url(to));
+            server.explain(copied).map(drop)
+        });
+        interop::matrix::put(&mut cells, &store, &test_files::SIZES, |from, to| {
+            let copied = client.copy(options, &file_url(from), &server.front.url(to));
+            ensure_stripes(&server.explain(copied)?.stderr_text(), 2)
+        });
+    }
+    cells.finish();
+}
+
+#[test]
+fn a_copy_of_an_object_survives_the_death_of_a_data_node_and_nothing_is_left() {
+    let pki = require!(PeerPki::find());
+    require!(moto::find());
+    let mut cells = MatrixRow::new("longhaul cp, a data node of a bucket is killed");
+    let file = test_files::shared(LARGE).unwrap();
+    let store = TestStore::new().unwrap();
+    let bucket_server = moto::start(&store, &["bucket"]).unwrap();
+    let in_bucket = |arguments: &[&str]| -> Result<String> {
+        let mut command = longhaul()?;
+        environment(&bucket_server).apply(&mut command);
+        let run = run::run(command.args(arguments))?.expect_success()?;
+        Ok(format!("{}{}", run.stdout_text(), run.stderr_text()))
+    };
+    for direction in ["put", "get"] {
+        cells.check(direction, || {
+            let mut server = start(&bucket_server, &pki, "bucket", 2)?;
+            let (url, local) = (server.front.url("object"), path_argument(&store.local()));
+            let (from, to) = match direction {
+                "put" => (path_argument(&file), url),
+                _ => (url, local.clone()),
+            };
+            let limited = ["-p", "2", "--limit-rate", "300M", &from, &to];
+            let mut running = RunningCopy::start(copy::command(&limited)?)?;
+            running.wait_until_safe(20_000_000)?;
+            if let Some(node) = server.nodes.last_mut() {
+                node.guard().kill();
+            }
+            let status = server.explain(running.wait_for_end())?;
+            ensure!(status.success(), "{}", server.front.log());
+            let left = in_bucket(&["rm", "--unfinished=0s", "-n", "s3://bucket/"])?;
+            ensure!(!left.contains("object"), "{left}");
+            if direction == "get" {
+                test_files::ensure_same(&file, local.as_ref())?;
+            }
+            Ok(())
+        });
+    }
+    cells.finish();
+}
+
+#[test]
+fn data_nodes_of_another_bucket_store_nothing() {
+    let pki = require!(PeerPki::find());
+    require!(moto::find());
+    let store = TestStore::new().unwrap();
+    let bucket_server = moto::start(&store, &["bucket", "other"]).unwrap();
+    let file = path_argument(&test_files::shared(LARGE).unwrap());
+    let StripedServer { nodes, front } = start(&bucket_server, &pki, "other", 1).unwrap();
+    drop(front);
+    let addresses: Vec<_> = nodes.iter().map(LonghaulServer::address).collect();
+    let command =
+        ServeCommand::anonymous("s3://bucket/".as_ref()).environment(&environment(&bucket_server));
+    let front = with_nodes(identified(command, &pki), &addresses)
+        .start()
+        .unwrap();
+    let put = cp(&["-p", "2", "--retries", "0", &file, &front.url("object")]);
+    assert!(put.is_err(), "{}", front.log());
+}
