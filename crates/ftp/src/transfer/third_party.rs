@@ -338,6 +338,8 @@ impl ThirdPartyServers<'_> {
             && !requirements
                 .buffer_sizing
                 .is_some_and(BufferSizing::uses_drs_channel)
+            // Each part of an object has to come to one node, and the nodes of a source do not know the parts.
+            && !self.destination.features().stores_whole
             && [&*self.source, &*self.destination]
                 .iter()
                 .all(|server| server.may_use_stripes(requirements));

@@ -137,6 +137,7 @@ pub(super) async fn run(
     let mut transfer = StripedTransfer {
         sink: None,
         has_begun: false,
+        has_file_system: true,
         stored_parts: Vec::new(),
         paid_to: if has_quota { 0 } else { u64::MAX },
         limit: rate.map(|limit| DealtLimit::new(limit, set.nodes().len())),
@@ -263,6 +264,8 @@ struct StripedTransfer<'s> {
     sink: Option<Arc<dyn Sink>>,
     /// Every node has opened the file.
     has_begun: bool,
+    /// The nodes wait for the disks of a file system, and not for a bucket, on which each has limits of its own.
+    has_file_system: bool,
     /// Parts of an object that nodes have stored.
     stored_parts: Vec<String>,
     /// File offset up to which the quota is charged.
@@ -308,8 +311,9 @@ impl StripedTransfer<'_> {
         let identity = source.fd().map(FileIdentity::of);
         let piece = object.as_ref().map_or(1, |(_, piece)| *piece);
         let file = node_file(identity, object.map(|(version, _)| version))?;
-        // The inode stays that of the file while it is open. The memory for an object is for what this process would read of it.
-        let _open = source.fd().is_some().then_some(&source);
+        // The inode stays that of the file while it is open. What this process would read of an object takes memory from others.
+        let is_file = source.fd().is_some();
+        let _open = is_file.then_some(source);
         let layout = self.order.request.layout;
         let mut dealer = RangeDealer::new(
             layout,
@@ -397,7 +401,8 @@ impl StripedTransfer<'_> {
         Stripe::new(number, count).unwrap_or(Stripe::SINGLE)
     }
 
-    fn start(&self, stripe: Stripe, file: NodeFile, part: NodePart) {
+    fn start(&mut self, stripe: Stripe, file: NodeFile, part: NodePart) {
+        self.has_file_system = matches!(file, NodeFile::Inode(_));
         let request = &self.order.request;
         let streams = request.streams;
         let order = NodeOrder {
@@ -640,6 +645,9 @@ impl StripedTransfer<'_> {
         let is_silent = |part: &StripePart| part.heard.unwrap_or(begin).elapsed() >= SILENCE_LIMIT;
         if let Some((number, _)) = running().find(|(_, part)| is_silent(part)) {
             return Some((number, self.lost(number)));
+        }
+        if !self.has_file_system {
+            return None;
         }
         let opens_long = |part: &StripePart| {
             let others = self.parts.iter().any(|other| other.opened.is_some());

@@ -66,6 +66,22 @@ fn longhaul_cp_uses_every_data_node_of_a_bucket() {
             Ok(())
         });
     }
+    cells.check("between two servers", || {
+        let pki = &pki;
+        let (stores, name) = ([TestStore::new()?, TestStore::new()?], "object");
+        let buckets = [s3s_fs::start(&stores[0])?, s3s_fs::start(&stores[1])?];
+        let servers = buckets
+            .iter()
+            .map(|bucket_server| start(bucket_server, pki, s3s_fs::BUCKET, 2));
+        let servers = servers.collect::<Result<Vec<_>>>()?;
+        std::fs::copy(&file, stores[0].path(name))?;
+        let urls: Vec<_> = servers
+            .iter()
+            .map(|server| server.front.url(name))
+            .collect();
+        servers[1].explain(cp(&["-p", "2", &urls[0], &urls[1]]))?;
+        test_files::ensure_same(&file, &stores[1].path(name))
+    });
     cells.finish();
 }
 
