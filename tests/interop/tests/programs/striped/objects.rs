@@ -16,7 +16,7 @@ use interop::run;
 use interop::test_files;
 
 use super::{
-    LARGE, NODE_HOSTS, StripedServer, ensure_stripes, identified, node_of, parts, with_nodes,
+    LARGE, NODE_HOSTS, StripedServer, ensure_stripes, identified, node_of, parts_ended, with_nodes,
 };
 use crate::served_bucket::environment;
 
@@ -42,45 +42,41 @@ fn start(
 #[test]
 fn longhaul_cp_uses_every_data_node_of_a_bucket() {
     let pki = require!(PeerPki::find());
-    require!(s3s_fs::find());
+    require!(moto::find());
     let mut cells = MatrixRow::new("longhaul cp, data nodes of a bucket");
     let file = test_files::shared(LARGE).unwrap();
-    for direction in ["get", "put"] {
-        cells.check(direction, || {
-            let store = TestStore::new()?;
-            let bucket_server = s3s_fs::start(&store)?;
-            let server = start(&bucket_server, &pki, s3s_fs::BUCKET, 3)?;
-            let (url, local) = (server.front.url("object"), path_argument(&store.local()));
-            let object = store.path("object");
-            let (from, to, arrived) = match direction {
-                "get" => {
-                    std::fs::copy(&file, &object)?;
-                    (url, local.clone(), local.into())
-                }
-                _ => (path_argument(&file), url, object),
-            };
-            server.explain(cp(&["-p", "2", &from, &to]))?;
-            test_files::ensure_same(&file, &arrived)?;
-            let moved = parts(&server.nodes);
-            ensure!(moved == 3, "{moved} nodes have moved something");
-            Ok(())
-        });
-    }
+    let store = TestStore::new().unwrap();
+    let bucket_server = moto::start(&store, &["bucket", "other"]).unwrap();
+    let server = start(&bucket_server, &pki, "bucket", 3).unwrap();
+    let moves = |from: &str, to: &str, nodes: &[LonghaulServer]| -> Result<()> {
+        let ended = || nodes.iter().map(parts_ended).collect::<Vec<_>>();
+        let before = ended();
+        server.explain(cp(&["-p", "2", from, to]))?;
+        let (after, mut all) = (ended(), before.iter());
+        let all = after
+            .iter()
+            .all(|after| all.next().is_some_and(|before| before < after));
+        ensure!(
+            all,
+            "not all nodes have moved something: {before:?}, {after:?}"
+        );
+        Ok(())
+    };
+    let object = server.front.url("object");
+    cells.check("put", || {
+        moves(&path_argument(&file), &object, &server.nodes)
+    });
+    cells.check("get", || {
+        let local = store.local();
+        moves(&object, &path_argument(&local), &server.nodes)?;
+        test_files::ensure_same(&file, &local)
+    });
     cells.check("between two servers", || {
-        let pki = &pki;
-        let (stores, name) = ([TestStore::new()?, TestStore::new()?], "object");
-        let buckets = [s3s_fs::start(&stores[0])?, s3s_fs::start(&stores[1])?];
-        let servers = buckets
-            .iter()
-            .map(|bucket_server| start(bucket_server, pki, s3s_fs::BUCKET, 2));
-        let servers = servers.collect::<Result<Vec<_>>>()?;
-        std::fs::copy(&file, stores[0].path(name))?;
-        let urls: Vec<_> = servers
-            .iter()
-            .map(|server| server.front.url(name))
-            .collect();
-        servers[1].explain(cp(&["-p", "2", &urls[0], &urls[1]]))?;
-        test_files::ensure_same(&file, &stores[1].path(name))
+        let other = start(&bucket_server, &pki, "other", 2)?;
+        let (copy, local) = (other.front.url("copy"), path_argument(&store.local()));
+        moves(&object, &copy, &[])?;
+        moves(&copy, &local, &other.nodes)?;
+        test_files::ensure_same(&file, local.as_ref())
     });
     cells.finish();
 }
