@@ -144,14 +144,15 @@ impl RemainingRanges {
         Some(range)
     }
 
-    /// Takes away what is left of the first unit that has some; units begin at multiples of `unit` bytes.
-    pub(crate) fn take_unit(&mut self, unit: u64) -> Self {
+    /// Takes away what is left of the first unit that has some; units begin at multiples of `unit` bytes behind `origin`.
+    pub(crate) fn take_unit(&mut self, unit: u64, origin: u64) -> Self {
         let mut taken = Self::default();
         let Some(first) = self.ranges.front() else {
             return taken;
         };
         let unit = unit.max(1);
-        let end = (first.start / unit + 1).saturating_mul(unit);
+        let number = first.start.saturating_sub(origin) / unit;
+        let end = (number + 1).saturating_mul(unit).saturating_add(origin);
         while let Some(first) = self.ranges.front().filter(|first| first.start < end) {
             let Some(range) = self.take_first(end - first.start) else {
                 break;

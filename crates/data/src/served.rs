@@ -25,6 +25,20 @@ pub struct ServedClient {
     pub control: Arc<TransferControl>,
     /// Whether it may wait until other transfers have ended.
     pub may_wait: bool,
+    /// The bytes that this server moves.
+    pub bytes: ServedBytes,
+}
+
+/// The bytes of a transfer that one server moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ServedBytes {
+    /// All of them.
+    #[default]
+    All,
+    /// Some; which ones is told while it runs.
+    Some,
+    /// None: other servers move them.
+    None,
 }
 
 /// The objects below one place of a store, as files. All calls block.
@@ -161,11 +175,11 @@ pub trait ServedSink: Sink {
 
     /// Has other servers of the store write the object, and this one none of it: each gets all bytes of a part
     /// ([`PartPlan::part_of_arriving`](proto::s3::parts::PartPlan::part_of_arriving)), or none. Returns what they need
-    /// ([`ServedStore::join`]).
+    /// ([`ServedStore::join`]). `algorithm`: of a checksum that is wanted of all bytes.
     ///
     /// # Errors
     /// See [`ServedStore`].
-    fn share(&self) -> Result<String, FileError>;
+    fn share(&self, algorithm: Option<ChecksumAlgorithm>) -> Result<String, FileError>;
 
     /// Takes over parts that another server has written ([`JoinedSink::finish`]).
     ///
@@ -183,6 +197,6 @@ pub trait JoinedSink: Sink {
     /// server completes the object.
     ///
     /// # Errors
-    /// See [`ServedStore`]; a part has a hole.
+    /// See [`ServedStore`]; a part has a hole; `Aborted` if the transfer was cancelled.
     fn finish(&self) -> Result<Vec<String>, FileError>;
 }

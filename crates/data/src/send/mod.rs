@@ -40,8 +40,8 @@ pub struct SendPlan {
     pub origin: u64,
     /// Ranges that come later (MODE E); `None`: there are none.
     pub supply: Option<Arc<RangeSupply>>,
-    /// Of several targets, one gets all of the ranges from a multiple of so many bytes to the next (MODE E, without a supply); `None`:
-    /// each gets what comes next.
+    /// Of several targets, one gets all bytes from a multiple of so many to the next, counted from `origin` (MODE E, without a supply);
+    /// `None`: each gets what comes next.
     pub unit: Option<u64>,
 }
 
@@ -126,7 +126,7 @@ impl<'t> SendTask<'t> {
             origin,
             checksum,
             supply: plan.supply.clone(),
-            units: plan.unit.map(TargetUnits::new),
+            units: plan.unit.map(|unit| TargetUnits::new(unit, plan.origin)),
             settings,
             transfer,
         };
@@ -147,7 +147,7 @@ impl<'t> SendTask<'t> {
             None => TransferCursor::sequential(),
         };
         if let (TransferCursor::Ranges { left, .. }, Some(supply)) = (&cursor, &plan.supply) {
-            supply.attach(left);
+            supply.attach(left, source);
         }
         // Bytes that one cursor hands out in order pass in order, over any number of streams.
         let max_streams = settings.streams.max(settings.max_streams);

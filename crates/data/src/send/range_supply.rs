@@ -9,6 +9,7 @@ use parking_lot::{Condvar, Mutex};
 use proto::ranges::RangeSet;
 
 use crate::cursor::RemainingRanges;
+use crate::store::Source;
 
 /// How often a stream that waits for ranges looks whether it must stop.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
@@ -18,6 +19,8 @@ pub struct RangeSupply {
     state: Mutex<SuppliedRanges>,
     /// The ranges that the sender has not begun to send.
     left: OnceLock<Arc<Mutex<RemainingRanges>>>,
+    /// The source of all of them.
+    source: OnceLock<Arc<dyn Source>>,
     changed: Condvar,
     /// Something was handed in that no stream has taken over yet.
     has_news: AtomicBool,
@@ -47,6 +50,7 @@ impl RangeSupply {
         Self {
             state: Mutex::default(),
             left: OnceLock::new(),
+            source: OnceLock::new(),
             changed: Condvar::new(),
             has_news: AtomicBool::new(false),
             low: AtomicU64::new(u64::MAX),
@@ -56,6 +60,9 @@ impl RangeSupply {
 
     /// Hands in ranges, in file offsets, that nobody else sends.
     pub fn hand_in(&self, ranges: &RangeSet) {
+        if let Some(source) = self.source.get() {
+            source.will_read(ranges);
+        }
         let mut state = self.state.lock();
         state.handed_in.append(ranges);
         state.has_asked = false;
@@ -76,12 +83,18 @@ impl RangeSupply {
             taken.extend(&left.lock().take_last(room));
         }
         self.low.store(0, Ordering::Relaxed);
+        drop(state);
+        if let Some(source) = self.source.get() {
+            source.will_not_read(&taken);
+        }
         taken
     }
 
-    /// The sender hands out `left`.
-    pub(super) fn attach(&self, left: &Arc<Mutex<RemainingRanges>>) {
+    /// The sender hands out `left`, and then what is handed in, all of `source`.
+    pub(super) fn attach(&self, left: &Arc<Mutex<RemainingRanges>>, source: &Arc<dyn Source>) {
         let _ = self.left.set(Arc::clone(left));
+        let _ = self.source.set(Arc::clone(source));
+        source.will_read(&self.state.lock().handed_in.to_set());
     }
 
     /// No more ranges will be handed in.
@@ -96,11 +109,10 @@ impl RangeSupply {
         self.state.lock().has_ended
     }
 
-    /// Moves handed-in ranges to those that are left to send, and asks for more if these are few. `tell` learns of them first.
-    pub(crate) fn refill(&self, left: &Mutex<RemainingRanges>, tell: impl FnOnce(&RangeSet)) {
+    /// Moves handed-in ranges to those that are left to send, and asks for more if these are few.
+    pub(crate) fn refill(&self, left: &Mutex<RemainingRanges>) {
         if self.has_news.swap(false, Ordering::Acquire) {
             let new = std::mem::take(&mut self.state.lock().handed_in);
-            tell(&new.to_set());
             left.lock().append_rest(new);
         }
         if left.lock().byte_count() <= self.low.load(Ordering::Relaxed) {
@@ -136,6 +148,7 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use super::*;
+    use crate::store::memory::MemorySource;
 
     fn ranges(start: u64, end: u64) -> RangeSet {
         let mut set = RangeSet::new();
@@ -152,18 +165,18 @@ mod tests {
         });
         let left = Mutex::new(RemainingRanges::default());
         let times = || asked.load(Ordering::Relaxed);
-        supply.refill(&left, |_| ());
-        supply.refill(&left, |_| ());
+        supply.refill(&left);
+        supply.refill(&left);
         assert_eq!(times(), 1);
         supply.hand_in(&ranges(0, 100));
-        supply.refill(&left, |_| ());
+        supply.refill(&left);
         assert_eq!((left.lock().byte_count(), times()), (100, 1));
         *left.lock() = RemainingRanges::default();
         left.lock().append(&ranges(50, 100));
-        supply.refill(&left, |_| ());
+        supply.refill(&left);
         assert_eq!(times(), 2);
         supply.end();
-        supply.refill(&left, |_| ());
+        supply.refill(&left);
         assert_eq!(times(), 2);
         assert!(!supply.wait(|| true));
     }
@@ -176,21 +189,22 @@ mod tests {
             count.fetch_add(1, Ordering::Relaxed);
         });
         let left = Arc::new(Mutex::new(RemainingRanges::default()));
-        supply.attach(&left);
+        let source: Arc<dyn Source> = Arc::new(MemorySource::new(Vec::new(), "nothing"));
+        supply.attach(&left, &source);
         supply.hand_in(&ranges(0, 1 << 20));
-        supply.refill(&left, |_| ());
+        supply.refill(&left);
         supply.hand_in(&ranges(2 << 20, 3 << 20));
         let mut taken = ranges(512 << 10, 1 << 20);
         taken.extend(&ranges(2 << 20, 3 << 20));
         assert_eq!(supply.take_back(3 << 19), taken);
         // Half is left, of which there is more than the supply waits for now.
-        supply.refill(&left, |_| ());
+        supply.refill(&left);
         assert_eq!(
             (left.lock().byte_count(), asked.load(Ordering::Relaxed)),
             (512 << 10, 0)
         );
         assert_eq!(supply.take_back(u64::MAX), ranges(0, 512 << 10));
-        supply.refill(&left, |_| ());
+        supply.refill(&left);
         assert_eq!(asked.load(Ordering::Relaxed), 1);
     }
 

@@ -113,7 +113,7 @@ impl<'t> StreamSender<'t> {
             return self.send_next(framed);
         };
         if let Some(supply) = &self.task.supply {
-            supply.refill(left, |more| self.task.source.will_read(more));
+            supply.refill(left);
         }
         let slow = self
             .is_shared

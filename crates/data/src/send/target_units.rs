@@ -7,16 +7,18 @@ use crate::cursor::{CursorPart, MIN_PART, RemainingRanges};
 /// The units that are being sent.
 #[derive(Debug)]
 pub(super) struct TargetUnits {
-    /// Units begin at multiples of this many bytes of the file.
+    /// Units begin at multiples of this many bytes behind `origin`.
     unit: u64,
+    origin: u64,
     /// By target: what is left of the unit that it has.
     open: Mutex<Vec<RemainingRanges>>,
 }
 
 impl TargetUnits {
-    pub(super) fn new(unit: u64) -> Self {
+    pub(super) fn new(unit: u64, origin: u64) -> Self {
         Self {
             unit,
+            origin,
             open: Mutex::default(),
         }
     }
@@ -37,7 +39,7 @@ impl TargetUnits {
         let open = all.get_mut(target)?;
         let mut left = left.lock();
         if open.is_empty() {
-            open.append_rest(left.take_unit(self.unit));
+            open.append_rest(left.take_unit(self.unit, self.origin));
         }
         // Only the end of a target's last unit keeps its streams waiting for each other.
         let most = match left.is_empty() {
@@ -64,14 +66,15 @@ mod tests {
         fn each_unit_goes_to_one_target_and_nothing_is_left(
             spans in proptest::collection::vec((0u64..500, 1u64..300), 1..8),
             unit in 1u64..40,
+            origin in 0u64..60,
             asking in proptest::collection::vec(0usize..3, 0..400),
         ) {
             let mut ranges = RangeSet::new();
             for (start, len) in spans {
-                ranges.insert(start, start + len);
+                ranges.insert(origin + start, origin + start + len);
             }
             let TransferCursor::Ranges { left, .. } = TransferCursor::ranges(&ranges) else { unreachable!() };
-            let units = TargetUnits::new(unit);
+            let units = TargetUnits::new(unit, origin);
             let mut owners = std::collections::HashMap::new();
             let mut sent = RangeSet::new();
             // In the end all targets ask until nothing is left.
@@ -79,8 +82,9 @@ mod tests {
             for target in asking.into_iter().chain(rest) {
                 let Some(part) = units.next(target, &left, 7, 2) else { continue };
                 let range = part.range;
-                prop_assert!(range.len() > 0 && range.start / unit == (range.end - 1) / unit);
-                prop_assert_eq!(*owners.entry(range.start / unit).or_insert(target), target);
+                let number = (range.start - origin) / unit;
+                prop_assert!(range.len() > 0 && number == (range.end - 1 - origin) / unit);
+                prop_assert_eq!(*owners.entry(number).or_insert(target), target);
                 prop_assert_eq!(sent.insert(range.start, range.end), range.len());
             }
             prop_assert_eq!(sent, ranges);

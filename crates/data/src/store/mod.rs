@@ -37,6 +37,8 @@ pub trait Source: Send + Sync + std::fmt::Debug {
     fn fd(&self) -> Option<BorrowedFd<'_>>;
     /// Reports that these ranges will probably be read, too. A source that reads ahead may begin with them.
     fn will_read(&self, _ranges: &RangeSet) {}
+    /// Reports that these ranges will not be read after all.
+    fn will_not_read(&self, _ranges: &RangeSet) {}
 }
 
 /// A store to receive into.

@@ -12,7 +12,7 @@ use data::options::{CongestionChoice, TransferOptions};
 use data::rate::RateLimit;
 use data::recv::ReceivePlan;
 use data::send::{RangeSupply, SendPlan};
-use data::served::{ServedClient, ServedStore};
+use data::served::{ServedBytes, ServedClient, ServedStore};
 use data::store::file::{FileSink, FileSource};
 use data::store::root::{FileIdentity, Root, StoreError};
 use data::store::{Sink, Source};
@@ -227,6 +227,7 @@ impl PartWork {
             name: self.order.client.clone(),
             control: Arc::clone(&self.control),
             may_wait: true,
+            bytes: ServedBytes::Some,
         }
     }
 

@@ -207,7 +207,7 @@ impl ServedSink for MemoryUpload {
         self.bytes.take();
     }
 
-    fn share(&self) -> Result<String, FileError> {
+    fn share(&self, _algorithm: Option<ChecksumAlgorithm>) -> Result<String, FileError> {
         Err(missing(&self.path))
     }
 
@@ -254,6 +254,7 @@ impl StoreFixture {
                 uploader: Uploader::User("ann".to_owned()),
                 control_socket: Arc::new(ControlSocket::of(ours.as_fd()).unwrap()),
                 control: Arc::default(),
+                bytes: data::served::ServedBytes::All,
             },
             _theirs: theirs,
         }

@@ -308,6 +308,7 @@ enum FailureClass {
     Denied,
     NoSpace,
     Busy,
+    Unsupported,
     File,
     NoConnection,
     Broken,
@@ -322,6 +323,7 @@ impl NodeFailure {
             FileErrorKind::Denied => FailureClass::Denied,
             FileErrorKind::NoSpace => FailureClass::NoSpace,
             FileErrorKind::Busy => FailureClass::Busy,
+            FileErrorKind::Unsupported => FailureClass::Unsupported,
             FileErrorKind::Aborted => FailureClass::Aborted,
             _ => FailureClass::File,
         };
@@ -352,6 +354,7 @@ impl NodeFailure {
             FailureClass::Denied => FileErrorKind::Denied,
             FailureClass::NoSpace => FileErrorKind::NoSpace,
             FailureClass::Busy => FileErrorKind::Busy,
+            FailureClass::Unsupported => FileErrorKind::Unsupported,
             FailureClass::Aborted => FileErrorKind::Aborted,
             FailureClass::File | FailureClass::NoConnection | FailureClass::Broken => {
                 FileErrorKind::Other

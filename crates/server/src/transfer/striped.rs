@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use data::error::DataError;
 use data::job::{TransferControl, TransferReport};
 use data::rate::RateLimit;
-use data::served::ServedSink;
+use data::served::{ServedBytes, ServedSink};
 use data::store::Sink;
 use data::store::root::FileIdentity;
 use parking_lot::Mutex;
@@ -145,6 +145,7 @@ pub(super) async fn run(
             uploader: order.uploader.clone(),
             control_socket,
             control: Arc::clone(&control),
+            bytes: ServedBytes::None,
         },
         root: work.root.as_os_str().as_bytes().to_vec(),
         security: work.security,
@@ -311,9 +312,8 @@ impl StripedTransfer<'_> {
         let identity = source.fd().map(FileIdentity::of);
         let piece = object.as_ref().map_or(1, |(_, piece)| *piece);
         let file = node_file(identity, object.map(|(version, _)| version))?;
-        // The inode stays that of the file while it is open. What this process would read of an object takes memory from others.
-        let is_file = source.fd().is_some();
-        let _open = is_file.then_some(source);
+        // The inode stays that of the file while it is open.
+        let _open = source;
         let layout = self.order.request.layout;
         let mut dealer = RangeDealer::new(
             layout,
@@ -350,7 +350,8 @@ impl StripedTransfer<'_> {
         let shares = shared.clone();
         let file = match shares {
             Some(sink) => {
-                let share = move || sink.share().map_err(TransferError::File);
+                let algorithm = storing.checksum_algorithm;
+                let share = move || sink.share(algorithm).map_err(TransferError::File);
                 blocking(share).await.map(NodeFile::Upload)
             }
             None => node_file(identity, None),
@@ -677,9 +678,12 @@ impl StripedTransfer<'_> {
 
     fn lost(&self, number: usize) -> TransferError {
         let name = self.name(number);
-        TransferError::Broken(format!(
-            "data node {name} is lost; the transfer can be resumed"
-        ))
+        // Of an upload to a bucket nothing is left.
+        let advice = match self.has_file_system || self.sink.is_none() {
+            true => "; the transfer can be resumed",
+            false => "",
+        };
+        TransferError::Broken(format!("data node {name} is lost{advice}"))
     }
 }
 

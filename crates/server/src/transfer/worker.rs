@@ -71,6 +71,7 @@ pub(super) fn run(
         uploader,
         control_socket,
         control: Arc::clone(control),
+        bytes: data::served::ServedBytes::All,
     };
     let mut transfer = TransferWorker {
         control,

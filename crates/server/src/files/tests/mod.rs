@@ -50,6 +50,7 @@ impl UploadingClient {
                 uploader: Uploader::User(user.to_owned()),
                 control_socket: Arc::new(ControlSocket::of(server.as_fd()).unwrap()),
                 control: Arc::default(),
+                bytes: data::served::ServedBytes::All,
             },
             line,
         }

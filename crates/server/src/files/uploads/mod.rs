@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use data::job::TransferControl;
 use data::os::tcp_info::tcp_info;
 use data::os::wake::has_hung_up;
-use data::served::ServedClient;
+use data::served::{ServedBytes, ServedClient};
 use data::store::root::{FileIdentity, StoreError};
 use data::store::write_lock::{WriteLockKind, WriteLockStatus, take_write_lock};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -112,6 +112,8 @@ pub struct UploadClient {
     pub control_socket: Arc<ControlSocket>,
     /// Progress and cancellation of the transfer.
     pub control: Arc<TransferControl>,
+    /// The bytes that this process moves.
+    pub bytes: ServedBytes,
 }
 
 impl UploadClient {
@@ -122,6 +124,7 @@ impl UploadClient {
             name: format!("{:?}", self.uploader),
             control: Arc::clone(&self.control),
             may_wait: true,
+            bytes: self.bytes,
         }
     }
 

@@ -10,6 +10,7 @@ fn storer(uploader: Uploader) -> (UploadClient, UnixStream) {
         uploader,
         control_socket: Arc::new(ControlSocket::of(server.as_fd()).unwrap()),
         control: Arc::default(),
+        bytes: ServedBytes::All,
     };
     (storer, client)
 }

@@ -48,10 +48,14 @@ fn longhaul_cp_uses_every_data_node_of_a_bucket() {
     let store = TestStore::new().unwrap();
     let bucket_server = moto::start(&store, &["bucket", "other"]).unwrap();
     let server = start(&bucket_server, &pki, "bucket", 3).unwrap();
+    let moves_with = |options: &[&str], from: &str, to: &str| {
+        let copied = cp(&[options, &["-p", "2", from, to]].concat());
+        server.explain(copied).map(drop)
+    };
     let moves = |from: &str, to: &str, nodes: &[LonghaulServer]| -> Result<()> {
         let ended = || nodes.iter().map(parts_ended).collect::<Vec<_>>();
         let before = ended();
-        server.explain(cp(&["-p", "2", from, to]))?;
+        moves_with(&[], from, to)?;
         let (after, mut all) = (ended(), before.iter());
         let all = after
             .iter()
@@ -70,6 +74,14 @@ fn longhaul_cp_uses_every_data_node_of_a_bucket() {
         let local = store.local();
         moves(&object, &path_argument(&local), &server.nodes)?;
         test_files::ensure_same(&file, &local)
+    });
+    cells.check("put --offset", || {
+        let (url, local) = (server.front.url("rest"), store.local());
+        moves_with(&["--offset", "1000001"], &path_argument(&file), &url)?;
+        moves_with(&[], &url, &path_argument(&local))?;
+        let (all, arrived) = (std::fs::read(&file)?, std::fs::read(&local)?);
+        ensure!(all[1_000_001..] == arrived, "the object has other bytes");
+        Ok(())
     });
     cells.check("between two servers", || {
         let other = start(&bucket_server, &pki, "other", 2)?;
@@ -101,6 +113,27 @@ fn globus_url_copy_transfers_stripes_of_a_bucket() {
         });
     }
     cells.finish();
+}
+
+/// The nodes of a source do not know the parts of an object.
+#[test]
+fn bytes_that_are_scattered_among_data_nodes_of_a_bucket_are_refused() {
+    let client = require!(GlobusUrlCopy::find());
+    let pki = require!(PeerPki::find());
+    require!(moto::find());
+    let store = TestStore::new().unwrap();
+    let bucket_server = moto::start(&store, &["bucket"]).unwrap();
+    let server = start(&bucket_server, &pki, "bucket", 2).unwrap();
+    let source = StripedServer::start_open(&store, &pki, 2).unwrap();
+    let name = test_files::name(LARGE);
+    std::fs::copy(test_files::shared(LARGE).unwrap(), store.path(&name)).unwrap();
+    let urls = [source.front.user_url(&name), server.front.url("object")];
+    let refused = client.copy(&["-stripe"], &urls[0], &urls[1]).unwrap_err();
+    let said = format!("{refused:#}");
+    assert!(
+        said.contains("504") && said.contains("several data nodes"),
+        "{said}"
+    );
 }
 
 #[test]

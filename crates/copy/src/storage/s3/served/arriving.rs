@@ -14,6 +14,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use proto::ranges::RangeSet;
 
 use super::memory::TransferMemoryShare;
+use super::shared_parts::PartsError;
 
 /// Most parts that a transfer holds besides that at the front.
 const MAX_MORE: usize = 7;
@@ -187,6 +188,9 @@ impl ArrivingParts {
             if state.moves != moves {
                 (began, moves) = (Instant::now(), state.moves);
             }
+            if began.elapsed() >= self.patience && !self.is_whole {
+                return Err(self.scattered(u64::from(number - 1) * self.part));
+            }
             if began.elapsed() >= self.patience {
                 return Err(io::Error::other(format!(
                     "a block at {at} waited for {} s in which nothing moved: the blocks of this transfer come too far out of \
@@ -198,6 +202,12 @@ impl ArrivingParts {
         }
     }
 
+    /// Other servers have the rest of the part at `start`, as far as can be told.
+    fn scattered(&self, start: u64) -> io::Error {
+        let (end, part) = (start.saturating_add(self.part), self.part);
+        PartsError::Scattered { start, end, part }.into()
+    }
+
     /// Begins a part, if there is memory for it; `false`: there is none.
     fn begin_part(&self, state: &mut ArrivalState, number: u32, end: u64) -> io::Result<bool> {
         // Of an object that others write, too, no part is known to be the front: the one that comes first has that memory.
@@ -206,7 +216,17 @@ impl ArrivingParts {
         let held = state.open.len() + state.complete.len() + state.sending;
         let more = held - usize::from(state.own_part.is_some());
         let is_own = is_front && state.own_part.is_none() && self.own_reaches(state, end);
-        if !is_own && (more >= MAX_MORE || !self.memory.try_take(self.part)) {
+        // Blocks of a part that has memory may be behind one of a part before it, on the same streams: that one gets what it needs, or
+        // nothing would move.
+        let is_needed = !self.is_whole
+            && state.complete.is_empty()
+            && state.sending == 0
+            && state
+                .open
+                .keys()
+                .next()
+                .is_some_and(|first| number < *first);
+        if !is_own && !is_needed && (more >= MAX_MORE || !self.memory.try_take(self.part)) {
             return Ok(false);
         }
         let room = match is_own {
@@ -219,7 +239,7 @@ impl ArrivingParts {
         let part = HeldPart {
             bytes,
             arrived: RangeSet::new(),
-            is_shared: !is_own,
+            is_shared: !is_own && !is_needed,
         };
         state.open.insert(number, part);
         if is_own {
@@ -257,12 +277,13 @@ impl ArrivingParts {
 
     /// A part was sent: its memory is free.
     pub(super) fn note_sent(&self, part: CompletePart) {
-        let is_shared = part.is_shared;
+        let (is_shared, number) = (part.is_shared, part.number);
         drop(part);
         let mut state = self.state.lock();
         match is_shared {
             true => self.memory.give_back(self.part),
-            false => state.own_part = None,
+            false if state.own_part == Some(number) => state.own_part = None,
+            false => {}
         }
         state.sending -= 1;
         state.moves += 1;
@@ -316,12 +337,8 @@ impl ArrivingParts {
             };
             let start = u64::from(number - 1) * self.part;
             let gaps = held.arrived.gaps(0, held.bytes.len() as u64);
-            if let Some(gap) = gaps.iter().next() {
-                return Err(io::Error::other(format!(
-                    "bytes {} to {} have not come to this data node: all bytes of a part of an object must come to one",
-                    start + gap.start,
-                    start + gap.end
-                )));
+            if !gaps.is_empty() {
+                return Err(self.scattered(start));
             }
             complete(&mut state, number);
         }
@@ -433,6 +450,20 @@ mod tests {
         assert_eq!(parts.finish(Some(3), false).unwrap(), whole);
         let empty = many().finish(Some(0), false).unwrap();
         assert_eq!(empty, LastBytes::Whole(Vec::new()));
+    }
+
+    /// One of several servers gets parts 5 and 7, and blocks of 7 are behind those of 5 on the same streams.
+    #[test]
+    fn a_part_before_the_one_with_memory_is_not_kept_waiting() {
+        let memory = budget(PART).begin(PART, &ServedClient::default()).unwrap();
+        let parts = ArrivingParts::new(PART, Duration::ZERO, memory, false);
+        parts.write(6 * PART, b"x", NEVER).unwrap();
+        assert!(parts.write(4 * PART, &[1; PART_LENGTH], NEVER).unwrap());
+        assert_eq!(parts.next().map(|part| part.number), Some(5));
+        let error = parts.write(8 * PART, b"x", NEVER).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        parts.write(6 * PART, &[1; PART_LENGTH], NEVER).unwrap();
+        parts.finish_joined().unwrap();
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use data::served::ServedBytes;
 use parking_lot::{Condvar, Mutex};
 use proto::ranges::{ByteRange, RangeSet};
 
@@ -67,7 +68,7 @@ impl ReadAhead {
     pub(super) fn new(size: u64, wanted: &RangeSet, memory: TransferMemoryShare) -> Self {
         Self {
             size,
-            own: piece_count(wanted).min(OWN_PIECES),
+            own: usize::try_from(memory.own().div_ceil(PIECE)).unwrap_or(OWN_PIECES),
             memory,
             state: Mutex::new(PieceState {
                 wanted: wanted.clone(),
@@ -80,6 +81,14 @@ impl ReadAhead {
     /// Most pieces that are worth a thread each.
     pub(super) fn piece_count(&self) -> usize {
         piece_count(&self.state.lock().wanted)
+    }
+
+    /// These are not read after all.
+    pub(super) fn forgo(&self, ranges: &RangeSet) {
+        let mut state = self.state.lock();
+        for range in ranges.iter() {
+            state.wanted.remove(range.start, range.end);
+        }
     }
 
     /// These are read, too.
@@ -138,6 +147,7 @@ impl ReadAhead {
         };
         let at = usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
         let n = buf.len().min(bytes.len() - at);
+        state.wanted.remove(offset, offset + n as u64);
         self.note_read(&mut state, number, n as u64);
         drop(state);
         buf[..n].copy_from_slice(&bytes[at..at + n]);
@@ -304,9 +314,14 @@ impl ReadAhead {
     }
 }
 
-/// Bytes of memory with which the read of `wanted` of an object with `size` bytes begins.
-pub(super) fn own_bytes(size: u64, wanted: &RangeSet) -> u64 {
-    size.min(PIECE * piece_count(wanted).min(OWN_PIECES) as u64)
+/// Bytes of memory with which a read of an object with `size` bytes begins. `wanted`: what is read, or the first of it.
+pub(super) fn own_bytes(size: u64, wanted: &RangeSet, bytes: ServedBytes) -> u64 {
+    let pieces = match bytes {
+        ServedBytes::All => piece_count(wanted).min(OWN_PIECES),
+        ServedBytes::Some => OWN_PIECES,
+        ServedBytes::None => 0,
+    };
+    size.min(PIECE * pieces as u64)
 }
 
 fn piece_count(wanted: &RangeSet) -> usize {
@@ -346,12 +361,15 @@ mod tests {
         for (start, end) in wanted {
             set.insert(*start, *end);
         }
-        let own = own_bytes(size, &set);
+        let own = own_bytes(size, &set, ServedBytes::All);
         begin(&budget(own + memory), size, &set)
     }
 
     fn begin(budget: &Arc<TransferMemoryBudget>, size: u64, wanted: &RangeSet) -> ReadAhead {
-        let memory = budget.begin(own_bytes(size, wanted), &ServedClient::default());
+        let memory = budget.begin(
+            own_bytes(size, wanted, ServedBytes::All),
+            &ServedClient::default(),
+        );
         ReadAhead::new(size, wanted, memory.unwrap())
     }
 
@@ -395,6 +413,26 @@ mod tests {
                 .collect();
             assert_eq!(read_all(&ahead, threads), pieces);
         }
+    }
+
+    #[test]
+    fn ranges_that_are_told_later_are_fetched_and_those_that_are_taken_back_not() {
+        let ahead = of(20 * PIECE, &[(0, PIECE)], 1 << 30);
+        let mut more = RangeSet::new();
+        more.insert(10 * PIECE, 14 * PIECE);
+        ahead.want(&more);
+        more.remove(10 * PIECE, 12 * PIECE);
+        ahead.forgo(&more);
+        let wanted = [
+            (0, PIECE),
+            (10 * PIECE, 11 * PIECE),
+            (11 * PIECE, 12 * PIECE),
+        ];
+        assert_eq!(read_all(&ahead, 2), wanted);
+        // Bytes that were read are not wanted again, whatever comes before them.
+        more.insert(5 * PIECE, 6 * PIECE);
+        ahead.want(&more);
+        assert!(!ahead.state.lock().wanted.contains(10 * PIECE, 12 * PIECE));
     }
 
     #[test]
@@ -450,7 +488,7 @@ mod tests {
         let own = |size, wanted: (u64, u64)| {
             let mut set = RangeSet::new();
             set.insert(wanted.0, wanted.1);
-            own_bytes(size, &set)
+            own_bytes(size, &set, ServedBytes::All)
         };
         assert_eq!(own(5, (0, 5)), 5);
         assert_eq!(own(9 * PIECE, (0, 1)), PIECE);

@@ -1,11 +1,14 @@
 //! The parts of an object that several servers write: each sends its own, and the one that has begun the object completes it.
 
+use std::io;
+
 use data::checksum::combine_checksums;
 use proto::checksum::ChecksumAlgorithm;
 use proto::s3::documents::CompletedPart;
 use serde::{Deserialize, Serialize};
 
 use super::super::checksums::base64_of_hex;
+use super::super::record::BegunUpload;
 
 /// A part that is in the bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,7 +19,23 @@ pub(super) struct WrittenPart {
     /// Its entity tag, with quotes.
     pub(super) etag: String,
     /// CRC-32C, hex.
-    pub(super) crc32c: Option<String>,
+    pub(super) crc32c: String,
+    /// The checksum of [`SharedUpload::algorithm`], hex.
+    pub(super) also: Option<String>,
+}
+
+/// An upload to which several servers send parts.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct SharedUpload {
+    pub(super) begun: BegunUpload,
+    /// Name of the checksum of all bytes that is wanted besides CRC-32C, if those of parts tell it.
+    pub(super) algorithm: Option<String>,
+}
+
+impl SharedUpload {
+    pub(super) fn algorithm(&self) -> Option<ChecksumAlgorithm> {
+        ChecksumAlgorithm::parse(self.algorithm.as_deref()?)
+    }
 }
 
 /// A part of which no server has all bytes, or several have some.
@@ -29,6 +48,17 @@ pub(super) enum PartsError {
          bytes, or without stripes"
     )]
     Scattered { start: u64, end: u64, part: u64 },
+}
+
+impl From<PartsError> for io::Error {
+    fn from(error: PartsError) -> Self {
+        let kind = match error {
+            PartsError::Missing(_) => io::ErrorKind::Other,
+            // Sent again in the same way, they would come so again.
+            PartsError::Scattered { .. } => io::ErrorKind::InvalidInput,
+        };
+        Self::new(kind, error)
+    }
 }
 
 /// All parts of an object, in their order. But for the last one they have `part` bytes. `length`: that of the object, if it is known.
@@ -62,21 +92,23 @@ pub(super) fn in_order(
 
 /// The checksum of an object by those of all its parts, which are in order.
 pub(super) fn checksum_of(parts: &[WrittenPart], algorithm: ChecksumAlgorithm) -> Option<String> {
-    if algorithm != ChecksumAlgorithm::Crc32c {
-        return None;
-    }
-    let sums = parts
-        .iter()
-        .map(|part| Some((part.crc32c.as_deref()?, part.bytes)));
-    combine_checksums(algorithm, sums.collect::<Option<Vec<_>>>()?)
+    let sum = |part: &WrittenPart| match algorithm {
+        ChecksumAlgorithm::Crc32c => Some(part.crc32c.clone()),
+        _ => part.also.clone(),
+    };
+    let sums: Option<Vec<String>> = parts.iter().map(sum).collect();
+    let sums = sums?;
+    let lengths = parts.iter().map(|part| part.bytes);
+    combine_checksums(algorithm, sums.iter().map(String::as_str).zip(lengths))
 }
 
-impl From<WrittenPart> for CompletedPart {
-    fn from(part: WrittenPart) -> Self {
-        Self {
-            number: part.number,
-            etag: part.etag,
-            crc32c: part.crc32c.as_deref().and_then(base64_of_hex),
+impl WrittenPart {
+    /// The part as the end of the upload names it, `with_sum` or without.
+    pub(super) fn completed(self, with_sum: bool) -> CompletedPart {
+        CompletedPart {
+            number: self.number,
+            etag: self.etag,
+            crc32c: with_sum.then(|| base64_of_hex(&self.crc32c)).flatten(),
         }
     }
 }
@@ -90,7 +122,8 @@ mod tests {
             number: *number,
             bytes: *bytes,
             etag: String::new(),
-            crc32c: None,
+            crc32c: String::new(),
+            also: None,
         };
         of.iter().map(part).collect()
     }

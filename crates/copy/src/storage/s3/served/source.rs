@@ -81,7 +81,9 @@ impl ServedFile for BucketFile {
     }
 
     fn source(&self, wanted: &RangeSet, by: &ServedClient) -> Result<Arc<dyn Source>, FileError> {
-        let memory = self.memory.begin(own_bytes(self.size, wanted), by)?;
+        let memory = self
+            .memory
+            .begin(own_bytes(self.size, wanted, by.bytes), by)?;
         let ahead = ReadAhead::new(self.size, wanted, memory);
         Ok(Arc::new(BucketSource {
             size: self.size,
@@ -150,6 +152,10 @@ impl Source for BucketSource {
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+
+    fn will_not_read(&self, ranges: &RangeSet) {
+        self.fetching.ahead.forgo(ranges);
     }
 
     fn will_read(&self, ranges: &RangeSet) {

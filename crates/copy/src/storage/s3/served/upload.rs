@@ -9,7 +9,7 @@ use std::time::Duration;
 use data::checksum::ChecksumHasher;
 use data::job::{ReaderContext, TransferControl};
 use data::os::wake::WakeEvent;
-use data::served::{JoinedSink, ServedClient, ServedSink};
+use data::served::{JoinedSink, ServedBytes, ServedClient, ServedSink};
 use data::store::Sink;
 use ftp::Failure;
 use ftp::failure::Operation;
@@ -27,11 +27,15 @@ use super::access::{ATTEMPTS, BucketAccess, CurrentAccess, pause};
 use super::arriving::{ArrivingParts, CompletePart, LastBytes};
 use super::failures::{file_error, io_error};
 use super::memory::{TransferMemoryBudget, TransferMemoryShare};
-use super::shared_parts::{self, WrittenPart};
+use super::shared_parts::{self, SharedUpload, WrittenPart};
 use crate::storage::http::client::HttpClient;
 
 /// Threads that send parts of one object, each over a connection of its own.
 const SENDERS: usize = 4;
+/// How often the end of an upload looks whether its transfer was cancelled.
+const CANCEL_CHECK: Duration = Duration::from_millis(50);
+/// Longest time until another server has stopped sending parts after it was told to.
+const LAST_PARTS: Duration = Duration::from_secs(2);
 
 /// An upload.
 #[derive(Debug)]
@@ -49,6 +53,8 @@ struct UploadState {
     senders: Vec<JoinHandle<()>>,
     /// Other servers write its parts.
     is_shared: bool,
+    /// Of the checksum that their parts have besides CRC-32C.
+    algorithm: Option<ChecksumAlgorithm>,
     has_ended: bool,
 }
 
@@ -67,6 +73,8 @@ struct Sending {
     parts: ArrivingParts,
     /// Another server has begun the upload, and ends it.
     is_joined: bool,
+    /// Of the checksum that parts get besides CRC-32C.
+    also: Option<ChecksumAlgorithm>,
     /// The upload in parts; begun by the first of the threads.
     begun: Mutex<Option<BegunUpload>>,
     sent: Mutex<Vec<WrittenPart>>,
@@ -88,7 +96,11 @@ impl BucketUpload {
         by: &ServedClient,
     ) -> Result<Self, FileError> {
         let part = PartPlan::part_of_arriving(announced);
-        let memory = memory.begin(announced.map_or(part, |size| size.min(part)), by)?;
+        let own = match by.bytes {
+            ServedBytes::None => 0,
+            ServedBytes::All | ServedBytes::Some => announced.map_or(part, |size| size.min(part)),
+        };
+        let memory = memory.begin(own, by)?;
         Self::with_parts(path, action, part, None, access, memory, by)
     }
 
@@ -97,7 +109,7 @@ impl BucketUpload {
         path: Vec<u8>,
         action: Operation,
         part: u64,
-        joined: Option<BegunUpload>,
+        joined: Option<SharedUpload>,
         access: &Arc<BucketAccess>,
         memory: TransferMemoryShare,
         by: &ServedClient,
@@ -118,7 +130,8 @@ impl BucketUpload {
                 part,
                 parts: ArrivingParts::new(part, patience, memory, joined.is_none()),
                 is_joined: joined.is_some(),
-                begun: Mutex::new(joined),
+                also: joined.as_ref().and_then(SharedUpload::algorithm),
+                begun: Mutex::new(joined.map(|shared| shared.begun)),
                 sent: Mutex::default(),
                 control: Arc::default(),
                 stop: Arc::new(stop),
@@ -148,6 +161,15 @@ impl BucketUpload {
         Ok(())
     }
 
+    /// Whether the threads that send have ended.
+    fn has_sent(&self) -> bool {
+        self.state
+            .lock()
+            .senders
+            .iter()
+            .all(JoinHandle::is_finished)
+    }
+
     /// Ends the threads that send. Returns whether there were any.
     fn join(&self) -> bool {
         let senders = std::mem::take(&mut self.state.lock().senders);
@@ -164,7 +186,7 @@ impl BucketUpload {
         let sending = &self.sending;
         let parts = std::mem::take(&mut *sending.sent.lock());
         let parts = shared_parts::in_order(parts, sending.part, length);
-        let parts = parts.map_err(|error| self.error(&io::Error::other(error)))?;
+        let parts = parts.map_err(|error| self.error(&error.into()))?;
         if parts.is_empty() {
             sending.abort();
             let put = sending.put_whole(&[]);
@@ -210,6 +232,7 @@ impl BucketUpload {
             io::ErrorKind::PermissionDenied => FileErrorKind::Denied,
             io::ErrorKind::StorageFull => FileErrorKind::NoSpace,
             io::ErrorKind::ConnectionAborted => FileErrorKind::Aborted,
+            io::ErrorKind::InvalidInput => FileErrorKind::Unsupported,
             _ => FileErrorKind::Other,
         };
         FileError::new(kind, format!("cannot {}: {error}", self.name))
@@ -258,13 +281,23 @@ impl ServedSink for BucketUpload {
         sending.stop.wake();
         self.join();
         sending.abort();
+        if self.state.lock().is_shared {
+            // A part that was on its way may have arrived after all.
+            std::thread::sleep(LAST_PARTS);
+            sending.abort();
+        }
     }
 
-    fn share(&self) -> Result<String, FileError> {
+    fn share(&self, algorithm: Option<ChecksumAlgorithm>) -> Result<String, FileError> {
         let begun = self.sending.begin();
         let begun = begun.map_err(|failure| file_error(&failure))?;
-        self.state.lock().is_shared = true;
-        serde_json::to_string(&begun).map_err(|error| self.error(&error.into()))
+        let mut state = self.state.lock();
+        state.is_shared = true;
+        state.algorithm = algorithm.filter(|one| one.is_combinable());
+        let algorithm = state.algorithm.map(|one| one.name().to_owned());
+        drop(state);
+        serde_json::to_string(&SharedUpload { begun, algorithm })
+            .map_err(|error| self.error(&error.into()))
     }
 
     fn take_over(&self, parts: &[String]) -> Result<(), FileError> {
@@ -278,8 +311,9 @@ impl ServedSink for BucketUpload {
     fn checksum(&self, algorithm: ChecksumAlgorithm) -> Option<String> {
         let parts = self.sending.sent.lock().clone();
         let parts = shared_parts::in_order(parts, self.sending.part, None).ok()?;
-        let is_shared = self.state.lock().is_shared;
-        is_shared
+        let state = self.state.lock();
+        let is_told = algorithm == ChecksumAlgorithm::Crc32c || state.algorithm == Some(algorithm);
+        (state.is_shared && is_told)
             .then(|| shared_parts::checksum_of(&parts, algorithm))
             .flatten()
     }
@@ -296,14 +330,14 @@ impl JoinedUpload {
         by: &ServedClient,
     ) -> Result<Self, FileError> {
         let refused = |text: String| FileError::new(FileErrorKind::Other, text);
-        let begun: BegunUpload = serde_json::from_str(shared)
+        let shared: SharedUpload = serde_json::from_str(shared)
             .map_err(|error| refused(format!("no upload of a bucket: {error}")))?;
-        if PartPlan::with_part(begun.part, begun.part).is_none() {
-            return Err(refused(format!("a part of {} bytes", begun.part)));
+        let part = shared.begun.part;
+        if PartPlan::with_part(part, part).is_none() {
+            return Err(refused(format!("a part of {part} bytes")));
         }
-        let (part, memory) = (begun.part, memory.begin(begun.part, by)?);
-        let joined = Some(begun);
-        BucketUpload::with_parts(path, action, part, joined, access, memory, by).map(Self)
+        let memory = memory.begin(part, by)?;
+        BucketUpload::with_parts(path, action, part, Some(shared), access, memory, by).map(Self)
     }
 }
 
@@ -331,10 +365,16 @@ impl JoinedSink for JoinedUpload {
         let error = |error: &io::Error| self.0.error(error);
         // They may have no complete part yet.
         self.0.start_senders().map_err(|failed| error(&failed))?;
-        sending
-            .parts
-            .finish_joined()
-            .map_err(|failed| error(&failed))?;
+        let finished = sending.parts.finish_joined();
+        finished.map_err(|failed| error(&failed))?;
+        // The front end of a cancelled transfer aborts the upload, and waits for nobody that sends parts to it.
+        while !self.0.has_sent() {
+            if self.0.control.is_cancelled() {
+                self.0.abandon();
+                return Err(error(&io::ErrorKind::ConnectionAborted.into()));
+            }
+            std::thread::sleep(CANCEL_CHECK);
+        }
         self.0.join();
         sending.parts.check().map_err(|failed| error(&failed))?;
         let parts = std::mem::take(&mut *sending.sent.lock());
@@ -405,7 +445,12 @@ impl Sending {
             number: part.number,
             bytes: part.bytes.len() as u64,
             etag,
-            crc32c: Some(sum),
+            crc32c: sum,
+            also: self.also.map(|algorithm| {
+                let mut hasher = ChecksumHasher::new(algorithm);
+                hasher.update(&part.bytes);
+                hasher.finish()
+            }),
         });
         Ok(())
     }
@@ -430,14 +475,8 @@ impl Sending {
         let mut parts = std::mem::take(&mut *self.sent.lock());
         parts.sort_unstable_by_key(|part| part.number);
         let sums = self.access.settings().sends_checksums;
-        let parts = parts.into_iter().map(|part| match sums {
-            true => part,
-            false => WrittenPart {
-                crc32c: None,
-                ..part
-            },
-        });
-        let parts: Vec<_> = parts.map(Into::into).collect();
+        let parts = parts.into_iter().map(|part| part.completed(sums));
+        let parts: Vec<_> = parts.collect();
         self.ask(|client, target| target.complete(client, &upload, &parts, length))
     }
 
@@ -480,7 +519,7 @@ impl Sending {
 
     /// Removes the parts that were sent.
     fn abort(&self) {
-        let Some(upload) = self.begun.lock().take().filter(|_| !self.is_joined) else {
+        let Some(upload) = self.begun.lock().clone().filter(|_| !self.is_joined) else {
             return;
         };
         let aborted = self.access.ask(|client, current| {
