@@ -1,13 +1,14 @@
 //! The schedule of an experiment: the runs that are still to be made, and an estimate of their duration.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use units::show;
 
 use super::definition::catalog::{self, LoadedExperiment};
+use super::definition::hash;
 use super::definition::reading::SeriesDefinition;
 use super::definition::{AxisDefinition, ExperimentDefinition, MeasureDefinition};
 use super::durations::RunDurations;
@@ -301,7 +302,7 @@ fn empty_results(
         seed: request.seed.unwrap_or(definition.seed),
         definition: known.fingerprint.clone(),
         options: request.options(),
-        environment: machine(participants),
+        environment: machine(participants, &request.longhaul),
         unit: definition.unit.clone(),
         higher_is_better: definition.higher_is_better,
         also: also.chain(ratios).collect(),
@@ -317,16 +318,26 @@ fn empty_results(
     })
 }
 
-/// Describes this machine and the programs' versions. The first run adds the hosts' kernel settings.
-fn machine(participants: &Participants) -> TestMachine {
+/// Describes this machine, and the versions and builds of the programs. The first run adds the hosts' kernel settings.
+fn machine(participants: &Participants, longhaul: &Path) -> TestMachine {
     let system = rustix::system::uname();
     let cpus = std::thread::available_parallelism();
     TestMachine {
         kernel: system.release().to_string_lossy().into_owned(),
         cpus: cpus.map_or(1, std::num::NonZero::get),
         versions: participants.versions.iter().cloned().collect(),
+        builds: builds(longhaul),
         sysctls: Default::default(),
     }
+}
+
+/// The builds of the lab, which simulates, and of `longhaul`, which moves files.
+fn builds(longhaul: &Path) -> BTreeMap<String, String> {
+    let lab = env::current_exe().ok();
+    let programs = [("lab", lab.as_deref()), ("longhaul", Some(longhaul))];
+    let build =
+        |(name, program): (&str, Option<&Path>)| Some((name.to_owned(), hash::build(program?)?));
+    programs.into_iter().filter_map(build).collect()
 }
 
 /// Makes an axis of the visited values and of those that are listed for programs that ignore the axis.

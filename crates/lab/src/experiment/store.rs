@@ -1,6 +1,7 @@
 //! Saved results: JSON for programs, and CSV with one line per run for spreadsheets. The cells of several
 //! commands are merged into one file.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -224,14 +225,18 @@ fn merged(
         }
         let (now, before) = (&mut all.environment, kept.environment);
         kept.notes.retain(|note| !note.starts_with(ENDED_EARLY));
-        for (key, old) in before.versions {
-            let new = now
-                .versions
-                .entry(key.clone())
-                .or_insert_with(|| old.clone());
-            let note = format!("{key} was '{old}' for some of the cells and '{new}' for others.");
-            kept.notes.extend((*new != old).then_some(note));
-        }
+        let mut keep = |now: &mut BTreeMap<String, String>,
+                        before: BTreeMap<String, String>,
+                        of| {
+            for (key, old) in before {
+                let new = now.entry(key.clone()).or_insert_with(|| old.clone());
+                let note =
+                    format!("{key}{of} was '{old}' for some of the cells and '{new}' for others.");
+                kept.notes.extend((*new != old).then_some(note));
+            }
+        };
+        keep(&mut now.versions, before.versions, "");
+        keep(&mut now.builds, before.builds, "'s build");
         for (key, value) in before.sysctls {
             now.sysctls.entry(key).or_insert(value);
         }

@@ -3,7 +3,7 @@
 //!
 //! `load` reads the results files, `grid` finds a cell by program, row and column, and `lines` are what tables and
 //! figures show. `figure` and `timeline` decide which lines a chart has, on the axes of `axis` and with the looks of
-//! `palette`; `chart` draws them with plotters. `table` writes the numbers, `summary` compares programs, and `page` assembles the pages with maud,
+//! `palette`; `chart` draws them with plotters. `table` and `markdown` write the numbers, `summary` compares programs, and `page` assembles the pages with maud,
 //! which escapes every string of a results file.
 
 mod axis;
@@ -12,6 +12,7 @@ mod figure;
 mod grid;
 mod lines;
 mod load;
+mod markdown;
 mod page;
 mod palette;
 #[cfg(test)]
@@ -29,6 +30,11 @@ use crate::experiment::results::ExperimentResults;
 use figure::Figure;
 use grid::ResultGrid;
 use load::LoadedResults;
+
+/// All tables as Markdown.
+const TABLES: &str = "tables.md";
+/// The command that writes them to the documentation.
+const COMMAND: &str = "packaging/measured";
 
 /// The files that were written, and those that could not be read.
 #[derive(Debug)]
@@ -88,7 +94,7 @@ struct DrawnFigure {
 /// Writes the report of every results file (`*.json`) in `results` to the directory `out`, which is
 /// created if it does not exist.
 ///
-/// `index.html` links a page for each paper. `NAME.json` becomes a section of one, the figure `NAME.svg`, possibly a
+/// `index.html` links a page for each paper, and `tables.md` has all tables as Markdown. `NAME.json` becomes a section of one, the figure `NAME.svg`, possibly a
 /// second one `NAME-programs.svg`, figures over time `NAME-time-NUMBER.svg`, and `NAME-table.csv`. The files of a
 /// further measure are called `NAME-MEASURE...`. Other `*.json` files are listed in [`WrittenReport::skipped`].
 ///
@@ -116,6 +122,11 @@ pub fn write(results: &Path, out: &Path) -> Result<WrittenReport, LabError> {
     }
     // Pages are written after the files that they link, and the index last.
     let papers = load::by_paper(&loaded);
+    files.push(save(
+        out,
+        TABLES,
+        &markdown::text(&papers, &sections, COMMAND),
+    )?);
     for paper in &papers {
         files.push(save(out, &paper.page, &page::paper(paper, &sections))?);
     }
@@ -214,6 +225,7 @@ mod tests {
             "bbc-5.1-quick-time-0.svg",
             "bbc-5.1-quick-table.csv",
             "bbc-5.1-quick-seconds-table.csv",
+            "tables.md",
             "bbc-whp-178.html",
         ];
         assert_eq!(names, expected);

@@ -142,7 +142,7 @@ fn describe_runs(cell: &ResultCell) -> Vec<String> {
     lines
 }
 
-/// Describes the origin of results in one line: time, mode, cells, seed, machine.
+/// Describes the origin of results in one line: time, mode, cells, seed, machine, builds.
 pub(super) fn describe_origin(results: &ExperimentResults) -> String {
     let machine = &results.environment;
     let seed = format!("seed {}", results.seed);
@@ -157,6 +157,8 @@ pub(super) fn describe_origin(results: &ExperimentResults) -> String {
     if machine.cpus > 0 {
         parts.push(format_count(machine.cpus, "processor"));
     }
+    let builds = machine.builds.iter();
+    parts.extend(builds.map(|(program, build)| format!("{program} {build}")));
     parts.join(", ")
 }
 

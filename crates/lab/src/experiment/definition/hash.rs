@@ -1,8 +1,16 @@
 //! The hash behind seeds and fingerprints: the same on every machine and in every version.
 
+use std::path::Path;
+
 /// Tells versions of an experiment's file apart: 16 hexadecimal digits, the hash of its text.
 pub(crate) fn fingerprint(text: &str) -> String {
     format!("{:016x}", fnv1a(text.as_bytes()))
+}
+
+/// Tells builds of a program apart: the hash of its file. `None`: it cannot be read.
+pub(crate) fn build(program: &Path) -> Option<String> {
+    let bytes = std::fs::read(program).ok()?;
+    Some(format!("{:016x}", fnv1a(&bytes)))
 }
 
 /// The 64-bit FNV-1a hash of Fowler, Noll and Vo.

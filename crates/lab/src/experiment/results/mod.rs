@@ -114,6 +114,9 @@ pub struct TestMachine {
     pub cpus: usize,
     /// Program key → the first line that its version command prints.
     pub versions: BTreeMap<String, String>,
+    /// `lab`, `longhaul` → a hash of the program's file: results of one build have the same. Older results do not have it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub builds: BTreeMap<String, String>,
     /// Kernel settings of each host: `HOST: KEY` (`a: net.ipv4.tcp_rmem`) → value.
     pub sysctls: BTreeMap<String, String>,
 }

@@ -20,19 +20,19 @@ pub(super) struct WrittenPart {
     pub(super) etag: String,
     /// CRC-32C, hex.
     pub(super) crc32c: String,
-    /// The checksum of [`SharedUpload::algorithm`], hex.
+    /// The checksum of [`UploadOfServers::algorithm`], hex.
     pub(super) also: Option<String>,
 }
 
 /// An upload to which several servers send parts.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct SharedUpload {
+pub(super) struct UploadOfServers {
     pub(super) begun: BegunUpload,
     /// Name of the checksum of all bytes that is wanted besides CRC-32C, if those of parts tell it.
     pub(super) algorithm: Option<String>,
 }
 
-impl SharedUpload {
+impl UploadOfServers {
     pub(super) fn algorithm(&self) -> Option<ChecksumAlgorithm> {
         ChecksumAlgorithm::parse(self.algorithm.as_deref()?)
     }

@@ -27,7 +27,7 @@ use super::access::{ATTEMPTS, BucketAccess, CurrentAccess, pause};
 use super::arriving::{ArrivingParts, CompletePart, LastBytes};
 use super::failures::{file_error, io_error};
 use super::memory::{TransferMemoryBudget, TransferMemoryShare};
-use super::shared_parts::{self, SharedUpload, WrittenPart};
+use super::shared_parts::{self, UploadOfServers, WrittenPart};
 use crate::storage::http::client::HttpClient;
 
 /// Threads that send parts of one object, each over a connection of its own.
@@ -109,7 +109,7 @@ impl BucketUpload {
         path: Vec<u8>,
         action: Operation,
         part: u64,
-        joined: Option<SharedUpload>,
+        joined: Option<UploadOfServers>,
         access: &Arc<BucketAccess>,
         memory: TransferMemoryShare,
         by: &ServedClient,
@@ -130,7 +130,7 @@ impl BucketUpload {
                 part,
                 parts: ArrivingParts::new(part, patience, memory, joined.is_none()),
                 is_joined: joined.is_some(),
-                also: joined.as_ref().and_then(SharedUpload::algorithm),
+                also: joined.as_ref().and_then(UploadOfServers::algorithm),
                 begun: Mutex::new(joined.map(|shared| shared.begun)),
                 sent: Mutex::default(),
                 control: Arc::default(),
@@ -296,7 +296,7 @@ impl ServedSink for BucketUpload {
         state.algorithm = algorithm.filter(|one| one.is_combinable());
         let algorithm = state.algorithm.map(|one| one.name().to_owned());
         drop(state);
-        serde_json::to_string(&SharedUpload { begun, algorithm })
+        serde_json::to_string(&UploadOfServers { begun, algorithm })
             .map_err(|error| self.error(&error.into()))
     }
 
@@ -330,7 +330,7 @@ impl JoinedUpload {
         by: &ServedClient,
     ) -> Result<Self, FileError> {
         let refused = |text: String| FileError::new(FileErrorKind::Other, text);
-        let shared: SharedUpload = serde_json::from_str(shared)
+        let shared: UploadOfServers = serde_json::from_str(shared)
             .map_err(|error| refused(format!("no upload of a bucket: {error}")))?;
         let part = shared.begun.part;
         if PartPlan::with_part(part, part).is_none() {
