@@ -160,9 +160,9 @@ impl<'a> StorageDestination<'a> {
     ) -> Result<AvailableChecksums, Failure> {
         // A file that is there before the first store is replaced.
         let capabilities = session.capabilities();
-        // Until then an old one has the name, or none.
+        // Until then an old one has the name, or none. Those that a server computes do not depend on it.
         let may_be_there = capabilities.resumes_uploads && !capabilities.stores_whole;
-        if !self.has_stored && !may_be_there {
+        if !self.has_stored && !may_be_there && !capabilities.checksums_while_storing {
             return Ok(AvailableChecksums::default());
         }
         match session.available_checksums(&self.store_path()).await {

@@ -70,6 +70,10 @@ pub(crate) struct ChecksumAbility<'a> {
 }
 
 impl ChecksumAbility<'_> {
+    fn names_none(&self) -> bool {
+        self.checksums.ranges.is_empty() && self.checksums.whole_files.is_empty()
+    }
+
     /// Whether the end can provide this checksum of the copied bytes.
     pub(crate) fn has(&self, algorithm: ChecksumAlgorithm) -> bool {
         self.checksums.ranges.contains(&algorithm)
@@ -92,10 +96,20 @@ pub(crate) fn choose_verification(
             algorithm,
             required: true,
         }),
-        VerifyMode::With(algorithm) => Err(Failure::protocol(format!(
-            "the server cannot compute {}; use --verify auto to use what it supports",
-            algorithm.name()
-        ))),
+        VerifyMode::With(algorithm) => {
+            let (name, names_none) = (algorithm.name(), |end: &ChecksumAbility<'_>| {
+                end.names_none()
+            });
+            Err(Failure::protocol(match ends.iter().any(names_none) {
+                true => format!(
+                    "the server does not say that it has {name} of the file: it has none, or one that shows when the file is there; use \
+                     --verify auto, which takes what it has then"
+                ),
+                false => format!(
+                    "the server cannot compute {name}; use --verify auto to use what it supports"
+                ),
+            }))
+        }
         VerifyMode::Auto => Ok(ChecksumAlgorithm::CHEAPEST_FIRST
             .into_iter()
             .find(|a| all_have(*a))

@@ -131,7 +131,7 @@ fn longhaul_copies_to_and_from_a_served_bucket() {
     let bucket = FolderBucket::start().unwrap();
     let target = ServerUnderTest::new(&bucket.store, &bucket);
     let mut cells = MatrixRow::new("a served bucket, longhaul");
-    for options in [&[][..], &["-p", "4"]] {
+    for options in [&[][..], &["-p", "4", "--verify", "crc32c"]] {
         rows::get_and_put(&mut cells, &target, options, &test_files::SIZES);
     }
     rows::parts(&mut cells, &target, &["-p", "4"]);

@@ -379,10 +379,18 @@ fn begin_upload(state: &mut BucketState, request: &BucketRequest<'_>) -> Vec<u8>
 
 fn put_part(state: &mut BucketState, request: &BucketRequest<'_>) -> Vec<u8> {
     let number = request.query("partNumber").unwrap().parse().unwrap();
-    match &mut state.accepted {
-        Some(0) => return error("503 Slow Down", "SlowDown"),
-        Some(left) => *left -= 1,
-        None => {}
+    // A part that comes again, after a connection was lost, is no further one.
+    let is_there = |upload: &HeldUpload| upload.parts.contains_key(&number);
+    if !request
+        .query("uploadId")
+        .and_then(|id| state.uploads.get(id))
+        .is_some_and(is_there)
+    {
+        match &mut state.accepted {
+            Some(0) => return error("503 Slow Down", "SlowDown"),
+            Some(left) => *left -= 1,
+            None => {}
+        }
     }
     let part = match body(state, request.received) {
         Err(refused) => return refused,
