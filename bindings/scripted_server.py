@@ -42,6 +42,8 @@ ADVICE = {
     "p90_bps": 9_700_000_000.0,
     "rtt_seconds": 0.0825,
     "bandwidth_bps": 10_000_000_000.0,
+    "download_bps": 10_000_000_000.0,
+    "upload_bps": 1_000_000_000,
     "loss": 0.00025,
     "limited_by": "congestion window",
     "asymmetric": True,

@@ -369,11 +369,14 @@ static int add_question(struct call *call, const enable_question *question)
         {"bytes", question->bytes},
         {"files", question->files},
         {"max_receive_buffer", question->max_receive_buffer},
+        {"max_send_buffer", question->max_send_buffer},
         {"max_set_buffer", question->max_set_buffer},
         {"client_bps", question->client_bps},
         {"max_streams", question->max_streams},
     };
     if (question->client != NULL && !add_member(call, "client", question->client))
+        return 0;
+    if (question->direction == ENABLE_UPLOAD && !add_member(call, "direction", "upload"))
         return 0;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         char digits[32];
@@ -431,6 +434,8 @@ static int read_advice(const enable_value *answer, enable_advice *advice)
            read_whole(answer, "p10_bps", &advice->p10_bps) && read_whole(answer, "p90_bps", &advice->p90_bps) &&
            read_number(answer, "rtt_seconds", ENABLE_UNKNOWN, &advice->rtt_seconds) &&
            read_whole(answer, "bandwidth_bps", &advice->bandwidth_bps) &&
+           read_whole(answer, "download_bps", &advice->download_bps) &&
+           read_whole(answer, "upload_bps", &advice->upload_bps) &&
            read_number(answer, "loss", ENABLE_UNKNOWN, &advice->loss) &&
            read_string(answer, "limited_by", NULL, &advice->limited_by) &&
            read_flag(answer, "asymmetric", &advice->asymmetric) &&

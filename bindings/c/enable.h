@@ -75,17 +75,29 @@ typedef struct enable_options {
     const char *token;
 } enable_options;
 
+/* The way of the data of a transfer. */
+typedef enum enable_direction {
+    /* From the data server to the client. */
+    ENABLE_DOWNLOAD = 0,
+    /* From the client to the data server. */
+    ENABLE_UPLOAD = 1
+} enable_direction;
+
 /* What a client tells about itself and its transfer. Zero members are not told. Numbers are below 2^53. */
 typedef struct enable_question {
     /* Another client than this host, an IP address or a name. */
     const char *client;
     /* Bytes to transfer. */
     uint64_t bytes;
+    /* The way of the data. */
+    enable_direction direction;
     /* Files to transfer. */
     uint64_t files;
     /* Largest receive buffer that the client's kernel allows (the third number of tcp_rmem), bytes. */
     uint64_t max_receive_buffer;
-    /* Largest receive buffer that a program may set on the client (rmem_max), bytes. */
+    /* Largest send buffer that the client's kernel allows (the third number of tcp_wmem), bytes. For uploads. */
+    uint64_t max_send_buffer;
+    /* Largest buffer that a program may set on the client (rmem_max, for uploads wmem_max), bytes. */
     uint64_t max_set_buffer;
     /* Fastest rate at which the client's processor or disk takes data, bits per second. */
     uint64_t client_bps;
@@ -96,7 +108,7 @@ typedef struct enable_question {
 } enable_question;
 
 /*
- * Advice for transfers from a data server to one client. A value that is unknown, or that is best left to the
+ * Advice for transfers in the direction of the question. A value that is unknown, or that is best left to the
  * kernel, is ENABLE_UNKNOWN or NULL. Later versions may add members at the end.
  */
 typedef struct enable_advice {
@@ -121,13 +133,16 @@ typedef struct enable_advice {
     int64_t p90_bps;
     /* Round trip, seconds. */
     double rtt_seconds;
-    /* Bandwidth of the bottleneck, bits per second. */
+    /* Bandwidth of the bottleneck in the direction of the question, bits per second. */
     int64_t bandwidth_bps;
+    /* Measured rate of the path to the client, and of the path from it, bits per second. */
+    int64_t download_bps;
+    int64_t upload_bps;
     /* Share of lost packets, 0 to 1. */
     double loss;
     /* What is expected to limit a transfer. */
     const char *limited_by;
-    /* Not 0: the two directions of the path differ. */
+    /* Not 0: the two directions of the path differ: one rate is at least twice the other, or the routes differ. */
     int asymmetric;
     /* How far to trust the advice, 0 (a guess) to 1. */
     double confidence;

@@ -95,6 +95,7 @@ static void advice_has_all_members(void)
     CHECK(advice->pace_bps == INT64_C(10000000000) && advice->expected_bps == INT64_C(9400000000));
     CHECK(advice->p10_bps == INT64_C(7100000000) && advice->p90_bps == INT64_C(9700000000));
     CHECK(advice->rtt_seconds == 0.0825 && advice->bandwidth_bps == INT64_C(10000000000) && advice->loss == 0.00025);
+    CHECK(advice->download_bps == INT64_C(10000000000) && advice->upload_bps == INT64_C(1000000000));
     CHECK_TEXT(advice->limited_by, "congestion window");
     CHECK(advice->asymmetric && advice->confidence == 0.75 && advice->age_seconds == 12.5);
     CHECK_TEXT(advice->measured_by, "192.0.2.1 (same /24)");
@@ -113,6 +114,7 @@ static void absent_members_are_unknown(void)
     CHECK(advice->pace_bps == ENABLE_UNKNOWN && advice->expected_bps == ENABLE_UNKNOWN);
     CHECK(advice->p10_bps == ENABLE_UNKNOWN && advice->p90_bps == ENABLE_UNKNOWN);
     CHECK(advice->rtt_seconds == ENABLE_UNKNOWN && advice->bandwidth_bps == ENABLE_UNKNOWN);
+    CHECK(advice->download_bps == ENABLE_UNKNOWN && advice->upload_bps == ENABLE_UNKNOWN);
     CHECK(advice->loss == ENABLE_UNKNOWN && advice->limited_by == NULL && !advice->asymmetric);
     CHECK(advice->confidence == 0 && advice->age_seconds == ENABLE_UNKNOWN && advice->measured_by == NULL);
     CHECK_TEXT(advice->why, "nothing is known yet");
@@ -131,11 +133,13 @@ static void a_member_of_the_wrong_type_is_a_bad_answer(void)
 static void the_question_and_the_token_arrive(void)
 {
     enable_options options = {0, 60000, " a-token\n"};
-    enable_question question = {"echo", UINT64_C(1000000000000), 3, 6291456, 212992, UINT64_C(10000000000), 1, 8};
+    enable_question question = {"echo", UINT64_C(1000000000000), ENABLE_UPLOAD, 3, 6291456, 4194304, 212992,
+                                UINT64_C(10000000000), 1, 8};
     enable_advice *advice;
     CHECK(enable_get_advice(server, &question, &options, &advice, NULL) == ENABLE_OK);
-    CHECK_TEXT(advice->why, "{\"authorization\":\"Bearer a-token\",\"request\":\"GET /api/v1/advice?client=echo&bytes=1000000000000"
-                            "&files=3&max_receive_buffer=6291456&max_set_buffer=212992&client_bps=10000000000&max_streams=8"
+    CHECK_TEXT(advice->why, "{\"authorization\":\"Bearer a-token\",\"request\":\"GET /api/v1/advice?client=echo&direction=upload"
+                            "&bytes=1000000000000&files=3&max_receive_buffer=6291456&max_send_buffer=4194304&max_set_buffer=212992"
+                            "&client_bps=10000000000&max_streams=8"
                             "&must_set_buffer=true HTTP/1.1\"}");
     enable_advice_free(advice);
 }

@@ -7,7 +7,24 @@ pub use units::names::is_congestion_control as is_kernel_name;
 /// TCP port of an Enable server unless its configuration names another one.
 pub const DEFAULT_PORT: u16 = 2812;
 
-/// Advice for transfers from a data server to one client.
+/// The way of the data of a transfer, as the client of a data server names it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DataDirection {
+    /// From the data server to the client.
+    #[default]
+    Download,
+    /// From the client to the data server.
+    Upload,
+}
+
+impl DataDirection {
+    fn is_download(&self) -> bool {
+        *self == Self::Download
+    }
+}
+
+/// Advice for transfers between a data server and one client, in the direction of the question.
 ///
 /// A value that is unknown, or that is best left to the kernel, is absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -47,16 +64,23 @@ pub struct Advice {
     /// Round trip, seconds: trimmed mean of the latest tests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_seconds: Option<f64>,
-    /// Bandwidth of the bottleneck, bits per second: trimmed mean of the latest tests.
+    /// Bandwidth of the bottleneck in this direction, bits per second: trimmed mean of the latest tests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bandwidth_bps: Option<u64>,
+    /// Measured rate of the path from the data server to the client, bits per second: bandwidth, or what three or more
+    /// transfers carried if that is more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub download_bps: Option<u64>,
+    /// The same from the client to the data server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upload_bps: Option<u64>,
     /// Share of lost packets, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,
     /// The expected limiter of a transfer, in the words of `longhaul cp --why`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limited_by: Option<String>,
-    /// The two directions of the path differ (in rate or in route).
+    /// The two directions of the path differ: one rate is at least twice the other, or the routes differ.
     pub asymmetric: bool,
     /// How far to trust the advice, 0 (a guess) to 1.
     pub confidence: f64,
@@ -80,13 +104,19 @@ pub struct Question {
     /// Bytes to transfer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
+    /// The way of the data.
+    #[serde(skip_serializing_if = "DataDirection::is_download")]
+    pub direction: DataDirection,
     /// Files to transfer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<u64>,
     /// Largest receive buffer that the client's kernel allows (the third number of tcp_rmem), bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_receive_buffer: Option<u64>,
-    /// Largest receive buffer that a program may set on the client (rmem_max), bytes.
+    /// Largest send buffer that the client's kernel allows (the third number of tcp_wmem), bytes. For uploads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_send_buffer: Option<u64>,
+    /// Largest buffer that a program may set on the client (rmem_max, for uploads wmem_max), bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_set_buffer: Option<u64>,
     /// Fastest rate at which the client's processor or disk takes data, bits per second.

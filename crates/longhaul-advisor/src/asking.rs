@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use data::os::caps;
-use enable::advice::Question;
+use enable::advice::{DataDirection, Question};
 use enable::client::{EnableClient, EnableError};
 use enable::method::{Method, fault};
 use security::token::read_token_file;
@@ -106,15 +106,24 @@ pub(crate) fn change(
     })
 }
 
-/// The question for a transfer of `bytes` to `client`, or to this host, whose kernel's limits it tells.
-pub(crate) fn question(client: Option<String>, bytes: Option<u64>) -> Question {
+/// The question for a transfer of `bytes` to or from `client`, or this host, whose kernel's limits it tells.
+pub(crate) fn question(
+    client: Option<String>,
+    bytes: Option<u64>,
+    direction: DataDirection,
+) -> Question {
     let own = client.is_none().then(caps::host_limits);
     Question {
         client,
         bytes,
+        direction,
         max_receive_buffer: own.map(|limits| limits.max_autotuned_receive),
+        max_send_buffer: own.map(|limits| limits.max_autotuned_send),
         // The kernel grants twice of what is asked for.
-        max_set_buffer: own.map(|limits| limits.max_unforced_receive / 2),
+        max_set_buffer: own.map(|limits| match direction {
+            DataDirection::Download => limits.max_unforced_receive / 2,
+            DataDirection::Upload => limits.max_settable_send / 2,
+        }),
         ..Question::default()
     }
 }

@@ -13,6 +13,7 @@ use units::Exit;
 
 use super::asking::question;
 use super::get::is_known;
+use super::program_arguments::transfer::ToldTransfer;
 use super::program_arguments::{data_server, insertion};
 use command_line::flags::advisor::AdvisorExecArgs;
 use command_line::output::print_to_stderr;
@@ -70,9 +71,11 @@ fn advised_arguments(
             None => "its arguments name no data server; use --server HOST".to_owned(),
         }
     })?;
+    let transfer = ToldTransfer::of_arguments(program, arguments);
+    let bytes = args.bytes.or_else(|| transfer.bytes());
     let client = EnableClient::new(&server, args.wait.timeout).map_err(|e| e.to_string())?;
     let advice = client
-        .advice(&program.question(question(None, args.bytes)))
+        .advice(&program.question(question(None, bytes, transfer.direction)))
         .map_err(|e| e.to_string())?;
     if !is_known(&advice) {
         return Err(advice.why);

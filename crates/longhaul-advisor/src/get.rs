@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use enable::advice::Advice;
+use enable::advice::{Advice, DataDirection};
 use enable::client::EnableClient;
 use enable::emit::Program;
 use proto::printable::printable;
@@ -18,7 +18,11 @@ use command_line::output::{print_json, print_line, print_to_stderr};
 
 pub(crate) fn run(args: &AdvisorGetArgs) -> Result<(), AskingFailure> {
     let client = EnableClient::new(&args.host, args.wait.timeout)?;
-    let question = question(args.client.clone(), args.bytes);
+    let direction = match args.upload {
+        true => DataDirection::Upload,
+        false => DataDirection::Download,
+    };
+    let question = question(args.client.clone(), args.bytes, direction);
     let question = match args.emit {
         Some(program) => program.question(question),
         None => question,
@@ -34,7 +38,7 @@ pub(crate) fn run(args: &AdvisorGetArgs) -> Result<(), AskingFailure> {
         true => explain(&advice),
         false => Vec::new(),
     };
-    for line in describe(&advice).into_iter().chain(formulas) {
+    for line in describe(&advice, direction).into_iter().chain(formulas) {
         print_line(&printable(&line).to_string())?;
     }
     Ok(())
@@ -64,11 +68,15 @@ fn print_flags(program: Program, advice: &Advice) -> Result<(), AskingFailure> {
 }
 
 /// The advice as a person reads it, line by line.
-fn describe(advice: &Advice) -> Vec<String> {
+fn describe(advice: &Advice, direction: DataDirection) -> Vec<String> {
     if !is_known(advice) {
         return vec![advice.why.clone()];
     }
-    let mut lines = vec![format!("advice for transfers to {}", advice.client)];
+    let way = match direction {
+        DataDirection::Download => "to",
+        DataDirection::Upload => "from",
+    };
+    let mut lines = vec![format!("advice for transfers {way} {}", advice.client)];
     let mut add = |name: &str, value: Option<String>| {
         if let Some(value) = value {
             lines.push(format!("  {name:<20}{value}"));
@@ -89,10 +97,7 @@ fn describe(advice: &Advice) -> Vec<String> {
         "loss",
         advice.loss.map(|loss| format!("{:.3} %", loss * 100.0)),
     );
-    let asymmetric = advice
-        .asymmetric
-        .then(|| "its two directions differ".to_owned());
-    add("path", asymmetric);
+    add("path", directions_text(advice));
     add("confidence", Some(confidence_text(advice)));
     add("why", Some(advice.why.clone()));
     lines
@@ -154,6 +159,18 @@ fn buffer_text(advice: &Advice) -> String {
     }
 }
 
+/// The measured rate of each direction, and whether they differ.
+fn directions_text(advice: &Advice) -> Option<String> {
+    let rates = [(advice.download_bps, "to"), (advice.upload_bps, "from")];
+    let rates = rates.map(|(bps, way)| Some(format!("{} {way} the client", show::bits(bps?))));
+    let mut text = rates.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    if advice.asymmetric {
+        text.push_str(if text.is_empty() { "" } else { ": " });
+        text.push_str("its two directions differ");
+    }
+    (!text.is_empty()).then_some(text)
+}
+
 fn rate_text(expected: u64, advice: &Advice) -> String {
     let mut text = show::bits(expected);
     if let (Some(low), Some(high)) = (advice.p10_bps, advice.p90_bps) {
@@ -197,13 +214,16 @@ mod tests {
             p90_bps: Some(950_000_000),
             rtt_seconds: Some(0.1),
             loss: Some(0.01),
+            download_bps: Some(950_000_000),
+            upload_bps: Some(100_000_000),
+            asymmetric: true,
             confidence: 0.8,
             age_seconds: Some(90.0),
             why: "Autotuning reaches it.".to_owned(),
             ..Advice::default()
         };
         assert_eq!(
-            describe(&advice),
+            describe(&advice, DataDirection::Download),
             [
                 "advice for transfers to 192.0.2.7",
                 "  buffer              leave it to the kernel (round trip × bandwidth is 12.5 MB)",
@@ -211,6 +231,7 @@ mod tests {
                 "  expected rate       900 Mbit/s, mostly 700 Mbit/s to 950 Mbit/s",
                 "  round trip          100 ms",
                 "  loss                1.000 %",
+                "  path                950 Mbit/s to the client, 100 Mbit/s from the client: its two directions differ",
                 "  confidence          80 %, measured 90 s ago",
                 "  why                 Autotuning reaches it.",
             ]
@@ -223,7 +244,10 @@ mod tests {
             why: "Nothing is known.".to_owned(),
             ..Advice::default()
         };
-        assert_eq!(describe(&advice), ["Nothing is known."]);
+        assert_eq!(
+            describe(&advice, DataDirection::Upload),
+            ["Nothing is known."]
+        );
     }
 
     #[test]

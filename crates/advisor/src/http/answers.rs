@@ -302,13 +302,17 @@ pub(super) struct AdviceSchema {
     p90_bps: Option<u64>,
     /// Round trip, seconds.
     rtt_seconds: Option<f64>,
-    /// Bandwidth of the bottleneck, bits per second.
+    /// Bandwidth of the bottleneck in the direction of the question, bits per second.
     bandwidth_bps: Option<u64>,
+    /// Measured rate of the path to the client, bits per second.
+    download_bps: Option<u64>,
+    /// Measured rate of the path from the client, bits per second.
+    upload_bps: Option<u64>,
     /// Share of lost packets, 0 to 1.
     loss: Option<f64>,
     /// The expected limiter of a transfer.
     limited_by: Option<String>,
-    /// The two directions of the path differ.
+    /// The two directions of the path differ: one rate is at least twice the other, or the routes differ.
     asymmetric: bool,
     /// How far to trust the advice, 0 (a guess) to 1.
     confidence: f64,
@@ -329,11 +333,15 @@ pub(super) struct QuestionParameters {
     client: Option<String>,
     /// Bytes to transfer.
     bytes: Option<u64>,
+    /// `download` (default), or `upload`: from the client to the data server.
+    direction: Option<String>,
     /// Files to transfer.
     files: Option<u64>,
     /// Largest receive buffer that the client's kernel allows (the third number of tcp_rmem), bytes.
     max_receive_buffer: Option<u64>,
-    /// Largest receive buffer that a program may set on the client (rmem_max), bytes.
+    /// Largest send buffer that the client's kernel allows (the third number of tcp_wmem), bytes. For uploads.
+    max_send_buffer: Option<u64>,
+    /// Largest buffer that a program may set on the client (rmem_max, for uploads wmem_max), bytes.
     max_set_buffer: Option<u64>,
     /// Fastest rate at which the client's processor or disk takes data, bits per second.
     client_bps: Option<u64>,
@@ -361,7 +369,7 @@ pub(super) struct QosSchema {
 mod tests {
     use std::collections::BTreeSet;
 
-    use enable::advice::{QosAdvice, Question};
+    use enable::advice::{DataDirection, QosAdvice, Question};
     use serde_json::json;
 
     use super::*;
@@ -394,6 +402,8 @@ mod tests {
             p90_bps: Some(1),
             rtt_seconds: Some(1.0),
             bandwidth_bps: Some(1),
+            download_bps: Some(1),
+            upload_bps: Some(1),
             loss: Some(1.0),
             limited_by: text(),
             asymmetric: true,
@@ -410,8 +420,10 @@ mod tests {
         let question = Question {
             client: text(),
             bytes: Some(1),
+            direction: DataDirection::Upload,
             files: Some(1),
             max_receive_buffer: Some(1),
+            max_send_buffer: Some(1),
             max_set_buffer: Some(1),
             client_bps: Some(1),
             must_set_buffer: true,

@@ -15,9 +15,6 @@ mod tests;
 
 pub use route::KnownRoute;
 
-/// Ratio of the bandwidths of the two directions from which on a path is asymmetric.
-const ASYMMETRIC_RATIO: f64 = 2.0;
-
 /// A measurement that is older than the newest one by more than this belongs to the history alone.
 const OLD_RECORD: Duration = Duration::from_secs(60);
 
@@ -213,6 +210,7 @@ impl MeasuredPaths {
             loss: mean(Quantity::Loss),
             loss_tests: u32::try_from(length(Quantity::Loss).unwrap_or(0)).unwrap_or(u32::MAX),
             goodput: record.series(Quantity::Goodput).and_then(Spread::of),
+            reverse_goodput: record.series(Quantity::ReverseGoodput).and_then(Spread::of),
             streams: mean(Quantity::Streams)
                 .and_then(|streams| u32::try_from(whole(streams.round())).ok())
                 .filter(|streams| *streams > 0),
@@ -220,7 +218,8 @@ impl MeasuredPaths {
             congestion_controls: Vec::new(),
             measurements: u32::try_from(measurements).unwrap_or(u32::MAX),
             age: record.newest().map(|newest| now.since(newest)),
-            asymmetric: record.is_asymmetric(),
+            routes_differ: record.routes_differ(),
+            is_of_other_direction: false,
         })
     }
 
@@ -252,7 +251,7 @@ impl MeasuredPaths {
         self.record_of(client)?.route.as_deref()
     }
 
-    /// When round trip and bandwidth, or a transfer's goodput, were last measured.
+    /// When round trip, bandwidth, or the goodput of a transfer were last measured.
     pub fn newest(&self, client: IpAddr) -> Option<Moment> {
         self.record_of(client)?.newest()
     }
@@ -305,7 +304,12 @@ impl PathRecord {
     }
 
     fn newest(&self) -> Option<Moment> {
-        self.newest_of(&[Quantity::Rtt, Quantity::Bandwidth, Quantity::Goodput])
+        self.newest_of(&[
+            Quantity::Rtt,
+            Quantity::Bandwidth,
+            Quantity::Goodput,
+            Quantity::ReverseGoodput,
+        ])
     }
 
     fn newest_of(&self, quantities: &[Quantity]) -> Option<Moment> {
@@ -314,13 +318,8 @@ impl PathRecord {
         tracked.map(|one| one.newest).max()
     }
 
-    fn is_asymmetric(&self) -> bool {
-        let mean = |quantity| self.series(quantity).and_then(Series::trimmed_mean);
-        let rates = mean(Quantity::Bandwidth).zip(mean(Quantity::ReverseBandwidth));
-        let by_rate = rates.is_some_and(|(one, other)| {
-            one > other * ASYMMETRIC_RATIO || other > one * ASYMMETRIC_RATIO
-        });
-        by_rate || self.route.as_ref().is_some_and(|route| route.asymmetric)
+    fn routes_differ(&self) -> bool {
+        self.route.as_ref().is_some_and(|route| route.asymmetric)
     }
 }
 

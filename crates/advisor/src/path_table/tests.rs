@@ -36,7 +36,7 @@ fn facts_are_trimmed_means_with_the_age_of_the_newest() {
         (facts.measurements, facts.age),
         (1, Some(Duration::from_secs(30)))
     );
-    assert!(!facts.asymmetric && facts.goodput.is_none());
+    assert!(!facts.is_asymmetric() && facts.goodput.is_none());
     let mapped: IpAddr = "::ffff:10.0.0.1".parse().unwrap();
     assert_eq!(table.facts(mapped, at(50)), Some(facts));
     assert_eq!(table.facts(client(2), at(50)), None);
@@ -135,10 +135,10 @@ fn directions_that_differ_by_rate_or_route_are_told() {
         (Quantity::ReverseBandwidth, 50e6),
     ];
     table.record(&measurement(1, &rates), at(1));
-    assert!(table.facts(client(1), at(1)).unwrap().asymmetric);
+    assert!(table.facts(client(1), at(1)).unwrap().is_asymmetric());
     let mut route = measurement(2, &[(Quantity::Rtt, 0.1)]);
     route.detail = Some(serde_json::json!({"hops": ["10.1.0.1"], "is_asymmetric": true}));
     table.record(&route, at(1));
-    assert!(table.facts(client(2), at(1)).unwrap().asymmetric);
+    assert!(table.facts(client(2), at(1)).unwrap().routes_differ);
     assert_eq!(table.route(client(2)).unwrap().hops.len(), 1);
 }

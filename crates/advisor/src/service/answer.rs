@@ -3,8 +3,9 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use enable::advice::{Advice, Question};
+use enable::advice::{Advice, DataDirection, Question};
 use tune::path::{ClientLimits, PathFacts, advise};
+use tune::sizing::host_limits::HostBufferLimits;
 
 use crate::aggregation::ClientGroup;
 use crate::sender_limits::SenderLimits;
@@ -59,14 +60,12 @@ pub(super) fn answer(
     facts
         .congestion_controls
         .clone_from(&sender.congestion_controls);
-    let limits = ClientLimits {
-        max_receive_buffer: question.max_receive_buffer,
-        max_set_buffer: question.max_set_buffer,
-        rate_bps: question.client_bps,
-        must_set_buffer: question.must_set_buffer,
-        max_streams: question.max_streams,
-    };
-    let advice = advise(&facts, &limits, &sender.buffers, question.bytes);
+    let rates = (facts.rate_bps(), facts.reverse_rate_bps());
+    if question.direction == DataDirection::Upload {
+        facts = facts.reversed();
+    }
+    let (receiving, sending) = ends(question, &sender.buffers);
+    let advice = advise(&facts, &receiving, &sending, question.bytes);
     let mut why = advice.why;
     if let Some(stand_in) = &found.stand_in {
         why = format!("{why} {stand_in}");
@@ -85,7 +84,9 @@ pub(super) fn answer(
         bandwidth_bps: facts.bandwidth_bps,
         loss: facts.loss,
         limited_by: advice.limited_by.map(|limiter| limiter.name().to_owned()),
-        asymmetric: facts.asymmetric,
+        download_bps: rates.0,
+        upload_bps: rates.1,
+        asymmetric: facts.is_asymmetric(),
         confidence: advice.confidence,
         age_seconds: facts.age.map(|age| age.as_secs_f64()),
         measured_by: match found.stand_in {
@@ -93,5 +94,35 @@ pub(super) fn answer(
             Some(StandIn::Server(_)) | None => None,
         },
         why,
+    }
+}
+
+/// Limits of the receiving end and of the sending one. This host sends what a client downloads.
+fn ends(question: &Question, own: &HostBufferLimits) -> (ClientLimits, HostBufferLimits) {
+    let client = ClientLimits {
+        max_receive_buffer: question.max_receive_buffer,
+        max_set_buffer: question.max_set_buffer,
+        rate_bps: question.client_bps,
+        must_set_buffer: question.must_set_buffer,
+        max_streams: question.max_streams,
+    };
+    match question.direction {
+        DataDirection::Download => (client, *own),
+        DataDirection::Upload => {
+            let usual = HostBufferLimits::default();
+            let settable = question.max_set_buffer.map(|most| most.saturating_mul(2));
+            let sending = HostBufferLimits {
+                max_autotuned_send: question.max_send_buffer.unwrap_or(usual.max_autotuned_send),
+                max_settable_send: settable.unwrap_or(usual.max_settable_send),
+                ..usual
+            };
+            let receiving = ClientLimits {
+                max_receive_buffer: Some(own.max_autotuned_receive),
+                // The kernel grants twice of what is asked for.
+                max_set_buffer: Some(own.max_unforced_receive / 2),
+                ..client
+            };
+            (receiving, sending)
+        }
     }
 }

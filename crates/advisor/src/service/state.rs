@@ -135,7 +135,9 @@ impl ServiceState {
             && self.table.newest(member) > own_at
         {
             // Real transfers of the client itself tell more than another one's.
-            let has_transfers = own.as_ref().is_some_and(|facts| facts.goodput.is_some());
+            let has_transfers = own
+                .as_ref()
+                .is_some_and(|facts| facts.goodput.or(facts.reverse_goodput).is_some());
             if !has_transfers {
                 return FoundFacts {
                     facts: self.table.facts(member, now),

@@ -206,6 +206,9 @@ pub struct AdvisorGetArgs {
     /// Bytes to transfer
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub bytes: Option<u64>,
+    /// Ask for transfers from the client to the data server
+    #[arg(long)]
+    pub upload: bool,
     /// Print the flags of PROGRAM: ncftpget, globus-url-copy, lftp, curl, iperf3, rclone, aria2, sysctl
     /// (settings), or route (words for `ip route change`)
     #[arg(long, value_name = "PROGRAM", value_parser = parse_program, conflicts_with = "json")]

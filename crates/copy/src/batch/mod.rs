@@ -24,7 +24,7 @@ pub(crate) mod meter;
 mod named_places;
 mod outages;
 pub(crate) mod parts_elsewhere;
-mod path_advice;
+pub(crate) mod path_advice;
 pub(crate) mod path_knowledge;
 mod path_memory;
 pub(crate) mod pool;

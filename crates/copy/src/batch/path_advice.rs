@@ -2,13 +2,15 @@
 //! is known, and answered with what the transfers measured.
 
 use std::collections::HashMap;
+use std::fs::Metadata;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use enable::advice::{Advice, Question};
+use enable::advice::{Advice, DataDirection, Question};
 use enable::client::{EnableClient, EnableError};
 use enable::method;
+use ftp::location::Location;
 use parking_lot::Mutex;
 use proto::command::Secret;
 use serde_json::json;
@@ -33,11 +35,42 @@ const MAX_STREAMS: u32 = 64;
 const LEAST_TIME: Duration = Duration::from_secs(5);
 const LEAST_BYTES: u64 = 1_000_000;
 
-/// The questions of a batch, one for each service.
+/// The questions of a batch, one for each service and direction.
 #[derive(Debug)]
 pub(crate) struct AdviceQuestions {
     options: AdviceOptions,
-    asked: Mutex<HashMap<String, Arc<AskedAdvice>>>,
+    asked: Mutex<HashMap<(String, DataDirection), Arc<AskedAdvice>>>,
+    /// The transfers that the batch is expected to make, before they begin.
+    expected: Mutex<ExpectedTransfers>,
+}
+
+/// What is known of the transfers of a batch before its sessions open.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ExpectedTransfers {
+    /// The way of their data.
+    pub(crate) direction: DataDirection,
+    /// Bytes of the transfer, if it is the only one and they are known: that of a local file. The size of a remote one
+    /// is known when the answer is there already.
+    pub(crate) bytes: Option<u64>,
+}
+
+impl ExpectedTransfers {
+    /// Of a copy from these places to another one.
+    pub(crate) fn between(sources: &[&Location], destination: &Location) -> Self {
+        let is_local = |place: &&Location| !matches!(place, Location::Remote { .. });
+        let bytes = match sources {
+            [Location::Local(path)] => path.metadata().ok().filter(Metadata::is_file),
+            _ => None,
+        };
+        let uploads = !is_local(&destination) && sources.iter().all(is_local);
+        Self {
+            direction: match uploads {
+                true => DataDirection::Upload,
+                false => DataDirection::Download,
+            },
+            bytes: bytes.map(|file| file.len()).filter(|_| uploads),
+        }
+    }
 }
 
 /// A question, and its answer once it is there.
@@ -62,43 +95,62 @@ impl AdviceQuestions {
         Self {
             options,
             asked: Mutex::default(),
+            expected: Mutex::default(),
         }
+    }
+
+    /// Notes what is known of the transfers before sessions open, so that the first question tells it.
+    pub(crate) fn expect(&self, transfers: ExpectedTransfers) {
+        *self.expected.lock() = transfers;
     }
 
     /// Asks the service for the path of a server, if it was not asked yet; `announced` is the one that the server
     /// announces. Does not wait.
     pub(crate) fn ask(&self, announced: Option<SocketAddr>) {
+        let expected = *self.expected.lock();
+        self.ask_for(announced, expected);
+    }
+
+    fn ask_for(&self, announced: Option<SocketAddr>, transfers: ExpectedTransfers) {
         let Some(service) = self.service(announced) else {
             return;
         };
         let mut asked = self.asked.lock();
-        if asked.contains_key(&service) {
+        let key = (service, transfers.direction);
+        if asked.contains_key(&key) {
             return;
         }
         let (send, answer) = watch::channel(None);
-        let name = service.clone();
+        let name = key.0.clone();
         tokio::task::spawn_blocking(move || {
-            let answer = question(&name).map_err(|error| {
+            let answer = answer_of(&name, transfers).map_err(|error| {
                 tracing::debug!(%error, "no advice");
             });
             send.send_replace(Some(answer.ok()));
         });
         let at = Instant::now();
-        asked.insert(service, Arc::new(AskedAdvice { at, answer }));
+        asked.insert(key, Arc::new(AskedAdvice { at, answer }));
     }
 
-    /// The advice for the path of a server, if it arrives in time: a round trip or 200 ms after the question,
-    /// whichever is longer.
+    /// The advice for the path of a server, if it arrives in time: a round trip or 200 ms after the question, whichever is
+    /// longer. `role` is that of this end.
     pub(crate) async fn advice(
         &self,
         announced: Option<SocketAddr>,
         rtt: Duration,
+        role: Role,
     ) -> Option<ServiceAdvice> {
-        self.ask(announced);
+        let direction = direction_of(role);
+        let expected = *self.expected.lock();
+        let of_direction = ExpectedTransfers {
+            direction,
+            bytes: expected.bytes.filter(|_| expected.direction == direction),
+        };
+        self.ask_for(announced, of_direction);
         let service = self.service(announced)?;
         let asked = {
             let asked = self.asked.lock();
-            Arc::clone(asked.get(&service)?)
+            Arc::clone(asked.get(&(service.clone(), direction))?)
         };
         let mut answer = asked.answer.clone();
         let deadline = tokio::time::Instant::from_std(asked.at + WAIT.max(rtt));
@@ -142,8 +194,21 @@ impl AdviceQuestions {
     }
 }
 
-fn question(service: &str) -> Result<Advice, EnableError> {
-    EnableClient::new(service, CALL_TIMEOUT)?.advice(&Question::default())
+/// The way of the data of a transfer in which this end has this role.
+fn direction_of(role: Role) -> DataDirection {
+    match role {
+        Role::Sender => DataDirection::Upload,
+        Role::Receiver => DataDirection::Download,
+    }
+}
+
+fn answer_of(service: &str, transfers: ExpectedTransfers) -> Result<Advice, EnableError> {
+    let question = Question {
+        bytes: transfers.bytes,
+        direction: transfers.direction,
+        ..Question::default()
+    };
+    EnableClient::new(service, CALL_TIMEOUT)?.advice(&question)
 }
 
 fn send_report(
@@ -180,9 +245,8 @@ fn report_of(evidence: &Evidence) -> Option<serde_json::Value> {
 }
 
 impl ServiceAdvice {
-    /// Start values of a transfer; `role` is that of this end. The advice is for data that the server sends.
-    /// For data that it receives, it holds only where both directions are alike, and the congestion control is that
-    /// of another kernel.
+    /// Start values of a transfer; `role` is that of this end, in whose direction the advice was asked for. The
+    /// congestion control is one of the server's kernel, so that it is of use only where the server sends.
     ///
     /// Only what the transfer's own measurements correct: a pace would keep them from finding out that the path carries more,
     /// and the sender finds its pace itself.
@@ -190,12 +254,6 @@ impl ServiceAdvice {
         let advice = &self.advice;
         let rtt = advice.rtt_seconds.map(Duration::try_from_secs_f64);
         let min_rtt = rtt.and_then(Result::ok).filter(|rtt| !rtt.is_zero());
-        if role == Role::Sender && advice.asymmetric {
-            return Prior {
-                min_rtt,
-                ..Prior::default()
-            };
-        }
         let by_server = |name: &String| (role == Role::Receiver).then(|| name.clone());
         let rate = |bps: u64| {
             (bps >= 8).then_some(PathRate {
@@ -294,15 +352,6 @@ mod tests {
             ..wanted.clone()
         };
         assert_eq!(advice.prior(Role::Sender), sending);
-        let asymmetric = advised(Advice {
-            asymmetric: true,
-            ..long_path()
-        });
-        let only_rtt = Prior {
-            min_rtt: wanted.min_rtt,
-            ..Prior::default()
-        };
-        assert_eq!(asymmetric.prior(Role::Sender), only_rtt);
     }
 
     #[test]
@@ -373,12 +422,13 @@ mod tests {
             choice: AdvisorChoice::Announced,
             token: None,
         });
-        assert_eq!(questions.advice(None, Duration::ZERO).await, None);
+        let ask = |service| questions.advice(service, Duration::ZERO, Role::Receiver);
+        assert_eq!(ask(None).await, None);
         let asked = Instant::now();
-        assert_eq!(questions.advice(Some(address), Duration::ZERO).await, None);
+        assert_eq!(ask(Some(address)).await, None);
         assert!(asked.elapsed() >= WAIT);
         // The second time, the deadline of the first question has passed.
-        assert_eq!(questions.advice(Some(address), Duration::ZERO).await, None);
+        assert_eq!(ask(Some(address)).await, None);
         let (connection, _) = listener.accept().unwrap();
         listener.set_nonblocking(true).unwrap();
         assert!(listener.accept().is_err(), "asked twice");

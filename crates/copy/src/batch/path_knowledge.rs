@@ -74,7 +74,7 @@ impl PathKnowledge {
     }
 
     async fn take_advice(&mut self, ctx: &BatchContext, path: &RemotePath, size: Option<u64>) {
-        self.advice = ctx.advice.advice(path.service, path.rtt).await;
+        self.advice = ctx.advice.advice(path.service, path.rtt, path.role).await;
         if let Some(advice) = &self.advice {
             self.known = advice.prior(path.role);
             // The service may have seen another way to this host, or answered with another client's: its rate starts no stream.

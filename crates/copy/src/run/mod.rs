@@ -6,6 +6,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use crate::batch::BatchContext;
+use crate::batch::path_advice::ExpectedTransfers;
 use crate::batch::totals::BatchTotals;
 use crate::events::{CopyEvent, CopyObserver, CopySummary};
 use crate::file::preserve;
@@ -91,6 +92,8 @@ async fn plan_and_execute(
     let ctx = BatchContext::new(options.clone(), Arc::clone(observer))?;
     let ends: Vec<&Location> = sources.iter().collect();
     request::check_rate_limit(&ctx, &ends, &destination)?;
+    let expected = ExpectedTransfers::between(&ends, &destination);
+    ctx.advice.expect(expected);
     ctx.begin_totals(totals);
     let records = BatchRecords::create(&ctx.options, &destination)?;
     let ctx = Arc::new(ctx);

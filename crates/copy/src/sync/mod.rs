@@ -11,6 +11,7 @@ use super::plan::{
     walk_tree,
 };
 use crate::batch::BatchContext;
+use crate::batch::path_advice::ExpectedTransfers;
 use crate::batch::totals::BatchTotals;
 use crate::events::{CopyObserver, CopySummary};
 use crate::file::preserve;
@@ -78,6 +79,7 @@ async fn sync_trees(
     };
     let ctx = BatchContext::for_use(listing_use, options.copy.clone(), Arc::clone(observer))?;
     request::check_rate_limit(&ctx, &[from], &to)?;
+    ctx.advice.expect(ExpectedTransfers::between(&[from], &to));
     ctx.begin_totals(totals);
     let records = BatchRecords::create(&ctx.options, &to)?;
     let ctx = Arc::new(ctx);

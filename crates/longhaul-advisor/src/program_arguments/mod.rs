@@ -2,3 +2,4 @@
 
 pub(crate) mod data_server;
 pub(crate) mod insertion;
+pub(crate) mod transfer;

@@ -4,6 +4,14 @@ use std::time::Duration;
 
 use super::series::Series;
 
+/// Transfers that count more than an estimate of the bandwidth.
+pub(super) const ENOUGH_TRANSFERS: u32 = 3;
+
+/// Ratio of the rates of the two directions from which on they differ. Two estimates within 20 % of the truth are up to
+/// 1.5 apart on a path whose directions are alike. From 2 on, the buffer of one direction is wrong for the other also
+/// where a kernel doubles what is set.
+const DIFFERENT_RATES: f64 = 2.0;
+
 /// Spread of measured rates, bits per second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spread {
@@ -30,7 +38,8 @@ impl Spread {
     }
 }
 
-/// Measurements of the path from a sender to one client. Everything may be unknown.
+/// Measurements of the path from a sender to one client, or with [`PathFacts::reversed`] of the path back. Everything may
+/// be unknown.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PathFacts {
     /// Round trip without queues: trimmed mean.
@@ -45,6 +54,8 @@ pub struct PathFacts {
     pub loss_tests: u32,
     /// Goodput of real transfers to the client.
     pub goodput: Option<Spread>,
+    /// Goodput of real transfers from the client.
+    pub reverse_goodput: Option<Spread>,
     /// Streams with which real transfers ended.
     pub streams: Option<u32>,
     /// Share of segments that real transfers retransmitted, 0..=1.
@@ -55,8 +66,64 @@ pub struct PathFacts {
     pub measurements: u32,
     /// Age of the newest of them.
     pub age: Option<Duration>,
+    /// The two directions take different routes.
+    pub routes_differ: bool,
+    /// The bandwidth is that of the other direction, because that of this one was never measured.
+    pub is_of_other_direction: bool,
+}
+
+impl PathFacts {
+    /// Measured rate of this direction, bits per second: the bandwidth, or the median of three or more transfers that were
+    /// faster and so prove the estimate too low. `None` if it was never measured.
+    pub fn rate_bps(&self) -> Option<u64> {
+        let bandwidth = self.bandwidth_bps.filter(|_| !self.is_of_other_direction);
+        proved_rate(bandwidth, self.goodput)
+    }
+
+    /// Measured rate of the other direction, bits per second.
+    pub fn reverse_rate_bps(&self) -> Option<u64> {
+        proved_rate(self.reverse_bandwidth_bps, self.reverse_goodput)
+    }
+
+    /// The measured rates of the two directions, if one is at least twice the other.
+    pub fn different_rates(&self) -> Option<(u64, u64)> {
+        let (one, other) = self.rate_bps().zip(self.reverse_rate_bps())?;
+        let differ = one.max(other) as f64 >= one.min(other) as f64 * DIFFERENT_RATES;
+        differ.then_some((one, other))
+    }
+
     /// The two directions differ in rate or route.
-    pub asymmetric: bool,
+    pub fn is_asymmetric(&self) -> bool {
+        self.routes_differ || self.different_rates().is_some()
+    }
+
+    /// The facts for transfers from the client. Round trip and losses are those of both directions together, as tests see
+    /// them; segments that the sender of this direction sent again say nothing of the other one. A bandwidth that was
+    /// never measured is taken to be that of this direction, unless the routes differ.
+    #[must_use]
+    pub fn reversed(self) -> Self {
+        let stands_in = self.reverse_rate_bps().is_none() && !self.routes_differ;
+        let is_of_other_direction = stands_in && self.bandwidth_bps.is_some();
+        Self {
+            bandwidth_bps: match is_of_other_direction {
+                true => self.bandwidth_bps,
+                false => self.reverse_bandwidth_bps,
+            },
+            reverse_bandwidth_bps: self.bandwidth_bps,
+            goodput: self.reverse_goodput,
+            reverse_goodput: self.goodput,
+            retransmits: None,
+            is_of_other_direction,
+            ..self
+        }
+    }
+}
+
+/// The larger one of a bandwidth and of the median of transfers that prove it too low.
+fn proved_rate(bandwidth: Option<u64>, goodput: Option<Spread>) -> Option<u64> {
+    let enough = goodput.filter(|goodput| goodput.count >= ENOUGH_TRANSFERS);
+    let proved = enough.map(|goodput| goodput.median_bps);
+    bandwidth.max(proved).filter(|bps| *bps > 0)
 }
 
 /// Limits that a client tells of itself. Everything may be unknown.

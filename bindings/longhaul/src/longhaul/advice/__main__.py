@@ -33,6 +33,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     what.add_argument("--json", action="store_true", help="print the advice as JSON")
     parser.add_argument("--client", help="ask for another client than this host")
     parser.add_argument("--bytes", type=int, help="bytes to transfer")
+    parser.add_argument("--upload", action="store_true", help="ask for transfers from the client to the data server")
     parser.add_argument("--port", type=int, default=DEFAULT_PORT)
     parser.add_argument("--timeout", type=float, default=DEFAULT_TIMEOUT, metavar="SECONDS")
     options = parser.parse_args(arguments)
@@ -55,7 +56,8 @@ def _answer(options: argparse.Namespace) -> str:
         return str(get_buffer_size(host, client=options.client, port=port, timeout=timeout))
     if options.info:
         return json.dumps(get_net_info(host, client=options.client, port=port, timeout=timeout), indent=2)
-    question = Question(client=options.client, bytes=options.bytes)
+    direction = "upload" if options.upload else None
+    question = Question(client=options.client, bytes=options.bytes, direction=direction)
     advice = get_advice(host, question, port=port, timeout=timeout)
     members = {name: value for name, value in dataclasses.asdict(advice).items() if value is not None}
     if options.json:

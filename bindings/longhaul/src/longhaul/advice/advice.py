@@ -19,11 +19,15 @@ class Question:
     client: Optional[str] = None
     #: Bytes to transfer.
     bytes: Optional[int] = None
+    #: The way of the data: ``"download"`` (the default) from the data server, or ``"upload"`` to it.
+    direction: Optional[str] = None
     #: Files to transfer.
     files: Optional[int] = None
     #: Largest receive buffer that the client's kernel allows (the third number of tcp_rmem), bytes.
     max_receive_buffer: Optional[int] = None
-    #: Largest receive buffer that a program may set on the client (rmem_max), bytes.
+    #: Largest send buffer that the client's kernel allows (the third number of tcp_wmem), bytes. For uploads.
+    max_send_buffer: Optional[int] = None
+    #: Largest buffer that a program may set on the client (rmem_max, for uploads wmem_max), bytes.
     max_set_buffer: Optional[int] = None
     #: Fastest rate at which the client's processor or disk takes data, bits per second.
     client_bps: Optional[int] = None
@@ -33,7 +37,10 @@ class Question:
     max_streams: Optional[int] = None
 
     def members(self) -> Dict[str, Union[bool, int, float, str]]:
-        """The members that are known. Raises ``ValueError`` if a number is negative or 2**53 or more."""
+        """The members that are known. Raises ``ValueError`` if a number is negative or 2**53 or more, or if there is no such
+        direction."""
+        if self.direction not in (None, "download", "upload"):
+            raise ValueError("direction must be download or upload")
         members: Dict[str, Union[bool, int, float, str]] = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -47,7 +54,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Advice:
-    """Advice for transfers from a data server to one client. A value that is unknown, or that is best left to the kernel, is
+    """Advice for transfers in the direction of the question. A value that is unknown, or that is best left to the kernel, is
     ``None``."""
 
     #: The client that the advice is for, an IP address.
@@ -72,13 +79,16 @@ class Advice:
     p90_bps: Optional[int] = None
     #: Round trip, seconds.
     rtt_seconds: Optional[float] = None
-    #: Bandwidth of the bottleneck, bits per second.
+    #: Bandwidth of the bottleneck in the direction of the question, bits per second.
     bandwidth_bps: Optional[int] = None
+    #: Measured rate of the path to the client, and of the path from it, bits per second.
+    download_bps: Optional[int] = None
+    upload_bps: Optional[int] = None
     #: Share of lost packets, 0 to 1.
     loss: Optional[float] = None
     #: What is expected to limit a transfer, in the words of ``longhaul cp --why``.
     limited_by: Optional[str] = None
-    #: The two directions of the path differ.
+    #: The two directions of the path differ: one rate is at least twice the other, or the routes differ.
     asymmetric: bool = False
     #: How far to trust the advice, 0 (a guess) to 1.
     confidence: float = 0.0

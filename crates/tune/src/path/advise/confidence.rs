@@ -25,6 +25,11 @@ pub(super) fn confidence(facts: &PathFacts) -> f64 {
         (None, None) if transfers == 0 => return 0.0,
         _ => INCOMPLETE,
     };
+    let direction = if facts.is_of_other_direction {
+        INCOMPLETE
+    } else {
+        1.0
+    };
     let age = facts.age.map_or(UNKNOWN_AGE, |age| {
         0.5_f64.powf(age.as_secs_f64() / HALF_LIFE.as_secs_f64())
     });
@@ -33,5 +38,5 @@ pub(super) fn confidence(facts: &PathFacts) -> f64 {
         let relative = range / 2.0 / goodput.median_bps.max(1) as f64;
         (1.0 - relative).clamp(MIN_STEADINESS, 1.0)
     });
-    (number * complete * age * steadiness).clamp(0.0, 1.0)
+    (number * complete * direction * age * steadiness).clamp(0.0, 1.0)
 }

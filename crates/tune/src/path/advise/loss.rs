@@ -1,8 +1,8 @@
 //! Losses of the path itself, and what they ask for.
 
-use super::{ENOUGH_TRANSFERS, KnownPath, LOSS_TOLERANT_STREAMS, MAX_STREAMS, PAYLOAD};
+use super::{KnownPath, LOSS_TOLERANT_STREAMS, MAX_STREAMS, PAYLOAD};
 use crate::congestion::loss_tolerant_alternative;
-use crate::path::facts::{PathFacts, whole};
+use crate::path::facts::{ENOUGH_TRANSFERS, PathFacts, whole};
 
 /// Smallest loss ratio that counts, as in [`streams::auto`](crate::streams::auto).
 const MIN_LOSS: f64 = 3e-5;

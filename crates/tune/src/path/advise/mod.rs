@@ -11,7 +11,7 @@ use units::bytes_in;
 
 use self::confidence::confidence;
 use self::loss::PathLoss;
-use super::facts::{ClientLimits, PathFacts, whole};
+use super::facts::{ClientLimits, ENOUGH_TRANSFERS, PathFacts, whole};
 use crate::limiter::Limiter;
 use crate::prior::Prior;
 use crate::sample::{max_in_flight, window_of_buffer};
@@ -60,8 +60,6 @@ const LEAST_WINDOW: f64 = 2.0;
 /// Share of the path that a stream must have so that it is worth opening, bytes: four times the initial
 /// window of RFC 6928.
 const MIN_SHARE: u64 = 4 * 10 * 1448;
-/// Observed transfers that count more than a prediction.
-const ENOUGH_TRANSFERS: u32 = 3;
 /// Gain in flight from which on a set buffer is worth the end of autotuning.
 const PINNED_GAIN: f64 = 1.1;
 /// Smallest buffer that is ever advised, bytes: smaller ones serve no path and cost system calls.
@@ -145,18 +143,9 @@ impl KnownPath {
     fn of(facts: &PathFacts, client: &ClientLimits) -> Option<Self> {
         let rtt = facts.rtt.filter(|rtt| !rtt.is_zero())?;
         let rtt = rtt.clamp(ROUND_TRIPS.0, ROUND_TRIPS.1);
-        // Transfers that were faster than the estimate prove it too low.
-        let proved = facts
-            .goodput
-            .filter(|goodput| goodput.count >= ENOUGH_TRANSFERS)
-            .map(|goodput| goodput.median_bps);
-        let bandwidth_bps = facts
-            .bandwidth_bps
-            .into_iter()
-            .chain(proved)
-            .max()
-            .filter(|bps| *bps > 0)?
-            .min(LARGEST_BPS);
+        let other = facts.bandwidth_bps.filter(|_| facts.is_of_other_direction);
+        let rate_bps = facts.rate_bps().or(other).filter(|bps| *bps > 0)?;
+        let bandwidth_bps = rate_bps.min(LARGEST_BPS);
         let client_bps = client.rate_bps.filter(|bps| *bps > 0);
         let usable_bps = client_bps.map_or(bandwidth_bps, |bps| bps.min(bandwidth_bps));
         Some(Self {

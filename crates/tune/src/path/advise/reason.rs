@@ -72,12 +72,36 @@ pub(super) fn describe(
         (None, Some(expected)) => format!("{} are computed from that", show::bits(expected)),
         (None, None) => "no rate is known".to_owned(),
     });
-    if facts.asymmetric {
-        parts.push(
-            "the directions of the path differ, so that its round trip may mislead".to_owned(),
-        );
-    }
+    parts.extend(directions(facts));
     format!("{}.", parts.join("; "))
+}
+
+/// How the other direction differs, if it does.
+fn directions(facts: &PathFacts) -> Option<String> {
+    if facts.is_of_other_direction {
+        let text = "the rate is that of the other direction, because this one was never measured";
+        return Some(text.to_owned());
+    }
+    let text = match (facts.different_rates(), facts.routes_differ) {
+        (Some((rate, other)), routes_differ) => {
+            let routes = if routes_differ {
+                ", by another route"
+            } else {
+                ""
+            };
+            format!(
+                "this direction of the path carries {} and the other one {}{routes}",
+                show::bits(rate),
+                show::bits(other)
+            )
+        }
+        (None, true) => {
+            "the directions of the path take different routes, so that its round trip may mislead"
+                .to_owned()
+        }
+        (None, false) => return None,
+    };
+    Some(text)
 }
 
 /// The sentence for a path without a known bandwidth or round trip.

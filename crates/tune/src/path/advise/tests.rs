@@ -323,6 +323,7 @@ proptest! {
             congestion_controls: vec!["bbr".to_owned()],
             ..PathFacts::default()
         };
+        let facts = if must_set_buffer { facts.reversed() } else { facts };
         let client = ClientLimits {
             max_receive_buffer: client[0],
             max_set_buffer: client[1],
@@ -341,4 +342,75 @@ proptest! {
             prop_assert!(advice.bdp_bytes.is_none() || expected <= most);
         }
     }
+}
+
+/// A digital subscriber line: 100 Mbit/s down, 10 Mbit/s up.
+fn subscriber_line() -> PathFacts {
+    PathFacts {
+        reverse_bandwidth_bps: Some(10_000_000),
+        ..path(40, 100_000_000)
+    }
+}
+
+#[test]
+fn advice_for_a_direction_uses_the_rate_of_that_direction() {
+    let down = plain(&subscriber_line());
+    let up = plain(&subscriber_line().reversed());
+    assert_eq!(
+        (down.bdp_bytes, up.bdp_bytes),
+        (Some(500_000), Some(50_000))
+    );
+    assert!(down.expected_bps.unwrap() > 90_000_000 && up.expected_bps.unwrap() < 10_000_001);
+    assert!(down.streams.unwrap() > up.streams.unwrap(), "{}", up.why);
+    let carries = "this direction of the path carries 10.0 Mbit/s and the other one 100 Mbit/s";
+    assert!(up.why.contains(carries), "{}", up.why);
+}
+
+#[test]
+fn directions_differ_from_twice_the_rate_on_or_by_their_routes() {
+    let with = |reverse| PathFacts {
+        reverse_bandwidth_bps: reverse,
+        ..path(40, 100_000_000)
+    };
+    assert_eq!(with(Some(51_000_000)).different_rates(), None);
+    let rates = Some((100_000_000, 50_000_000));
+    assert_eq!(with(Some(50_000_000)).different_rates(), rates);
+    assert!(with(Some(200_000_000)).is_asymmetric());
+    assert!(!with(None).is_asymmetric());
+    let by_route = PathFacts {
+        routes_differ: true,
+        ..with(None)
+    };
+    assert!(by_route.is_asymmetric());
+    assert!(plain(&by_route).why.contains("different routes"));
+    // A train of echo requests sees the slower direction alone; three transfers show the rate of the other one.
+    let goodput = |bps, count| Spread {
+        p10_bps: bps,
+        median_bps: bps,
+        p90_bps: bps,
+        count,
+    };
+    let transfers = |count| PathFacts {
+        reverse_goodput: Some(goodput(300_000_000, count)),
+        ..with(Some(100_000_000))
+    };
+    assert!(!transfers(2).is_asymmetric());
+    let shown = Some((300_000_000, 100_000_000));
+    assert_eq!(transfers(3).reversed().different_rates(), shown);
+}
+
+#[test]
+fn a_direction_that_was_never_measured_takes_the_rate_of_the_other_one_with_less_confidence() {
+    let there = path(40, 100_000_000);
+    let back = there.clone().reversed();
+    let (advice, of_other) = (plain(&there), plain(&back));
+    assert_eq!(advice.bdp_bytes, of_other.bdp_bytes);
+    assert!(of_other.confidence <= advice.confidence / 2.0);
+    assert!(of_other.why.contains("never measured"), "{}", of_other.why);
+    assert_eq!((back.rate_bps(), back.is_asymmetric()), (None, false));
+    let other_route = PathFacts {
+        routes_differ: true,
+        ..there
+    };
+    assert_eq!(plain(&other_route.reversed()).bdp_bytes, None);
 }

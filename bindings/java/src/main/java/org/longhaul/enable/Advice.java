@@ -6,7 +6,7 @@ import java.util.OptionalDouble;
 import java.util.OptionalLong;
 
 /**
- * Advice for transfers from a data server to one client. A value that is unknown, or that is best left to the kernel, is
+ * Advice for transfers in the direction of the question. A value that is unknown, or that is best left to the kernel, is
  * empty.
  */
 public final class Advice {
@@ -21,6 +21,8 @@ public final class Advice {
     private final OptionalLong p90Bps;
     private final OptionalDouble rttSeconds;
     private final OptionalLong bandwidthBps;
+    private final OptionalLong downloadBps;
+    private final OptionalLong uploadBps;
     private final OptionalDouble loss;
     private final Optional<String> limitedBy;
     private final boolean asymmetric;
@@ -42,6 +44,8 @@ public final class Advice {
         p90Bps = whole(answer, "p90_bps");
         rttSeconds = number(answer, "rtt_seconds");
         bandwidthBps = whole(answer, "bandwidth_bps");
+        downloadBps = whole(answer, "download_bps");
+        uploadBps = whole(answer, "upload_bps");
         loss = number(answer, "loss");
         limitedBy = text(answer, "limited_by");
         asymmetric = flag(answer, "asymmetric");
@@ -144,7 +148,25 @@ public final class Advice {
     }
 
     /**
-     * Bandwidth of the bottleneck.
+     * Measured rate of the path to the client.
+     *
+     * @return bits per second
+     */
+    public OptionalLong downloadBps() {
+        return downloadBps;
+    }
+
+    /**
+     * Measured rate of the path from the client.
+     *
+     * @return bits per second
+     */
+    public OptionalLong uploadBps() {
+        return uploadBps;
+    }
+
+    /**
+     * Bandwidth of the bottleneck in the direction of the question.
      *
      * @return bits per second
      */

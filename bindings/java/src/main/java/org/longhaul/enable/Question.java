@@ -45,6 +45,15 @@ public final class Question {
     }
 
     /**
+     * Asks for transfers from the client to the data server, in place of those to the client.
+     *
+     * @return the question with it
+     */
+    public Question forUpload() {
+        return with("direction", "upload");
+    }
+
+    /**
      * Tells the files to transfer.
      *
      * @param files 0 or more and less than 2^53
@@ -67,7 +76,18 @@ public final class Question {
     }
 
     /**
-     * Tells the largest receive buffer that a program may set on the client (rmem_max).
+     * Tells the largest send buffer that the client's kernel allows (the third number of tcp_wmem). For uploads.
+     *
+     * @param bytes 0 or more and less than 2^53
+     * @return the question with it
+     * @throws IllegalArgumentException if the number is out of range
+     */
+    public Question withMaxSendBuffer(long bytes) {
+        return withNumber("max_send_buffer", bytes);
+    }
+
+    /**
+     * Tells the largest buffer that a program may set on the client (rmem_max, for uploads wmem_max).
      *
      * @param bytes 0 or more and less than 2^53
      * @return the question with it

@@ -90,6 +90,8 @@ final class EnableClientTest {
         equal(OptionalLong.of(9_700_000_000L), advice.p90Bps(), "p90");
         equal(OptionalDouble.of(0.0825), advice.rttSeconds(), "round trip");
         equal(OptionalLong.of(10_000_000_000L), advice.bandwidthBps(), "bandwidth");
+        equal(OptionalLong.of(10_000_000_000L), advice.downloadBps(), "to the client");
+        equal(OptionalLong.of(1_000_000_000L), advice.uploadBps(), "from the client");
         equal(OptionalDouble.of(0.00025), advice.loss(), "loss");
         equal(Optional.of("congestion window"), advice.limitedBy(), "limiter");
         equal(true, advice.isAsymmetric(), "asymmetric");
@@ -118,10 +120,11 @@ final class EnableClientTest {
 
     static void theQuestionAndTheTokenArrive() throws IOException {
         Question question = new Question().withClient("echo").withBytes(1_000_000_000_000L).withFiles(3)
-                .withMaxReceiveBuffer(6_291_456).withMaxSetBuffer(212_992).withClientBps(10_000_000_000L)
-                .withMustSetBuffer().withMaxStreams(8);
+                .forUpload().withMaxReceiveBuffer(6_291_456).withMaxSendBuffer(4_194_304).withMaxSetBuffer(212_992)
+                .withClientBps(10_000_000_000L).withMustSetBuffer().withMaxStreams(8);
         String expected = "{\"arguments\":[\"127.0.0.1\",{\"bytes\":1000000000000.0,\"client\":\"echo\","
-                + "\"client_bps\":10000000000.0,\"files\":3,\"max_receive_buffer\":6291456,\"max_set_buffer\":212992,\"max_streams\":8,"
+                + "\"client_bps\":10000000000.0,\"direction\":\"upload\",\"files\":3,"
+                + "\"max_receive_buffer\":6291456,\"max_send_buffer\":4194304,\"max_set_buffer\":212992,\"max_streams\":8,"
                 + "\"must_set_buffer\":true}],\"authorization\":\"Bearer a-token\",\"request\":\"POST /RPC2 HTTP/1.1\","
                 + "\"type\":\"text/xml\"}";
         equal(expected, CLIENT.withToken(" a-token\n").getAdvice(SCRIPTED, question).why(), "what was asked");
