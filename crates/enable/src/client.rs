@@ -118,12 +118,14 @@ impl EnableClient {
         self.typed(&method::GET_BUFFER_SIZE, vec![self.host()])
     }
 
-    /// Results of all tests of the path.
+    /// Results of all tests of the path to `client`, or to this host.
     ///
     /// # Errors
     /// Why there is no answer.
-    pub fn net_info(&self) -> Result<Value, EnableError> {
-        self.call(&method::GET_NET_INFO, vec![self.host()])
+    pub fn net_info(&self, client: Option<&str>) -> Result<Value, EnableError> {
+        let named = client.map(Value::from);
+        let arguments = std::iter::once(self.host()).chain(named).collect();
+        self.call(&method::GET_NET_INFO, arguments)
     }
 
     /// Advice for a transfer.

@@ -8,7 +8,7 @@ use enable::client::EnableClient;
 use enable::emit::Program;
 use proto::printable::printable;
 use proto::printable::shell_word;
-use serde_json::json;
+use serde_json::{Value, json};
 use tune::sizing::advice::PathSpec;
 use units::show;
 
@@ -34,11 +34,12 @@ pub(crate) fn run(args: &AdvisorGetArgs) -> Result<(), AskingFailure> {
     if let Some(program) = args.emit {
         return print_flags(program, &advice);
     }
-    let formulas = match args.explain {
-        true => explain(&advice),
-        false => Vec::new(),
-    };
-    for line in describe(&advice, direction).into_iter().chain(formulas) {
+    let mut lines = describe(&advice, direction);
+    if args.explain {
+        lines.extend(intervals(&client.net_info(args.client.as_deref())?));
+        lines.extend(explain(&advice));
+    }
+    for line in lines {
         print_line(&printable(&line).to_string())?;
     }
     Ok(())
@@ -100,6 +101,19 @@ fn describe(advice: &Advice, direction: DataDirection) -> Vec<String> {
     add("path", directions_text(advice));
     add("confidence", Some(confidence_text(advice)));
     add("why", Some(advice.why.clone()));
+    lines
+}
+
+/// The tests of the path that run at intervals, and why at these, line by line. An earlier server does not tell.
+fn intervals(info: &Value) -> Vec<String> {
+    let Some(tests) = info.get("intervals").and_then(Value::as_object) else {
+        return Vec::new();
+    };
+    let mut lines = vec!["tests of this path".to_owned()];
+    let told = tests
+        .iter()
+        .filter_map(|(test, why)| Some((test, why.as_str()?)));
+    lines.extend(told.map(|(test, why)| format!("  {test:<20}{why}")));
     lines
 }
 

@@ -135,6 +135,9 @@ pub(super) struct PathDetails {
     /// Tests that were asked for, by name: `state` (`waiting`, `measured` or `failed`), and `why`, `at`, `values`.
     #[schema(value_type = Object)]
     pub(super) asked_tests: Map<String, Value>,
+    /// Periodic tests, by name: the interval and its grounds, one sentence.
+    #[schema(value_type = Object)]
+    pub(super) intervals: Map<String, Value>,
 }
 
 /// A value of the history.

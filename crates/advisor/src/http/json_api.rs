@@ -166,6 +166,7 @@ pub(super) async fn path(
         quantities: quantities.collect(),
         tests: shared.test_details(client).await,
         asked_tests: shared.asked_tests(client),
+        intervals: shared.intervals(client),
     }))
 }
 

@@ -205,6 +205,10 @@ impl Shared {
         if !asked.is_empty() {
             info.insert("asked_tests".to_owned(), asked.into());
         }
+        let intervals = self.intervals(client);
+        if !intervals.is_empty() {
+            info.insert("intervals".to_owned(), intervals.into());
+        }
         if info.len() == 1 {
             let why = "Nothing is known of this path yet; EnableGetAdvice has it tested.";
             info.insert("why".to_owned(), why.into());
@@ -221,6 +225,12 @@ impl Shared {
             (test, json!({ "at": at.to_string(), "detail": detail }))
         });
         shown.collect()
+    }
+
+    /// The periodic tests by name, each with its interval and the grounds of it.
+    pub(super) fn intervals(&self, client: IpAddr) -> Map<String, Value> {
+        let intervals = self.advisor.intervals(client).into_iter();
+        intervals.map(|(test, text)| (test, text.into())).collect()
     }
 
     /// Tests that were asked for, by name: each with its state, and the reason of its wait or failure or its values.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use tune::path::{PathFacts, Series, SeriesEvent, Spread};
+use tune::path::{PathFacts, Series, SeriesEvent, Spread, ValueCorrelation};
 
 use crate::clock::Moment;
 use crate::measurement::{Measurement, Quantity};
@@ -73,6 +73,51 @@ struct TrackedQuantity {
     quantity: Quantity,
     newest: Moment,
     series: Series,
+    /// Seconds from each value to the next one: one fewer than values, since the last one is the newest.
+    distances: Vec<u32>,
+}
+
+impl TrackedQuantity {
+    fn new(quantity: Quantity, newest: Moment, keep: usize) -> Self {
+        Self {
+            quantity,
+            newest,
+            series: Series::new(keep),
+            distances: Vec::new(),
+        }
+    }
+
+    /// Adds a value that was measured `at`, not before the newest one.
+    fn push(&mut self, value: f64, at: Moment) -> Option<SeriesEvent> {
+        let distance = at.since(self.newest).as_secs();
+        let known = self.series.len();
+        let event = self.series.push(value);
+        if known > 0 {
+            self.distances.reserve_exact(1);
+            self.distances
+                .push(u32::try_from(distance).unwrap_or(u32::MAX));
+        }
+        // The series dropped older values.
+        let kept = self.series.len().saturating_sub(1);
+        self.distances
+            .drain(..self.distances.len().saturating_sub(kept));
+        self.newest = self.newest.max(at);
+        event
+    }
+
+    /// How long a value tells something of later ones.
+    fn correlation(&self) -> ValueCorrelation {
+        let mut at = Duration::ZERO;
+        let mut samples = Vec::with_capacity(self.series.len());
+        for (place, value) in self.series.values().iter().enumerate() {
+            if let Some(before) = place.checked_sub(1) {
+                let distance = self.distances.get(before).copied().unwrap_or(0);
+                at += Duration::from_secs(distance.into());
+            }
+            samples.push((at, *value));
+        }
+        ValueCorrelation::of(&samples)
+    }
 }
 
 /// One path.
@@ -152,8 +197,7 @@ impl MeasuredPaths {
             if tracked.newest.since(at) > OLD_RECORD {
                 continue;
             }
-            tracked.newest = tracked.newest.max(at);
-            let event = tracked.series.push(value);
+            let event = tracked.push(value, at);
             let told = event.filter(|event| {
                 tells_outliers(quantity) || matches!(event, SeriesEvent::Shift { .. })
             });
@@ -170,14 +214,40 @@ impl MeasuredPaths {
         anomalies
     }
 
-    /// Takes in values of an earlier run, oldest first. They go before those that are known.
-    pub fn restore(&mut self, client: IpAddr, quantity: Quantity, values: &[f64], newest: Moment) {
+    /// Takes in values of an earlier run with their times, oldest first. They go before those that are known.
+    pub fn restore(&mut self, client: IpAddr, quantity: Quantity, values: &[(Moment, f64)]) {
+        let possible = values
+            .iter()
+            .filter(|(_, value)| is_possible(quantity, *value));
+        let Some(&(first, _)) = possible.clone().next() else {
+            return;
+        };
         let keep = self.keep;
-        let tracked = self.tracked(client.to_canonical(), quantity, newest);
-        let known = tracked.series.values().iter();
-        let possible = values.iter().filter(|value| is_possible(quantity, **value));
-        tracked.series = Series::from_values(keep, possible.chain(known).copied());
-        tracked.newest = tracked.newest.max(newest);
+        let tracked = self.tracked(client.to_canonical(), quantity, first);
+        let known = std::mem::replace(tracked, TrackedQuantity::new(quantity, first, keep));
+        for &(at, value) in possible {
+            tracked.push(value, at);
+        }
+        let distances = std::iter::once(0).chain(known.distances.iter().copied());
+        let length: u64 = known.distances.iter().map(|one| u64::from(*one)).sum();
+        let mut at = known.newest.before(Duration::from_secs(length));
+        for (distance, value) in distances.zip(known.series.values()) {
+            at = at.after(Duration::from_secs(distance.into()));
+            tracked.push(*value, at);
+        }
+        tracked.newest = tracked.newest.max(known.newest);
+    }
+
+    /// How long a value of these quantities of a path tells something of later ones: that of the one that changes fastest.
+    /// Losses and counts do not count, because they vary by nature.
+    pub fn correlation(&self, client: IpAddr, quantities: &[Quantity]) -> ValueCorrelation {
+        let tracked = self.record_of(client).map(|record| record.tracked.iter());
+        tracked
+            .into_iter()
+            .flatten()
+            .filter(|one| quantities.contains(&one.quantity) && tells_outliers(one.quantity))
+            .map(TrackedQuantity::correlation)
+            .fold(ValueCorrelation::Unknown, ValueCorrelation::shorter)
     }
 
     /// Takes in the detail of a test of an earlier run.
@@ -286,11 +356,7 @@ impl MeasuredPaths {
         let place = place.unwrap_or_else(|| {
             // Few quantities are known of most paths: room for more would double the table.
             tracked.reserve_exact(1);
-            tracked.push(TrackedQuantity {
-                quantity,
-                newest: at,
-                series: Series::new(self.keep),
-            });
+            tracked.push(TrackedQuantity::new(quantity, at, self.keep));
             tracked.len() - 1
         });
         &mut tracked[place]

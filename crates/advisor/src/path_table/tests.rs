@@ -117,13 +117,12 @@ fn restored_values_go_before_those_that_are_known() {
     table.restore(
         client(1),
         Quantity::Goodput,
-        &[8.7, 8.8, 8.9, f64::NAN],
-        at(-60),
+        &[8.7, 8.8, 8.9, f64::NAN].map(|value| (at(-60), value)),
     );
     let summary = table.summary(client(1), at(6));
     assert_eq!((summary[0].count, summary[0].latest), (4, 9.0));
     assert_eq!(summary[0].age, Duration::from_secs(1));
-    table.restore(client(2), Quantity::Rtt, &[0.1], at(-60));
+    table.restore(client(2), Quantity::Rtt, &[(at(-60), 0.1)]);
     assert_eq!(table.newest(client(2)), Some(at(-60)));
 }
 
@@ -141,4 +140,40 @@ fn directions_that_differ_by_rate_or_route_are_told() {
     table.record(&route, at(1));
     assert!(table.facts(client(2), at(1)).unwrap().routes_differ);
     assert_eq!(table.route(client(2)).unwrap().hops.len(), 1);
+}
+
+/// A bandwidth that rises and falls with the day tells more of the next hour than one at random does, before and after a
+/// restart.
+#[test]
+fn the_correlation_of_a_path_is_that_of_its_fastest_quantity_and_outlives_a_restart() {
+    let mut table = MeasuredPaths::new(24);
+    let mut earlier = Vec::new();
+    for hour in 0..24_u32 {
+        let of_day = (f64::from(hour) / 24.0 * std::f64::consts::TAU).sin();
+        let values = [
+            (Quantity::Rtt, 0.1 + f64::from(hour % 2) / 1000.0),
+            (Quantity::Loss, f64::from(hour % 2) / 10.0),
+            (Quantity::Bandwidth, 1e8 * (1.0 + 0.3 * of_day)),
+        ];
+        let time = at(3600 * i64::from(hour));
+        table.record(&measurement(1, &values), time);
+        earlier.push((time, values[2].1));
+    }
+    let of = |table: &MeasuredPaths, last, quantities: &[Quantity]| {
+        table.correlation(client(last), quantities)
+    };
+    let all = [Quantity::Rtt, Quantity::Loss, Quantity::Bandwidth];
+    assert_eq!(of(&table, 1, &all[..2]), ValueCorrelation::Constant);
+    let ValueCorrelation::Until(time) = of(&table, 1, &all) else {
+        panic!("{:?}", of(&table, 1, &all));
+    };
+    let hours = time.as_secs_f64() / 3600.0;
+    assert!((2.0..7.0).contains(&hours), "{hours}");
+    let (first, rest) = earlier.split_at(20);
+    for (moment, value) in rest {
+        table.record(&measurement(2, &[(Quantity::Bandwidth, *value)]), *moment);
+    }
+    table.restore(client(2), Quantity::Bandwidth, first);
+    assert_eq!(of(&table, 2, &all[2..]), of(&table, 1, &all[2..]));
+    assert_eq!(of(&table, 3, &all), ValueCorrelation::Unknown);
 }

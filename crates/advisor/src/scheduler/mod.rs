@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use tune::path::{ByteBudget, IntervalBounds, TestInterval};
+use tune::path::{ByteBudget, IntervalBounds, TestInterval, ValueCorrelation};
 use units::splitmix::SplitMix64;
 
 use crate::clock::Moment;
@@ -277,7 +277,7 @@ impl TestSchedule {
         let slot = &mut known.slots[number];
         slot.is_running = false;
         match outcome {
-            TestOutcome::Steady => slot.interval.on_steady(),
+            TestOutcome::Steady(correlation) => slot.interval.on_steady(correlation),
             TestOutcome::Outlier => slot.interval.on_outlier(),
             TestOutcome::Shift => slot.interval.on_shift(),
             TestOutcome::Failed => slot.interval.on_failure(),
@@ -316,6 +316,16 @@ impl TestSchedule {
         slots
             .filter(|slot| slot.is_of(test))
             .find_map(|slot| slot.due)
+    }
+
+    /// The periodic tests of a client by number, each with its interval and the grounds of it.
+    pub fn intervals(&self, client: IpAddr) -> Vec<(usize, String)> {
+        let known = self.clients.get(&client);
+        let slots = known.into_iter().flat_map(|known| &known.slots);
+        slots
+            .filter(|slot| slot.is_periodic)
+            .map(|slot| (usize::from(slot.test), slot.interval.to_string()))
+            .collect()
     }
 
     fn settle(&mut self, job: &TestJob, sent: u64, now: Moment) {
@@ -519,8 +529,8 @@ pub enum Gate {
 /// Outcome of a test, as far as its next time depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TestOutcome {
-    /// The path is as before.
-    Steady,
+    /// The path is as before; its values resemble each other for so long.
+    Steady(ValueCorrelation),
     /// A value was an outlier.
     Outlier,
     /// The path has changed.
@@ -657,7 +667,9 @@ pub struct ScheduleCounters {
 impl ScheduleCounters {
     fn count(&mut self, outcome: TestOutcome) {
         let counter = match outcome {
-            TestOutcome::Steady | TestOutcome::Outlier | TestOutcome::Shift => &mut self.succeeded,
+            TestOutcome::Steady(_) | TestOutcome::Outlier | TestOutcome::Shift => {
+                &mut self.succeeded
+            }
             TestOutcome::Failed => &mut self.failed,
             TestOutcome::PutOff(_) => &mut self.put_off,
         };

@@ -62,7 +62,7 @@ impl ScheduleRun {
             jobs: HashMap::new(),
             started: Vec::new(),
             most_running: [0; 3],
-            outcome: TestOutcome::Steady,
+            outcome: TestOutcome::Steady(ValueCorrelation::Constant),
         }
     }
 
@@ -135,7 +135,12 @@ fn one_test_that_fills_a_path_runs_at_a_time() {
     }
     assert_eq!(running, 8, "the others ping");
     assert_eq!(filling.len(), 1);
-    schedule.finished(&filling[0], TestOutcome::Steady, 1, at(1));
+    schedule.finished(
+        &filling[0],
+        TestOutcome::Steady(ValueCorrelation::Constant),
+        1,
+        at(1),
+    );
     let next = schedule.next(at(1), &mut |_, _, _| Gate::Open(1));
     assert!(matches!(next, NextJob::Start(_)), "{next:?}");
 }
@@ -214,7 +219,12 @@ fn no_hour_spends_more_than_the_budget() {
 #[test]
 fn steady_paths_are_tested_less_often_and_changed_ones_sooner() {
     let mut starts = Vec::new();
-    for outcome in [TestOutcome::Steady, TestOutcome::Shift] {
+    let day = TestOutcome::Steady(ValueCorrelation::Until(HOUR * 6));
+    for outcome in [
+        TestOutcome::Steady(ValueCorrelation::Constant),
+        day,
+        TestOutcome::Shift,
+    ] {
         let mut simulation = ScheduleRun::new(schedule(1 << 40));
         simulation.outcome = outcome;
         simulation
@@ -223,7 +233,9 @@ fn steady_paths_are_tested_less_often_and_changed_ones_sooner() {
         simulation.run_until(at(4 * 86_400));
         starts.push(simulation.starts(PING));
     }
-    assert!(starts[0] <= 12 && starts[1] >= 4 * 24, "{starts:?}");
+    assert!(starts[0] <= 12 && starts[2] >= 4 * 24, "{starts:?}");
+    // Four days of tests every six hours.
+    assert!((15..=19).contains(&starts[1]), "{starts:?}");
 }
 
 #[test]
@@ -373,7 +385,12 @@ fn a_test_chosen_while_it_runs_becomes_periodic() {
         NextJob::Wait(None),
         "it runs"
     );
-    schedule.finished(&job, TestOutcome::Steady, 1000, at(2));
+    schedule.finished(
+        &job,
+        TestOutcome::Steady(ValueCorrelation::Constant),
+        1000,
+        at(2),
+    );
     assert!(schedule.due(client(1), PING).is_some());
 }
 
@@ -409,7 +426,12 @@ fn a_test_put_off_comes_again_and_a_removed_client_does_not() {
         panic!("the gate is open");
     };
     schedule.remove_client(client(1));
-    schedule.finished(&job, TestOutcome::Steady, 500, at(51));
+    schedule.finished(
+        &job,
+        TestOutcome::Steady(ValueCorrelation::Constant),
+        500,
+        at(51),
+    );
     assert_eq!(schedule.next(at(1 << 30), &mut open), NextJob::Wait(None));
     let counters = schedule.counters(at(52));
     assert_eq!(
@@ -435,7 +457,12 @@ fn a_test_that_waits_tells_what_holds_it_back() {
     let reason = schedule.held_back(IPERF, at(1)).unwrap();
     assert!(reason.contains("needs the path for itself"), "{reason}");
     assert_eq!(schedule.held_back(PING, at(1)), None);
-    schedule.finished(&job, TestOutcome::Steady, 400_000, at(2));
+    schedule.finished(
+        &job,
+        TestOutcome::Steady(ValueCorrelation::Constant),
+        400_000,
+        at(2),
+    );
     assert!(schedule.request(client(1), BOTTLENECK));
     assert!(matches!(
         schedule.next(at(2), &mut gate),

@@ -126,11 +126,11 @@ impl Core {
                 continue;
             };
             let (client, name): (IpAddr, Quantity) = (last.client, last.quantity);
-            let values: Vec<f64> = quantity.iter().map(|point| point.value).collect();
+            let value = |point: &HistoryPoint| (anchor.moment_of(point.at), point.value);
+            let values: Vec<_> = quantity.iter().map(value).collect();
             let mut state = self.state();
             if state.hosts.get(client).is_some() {
-                let newest = anchor.moment_of(last.at);
-                state.table.restore(client, name, &values, newest);
+                state.table.restore(client, name, &values);
             }
         }
     }

@@ -401,6 +401,14 @@ impl Advisor {
         asked
     }
 
+    /// The periodic tests of a client by name, each with its interval and the grounds of it in one line.
+    pub fn intervals(&self, client: IpAddr) -> Vec<(String, String)> {
+        let state = self.core.state();
+        let intervals = state.schedule.intervals(canonical(client)).into_iter();
+        let named = |(number, text)| Some((self.core.tests.get(number)?.name().to_owned(), text));
+        intervals.filter_map(named).collect()
+    }
+
     /// Takes in a measurement from outside: of a transfer, a log or an import.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tune::path::SeriesEvent;
+use tune::path::{SeriesEvent, ValueCorrelation};
 
 use super::Core;
 use super::asked::AskedTest;
@@ -87,7 +87,9 @@ async fn run_job(core: Arc<Core>, job: TestJob, target: Target) {
             measurement.client = job.client;
             end.result = Ok(measurement.values.clone());
             let events = core.record(measurement, core.clock.moment());
-            end.outcome = outcome(&events);
+            let measures = test.profile().measures;
+            let correlation = core.state().table.correlation(job.client, measures);
+            end.outcome = outcome(&events, correlation);
         }
         Ok(Err(failure)) => {
             tracing::debug!(%failure, "a test has no result");
@@ -101,12 +103,12 @@ async fn run_job(core: Arc<Core>, job: TestJob, target: Target) {
     }
 }
 
-fn outcome(events: &[SeriesEvent]) -> TestOutcome {
+fn outcome(events: &[SeriesEvent], correlation: ValueCorrelation) -> TestOutcome {
     let is_shift = |event: &SeriesEvent| matches!(event, SeriesEvent::Shift { .. });
     if events.iter().any(is_shift) {
         TestOutcome::Shift
     } else if events.is_empty() {
-        TestOutcome::Steady
+        TestOutcome::Steady(correlation)
     } else {
         TestOutcome::Outlier
     }

@@ -82,10 +82,10 @@ impl SharedPaths {
             .points
             .chunk_by(|one, other| one.quantity == other.quantity)
         {
-            let values: Vec<f64> = points.iter().map(|point| point.value).collect();
+            let value = |point: &HistoryPoint| (anchor.moment_of(point.at), point.value);
+            let values: Vec<_> = points.iter().map(value).collect();
             if let Some(last) = points.last() {
-                let newest = anchor.moment_of(last.at);
-                self.table.restore(client, last.quantity, &values, newest);
+                self.table.restore(client, last.quantity, &values);
             }
         }
         for detail in &path.details {

@@ -42,10 +42,13 @@ fn advice_is_printed_for_people() {
 fn the_published_formulas_are_printed_when_asked_for() {
     let mut path = known_path();
     path["bandwidth_bps"] = json!(1_000_000_000);
+    path["intervals"] = json!({"ping": "every 2 h 0 min: the values hardly differ"});
     let server = ScriptedAdvisor::start(Ok(path));
     let text = stdout(&advisor(&["get", &server.server(), "--explain"]));
     let formula = "  8 streams           1.79 MB for each stream: round trip × bandwidth / (streams - 1) [15]";
     assert!(text.lines().any(|line| line == formula), "{text}");
+    let interval = "  ping                every 2 h 0 min: the values hardly differ";
+    assert!(text.lines().any(|line| line == interval), "{text}");
     let text = stdout(&advisor(&["get", &server.server()]));
     assert!(!text.contains("formula"), "{text}");
 }

@@ -2,7 +2,7 @@
 //!
 //! Measurements of one quantity form a [`Series`]; [`dispersion`] turns packet trains into the bandwidth of
 //! the bottleneck; [`advise`] turns [`PathFacts`] into settings, and [`qos`] into a class of service.
-//! [`TestInterval`] and [`ByteBudget`] bound what active tests cost. [`prior_from_evidence`] is the memory of
+//! [`ValueCorrelation`], [`TestInterval`] and [`ByteBudget`] bound what active tests cost. [`prior_from_evidence`] is the memory of
 //! one transfer for the next.
 //!
 //! The rules are those of Tierney, Gunter, Lee, Stoufer and Evans, "Enabling Network-Aware Applications"
@@ -10,6 +10,7 @@
 
 mod advise;
 mod byte_budget;
+mod correlation;
 pub mod dispersion;
 mod facts;
 mod prior_from_evidence;
@@ -19,6 +20,7 @@ mod test_interval;
 
 pub use advise::{PathAdvice, advise};
 pub use byte_budget::ByteBudget;
+pub use correlation::ValueCorrelation;
 pub use facts::{ClientLimits, PathFacts, Spread};
 pub use prior_from_evidence::{EVIDENCE_EXPIRES_AFTER, prior_from_evidence};
 pub use qos::{Dscp, QosNeed, QosVerdict, TrafficPurpose, qos};

@@ -1,9 +1,14 @@
 //! Time between two active tests of a path (section 6.2 of the paper and its future work).
 
+use std::fmt;
 use std::time::Duration;
 
-/// Growth of the interval with each test that finds nothing new.
-const STEADY_GROWTH: f32 = 1.5;
+use units::show;
+
+use super::correlation::ValueCorrelation;
+
+/// Factor by which one test lengthens or shortens the interval at most: the correlation of few values is a rough estimate.
+const MOST_STEP: f32 = 2.0;
 /// Questions and transfers raise the demand; each test takes this part of it.
 const DEMAND_DECAY: f32 = 0.5;
 /// Demand of one question.
@@ -37,7 +42,24 @@ impl Default for IntervalBounds {
     }
 }
 
-/// The interval of one path: longer while it is steady, shorter when it changed and when it is used.
+/// The grounds of an interval without demand.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum IntervalGround {
+    /// Too few values are known.
+    FewValues,
+    /// The values are constant.
+    Constant,
+    /// The autocorrelation of the values falls below 1/e after so many seconds.
+    CorrelatedUntil(f32),
+    /// It does not within so many seconds.
+    CorrelatedBeyond(f32),
+    Outlier,
+    Shift,
+    Failure,
+}
+
+/// The interval of one path: the time over which its values resemble each other, shorter when it changed and when it is
+/// used.
 ///
 /// Its times are seconds in single precision, since a service holds several of each client, and the jitter is
 /// larger by far than what is lost.
@@ -50,6 +72,7 @@ pub struct TestInterval {
     base: f32,
     /// 0..=16.
     demand: f32,
+    ground: IntervalGround,
 }
 
 impl Default for TestInterval {
@@ -71,28 +94,47 @@ impl TestInterval {
             longest: longest.as_secs_f32(),
             base: initial.as_secs_f32(),
             demand: 0.0,
+            ground: IntervalGround::FewValues,
         }
     }
 
-    /// A test found the path as before.
-    pub fn on_steady(&mut self) {
-        self.base = (self.base * STEADY_GROWTH).min(self.longest);
+    /// A test found the path as before; `correlation` is that of its values.
+    pub fn on_steady(&mut self, correlation: ValueCorrelation) {
+        let (ground, wanted) = match correlation {
+            ValueCorrelation::Unknown => (IntervalGround::FewValues, self.initial),
+            ValueCorrelation::Constant => (IntervalGround::Constant, self.longest),
+            ValueCorrelation::Until(time) => {
+                let seconds = time.min(MAX_INTERVAL).as_secs_f32();
+                (IntervalGround::CorrelatedUntil(seconds), seconds)
+            }
+            ValueCorrelation::Beyond(time) => {
+                let seconds = time.min(MAX_INTERVAL).as_secs_f32();
+                let longer = seconds.max(self.base);
+                (IntervalGround::CorrelatedBeyond(seconds), longer)
+            }
+        };
+        let step = wanted.clamp(self.base / MOST_STEP, self.base * MOST_STEP);
+        self.base = step.clamp(self.shortest, self.longest);
+        self.ground = ground;
         self.demand *= DEMAND_DECAY;
     }
 
     /// A test found an outlier: the next one, soon, decides whether the path has changed.
     pub fn on_outlier(&mut self) {
         self.base = self.shortest;
+        self.ground = IntervalGround::Outlier;
     }
 
     /// The path has changed.
     pub fn on_shift(&mut self) {
         self.base = self.shortest;
+        self.ground = IntervalGround::Shift;
     }
 
     /// A test failed: nothing is known, and the path is tried as one of which little is known.
     pub fn on_failure(&mut self) {
         self.base = self.base.max(self.initial);
+        self.ground = IntervalGround::Failure;
         self.demand *= DEMAND_DECAY;
     }
 
@@ -118,6 +160,42 @@ impl TestInterval {
     }
 }
 
+impl fmt::Display for TestInterval {
+    /// One line for people: the interval and its grounds.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = |seconds: f32| show::time(Duration::from_secs_f32(seconds));
+        write!(f, "every {}: ", show::time(self.next(0.5)))?;
+        match self.ground {
+            IntervalGround::FewValues => {
+                f.write_str("too few values to tell how long one stays valid")
+            }
+            IntervalGround::Constant => f.write_str("the values hardly differ"),
+            IntervalGround::CorrelatedUntil(seconds) => write!(
+                f,
+                "values resemble each other for {} (autocorrelation above 1/e)",
+                time(seconds)
+            ),
+            IntervalGround::CorrelatedBeyond(seconds) => write!(
+                f,
+                "values resemble each other for {} or longer (autocorrelation above 1/e)",
+                time(seconds)
+            ),
+            IntervalGround::Outlier => f.write_str("the last value was an outlier"),
+            IntervalGround::Shift => f.write_str("the path has changed"),
+            IntervalGround::Failure => f.write_str("the last test failed"),
+        }?;
+        if self.demand > DEMAND_OF_QUESTION {
+            f.write_str("; questions make it shorter")?;
+        }
+        if self.base <= self.shortest {
+            f.write_str("; it is the shortest of the settings")?;
+        } else if self.base >= self.longest {
+            f.write_str("; it is the longest of the settings")?;
+        }
+        Ok(())
+    }
+}
+
 /// Longest interval that can be configured: ten years.
 const MAX_INTERVAL: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
@@ -127,16 +205,39 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_steady_path_is_tested_ever_less_often_up_to_the_longest_interval() {
+    fn a_constant_path_is_tested_ever_less_often_up_to_the_longest_interval() {
         let mut interval = TestInterval::default();
         let mut before = interval.next(0.5);
         assert_eq!(before, IntervalBounds::default().initial);
         for _ in 0..10 {
-            interval.on_steady();
+            interval.on_steady(ValueCorrelation::Constant);
             assert!(interval.next(0.5) >= before);
             before = interval.next(0.5);
         }
         assert_eq!(before, IntervalBounds::default().longest);
+    }
+
+    #[test]
+    fn the_interval_follows_the_time_over_which_values_resemble_each_other() {
+        let mut interval = TestInterval::default();
+        let hours = |n: f64| Duration::from_secs_f64(3600.0 * n);
+        let mut after = |found: ValueCorrelation, times: u32| {
+            (0..times).for_each(|_| interval.on_steady(found));
+            (interval.next(0.5), interval.to_string())
+        };
+        let (time, text) = after(ValueCorrelation::Until(hours(1.0)), 1);
+        assert_eq!(time, hours(2.0), "one test halves it at most");
+        let (found, text_then) = after(ValueCorrelation::Until(hours(1.0)), 3);
+        assert_eq!(found, hours(1.0));
+        assert!(text.starts_with("every 2") && text_then.starts_with("every 1"));
+        let why = "values resemble each other for 1 h 0 min (autocorrelation above 1/e)";
+        assert!(text_then.ends_with(why), "{text_then}");
+        assert_eq!(after(ValueCorrelation::Beyond(hours(1.5)), 1).0, hours(1.5));
+        assert_eq!(after(ValueCorrelation::Beyond(hours(0.5)), 1).0, hours(1.5));
+        assert_eq!(after(ValueCorrelation::Unknown, 9).0, hours(4.0));
+        let (shortest, text) = after(ValueCorrelation::Until(hours(0.001)), 9);
+        assert_eq!(shortest, IntervalBounds::default().shortest);
+        assert!(text.ends_with("the shortest of the settings"), "{text}");
     }
 
     #[test]
@@ -160,7 +261,7 @@ mod tests {
         let mut used = interval(Some(u64::MAX), 100);
         assert!(used.next(0.5) >= IntervalBounds::default().shortest);
         for _ in 0..20 {
-            used.on_steady();
+            used.on_steady(ValueCorrelation::Constant);
         }
         assert!(used.next(0.5) > Duration::from_secs(23 * 3600));
     }
@@ -169,7 +270,7 @@ mod tests {
         #[test]
         fn the_interval_stays_within_its_bounds(
             times in any::<[u64; 3]>(),
-            events in prop::collection::vec(0_u8..5, 0..40),
+            events in prop::collection::vec(0_u8..7, 0..40),
             bytes in any::<u64>(),
             jitter in any::<f64>(),
         ) {
@@ -177,7 +278,9 @@ mod tests {
             let mut interval = TestInterval::new(IntervalBounds { shortest, initial, longest });
             for event in events {
                 match event {
-                    0 => interval.on_steady(),
+                    0 => interval.on_steady(ValueCorrelation::Constant),
+                    4 => interval.on_steady(ValueCorrelation::Until(Duration::from_secs(bytes))),
+                    5 => interval.on_steady(ValueCorrelation::Beyond(Duration::from_secs(bytes))),
                     1 => interval.on_shift(),
                     2 => interval.on_outlier(),
                     3 => interval.on_failure(),
@@ -187,6 +290,7 @@ mod tests {
             let next = interval.next(jitter);
             let (least, most) = (interval.shortest, interval.longest);
             prop_assert!(least <= interval.initial && interval.initial <= most);
+            prop_assert!(!interval.to_string().is_empty());
             prop_assert!((least..=most).contains(&next.as_secs_f32()));
         }
     }

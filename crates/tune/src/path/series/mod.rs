@@ -19,7 +19,7 @@ const CHANGE_AFTER: usize = 3;
 const MIN_BASELINE: usize = 3;
 /// Smallest deviation that counts, as a part of the mean. Identical values have none, so that any other
 /// value would be a change. With it, a change of less than 10 % is none, which also changes no advice.
-const MIN_RELATIVE_DEVIATION: f64 = 0.04;
+pub(super) const MIN_RELATIVE_DEVIATION: f64 = 0.04;
 /// Largest magnitude of a value, so that sums and squares stay finite.
 const LARGEST: f64 = 1e18;
 
