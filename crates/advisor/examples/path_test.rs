@@ -21,12 +21,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: path_test TEST ADDRESS [--bandwidth BIT/S] [--port PORT]...".into());
     };
     let client: IpAddr = client.parse()?;
-    let mut target = Target {
-        client,
-        rtt: None,
-        bandwidth_bps: None,
-        tcp_ports: Vec::new(),
-    };
+    let mut target = Target::new(client);
     while let (Some(option), Some(value)) = (words.next(), words.next()) {
         match option.as_str() {
             "--bandwidth" => target.bandwidth_bps = Some(value.parse()?),

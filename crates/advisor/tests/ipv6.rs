@@ -103,12 +103,7 @@ fn behind_a_router(test: impl FnOnce() + Send + 'static) {
 
 /// The result of a test of the path to the client.
 fn measure(name: &str) -> Measurement {
-    let target = Target {
-        client: CLIENT.parse::<IpAddr>().unwrap(),
-        rtt: None,
-        bandwidth_bps: None,
-        tcp_ports: Vec::new(),
-    };
+    let target = Target::new(CLIENT.parse::<IpAddr>().unwrap());
     let tests = all_tests(Vec::new());
     let mut test = tests.into_iter().find(|test| test.name() == name).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -316,6 +316,12 @@ impl MeasuredPaths {
         (rtt, mean(Quantity::Bandwidth).map(whole))
     }
 
+    /// Goodput of transfers to a client, bits per second.
+    pub fn goodput(&self, client: IpAddr) -> Option<u64> {
+        let series = self.record_of(client)?.series(Quantity::Goodput)?;
+        series.trimmed_mean().map(whole)
+    }
+
     /// The route to a client.
     pub fn route(&self, client: IpAddr) -> Option<&KnownRoute> {
         self.record_of(client)?.route.as_deref()

@@ -2,7 +2,6 @@
 //! object `{"rtt": 0.0123}` with the names and units of [`Quantity`].
 
 use std::ffi::OsString;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use super::program_test::{MeasuringProgram, ProgramResult};
@@ -66,8 +65,8 @@ impl MeasuringProgram for ExternalCommand {
         }
     }
 
-    fn arguments(&self, client: IpAddr) -> Vec<OsString> {
-        let client = client.to_string();
+    fn arguments(&self, target: &Target) -> Vec<OsString> {
+        let client = target.client.to_string();
         let words = self.command.iter().skip(1);
         words
             .map(|word| word.replace(CLIENT, &client).into())
@@ -221,12 +220,7 @@ mod tests {
     }
 
     fn target() -> Target {
-        Target {
-            client: "192.0.2.7".parse().unwrap(),
-            rtt: None,
-            bandwidth_bps: None,
-            tcp_ports: Vec::new(),
-        }
+        Target::new("192.0.2.7".parse().unwrap())
     }
 
     #[tokio::test]

@@ -42,10 +42,25 @@ pub struct Target {
     pub client: IpAddr,
     /// Last known round trip.
     pub rtt: Option<Duration>,
-    /// Last known bottleneck bandwidth, bits per second.
+    /// Last known rate of the path, bits per second: of the bottleneck, or of transfers if they were faster.
     pub bandwidth_bps: Option<u64>,
     /// TCP ports of the client that may answer, for hosts that filter ICMP.
     pub tcp_ports: Vec<u16>,
+    /// Bytes to which a test keeps that can make do with fewer.
+    pub most_bytes: u64,
+}
+
+impl Target {
+    /// A client of whose path nothing is known, and no bound of the bytes.
+    pub const fn new(client: IpAddr) -> Self {
+        Self {
+            client,
+            rtt: None,
+            bandwidth_bps: None,
+            tcp_ports: Vec::new(),
+            most_bytes: u64::MAX,
+        }
+    }
 }
 
 /// Load on this host and its network, as far as a test must respect it.

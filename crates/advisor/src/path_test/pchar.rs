@@ -2,7 +2,6 @@
 //! packets.
 
 use std::ffi::OsString;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use serde_json::json;
@@ -62,9 +61,9 @@ impl MeasuringProgram for Pchar {
         "pchar is not installed (package pchar)".to_owned()
     }
 
-    fn arguments(&self, client: IpAddr) -> Vec<OsString> {
+    fn arguments(&self, target: &Target) -> Vec<OsString> {
         let (repetitions, step) = (REPETITIONS.to_string(), STEP.to_string());
-        let address = client.to_string();
+        let address = target.client.to_string();
         // -n: no names of hosts.
         let words = ["-n", "-R", &repetitions, "-I", &step, "-g", GAP, &address];
         words.map(OsString::from).to_vec()

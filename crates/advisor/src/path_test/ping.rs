@@ -330,10 +330,8 @@ mod tests {
 
     fn target(client: &str, tcp_ports: Vec<u16>) -> Target {
         Target {
-            client: client.parse().unwrap(),
-            rtt: None,
-            bandwidth_bps: None,
             tcp_ports,
+            ..Target::new(client.parse().unwrap())
         }
     }
 

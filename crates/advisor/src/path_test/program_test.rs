@@ -1,7 +1,6 @@
 //! Tests that are the work of a program on this machine: its arguments, and the meaning of its output, are a file each.
 
 use std::ffi::OsString;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,7 +28,7 @@ pub trait MeasuringProgram: Send + Sync {
     /// The unchanging facts of the test.
     fn profile(&self) -> TestProfile<'_>;
 
-    /// Bytes that one run puts on the network, at most.
+    /// Bytes that one test puts on the network, at most, with all its runs.
     fn most_bytes(&self, target: &Target) -> u64;
 
     /// Its file, or a name that is looked for in the directories of `PATH`.
@@ -38,8 +37,14 @@ pub trait MeasuringProgram: Send + Sync {
     /// The reason that people read if the program is missing.
     fn missing(&self) -> String;
 
-    /// Its arguments for a test of `client`.
-    fn arguments(&self, client: IpAddr) -> Vec<OsString>;
+    /// Its arguments for a test of `target`.
+    fn arguments(&self, target: &Target) -> Vec<OsString>;
+
+    /// The target to measure again in the same test, if a run found it other than assumed. `left`: bytes that the test may
+    /// still send.
+    fn again(&self, _target: &Target, _found: &ProgramResult, _left: u64) -> Option<Target> {
+        None
+    }
 
     /// Time after which it is killed.
     fn time_limit(&self) -> Duration;
@@ -94,13 +99,39 @@ impl<P: MeasuringProgram> PathTest for ProgramTest<P> {
     }
 
     async fn run(&self, target: &Target) -> Result<Measurement, TestFailure> {
-        let (test, client) = (self.name(), target.client);
+        let most_bytes = self.most_bytes(target);
+        let mut result = self.run_once(target).await?;
+        let mut measured = target.clone();
+        let left = |spent: u64| most_bytes.saturating_sub(spent);
+        while let Some(next) = self
+            .program
+            .again(&measured, &result, left(result.cost_bytes))
+        {
+            let spent = result.cost_bytes;
+            result = self.run_once(&next).await?;
+            result.cost_bytes = result.cost_bytes.saturating_add(spent);
+            measured = next;
+        }
+        Ok(Measurement {
+            client: target.client,
+            test: self.name().to_owned(),
+            at: Timestamp::now(),
+            values: result.values,
+            detail: result.detail,
+            cost_bytes: result.cost_bytes,
+        })
+    }
+}
+
+impl<P: MeasuringProgram> ProgramTest<P> {
+    async fn run_once(&self, target: &Target) -> Result<ProgramResult, TestFailure> {
+        let (test, client) = (self.program.profile().name, target.client);
         let unusable = |reason| TestFailure::unusable(test, client, reason);
         let file = self.file.as_ref();
         let file = file.ok_or_else(|| unusable(self.program.missing()))?;
         let call = ProgramCall {
             program: file,
-            arguments: self.program.arguments(client),
+            arguments: self.program.arguments(target),
             input: b"",
             time_limit: self.program.time_limit(),
             max_output: self.program.most_output(),
@@ -114,14 +145,6 @@ impl<P: MeasuringProgram> PathTest for ProgramTest<P> {
             }
             killed => unusable(format!("its program {killed}")),
         })?;
-        let result = self.program.read(&ran).map_err(unusable)?;
-        Ok(Measurement {
-            client,
-            test: test.to_owned(),
-            at: Timestamp::now(),
-            values: result.values,
-            detail: result.detail,
-            cost_bytes: result.cost_bytes,
-        })
+        self.program.read(&ran).map_err(unusable)
     }
 }

@@ -42,6 +42,12 @@ pub fn most_at_once(bytes_per_hour: u64) -> u64 {
     (bytes_per_hour / 2).max(1)
 }
 
+/// Bytes of one run to which a test keeps that can make do with fewer: half of what may go at once, so that light tests
+/// have room beside it, and it need not wait until they leave the budget alone.
+pub fn share_of_one_test(bytes_per_hour: u64) -> u64 {
+    most_at_once(bytes_per_hour) / 2
+}
+
 impl TestSchedule {
     /// A plan without clients. In any hour at most `bytes_per_hour` are granted; `seed` is for the jitter.
     pub fn new(tests: Vec<ScheduledTest>, workers: usize, bytes_per_hour: u64, seed: u64) -> Self {

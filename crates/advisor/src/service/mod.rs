@@ -366,9 +366,10 @@ impl Advisor {
         if state.hosts.get(client).is_none() {
             return Err(RequestRefused::Unknown(client));
         }
+        let budget = self.core.config.bytes_per_hour;
         let (most_bytes, at_once) = (
-            state.most_bytes(&self.core.tests, client, number),
-            most_at_once(self.core.config.bytes_per_hour),
+            state.most_bytes(&self.core.tests, client, number, budget),
+            most_at_once(budget),
         );
         if most_bytes > at_once {
             let test = test.to_owned();
@@ -405,7 +406,9 @@ impl Advisor {
     pub fn intervals(&self, client: IpAddr) -> Vec<(String, String)> {
         let state = self.core.state();
         let intervals = state.schedule.intervals(canonical(client)).into_iter();
-        let named = |(number, text)| Some((self.core.tests.get(number)?.name().to_owned(), text));
+        let named = |(number, text): (usize, String)| {
+            Some((self.core.tests.get(number)?.name().to_owned(), text))
+        };
         intervals.filter_map(named).collect()
     }
 

@@ -29,7 +29,10 @@ pub(super) async fn run(core: Arc<Core>) {
     let mut running = JoinSet::new();
     loop {
         let now = core.clock.moment();
-        let (next, target) = core.state().next_job(&core.tests, now);
+        let (next, target) = {
+            let budget = core.config.bytes_per_hour;
+            core.state().next_job(&core.tests, budget, now)
+        };
         let wait = match (next, target) {
             (NextJob::Start(job), Some(target)) => {
                 running.spawn(run_job(Arc::clone(&core), job, target));

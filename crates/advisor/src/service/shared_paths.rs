@@ -13,7 +13,7 @@ use super::Core;
 use crate::clock::{Moment, WallAnchor};
 use crate::path_table::{KnownRoute, MeasuredPaths, QuantitySummary};
 use crate::store::writer::StoreQueue;
-use crate::store::{DatabaseError, SharedPath, Store};
+use crate::store::{DatabaseError, HistoryPoint, SharedPath, Store};
 
 /// Most clients that wait to be looked up. Those beyond it are looked up when they are asked about again.
 const MOST_WAITING: usize = 64;

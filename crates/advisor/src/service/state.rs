@@ -16,7 +16,7 @@ use crate::hosts::{HostInsertion, HostRegistry, HostSource, MonitoredHost};
 use crate::measurement::Measurement;
 use crate::path_table::{MeasuredPaths, PathAnomaly};
 use crate::path_test::{Load, PathTest, StartDecision, Target};
-use crate::scheduler::{Gate, NextJob, ScheduledTest, TestSchedule};
+use crate::scheduler::{Gate, NextJob, ScheduledTest, TestSchedule, share_of_one_test};
 
 /// Time after which a test that may not run now is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
@@ -176,6 +176,7 @@ impl ServiceState {
     pub(super) fn next_job(
         &mut self,
         tests: &[Arc<dyn PathTest>],
+        bytes_per_hour: u64,
         now: Moment,
     ) -> (NextJob, Option<Target>) {
         let Self {
@@ -205,7 +206,7 @@ impl ServiceState {
             if let Some(moment) = held.filter(|moment| *moment > now && !on_demand) {
                 return Gate::Until(moment);
             }
-            let target = target(table, client);
+            let target = target(table, client, bytes_per_hour);
             let load = Load {
                 transfers: running,
                 transfers_to_client: transfers.get(&client).copied().unwrap_or(0),
@@ -226,7 +227,8 @@ impl ServiceState {
             return (next, None);
         };
         self.groups.started(job.client, job.test, now);
-        (next, Some(target(&self.table, job.client)))
+        let target = target(&self.table, job.client, bytes_per_hour);
+        (next, Some(target))
     }
 
     /// Most bytes that a run of a test of this client puts on the network.
@@ -235,9 +237,11 @@ impl ServiceState {
         tests: &[Arc<dyn PathTest>],
         client: IpAddr,
         test: usize,
+        bytes_per_hour: u64,
     ) -> u64 {
+        let target = target(&self.table, client, bytes_per_hour);
         let test = tests.get(test);
-        test.map_or(0, |test| test.most_bytes(&target(&self.table, client)))
+        test.map_or(0, |test| test.most_bytes(&target))
     }
 
     /// Forgets a client; `false` if it is unknown.
@@ -257,12 +261,13 @@ impl ServiceState {
     }
 }
 
-fn target(table: &MeasuredPaths, client: IpAddr) -> Target {
+fn target(table: &MeasuredPaths, client: IpAddr, bytes_per_hour: u64) -> Target {
     let (rtt, bandwidth_bps) = table.rtt_and_bandwidth(client);
     Target {
         client,
         rtt,
-        bandwidth_bps,
+        bandwidth_bps: bandwidth_bps.max(table.goodput(client)),
         tcp_ports: TCP_PORTS.to_vec(),
+        most_bytes: share_of_one_test(bytes_per_hour),
     }
 }

@@ -57,12 +57,7 @@ pub(crate) fn run() {
 
 fn path_test(name: &str, address: &str) {
     use advisor::path_test::{Target, all_tests};
-    let target = Target {
-        client: address.parse().unwrap(),
-        rtt: None,
-        bandwidth_bps: None,
-        tcp_ports: Vec::new(),
-    };
+    let target = Target::new(address.parse().unwrap());
     let tests = all_tests(Vec::new());
     let mut test = tests.into_iter().find(|test| test.name() == name).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -161,7 +161,8 @@ mod tests {
             ValueCorrelation::Until(time) | ValueCorrelation::Beyond(time) => {
                 time.as_secs_f64() / 3600.0
             }
-            other => panic!("{other:?}"),
+            ValueCorrelation::Constant => f64::INFINITY,
+            ValueCorrelation::Unknown => panic!("enough values"),
         }
     }
 
