@@ -86,6 +86,14 @@ class Scripted(unittest.TestCase):
         self.assertEqual(given, expected)
         self.assertIsInstance(given.bdp_bytes, int)
 
+    def test_a_question_about_this_host_tells_its_processors(self) -> None:
+        question = advice.Question(files=4242)
+        told = json.loads(advice.get_advice(SCRIPTED, question, timeout=PATIENT).why)["arguments"][1]
+        of_core = told["processor_bps"] / told["processor_cores"]
+        self.assertGreaterEqual(told["processor_cores"], 1)
+        self.assertTrue(10**7 <= of_core <= 4 * 10**11, told)
+        self.assertEqual(question.with_own_processor(), question.with_own_processor())
+
     def test_absent_members_are_unknown(self) -> None:
         given = advice.get_advice(SCRIPTED, advice.Question(client="sparse"), timeout=PATIENT)
         self.assertEqual(given, advice.Advice(client="192.0.2.7", why="nothing is known yet"))

@@ -1,5 +1,6 @@
 //! Answers of the service. The same fields are the members of the XML-RPC struct and of the JSON object.
 
+use crate::processor::HostCapacity;
 use serde::{Deserialize, Deserializer, Serialize};
 use units::names;
 pub use units::names::is_congestion_control as is_kernel_name;
@@ -122,11 +123,34 @@ pub struct Question {
     /// Fastest rate at which the client's processor or disk takes data, bits per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_bps: Option<u64>,
+    /// Rate that the client's processors can receive by estimate, all cores together, bits per second. It decides streams;
+    /// no rate is advised by it. A client library fills it in for its own host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processor_bps: Option<u64>,
+    /// Cores of the client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processor_cores: Option<u32>,
     /// The client cannot let the kernel choose its buffer: it sets one in any case.
     pub must_set_buffer: bool,
     /// Most streams that the client can open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_streams: Option<u32>,
+}
+
+impl Question {
+    /// The question with the estimate of this host's processors, if it is about this host and does not tell its own.
+    #[must_use]
+    pub fn with_own_processor(self) -> Self {
+        if self.client.is_some() || self.processor_bps.is_some() {
+            return self;
+        }
+        let found = HostCapacity::of_this_host();
+        Self {
+            processor_bps: Some(found.bps),
+            processor_cores: Some(found.cores),
+            ..self
+        }
+    }
 }
 
 /// The transfer that advice on the service class is wanted for.
@@ -168,6 +192,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn only_a_question_about_this_host_tells_its_processor() {
+        let own = Question::default().with_own_processor();
+        assert!(own.processor_bps.is_some() && own.processor_cores.is_some());
+        let other = Question {
+            client: Some("192.0.2.7".to_owned()),
+            ..Question::default()
+        };
+        assert_eq!(other.clone().with_own_processor(), other);
+        let told = Question {
+            processor_bps: Some(1),
+            ..Question::default()
+        };
+        assert_eq!(told.clone().with_own_processor(), told);
+    }
 
     #[test]
     fn a_congestion_control_that_no_kernel_has_is_left_out() {

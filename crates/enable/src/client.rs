@@ -128,11 +128,12 @@ impl EnableClient {
         self.call(&method::GET_NET_INFO, arguments)
     }
 
-    /// Advice for a transfer.
+    /// Advice for a transfer. A question about this host tells what its processors can receive.
     ///
     /// # Errors
     /// Why there is no answer.
     pub fn advice(&self, question: &Question) -> Result<Advice, EnableError> {
+        let question = question.clone().with_own_processor();
         self.typed(&method::GET_ADVICE, vec![self.host(), json!(question)])
     }
 

@@ -22,4 +22,5 @@ pub mod advice;
 pub mod client;
 pub mod emit;
 pub mod method;
+pub mod processor;
 pub mod xmlrpc;

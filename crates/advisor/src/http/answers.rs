@@ -348,6 +348,10 @@ pub(super) struct QuestionParameters {
     max_set_buffer: Option<u64>,
     /// Fastest rate at which the client's processor or disk takes data, bits per second.
     client_bps: Option<u64>,
+    /// Rate that the client's processors can receive by estimate, all cores together, bits per second. It decides streams.
+    processor_bps: Option<u64>,
+    /// Cores of the client.
+    processor_cores: Option<u32>,
     /// The client cannot let the kernel choose its buffer: it sets one in any case.
     must_set_buffer: Option<bool>,
     /// Most streams that the client can open.
@@ -429,6 +433,8 @@ mod tests {
             max_send_buffer: Some(1),
             max_set_buffer: Some(1),
             client_bps: Some(1),
+            processor_bps: Some(1),
+            processor_cores: Some(1),
             must_set_buffer: true,
             max_streams: Some(1),
         };

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use enable::advice::{Advice, DataDirection, Question};
-use tune::path::{ClientLimits, PathFacts, advise};
+use tune::path::{ClientLimits, PathFacts, ProcessorCapacity, SendingEnd, advise};
 use tune::sizing::host_limits::HostBufferLimits;
 
 use crate::aggregation::ClientGroup;
@@ -40,12 +40,13 @@ impl fmt::Display for StandIn {
     }
 }
 
-/// The answer to a question about `client`.
+/// The answer to a question about `client`. `busy`: share of this host's processors that is in use, 0 to 1.
 pub(super) fn answer(
     client: IpAddr,
     question: &Question,
     found: FoundFacts,
     sender: &SenderLimits,
+    busy: f64,
 ) -> Advice {
     let Some(mut facts) = found.facts else {
         return Advice {
@@ -64,7 +65,7 @@ pub(super) fn answer(
     if question.direction == DataDirection::Upload {
         facts = facts.reversed();
     }
-    let (receiving, sending) = ends(question, &sender.buffers);
+    let (receiving, sending) = ends(question, sender, busy);
     let advice = advise(&facts, &receiving, &sending, question.bytes);
     let mut why = advice.why;
     if let Some(stand_in) = &found.stand_in {
@@ -97,30 +98,49 @@ pub(super) fn answer(
     }
 }
 
-/// Limits of the receiving end and of the sending one. This host sends what a client downloads.
-fn ends(question: &Question, own: &HostBufferLimits) -> (ClientLimits, HostBufferLimits) {
+/// Limits of the receiving end and of the sending one. This host, whose processors are in use to the share `busy`, sends
+/// what a client downloads.
+fn ends(question: &Question, own: &SenderLimits, busy: f64) -> (ClientLimits, SendingEnd) {
+    let own_processor = own.free_processor(busy);
+    let bps = question.processor_bps.filter(|bps| *bps > 0);
+    let of_client = bps.map(|bps| ProcessorCapacity {
+        bps,
+        cores: question.processor_cores.unwrap_or(1),
+    });
     let client = ClientLimits {
         max_receive_buffer: question.max_receive_buffer,
         max_set_buffer: question.max_set_buffer,
         rate_bps: question.client_bps,
+        processor: of_client,
         must_set_buffer: question.must_set_buffer,
         max_streams: question.max_streams,
     };
     match question.direction {
-        DataDirection::Download => (client, *own),
+        DataDirection::Download => {
+            let sending = SendingEnd {
+                buffers: own.buffers,
+                processor: own_processor,
+            };
+            (client, sending)
+        }
         DataDirection::Upload => {
             let usual = HostBufferLimits::default();
             let settable = question.max_set_buffer.map(|most| most.saturating_mul(2));
-            let sending = HostBufferLimits {
+            let buffers = HostBufferLimits {
                 max_autotuned_send: question.max_send_buffer.unwrap_or(usual.max_autotuned_send),
                 max_settable_send: settable.unwrap_or(usual.max_settable_send),
                 ..usual
             };
             let receiving = ClientLimits {
-                max_receive_buffer: Some(own.max_autotuned_receive),
+                max_receive_buffer: Some(own.buffers.max_autotuned_receive),
                 // The kernel grants twice of what is asked for.
-                max_set_buffer: Some(own.max_unforced_receive / 2),
+                max_set_buffer: Some(own.buffers.max_unforced_receive / 2),
+                processor: own_processor,
                 ..client
+            };
+            let sending = SendingEnd {
+                buffers,
+                processor: of_client,
             };
             (receiving, sending)
         }

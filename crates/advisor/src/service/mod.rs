@@ -232,7 +232,8 @@ impl Advisor {
     pub fn advise(&self, client: IpAddr, question: &Question) -> Advice {
         let client = canonical(client);
         let found = self.core.ask(client, question.bytes);
-        answer::answer(client, question, found, &self.core.sender)
+        let busy = self.core.state().cpu;
+        answer::answer(client, question, found, &self.core.sender, busy)
     }
 
     /// The paper's EnableGetBufferSize: round trip × bottleneck bandwidth, bytes; `None` if unknown.
@@ -658,13 +659,14 @@ impl Advisor {
         let host = state.hosts.get(client)?.clone();
         let transfers = state.transfers.get(&client).copied().unwrap_or(0);
         let mut found = state.facts(client, now);
+        let busy = state.cpu;
         drop(state);
         found.remedy = "no test has had a result yet";
         Some(PathView {
             seen_ago: now.since(host.seen),
             host,
             transfers,
-            advice: answer::answer(client, &Question::default(), found, &self.core.sender),
+            advice: answer::answer(client, &Question::default(), found, &self.core.sender, busy),
         })
     }
 

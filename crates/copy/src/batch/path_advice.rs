@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use data::os::caps::host_limits;
 use enable::advice::{Advice, DataDirection, Question};
 use enable::client::{EnableClient, EnableError};
 use enable::method;
@@ -203,9 +204,14 @@ fn direction_of(role: Role) -> DataDirection {
 }
 
 fn answer_of(service: &str, transfers: ExpectedTransfers) -> Result<Advice, EnableError> {
+    let own = host_limits();
+    // A copy sets no buffer by advice, so that the streams must fill the path without one.
     let question = Question {
         bytes: transfers.bytes,
         direction: transfers.direction,
+        max_receive_buffer: Some(own.max_autotuned_receive),
+        max_send_buffer: Some(own.max_autotuned_send),
+        max_set_buffer: Some(1),
         ..Question::default()
     };
     EnableClient::new(service, CALL_TIMEOUT)?.advice(&question)

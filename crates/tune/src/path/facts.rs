@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::series::Series;
+use crate::sizing::host_limits::HostBufferLimits;
 
 /// Transfers that count more than an estimate of the bandwidth.
 pub(super) const ENOUGH_TRANSFERS: u32 = 3;
@@ -126,6 +127,38 @@ fn proved_rate(bandwidth: Option<u64>, goodput: Option<Spread>) -> Option<u64> {
     bandwidth.max(proved).filter(|bps| *bps > 0)
 }
 
+/// What the processors of a host can move through TCP, by its own estimate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessorCapacity {
+    /// Rate of all cores together, bits per second.
+    pub bps: u64,
+    /// Cores. The packets of one stream keep one core busy at a time.
+    pub cores: u32,
+}
+
+impl ProcessorCapacity {
+    /// Cores that a path of so many bits per second keeps busy, at least one.
+    pub fn busy_cores(self, bps: u64) -> u32 {
+        let cores = self.cores.max(1);
+        let of_core = (self.bps / u64::from(cores)).max(1);
+        u32::try_from(bps.div_ceil(of_core)).map_or(cores, |busy| busy.clamp(1, cores))
+    }
+
+    /// Whether a path of so many bits per second is faster than all cores.
+    pub fn is_exceeded_by(self, bps: u64) -> bool {
+        self.bps < bps
+    }
+}
+
+/// The end that sends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SendingEnd {
+    /// Limits of its buffers.
+    pub buffers: HostBufferLimits,
+    /// What its processors can send.
+    pub processor: Option<ProcessorCapacity>,
+}
+
 /// Limits that a client tells of itself. Everything may be unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClientLimits {
@@ -135,6 +168,8 @@ pub struct ClientLimits {
     pub max_set_buffer: Option<u64>,
     /// Fastest rate at which its processor or disk takes data, bits per second.
     pub rate_bps: Option<u64>,
+    /// What its processors can receive. An estimate: it decides the streams, and no rate is advised by it.
+    pub processor: Option<ProcessorCapacity>,
     /// It cannot leave the buffer to the kernel.
     pub must_set_buffer: bool,
     /// Most streams that it can open.

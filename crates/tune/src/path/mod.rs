@@ -21,7 +21,7 @@ mod test_interval;
 pub use advise::{PathAdvice, advise};
 pub use byte_budget::ByteBudget;
 pub use correlation::ValueCorrelation;
-pub use facts::{ClientLimits, PathFacts, Spread};
+pub use facts::{ClientLimits, PathFacts, ProcessorCapacity, SendingEnd, Spread};
 pub use prior_from_evidence::{EVIDENCE_EXPIRES_AFTER, prior_from_evidence};
 pub use qos::{Dscp, QosNeed, QosVerdict, TrafficPurpose, qos};
 pub use series::{Series, SeriesEvent};

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Dict, Optional, Union
 
 from .answer import Malformed, Value
+from .processor import own_processor
 
 #: Numbers from here on have no double of their own, and XML-RPC carries large numbers as doubles.
 _MAX_NUMBER = 2**53
@@ -31,10 +32,22 @@ class Question:
     max_set_buffer: Optional[int] = None
     #: Fastest rate at which the client's processor or disk takes data, bits per second.
     client_bps: Optional[int] = None
+    #: Rate that the client's processors can receive, all cores together, bits per second. It decides streams; no rate is
+    #: advised by it. ``get_advice`` estimates it, and the cores, for a question about this host that does not tell it.
+    processor_bps: Optional[int] = None
+    #: Cores of the client.
+    processor_cores: Optional[int] = None
     #: The client cannot let the kernel choose its buffer: it sets one in any case.
     must_set_buffer: bool = False
     #: Most streams that the client can open.
     max_streams: Optional[int] = None
+
+    def with_own_processor(self) -> Question:
+        """The question with the estimate of this host's processors, if it is about this host and does not tell its own."""
+        if self.client is not None or self.processor_bps is not None:
+            return self
+        bps, cores = own_processor()
+        return replace(self, processor_bps=bps, processor_cores=cores)
 
     def members(self) -> Dict[str, Union[bool, int, float, str]]:
         """The members that are known. Raises ``ValueError`` if a number is negative or 2**53 or more, or if there is no such

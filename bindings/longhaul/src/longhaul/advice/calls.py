@@ -63,11 +63,11 @@ def get_advice(
 ) -> Advice:
     """Advice for a transfer between the data server ``host`` and this host: buffer, streams, expected rate and more.
 
-    For a path that the server does not know yet the confidence is 0, and ``why`` says so. The other arguments and the
-    errors are those of ``get_buffer_size``; ``ValueError`` if a number of the question is out of range.
+    A question about this host tells what its processors can receive. For a path that the server does not know yet the
+    confidence is 0, and ``why`` says so. The other arguments and the errors are those of ``get_buffer_size``; ``ValueError`` if a number of the question is out of range.
     """
-    members = question.members() if question is not None else {}
-    return _Call(host, port, timeout, token).advice("EnableGetAdvice", *([members] if members else []))
+    asked = (question if question is not None else Question()).with_own_processor()
+    return _Call(host, port, timeout, token).advice("EnableGetAdvice", asked.members())
 
 
 def call(

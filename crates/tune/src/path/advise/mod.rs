@@ -3,6 +3,7 @@
 
 mod confidence;
 mod loss;
+mod processor;
 mod reason;
 
 use std::time::Duration;
@@ -11,7 +12,8 @@ use units::bytes_in;
 
 use self::confidence::confidence;
 use self::loss::PathLoss;
-use super::facts::{ClientLimits, ENOUGH_TRANSFERS, PathFacts, whole};
+use self::processor::BusyProcessors;
+use super::facts::{ClientLimits, ENOUGH_TRANSFERS, PathFacts, SendingEnd, whole};
 use crate::limiter::Limiter;
 use crate::prior::Prior;
 use crate::sample::{max_in_flight, window_of_buffer};
@@ -93,12 +95,12 @@ struct BufferAdvice {
     limiter: Limiter,
 }
 
-/// Settings for transfers over the path of `facts`, from a sender with `sender`'s limits to a client with
-/// `client`'s. `bytes`: size of the transfer, if known.
+/// Settings for transfers over the path of `facts`, from `sender` to a client with `client`'s limits. `bytes`: size of the
+/// transfer, if known.
 pub fn advise(
     facts: &PathFacts,
     client: &ClientLimits,
-    sender: &HostBufferLimits,
+    sender: &SendingEnd,
     bytes: Option<u64>,
 ) -> PathAdvice {
     let confidence = confidence(facts);
@@ -106,17 +108,18 @@ pub fn advise(
         return advise_unmeasured(facts, client, bytes, confidence);
     };
     let most = most_streams(client);
-    let initial = initial_streams(&path, bytes).min(most);
+    let processors = BusyProcessors::of(&path, client, sender);
+    let initial = processors.streams(initial_streams(&path, bytes)).min(most);
     let loss = PathLoss::of(facts, &path, initial);
     let wanted = loss.streams(facts, &path, initial).min(most);
     let share = path.bdp_bytes.div_ceil(u64::from(wanted));
-    let buffers = advise_buffers(share, client, sender);
+    let buffers = advise_buffers(share, client, &sender.buffers);
     // A cap below the share: more streams until their sum covers the path.
     let covering = path.bdp_bytes.div_ceil(buffers.in_flight.max(1));
     let covering = u32::try_from(covering).unwrap_or(u32::MAX);
     let streams = wanted.max(covering).clamp(1, most);
     let streams = Prior::with_streams(streams).first_streams(bytes, streams);
-    let predicted = predict(&path, &loss, streams, buffers.in_flight);
+    let predicted = processors.bound(predict(&path, &loss, streams, buffers.in_flight));
     let observed = facts
         .goodput
         .filter(|goodput| goodput.count >= ENOUGH_TRANSFERS);
@@ -131,11 +134,21 @@ pub fn advise(
         expected_bps: Some(capped(expected)),
         p10_bps: observed.map(|goodput| capped(goodput.p10_bps)),
         p90_bps: observed.map(|goodput| capped(goodput.p90_bps)),
-        limited_by: Some(limiter(&path, &loss, streams, &buffers, predicted)),
+        limited_by: Some(limiter(
+            &path,
+            &loss,
+            streams,
+            &buffers,
+            &processors,
+            predicted,
+        )),
         confidence,
         why: String::new(),
     };
     advice.why = reason::describe(&advice, &path, &loss, &buffers, observed, facts);
+    if let Some(reason) = processors.reason() {
+        advice.why = format!("{} {reason}", advice.why);
+    }
     advice
 }
 
@@ -271,6 +284,7 @@ fn limiter(
     loss: &PathLoss,
     streams: u32,
     buffers: &BufferAdvice,
+    processors: &BusyProcessors,
     predicted: u64,
 ) -> Limiter {
     let in_flight = buffers.in_flight.saturating_mul(u64::from(streams));
@@ -281,7 +295,7 @@ fn limiter(
     } else if path.usable_bps < path.bandwidth_bps {
         Limiter::ReceiverCpu
     } else {
-        Limiter::CongestionWindow
+        processors.limiter().unwrap_or(Limiter::CongestionWindow)
     }
 }
 

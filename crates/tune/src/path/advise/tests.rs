@@ -1,4 +1,4 @@
-use super::super::facts::Spread;
+use super::super::facts::{ProcessorCapacity, Spread};
 use super::*;
 use proptest::prelude::*;
 
@@ -16,16 +16,19 @@ fn path(rtt_ms: u64, bps: u64) -> PathFacts {
     }
 }
 
-fn sender(autotuned: u64, settable: u64) -> HostBufferLimits {
-    HostBufferLimits {
-        max_autotuned_send: autotuned,
-        max_settable_send: settable,
-        ..HostBufferLimits::default()
+fn sender(autotuned: u64, settable: u64) -> SendingEnd {
+    SendingEnd {
+        buffers: HostBufferLimits {
+            max_autotuned_send: autotuned,
+            max_settable_send: settable,
+            ..HostBufferLimits::default()
+        },
+        processor: None,
     }
 }
 
 fn plain(facts: &PathFacts) -> PathAdvice {
-    let limits = HostBufferLimits::default();
+    let limits = SendingEnd::default();
     advise(facts, &ClientLimits::default(), &limits, None)
 }
 
@@ -156,7 +159,7 @@ fn the_clients_rate_bounds_the_advice() {
         rate_bps: Some(100_000_000),
         ..ClientLimits::default()
     };
-    let limits = HostBufferLimits::default();
+    let limits = SendingEnd::default();
     let advice = advise(&path(100, GBIT), &client, &limits, None);
     assert_eq!(advice.bdp_bytes, Some(1_250_000));
     assert_eq!(advice.pace_bps, Some(100_000_000));
@@ -227,7 +230,7 @@ fn enough_real_transfers_count_more_than_the_model() {
 
 #[test]
 fn a_small_file_gets_few_streams() {
-    let limits = HostBufferLimits::default();
+    let limits = SendingEnd::default();
     let streams = |bytes| {
         advise(
             &path(100, GBIT),
@@ -281,15 +284,21 @@ fn confidence_grows_with_number_and_falls_with_age_and_spread() {
     assert!(confidence(10, 1, uneven) < confidence(10, 1, even));
 }
 
-fn limits() -> impl Strategy<Value = HostBufferLimits> {
-    any::<[u64; 5]>().prop_map(|[a, b, c, d, e]| HostBufferLimits {
+fn limits() -> impl Strategy<Value = SendingEnd> {
+    let buffers = any::<[u64; 5]>().prop_map(|[a, b, c, d, e]| HostBufferLimits {
         max_autotuned_send: a,
         max_settable_send: b,
         max_autotuned_receive: c,
         max_settable_receive: d,
         max_unforced_receive: e,
         ..HostBufferLimits::default()
-    })
+    });
+    (buffers, processors()).prop_map(|(buffers, processor)| SendingEnd { buffers, processor })
+}
+
+fn processors() -> impl Strategy<Value = Option<ProcessorCapacity>> {
+    let capacity = any::<(u64, u32)>().prop_map(|(bps, cores)| ProcessorCapacity { bps, cores });
+    proptest::option::of(capacity)
 }
 
 proptest! {
@@ -303,6 +312,7 @@ proptest! {
         client in any::<[Option<u64>; 3]>(),
         (must_set_buffer, max_streams) in any::<(bool, Option<u32>)>(),
         sender in limits(),
+        processor in processors(),
         bytes in any::<Option<u64>>(),
     ) {
         let [bandwidth_bps, p10, median, p90] = rates;
@@ -328,6 +338,7 @@ proptest! {
             max_receive_buffer: client[0],
             max_set_buffer: client[1],
             rate_bps: client[2],
+            processor,
             must_set_buffer,
             max_streams,
         };
@@ -413,4 +424,48 @@ fn a_direction_that_was_never_measured_takes_the_rate_of_the_other_one_with_less
         ..there
     };
     assert_eq!(plain(&other_route.reversed()).bdp_bytes, None);
+}
+
+fn with_processors(receiver: (u64, u32), sender: (u64, u32)) -> PathAdvice {
+    let capacity = |(bps, cores)| Some(ProcessorCapacity { bps, cores });
+    let client = ClientLimits {
+        processor: capacity(receiver),
+        ..ClientLimits::default()
+    };
+    let sender = SendingEnd {
+        processor: capacity(sender),
+        ..SendingEnd::default()
+    };
+    advise(&path(20, 622_000_000), &client, &sender, None)
+}
+
+/// Table 2 of the paper: a Pentium II of 450 MHz on OC-12, whose processor is busy with one stream.
+#[test]
+fn a_processor_that_one_stream_keeps_busy_gets_one_stream() {
+    const FAST: (u64, u32) = (100 * GBIT, 8);
+    let usual = with_processors(FAST, FAST);
+    assert!(usual.streams.unwrap() > 1, "{}", usual.why);
+    assert_eq!(usual.limited_by, Some(Limiter::CongestionWindow));
+    let slow = with_processors((250_000_000, 1), FAST);
+    assert_eq!(slow.streams, Some(1), "{}", slow.why);
+    assert_eq!(slow.limited_by, Some(Limiter::ReceiverCpu));
+    assert_eq!(slow.expected_bps, Some(250_000_000));
+    assert_eq!(slow.pace_bps, None, "an estimate limits no rate");
+    assert_eq!(slow.bdp_bytes, usual.bdp_bytes);
+    assert!(
+        slow.why
+            .contains("1 core(s) of the receiver move 250 Mbit/s"),
+        "{}",
+        slow.why
+    );
+    let busy_sender = with_processors(FAST, (100_000_000, 2));
+    assert_eq!(busy_sender.limited_by, Some(Limiter::SenderCpu));
+    assert!(busy_sender.streams.unwrap() <= 2, "{}", busy_sender.why);
+}
+
+#[test]
+fn a_path_that_needs_several_cores_gets_a_stream_for_each() {
+    // 622 Mbit/s, of which a core moves 100.
+    let advice = with_processors((1_600_000_000, 16), (100 * GBIT, 1));
+    assert_eq!(advice.streams, Some(7), "{}", advice.why);
 }

@@ -155,7 +155,7 @@ public final class EnableClient {
     }
 
     /**
-     * Advice for the transfer that a question describes.
+     * Advice for the transfer that a question describes. A question about this host tells what its processors can receive.
      *
      * @param host the data server
      * @param question what this host tells about itself and its transfer
@@ -165,7 +165,7 @@ public final class EnableClient {
      */
     public Advice getAdvice(String host, Question question) throws EnableException {
         ServerAddress server = server(host);
-        Object members = question.members().isEmpty() ? null : question.members();
+        Object members = question.withOwnProcessor().members();
         String method = "EnableGetAdvice";
         try {
             return new Advice(members(server, method, members));

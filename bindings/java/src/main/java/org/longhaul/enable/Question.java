@@ -109,6 +109,28 @@ public final class Question {
     }
 
     /**
+     * Tells what the client's processors can receive. It decides streams; no rate is advised by it. {@link EnableClient}
+     * estimates it for a question about this host that does not tell it.
+     *
+     * @param bitsPerSecond of all cores together, 0 or more and less than 2^53
+     * @param cores 0 or more and less than 2^53
+     * @return the question with it
+     * @throws IllegalArgumentException if a number is out of range
+     */
+    public Question withProcessor(long bitsPerSecond, long cores) {
+        return withNumber("processor_bps", bitsPerSecond).withNumber("processor_cores", cores);
+    }
+
+    /** The question with the estimate of this host's processors, if it is about this host and does not tell its own. */
+    Question withOwnProcessor() {
+        if (members.containsKey("client") || members.containsKey("processor_bps")) {
+            return this;
+        }
+        OwnProcessor own = OwnProcessor.found();
+        return withProcessor(own.bps(), own.cores());
+    }
+
+    /**
      * Tells that the client cannot let the kernel choose its buffer: it sets one in any case.
      *
      * @return the question with it

@@ -118,6 +118,13 @@ final class EnableClientTest {
         check(error.getMessage().contains("streams"), error.getMessage());
     }
 
+    static void aQuestionAboutThisHostTellsItsProcessors() throws IOException {
+        String told = CLIENT.getAdvice(SCRIPTED, new Question().withFiles(4242)).why();
+        check(told.matches(".*\"processor_bps\":[1-9].*\"processor_cores\":[1-9].*"), told);
+        String own = CLIENT.getAdvice(SCRIPTED, new Question().withFiles(4242).withProcessor(5, 1)).why();
+        check(own.contains("\"processor_bps\":5,\"processor_cores\":1"), own);
+    }
+
     static void theQuestionAndTheTokenArrive() throws IOException {
         Question question = new Question().withClient("echo").withBytes(1_000_000_000_000L).withFiles(3)
                 .forUpload().withMaxReceiveBuffer(6_291_456).withMaxSendBuffer(4_194_304).withMaxSetBuffer(212_992)
