@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "http.h"
+#include "processor.h"
 #include "server.h"
 #include "text.h"
 #include "value.h"
@@ -16,6 +17,8 @@
 #define MAX_TIMEOUT_MS 86400000U
 #define MAX_TOKEN 1024
 #define MAX_PATH 2048
+/* Size of the question of the first version. */
+#define FIRST_QUESTION (offsetof(enable_question, max_streams) + sizeof(uint64_t))
 
 /* One call of one server. */
 struct call {
@@ -359,9 +362,28 @@ enable_status enable_get_net_info(const char *host, const char *client, const en
     return enable_call(host, "EnableGetNetInfo", arguments, client == NULL ? 1 : 2, options, info, error);
 }
 
+/* A question that was compiled with this header or another version of it; returns 0 if it tells what is not known here. */
+static int take_question(const enable_question *question, enable_question *taken)
+{
+    const unsigned char *bytes = (const unsigned char *)question;
+    *taken = enable_new_question();
+    if (question == NULL)
+        return 1;
+    if (question->size < FIRST_QUESTION)
+        return 0;
+    for (size_t i = sizeof *taken; i < question->size; i++)
+        if (bytes[i] != 0)
+            return 0;
+    memcpy(taken, question, question->size < sizeof *taken ? question->size : sizeof *taken);
+    return 1;
+}
+
 /* Adds what a question tells to the query; returns 0 if something cannot be sent. */
 static int add_question(struct call *call, const enable_question *question)
 {
+    struct processor processor = {question->processor_bps, question->processor_cores};
+    if (question->client == NULL && processor.bps == 0)
+        processor = enable_own_processor();
     const struct {
         const char *name;
         uint64_t value;
@@ -372,6 +394,8 @@ static int add_question(struct call *call, const enable_question *question)
         {"max_send_buffer", question->max_send_buffer},
         {"max_set_buffer", question->max_set_buffer},
         {"client_bps", question->client_bps},
+        {"processor_bps", processor.bps},
+        {"processor_cores", processor.cores},
         {"max_streams", question->max_streams},
     };
     if (question->client != NULL && !add_member(call, "client", question->client))
@@ -453,7 +477,10 @@ enable_status enable_get_advice(const char *host, const enable_question *questio
     enable_status status = begin(&call, host, "EnableGetAdvice", "GET", "advice", options, error);
     if (status != ENABLE_OK)
         return status;
-    if (question != NULL && !add_question(&call, question))
+    enable_question taken;
+    if (!take_question(question, &taken))
+        return unusable(error, "the question is not one of enable_new_question, or tells what this library does not know");
+    if (!add_question(&call, &taken))
         return unusable(error, "the client of the question cannot be sent, or a number is 2^53 or more");
     status = finish_struct(&call, &answer);
     if (status != ENABLE_OK)
@@ -461,6 +488,7 @@ enable_status enable_get_advice(const char *host, const enable_question *questio
     struct held_advice *held = calloc(1, sizeof *held);
     enable_value *value = (enable_value *)answer;
     if (held != NULL && read_advice(value, &held->advice)) {
+        held->advice.size = sizeof held->advice;
         held->answer = value;
         *advice = &held->advice;
         return ENABLE_OK;

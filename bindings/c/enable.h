@@ -5,7 +5,7 @@
  * An Enable server runs beside a data server and knows the paths to its clients. The functions here ask it about the
  * path between that server and this host: which buffer to set, how many streams to open, what rate to expect.
  *
- * Every function is thread-safe; the library keeps no state. A call blocks its thread until the answer is there or its
+ * Every function is thread-safe; the library keeps no state but the estimate of this host's processors. A call blocks its thread until the answer is there or its
  * time is up. Link with -lenable (static: also -lcurl -ljansson).
  */
 #ifndef ENABLE_H
@@ -83,8 +83,14 @@ typedef enum enable_direction {
     ENABLE_UPLOAD = 1
 } enable_direction;
 
-/* What a client tells about itself and its transfer. Zero members are not told. Numbers are below 2^53. */
+/*
+ * What a client tells about itself and its transfer. Begin with enable_new_question; zero members are not told. Numbers are
+ * below 2^53. Later versions may add members at the end: a library that does not know them refuses a question in which
+ * one is not zero.
+ */
 typedef struct enable_question {
+    /* Size of this structure where the program was compiled. */
+    size_t size;
     /* Another client than this host, an IP address or a name. */
     const char *client;
     /* Bytes to transfer. */
@@ -101,17 +107,31 @@ typedef struct enable_question {
     uint64_t max_set_buffer;
     /* Fastest rate at which the client's processor or disk takes data, bits per second. */
     uint64_t client_bps;
+    /* Rate that the client's processors can receive, all cores together, bits per second, and its cores. They decide
+     * streams. The library estimates them for a question about this host that does not tell them. */
+    uint64_t processor_bps;
+    uint64_t processor_cores;
     /* Not 0: the client cannot let the kernel choose its buffer, it sets one in any case. */
     int must_set_buffer;
     /* Most streams that the client can open. */
     uint64_t max_streams;
 } enable_question;
 
+/* A question that tells nothing. */
+static inline enable_question enable_new_question(void)
+{
+    enable_question question = {0};
+    question.size = sizeof question;
+    return question;
+}
+
 /*
  * Advice for transfers in the direction of the question. A value that is unknown, or that is best left to the
- * kernel, is ENABLE_UNKNOWN or NULL. Later versions may add members at the end.
+ * kernel, is ENABLE_UNKNOWN or NULL. Later versions may add members at the end: one is there if ENABLE_HAS says so.
  */
 typedef struct enable_advice {
+    /* Size of this structure where the library was compiled. */
+    size_t size;
     /* The client that the advice is for, an IP address. Never NULL. */
     const char *client;
     /* Socket buffer of one stream to set with SO_SNDBUF and SO_RCVBUF, bytes. ENABLE_UNKNOWN: set none, because a buffer
@@ -154,6 +174,10 @@ typedef struct enable_advice {
     const char *why;
 } enable_advice;
 
+/* Whether the library that gave `advice` knows a member of it. */
+#define ENABLE_HAS(advice, member)                                                                                     \
+    ((advice)->size >= offsetof(enable_advice, member) + sizeof((advice)->member))
+
 /* The type of a value of an answer. */
 typedef enum enable_type {
     ENABLE_INTEGER,
@@ -184,7 +208,7 @@ ENABLE_API enable_status enable_get_buffer_size(const char *host, const char *cl
 ENABLE_API enable_status enable_get_net_info(const char *host, const char *client, const enable_options *options,
                                              enable_value **info, enable_error *error);
 
-/* Advice for a transfer; `question` may be NULL. For a path that the server does not know yet the confidence is 0,
+/* Advice for a transfer; `question` may be NULL. A question about this host tells what its processors can receive. For a path that the server does not know yet the confidence is 0,
  * and `why` says so. Free it with enable_advice_free. */
 ENABLE_API enable_status enable_get_advice(const char *host, const enable_question *question,
                                            const enable_options *options, enable_advice **advice, enable_error *error);

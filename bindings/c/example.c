@@ -7,7 +7,7 @@
 int main(int argc, char **argv)
 {
     enable_options options = {0};
-    enable_question question = {0};
+    enable_question question = enable_new_question();
     enable_advice *advice;
     enable_error error;
 

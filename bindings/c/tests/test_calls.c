@@ -12,6 +12,9 @@
 /* Long enough for a busy machine; only scenarios without an answer use it up, and they use another one. */
 static const enable_options PATIENT = {0, 60000, NULL};
 
+/* Files of a question that the scripted server answers with the question. */
+#define ECHO_FILES 4242
+
 static const char *server;
 
 /* The outcome of a call in the words of the scenarios. */
@@ -42,7 +45,7 @@ static void describe(char out[64], enable_status status, int64_t bytes, const en
 static void one_scenario(const char *name, const char *expected)
 {
     enable_options options = {0, 60000, NULL};
-    enable_question question = {0};
+    enable_question question = enable_new_question();
     enable_error error;
     enable_value *info = NULL;
     enable_advice *advice = NULL;
@@ -105,7 +108,7 @@ static void advice_has_all_members(void)
 
 static void absent_members_are_unknown(void)
 {
-    enable_question question = {0};
+    enable_question question = enable_new_question();
     enable_advice *advice;
     question.client = "sparse";
     CHECK(enable_get_advice(server, &question, &PATIENT, &advice, NULL) == ENABLE_OK);
@@ -124,7 +127,7 @@ static void absent_members_are_unknown(void)
 
 static void a_member_of_the_wrong_type_is_a_bad_answer(void)
 {
-    enable_question question = {0};
+    enable_question question = enable_new_question();
     enable_advice *advice;
     question.client = "wrong-type";
     CHECK(enable_get_advice(server, &question, &PATIENT, &advice, NULL) == ENABLE_BAD_ANSWER);
@@ -133,15 +136,51 @@ static void a_member_of_the_wrong_type_is_a_bad_answer(void)
 static void the_question_and_the_token_arrive(void)
 {
     enable_options options = {0, 60000, " a-token\n"};
-    enable_question question = {"echo", UINT64_C(1000000000000), ENABLE_UPLOAD, 3, 6291456, 4194304, 212992,
-                                UINT64_C(10000000000), 1, 8};
+    enable_question question = {sizeof question, "echo", UINT64_C(1000000000000), ENABLE_UPLOAD, 3, 6291456, 4194304,
+                                212992, UINT64_C(10000000000), UINT64_C(40000000000), 4, 1, 8};
     enable_advice *advice;
     CHECK(enable_get_advice(server, &question, &options, &advice, NULL) == ENABLE_OK);
     CHECK_TEXT(advice->why, "{\"authorization\":\"Bearer a-token\",\"request\":\"GET /api/v1/advice?client=echo&direction=upload"
                             "&bytes=1000000000000&files=3&max_receive_buffer=6291456&max_send_buffer=4194304&max_set_buffer=212992"
-                            "&client_bps=10000000000&max_streams=8"
+                            "&client_bps=10000000000&processor_bps=40000000000&processor_cores=4&max_streams=8"
                             "&must_set_buffer=true HTTP/1.1\"}");
     enable_advice_free(advice);
+}
+
+/* A question about this host tells its processors; `?` in the answer is the rest of the query. */
+static void a_question_about_this_host_tells_its_processors(void)
+{
+    enable_question question = enable_new_question();
+    enable_advice *advice;
+    unsigned long long bps = 0, cores = 0;
+    question.files = ECHO_FILES;
+    CHECK(enable_get_advice(server, &question, &PATIENT, &advice, NULL) == ENABLE_OK);
+    const char *told = strstr(advice->why, "&processor_bps=");
+    CHECK(told != NULL && sscanf(told, "&processor_bps=%llu&processor_cores=%llu", &bps, &cores) == 2);
+    CHECK(cores >= 1 && bps / cores >= 10000000ULL && bps / cores <= 400000000000ULL);
+    CHECK(advice->size == sizeof *advice && ENABLE_HAS(advice, client) && ENABLE_HAS(advice, why));
+    enable_advice_free(advice);
+}
+
+/* A program that was compiled with another version of the header. */
+static void questions_of_other_versions_are_taken_as_far_as_they_are_known(void)
+{
+    struct {
+        enable_question question;
+        uint64_t later;
+    } larger = {enable_new_question(), 0};
+    enable_question *question = &larger.question;
+    enable_advice *advice;
+    enable_error error;
+    question->client = "sparse";
+    question->size = sizeof larger;
+    CHECK(enable_get_advice(server, question, &PATIENT, &advice, NULL) == ENABLE_OK);
+    enable_advice_free(advice);
+    larger.later = 1;
+    CHECK(enable_get_advice(server, question, &PATIENT, &advice, &error) == ENABLE_BAD_ARGUMENT);
+    CHECK(strstr(error.message, "does not know") != NULL);
+    question->size = 0;
+    CHECK(enable_get_advice(server, question, &PATIENT, &advice, &error) == ENABLE_BAD_ARGUMENT);
 }
 
 static void net_info_is_a_tree(void)
@@ -238,7 +277,7 @@ static void nobody_listening_and_nobody_answering_are_told_apart(void)
 static void arguments_that_cannot_be_used_are_refused_here(void)
 {
     enable_options options = {0, 60000, "a\r\nX-Field: b"};
-    enable_question question = {0};
+    enable_question question = enable_new_question();
     enable_advice *advice;
     int64_t bytes;
     CHECK(enable_get_buffer_size("a b", NULL, NULL, &bytes, NULL) == ENABLE_BAD_ARGUMENT);
@@ -306,6 +345,8 @@ int main(void)
     every_scenario_has_its_outcome_for_each_call();
     advice_has_all_members();
     absent_members_are_unknown();
+    a_question_about_this_host_tells_its_processors();
+    questions_of_other_versions_are_taken_as_far_as_they_are_known();
     a_member_of_the_wrong_type_is_a_bad_answer();
     the_question_and_the_token_arrive();
     net_info_is_a_tree();
