@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What a byte received costs, in bytes copied. */
+/* Cost of a byte received, in bytes copied. */
 #define COPIES 4
 /* Bytes of a copy: more than the caches of a core hold. */
 #define PIECE ((size_t)4 << 20)

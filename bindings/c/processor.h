@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* What the processors of this host can receive: a cheap estimate that goes with a question. */
+/* The rate that the processors of this host can receive: a cheap estimate that goes with a question. */
 #ifndef ENABLE_PROCESSOR_H
 #define ENABLE_PROCESSOR_H
 

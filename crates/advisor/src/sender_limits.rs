@@ -14,7 +14,7 @@ pub(crate) struct SenderLimits {
     pub(crate) buffers: HostBufferLimits,
     /// Congestion controls that every process may choose.
     pub(crate) congestion_controls: Vec<String>,
-    /// What the processors can move if nothing else runs; `None`: unknown.
+    /// Capacity of the processors if nothing else runs; `None`: unknown.
     pub(crate) processor: Option<ProcessorCapacity>,
 }
 
@@ -56,7 +56,7 @@ impl SenderLimits {
         }
     }
 
-    /// What the processors can move for a further transfer if the share `busy` of them is in use, 0 to 1.
+    /// Capacity of the processors for a further transfer if the share `busy` of them is in use, 0 to 1.
     pub(crate) fn free_processor(&self, busy: f64) -> Option<ProcessorCapacity> {
         let free = (1.0 - busy).clamp(LEAST_FREE, 1.0);
         #[allow(

@@ -60,7 +60,7 @@ pub const GET_STREAMS: Method = read(
 pub const GET_ADVICE: Method = read(
     "EnableGetAdvice",
     &[&["struct", "string"], &["struct", "string", "struct"]],
-    "Buffer, streams, congestion control, pace and expected rate, with confidence, age and reason. The struct may name the client, bytes, files, and the client's own limits.",
+    "Buffer, streams, congestion control, pace and expected rate, with confidence, age and reason. The struct may name the client, the direction (download or upload), bytes, files, and the client's own limits.",
 );
 /// Quality of service.
 pub const GET_QOS: Method = read(

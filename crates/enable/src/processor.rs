@@ -1,4 +1,4 @@
-//! What the processors of this host can receive: a cheap estimate that goes with a question.
+//! The rate that the processors of this host can receive: a cheap estimate that goes with a question.
 //!
 //! The work of a receiver is mostly that of its memory: the network card writes each byte, the kernel reads it and writes
 //! it to the program, and the work for its packets costs about as much again. So a core receives about a quarter of what it
@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::thread::available_parallelism;
 use std::time::Instant;
 
-/// What a byte received costs, in bytes copied.
+/// Cost of a byte received, in bytes copied.
 const COPIES: u64 = 4;
 /// Bytes of a copy: more than the caches of a core hold.
 const PIECE: usize = 4 << 20;
@@ -19,7 +19,7 @@ const ROUNDS: u32 = 8;
 /// Bounds of what is believed of a core, bits per second.
 const OF_CORE: (u64, u64) = (10_000_000, 400_000_000_000);
 
-/// What the processors of a host can receive.
+/// The rate that the processors of a host can receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostCapacity {
     /// Rate of all cores together, bits per second.

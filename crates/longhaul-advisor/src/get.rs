@@ -173,8 +173,11 @@ fn buffer_text(advice: &Advice) -> String {
     }
 }
 
-/// The measured rate of each direction, and whether they differ.
+/// The measured rate of each direction, and whether they differ; `None` if both are what the bottleneck is.
 fn directions_text(advice: &Advice) -> Option<String> {
+    if advice.download_bps == advice.upload_bps && !advice.asymmetric {
+        return None;
+    }
     let rates = [(advice.download_bps, "to"), (advice.upload_bps, "from")];
     let rates = rates.map(|(bps, way)| Some(format!("{} {way} the client", show::bits(bps?))));
     let mut text = rates.into_iter().flatten().collect::<Vec<_>>().join(", ");

@@ -108,7 +108,12 @@ impl<P: MeasuringProgram> PathTest for ProgramTest<P> {
             .again(&measured, &result, left(result.cost_bytes))
         {
             let spent = result.cost_bytes;
-            result = self.run_once(&next).await?;
+            let Ok(later) = self.run_once(&next).await else {
+                // The smaller run has a result. The other one may have sent all that it was granted.
+                result.cost_bytes = most_bytes;
+                break;
+            };
+            result = later;
             result.cost_bytes = result.cost_bytes.saturating_add(spent);
             measured = next;
         }
@@ -146,5 +151,91 @@ impl<P: MeasuringProgram> ProgramTest<P> {
             killed => unusable(format!("its program {killed}")),
         })?;
         self.program.read(&ran).map_err(unusable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path_test::{HeldBackBy, Weight};
+
+    /// Prints the last known bandwidth, doubles it for the next run, and fails from `fails_from` on.
+    struct Doubling {
+        fails_from: u64,
+    }
+
+    impl MeasuringProgram for Doubling {
+        fn profile(&self) -> TestProfile<'_> {
+            TestProfile {
+                name: "doubling",
+                weight: Weight::Light,
+                concurrency: 1,
+                fills_path: false,
+                interval: Duration::from_secs(1),
+                held_back_by: HeldBackBy::Nothing,
+                measures: &[],
+            }
+        }
+
+        fn most_bytes(&self, _target: &Target) -> u64 {
+            1000
+        }
+
+        fn program(&self) -> &str {
+            "/bin/sh"
+        }
+
+        fn missing(&self) -> String {
+            "no shell".to_owned()
+        }
+
+        fn arguments(&self, target: &Target) -> Vec<OsString> {
+            let rate = target.bandwidth_bps.unwrap_or(1);
+            ["-c", &format!("echo {rate}")].map(OsString::from).to_vec()
+        }
+
+        fn again(&self, target: &Target, _found: &ProgramResult, left: u64) -> Option<Target> {
+            let next = Target {
+                bandwidth_bps: Some(target.bandwidth_bps.unwrap_or(1) * 2),
+                ..target.clone()
+            };
+            (left >= 400).then_some(next)
+        }
+
+        fn time_limit(&self) -> Duration {
+            Duration::from_secs(60)
+        }
+
+        fn most_output(&self) -> usize {
+            100
+        }
+
+        fn read(&self, ran: &ProgramOutput) -> Result<ProgramResult, String> {
+            let text = String::from_utf8_lossy(&ran.output);
+            let rate: u64 = text.trim().parse().map_err(|_| "no number".to_owned())?;
+            if rate >= self.fails_from {
+                return Err("too fast".to_owned());
+            }
+            Ok(ProgramResult {
+                values: vec![(Quantity::Goodput, rate as f64)],
+                detail: None,
+                cost_bytes: 300,
+            })
+        }
+    }
+
+    async fn measured(fails_from: u64) -> Result<(f64, u64), TestFailure> {
+        let mut test = ProgramTest::new(Doubling { fails_from });
+        test.init().await.unwrap();
+        let found = test.run(&Target::new([192, 0, 2, 7].into())).await?;
+        Ok((found.values[0].1, found.cost_bytes))
+    }
+
+    #[tokio::test]
+    async fn runs_follow_until_the_bytes_are_spent_and_the_last_result_counts() {
+        assert_eq!(measured(u64::MAX).await.unwrap(), (4.0, 900));
+        // A later run without a result leaves that of an earlier one, at the cost of all bytes.
+        assert_eq!(measured(4).await.unwrap(), (2.0, 1000));
+        assert!(measured(1).await.is_err());
     }
 }

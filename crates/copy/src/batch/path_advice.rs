@@ -45,7 +45,7 @@ pub(crate) struct AdviceQuestions {
     expected: Mutex<ExpectedTransfers>,
 }
 
-/// What is known of the transfers of a batch before its sessions open.
+/// The transfers of a batch, as far as they are known before its sessions open.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ExpectedTransfers {
     /// The way of their data.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use enable::advice::DataDirection;
 use enable::emit::Program;
 
-/// What the arguments tell of the transfer.
+/// The transfer, as far as the arguments tell of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ToldTransfer {
     /// The way of the data.
@@ -16,7 +16,7 @@ pub(crate) struct ToldTransfer {
 }
 
 impl ToldTransfer {
-    /// What the arguments of a program tell. A download, if they do not tell.
+    /// The transfer of the arguments of a program; a download, if they do not tell.
     pub(crate) fn of_arguments(program: Program, arguments: &[OsString]) -> Self {
         let words: Vec<&str> = arguments.iter().filter_map(|word| word.to_str()).collect();
         let sent = match program {

@@ -63,6 +63,28 @@ fn a_copy_asks_the_named_server_and_says_what_it_advised() {
 }
 
 #[test]
+fn an_upload_tells_its_direction_its_size_and_what_this_host_can_move() {
+    let place = tempfile::tempdir().unwrap();
+    let (server, advisor) = (data_server(place.path()), advising(3));
+    let file = place.path().join("root/f");
+    let output = longhaul(&["cp", "--no-history", "--advisor", &advisor.server()])
+        .arg(&file)
+        .arg(format!("ftp://{}/g", server.address))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let told = advisor.call().0.arguments.remove(1);
+    assert_eq!(told["direction"], "upload", "{told}");
+    assert_eq!(told["bytes"], SIZE, "{told}");
+    for member in ["processor_bps", "processor_cores", "max_send_buffer"] {
+        assert!(
+            told[member].as_f64().is_some_and(|number| number > 0.0),
+            "{told}"
+        );
+    }
+}
+
+#[test]
 fn a_copy_without_an_answer_goes_on_without_a_word() {
     let place = tempfile::tempdir().unwrap();
     let server = data_server(place.path());

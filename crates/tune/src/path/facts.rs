@@ -127,7 +127,7 @@ fn proved_rate(bandwidth: Option<u64>, goodput: Option<Spread>) -> Option<u64> {
     bandwidth.max(proved).filter(|bps| *bps > 0)
 }
 
-/// What the processors of a host can move through TCP, by its own estimate.
+/// The rate that the processors of a host can move through TCP, by its own estimate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessorCapacity {
     /// Rate of all cores together, bits per second.
@@ -155,7 +155,7 @@ impl ProcessorCapacity {
 pub struct SendingEnd {
     /// Limits of its buffers.
     pub buffers: HostBufferLimits,
-    /// What its processors can send.
+    /// Capacity of its processors.
     pub processor: Option<ProcessorCapacity>,
 }
 
@@ -168,7 +168,7 @@ pub struct ClientLimits {
     pub max_set_buffer: Option<u64>,
     /// Fastest rate at which its processor or disk takes data, bits per second.
     pub rate_bps: Option<u64>,
-    /// What its processors can receive. An estimate: it decides the streams, and no rate is advised by it.
+    /// Capacity of its processors. An estimate: it decides the streams, and no rate is advised by it.
     pub processor: Option<ProcessorCapacity>,
     /// It cannot leave the buffer to the kernel.
     pub must_set_buffer: bool,

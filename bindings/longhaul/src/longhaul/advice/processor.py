@@ -1,4 +1,4 @@
-"""What the processors of this host can receive: a cheap estimate that goes with a question.
+"""The rate that the processors of this host can receive: a cheap estimate that goes with a question.
 
 The work of a receiver is mostly that of its memory: the network card writes each byte, the kernel reads it and writes it to
 the program, and the work for its packets costs about as much again. So a core receives about a quarter of what it copies.
@@ -12,7 +12,7 @@ import os
 import time
 from typing import Tuple
 
-#: What a byte received costs, in bytes copied.
+#: Cost of a byte received, in bytes copied.
 _COPIES = 4
 #: Bytes of a copy: more than the caches of a core hold.
 _PIECE = 4 << 20

@@ -3,14 +3,14 @@ package org.longhaul.enable;
 import java.util.Arrays;
 
 /**
- * What the processors of this host can receive: a cheap estimate that goes with a question.
+ * The rate that the processors of this host can receive: a cheap estimate that goes with a question.
  *
  * <p>The work of a receiver is mostly that of its memory: the network card writes each byte, the kernel reads it and writes
  * it to the program, and the work for its packets costs about as much again. So a core receives about a quarter of what it
  * copies. The estimate is good to a factor of two: it tells a processor that is slow for its path from one that is not.
  */
 final class OwnProcessor {
-    /** What a byte received costs, in bytes copied. */
+    /** Cost of a byte received, in bytes copied. */
     private static final int COPIES = 4;
     /** Bytes of a copy: more than the caches of a core hold. */
     private static final int PIECE = 4 << 20;
