@@ -361,6 +361,29 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_to_a_server_is_expected_to_send_what_its_only_file_holds() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("f");
+        std::fs::write(&file, [7; 1000]).unwrap();
+        let remote = Location::parse("ftp://h/g").unwrap();
+        let (local, folder) = (
+            Location::Local(file),
+            Location::Local(place.path().to_owned()),
+        );
+        let told = |sources: &[&Location], to| {
+            let expected = ExpectedTransfers::between(sources, to);
+            (expected.direction, expected.bytes)
+        };
+        let upload = DataDirection::Upload;
+        assert_eq!(told(&[&local], &remote), (upload, Some(1000)));
+        assert_eq!(told(&[&local, &local], &remote), (upload, None));
+        assert_eq!(told(&[&folder], &remote), (upload, None));
+        let download = DataDirection::Download;
+        assert_eq!(told(&[&remote], &folder), (download, None));
+        assert_eq!(told(&[&remote], &remote), (download, None));
+    }
+
+    #[test]
     fn numbers_that_cannot_be_are_bounded() {
         let advice = advised(Advice {
             streams: Some(u32::MAX),

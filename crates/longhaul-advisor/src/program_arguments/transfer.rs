@@ -44,7 +44,7 @@ impl ToldTransfer {
     /// Size of the file that is sent, bytes; `None`: there is none, or it cannot be looked at.
     pub(crate) fn bytes(&self) -> Option<u64> {
         let found = self.file.as_deref().map(Path::metadata)?.ok()?;
-        found.is_file().then(|| found.len())
+        found.is_file().then_some(found.len())
     }
 }
 
