@@ -101,9 +101,55 @@ fn a_password_file_that_root_makes_is_the_servers_or_a_message_says_what_to_do()
     assert!(!message.contains("chown"), "{message}");
     assert_eq!(owner(), 65_534, "nobody of every Debian");
     // The owner stays.
-    let (code, message) = add(&["eve"]);
+    let (code, message) = add(&["joe"]);
     assert_eq!(code, Some(0), "{message}");
     assert_eq!(owner(), 65_534, "{message}");
     let (code, message) = add(&["--run-as", "no-such-account", "eve"]);
     assert_eq!(code, Some(7), "{message}");
+}
+
+#[test]
+fn a_user_that_exists_is_changed_by_flags_alone_and_never_added_again() {
+    let place = tempfile::tempdir().unwrap();
+    let users = place.path().join("users");
+    let root = place.path().canonicalize().unwrap();
+    let user = |verb: &str, more: &[&str]| {
+        let words = ["user", verb, "--users", text(&users)];
+        ending(longhaul(&[&words[..], more].concat()), "long enough\n")
+    };
+    let root_and_rights = ["--root", text(&root), "--read-only", "--no-third-party"];
+    let added = user(
+        "add",
+        &[&root_and_rights[..], &["--password-stdin", "ann"]].concat(),
+    );
+    assert_eq!(added.0, Some(0), "{}", added.1);
+    let before = std::fs::read_to_string(&users).unwrap();
+    let (code, message) = user("add", &["--password-stdin", "ann"]);
+    assert_eq!(code, Some(2), "{message}");
+    assert!(message.contains("`longhaul user change`"), "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
+    assert_eq!(std::fs::read_to_string(&users).unwrap(), before);
+    // Before the password is asked for: there is no terminal here.
+    assert_eq!(user("add", &["ann"]).1, message);
+    let (code, message) = user("change", &["--password-stdin", "ann"]);
+    assert_eq!(code, Some(0), "{message}");
+    let after = std::fs::read_to_string(&users).unwrap();
+    let fields = |line: &str| {
+        let mut fields: Vec<_> = line.trim_end().splitn(5, ':').map(str::to_owned).collect();
+        let hash = fields.remove(1);
+        (hash, fields)
+    };
+    assert_ne!(fields(&after).0, fields(&before).0, "another salt");
+    assert_eq!(fields(&after).1, fields(&before).1);
+    let (code, message) = user("change", &["--read-write", "--server-root", "ann"]);
+    assert_eq!(code, Some(0), "{message}");
+    let last = std::fs::read_to_string(&users).unwrap();
+    assert_eq!(fields(&last).0, fields(&after).0, "the same password");
+    assert_eq!(fields(&last).1, ["ann", "w", "/", ""]);
+    assert_eq!(user("change", &["ann"]).0, Some(2), "nothing to change");
+    for (verb, flags) in [("change", &["--password-stdin"][..]), ("remove", &[])] {
+        let (code, message) = user(verb, &[flags, &["bob"]].concat());
+        assert_eq!(code, Some(4), "{message}");
+        assert!(message.contains("has no user bob"), "{message}");
+    }
 }

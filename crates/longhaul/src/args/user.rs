@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 
 /// Manage the server's password file
 #[derive(Debug, Args)]
@@ -15,7 +15,7 @@ pub(crate) struct UserArgs {
 /// The verbs of `longhaul user`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum UserVerb {
-    /// Add or replace a user; asks for the password
+    /// Add a user; asks for the password
     Add {
         /// The password file; created with mode 600 if it does not exist
         #[arg(long, value_name = "FILE")]
@@ -38,6 +38,42 @@ pub(crate) enum UserVerb {
         /// Read the password from the first line of standard input
         #[arg(long)]
         password_stdin: bool,
+        /// Name of the user
+        name: String,
+    },
+    /// Change a user's password, root or rights: only what flags name, all else stays
+    #[command(group(ArgGroup::new("change").required(true).multiple(true)))]
+    Change {
+        /// The password file
+        #[arg(long, value_name = "FILE")]
+        users: PathBuf,
+        /// Ask for a new password
+        #[arg(long, group = "change")]
+        password: bool,
+        /// Read a new password from the first line of standard input
+        #[arg(long, group = "change", conflicts_with = "password")]
+        password_stdin: bool,
+        /// The user's root directory
+        #[arg(long, value_name = "DIR", group = "change")]
+        root: Option<PathBuf>,
+        /// Let the user have the server's root
+        #[arg(long, group = "change", conflicts_with = "root")]
+        server_root: bool,
+        /// Allow the user to read only
+        #[arg(long, group = "change")]
+        read_only: bool,
+        /// Allow the user to write, too
+        #[arg(long, group = "change", conflicts_with = "read_only")]
+        read_write: bool,
+        /// Do not allow third-party transfers (data to or from hosts other than the client's)
+        #[arg(long, group = "change")]
+        no_third_party: bool,
+        /// Allow third-party transfers
+        #[arg(long, group = "change", conflicts_with = "no_third_party")]
+        third_party: bool,
+        /// Initial directory of sessions, inside the root
+        #[arg(long, value_name = "PATH", group = "change")]
+        home: Option<String>,
         /// Name of the user
         name: String,
     },

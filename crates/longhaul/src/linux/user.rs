@@ -9,7 +9,7 @@ use copy::Exit;
 use data::os::privilege;
 use proto::path::VPath;
 use proto::server::AccountRights;
-use server::users::{self, UserAccount};
+use server::users::{self, AccountChange, UserAccount, UsersError};
 use smallfile::regular_file;
 
 use crate::args::{UserArgs, UserVerb};
@@ -38,50 +38,113 @@ pub(crate) fn run(args: UserArgs) -> Result<Exit> {
                 write: !read_only,
                 third_party: !no_third_party,
             };
-            let home = VPath::root()
-                .resolve(home.as_bytes())
-                .with_context(|| format!("--home {home} is not a valid path"))?;
             // Checked before the password is asked for, so that a typo costs no second prompt.
+            let home = home_path(&home)?;
             let owner = run_as.as_deref().map(ids_of).transpose()?;
             let root = root.as_deref().map(existing_directory).transpose()?;
-            let password = if password_stdin {
-                password_from_stdin()?
-            } else {
-                ask_password(&name)?
-            };
-            if password.len() < MIN_PASSWORD {
-                print_to_stderr(&format!(
-                    "longhaul: a password needs at least {MIN_PASSWORD} characters"
-                ));
+            if users::has_account(&users, &name)? {
+                let taken = UsersError::Taken { path: users, name };
+                print_to_stderr(&format!("longhaul: {taken}"));
                 return Ok(Exit::Usage);
             }
-            let replaced = users::add(
-                &users,
-                &UserAccount {
-                    name: name.clone(),
-                    root,
-                    rights,
-                    home,
-                },
-                password.as_bytes(),
-            )?;
-            let what = if replaced { "replaced" } else { "added" };
-            print_to_stderr(&format!("{what} {name} in {}", users.display()));
+            let Some(password) = new_password(&name, password_stdin)? else {
+                return Ok(Exit::Usage);
+            };
+            let account = UserAccount {
+                name,
+                root,
+                rights,
+                home,
+            };
+            users::add(&users, &account, password.as_bytes())?;
+            print_to_stderr(&format!("added {} to {}", account.name, users.display()));
             match owner {
                 Some(owner) => give_to(&users, owner)?,
                 None => warn_if_roots(&users),
             }
             Ok(Exit::Done)
         }
+        UserVerb::Change {
+            users,
+            password,
+            password_stdin,
+            root,
+            server_root,
+            read_only,
+            read_write,
+            no_third_party,
+            third_party,
+            home,
+            name,
+        } => {
+            let root = root.as_deref().map(existing_directory).transpose()?;
+            let mut change = AccountChange {
+                password: None,
+                root: root.map(Some).or(server_root.then_some(None)),
+                write: chosen(read_write, read_only),
+                third_party: chosen(third_party, no_third_party),
+                home: home.as_deref().map(home_path).transpose()?,
+            };
+            if password || password_stdin {
+                if !users::has_account(&users, &name)? {
+                    return Ok(no_such_user(&users, &name));
+                }
+                let Some(password) = new_password(&name, password_stdin)? else {
+                    return Ok(Exit::Usage);
+                };
+                change.password = Some(password.into_bytes());
+            }
+            if !users::change(&users, &name, &change)? {
+                return Ok(no_such_user(&users, &name));
+            }
+            print_to_stderr(&format!("changed {name} in {}", users.display()));
+            warn_if_roots(&users);
+            Ok(Exit::Done)
+        }
         UserVerb::List { users } => list(&users).map(|()| Exit::Done),
         UserVerb::Remove { users, name } => {
             if !users::remove(&users, &name)? {
-                bail!("{} has no user {name}", users.display());
+                return Ok(no_such_user(&users, &name));
             }
             print_to_stderr(&format!("removed {name} from {}", users.display()));
             Ok(Exit::Done)
         }
     }
+}
+
+/// Says that the file has no such user.
+fn no_such_user(users: &Path, name: &str) -> Exit {
+    print_to_stderr(&format!(
+        "longhaul: {} has no user {name}",
+        users.display()
+    ));
+    Exit::NotFound
+}
+
+/// What one of two flags that exclude each other says; `None`: neither was given.
+fn chosen(yes: bool, no: bool) -> Option<bool> {
+    (yes || no).then_some(yes)
+}
+
+fn home_path(home: &str) -> Result<VPath> {
+    VPath::root()
+        .resolve(home.as_bytes())
+        .with_context(|| format!("--home {home} is not a valid path"))
+}
+
+/// A password from standard input or the terminal; `None`: it is too short, as a message says.
+fn new_password(name: &str, from_stdin: bool) -> Result<Option<String>> {
+    let password = match from_stdin {
+        true => password_from_stdin()?,
+        false => ask_password(name)?,
+    };
+    if password.len() < MIN_PASSWORD {
+        print_to_stderr(&format!(
+            "longhaul: a password needs at least {MIN_PASSWORD} characters"
+        ));
+        return Ok(None);
+    }
+    Ok(Some(password))
 }
 
 /// User and group of an account.

@@ -1,15 +1,34 @@
 //! Changes of the users file, for `longhaul user`.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use proto::path::VPath;
 
 use super::file::{UsersError, UsersFileChange, read_users_file};
-use super::line::{UserRecord, is_record_of, parse_records};
+use super::line::{LineError, UserRecord, is_record_of, parse_records};
 use super::{UserAccount, hash_password};
 
-/// Adds an account, or replaces the account of that name; returns whether it replaced one. A missing
-/// file is created with mode 0600. Other lines stay as they are.
-pub fn add(path: &Path, account: &UserAccount, password: &[u8]) -> Result<bool, UsersError> {
+/// What changes of an account; `None` stays as it is.
+#[derive(Debug, Clone, Default)]
+pub struct AccountChange {
+    /// The new password.
+    pub password: Option<Vec<u8>>,
+    /// The new root directory; `Some(None)`: the server's root.
+    pub root: Option<Option<PathBuf>>,
+    /// Whether the account may write.
+    pub write: Option<bool>,
+    /// Whether data may go to or come from hosts other than the client's.
+    pub third_party: Option<bool>,
+    /// The new current directory after login, inside the root.
+    pub home: Option<VPath>,
+}
+
+/// Adds an account. A missing file is created with mode 0600. Other lines stay as they are.
+///
+/// # Errors
+/// There is an account of that name, or the file cannot be read or replaced.
+pub fn add(path: &Path, account: &UserAccount, password: &[u8]) -> Result<(), UsersError> {
     let line = UserRecord {
         account: account.clone(),
         hash: hash_password(password)?,
@@ -23,20 +42,63 @@ pub fn add(path: &Path, account: &UserAccount, password: &[u8]) -> Result<bool, 
         }
         other => other?.0,
     };
-    let mut text = Vec::with_capacity(old.len() + line.len() + 1);
-    let mut replaced = false;
-    for kept in old.lines() {
-        if is_record_of(kept, &account.name) {
-            replaced = true;
-            continue;
-        }
-        text.extend_from_slice(kept.as_bytes());
-        text.push(b'\n');
+    if record_of(&old, &account.name).is_some() {
+        return Err(UsersError::Taken {
+            path: path.to_owned(),
+            name: account.name.clone(),
+        });
     }
-    text.extend_from_slice(&line);
-    text.push(b'\n');
-    change.commit(&text)?;
-    Ok(replaced)
+    change.commit(&joined_lines(
+        old.lines().map(str::as_bytes).chain([&line[..]]),
+    ))
+}
+
+/// Changes an account in its line of the file; returns whether there is such an account.
+///
+/// # Errors
+/// The account's line is malformed, or the file cannot be read or replaced.
+pub fn change(path: &Path, name: &str, new: &AccountChange) -> Result<bool, UsersError> {
+    let change = UsersFileChange::begin(path)?;
+    let (old, _) = read_users_file(path)?;
+    let Some((line, record)) = record_of(&old, name) else {
+        return Ok(false);
+    };
+    let mut record = record.map_err(|reason| UsersError::Line {
+        path: path.to_owned(),
+        line,
+        reason,
+    })?;
+    let account = &mut record.account;
+    if let Some(root) = &new.root {
+        account.root.clone_from(root);
+    }
+    if let Some(home) = &new.home {
+        account.home = home.clone();
+    }
+    account.rights.write = new.write.unwrap_or(account.rights.write);
+    account.rights.third_party = new.third_party.unwrap_or(account.rights.third_party);
+    if let Some(password) = &new.password {
+        record.hash = hash_password(password)?;
+    }
+    let changed = record.format()?;
+    let lines = (1..).zip(old.lines()).map(|(number, kept)| match number {
+        _ if number == line => &changed[..],
+        _ => kept.as_bytes(),
+    });
+    change.commit(&joined_lines(lines))?;
+    Ok(true)
+}
+
+/// Whether the file has an account of this name; a missing file has none.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn has_account(path: &Path, name: &str) -> Result<bool, UsersError> {
+    match read_users_file(path) {
+        Ok((text, _)) => Ok(record_of(&text, name).is_some()),
+        Err(UsersError::Read { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Removes an account; returns whether it existed.
@@ -50,11 +112,7 @@ pub fn remove(path: &Path, name: &str) -> Result<bool, UsersError> {
     if kept.len() == old.lines().count() {
         return Ok(false);
     }
-    let mut text = kept.join("\n");
-    if !text.is_empty() {
-        text.push('\n');
-    }
-    change.commit(text.as_bytes())?;
+    change.commit(&joined_lines(kept.into_iter().map(str::as_bytes)))?;
     Ok(true)
 }
 
@@ -72,4 +130,22 @@ pub fn list(path: &Path) -> Result<Vec<UserAccount>, UsersError> {
                 })
         })
         .collect()
+}
+
+/// The first line of the account `name`, with its number from 1.
+fn record_of(text: &str, name: &str) -> Option<(usize, Result<UserRecord, LineError>)> {
+    let (number, line) = (1..)
+        .zip(text.lines())
+        .find(|(_, line)| is_record_of(line, name))?;
+    Some((number, UserRecord::parse(line)))
+}
+
+/// The text of a file with these lines.
+fn joined_lines<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut text = Vec::new();
+    for line in lines {
+        text.extend_from_slice(line);
+        text.push(b'\n');
+    }
+    text
 }

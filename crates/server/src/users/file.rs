@@ -59,6 +59,17 @@ pub enum UsersError {
         /// The new file of the other command.
         lock: PathBuf,
     },
+    /// There is an account of the name that is to be added.
+    #[error(
+        "users file {} has {name} already; `longhaul user change` changes its password, root or rights",
+        path.display()
+    )]
+    Taken {
+        /// The file.
+        path: PathBuf,
+        /// The account.
+        name: String,
+    },
     /// A line is malformed.
     #[error("users file {}, line {line}: {reason}", path.display())]
     Line {

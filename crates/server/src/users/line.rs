@@ -66,7 +66,7 @@ fn is_comment(line: &str) -> bool {
 }
 
 impl UserRecord {
-    fn parse(line: &str) -> Result<Self, LineError> {
+    pub(super) fn parse(line: &str) -> Result<Self, LineError> {
         // At most five fields: a root may contain colons, so it takes the rest of the line.
         let mut fields = line.splitn(5, ':');
         let mut field = || fields.next().ok_or(LineError::Fields);

@@ -32,7 +32,7 @@ mod edit;
 mod file;
 mod line;
 
-pub use edit::{add, list, remove};
+pub use edit::{AccountChange, add, change, has_account, list, remove};
 pub use file::UsersError;
 
 use file::{UsersFileVersion, read_users_file};

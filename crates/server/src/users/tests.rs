@@ -37,7 +37,7 @@ fn a_pipe_is_no_users_file() {
 fn added_users_can_log_in() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("users");
-    assert!(!add(&path, &account("ann"), b"sesam").unwrap());
+    add(&path, &account("ann"), b"sesam").unwrap();
     assert_eq!(mode(&path), 0o600);
     let users = Users::load(&path).unwrap();
     assert_eq!(users.verify("ann", b"sesam"), Some(account("ann")));
@@ -53,7 +53,11 @@ fn changes_of_the_file_are_noticed_without_a_restart() {
     let path = dir.path().join("users");
     add(&path, &account("ann"), b"one").unwrap();
     let users = Users::load(&path).unwrap();
-    assert!(add(&path, &account("ann"), b"two").unwrap());
+    let new_password = AccountChange {
+        password: Some(b"two".to_vec()),
+        ..AccountChange::default()
+    };
+    assert!(change(&path, "ann", &new_password).unwrap());
     assert_eq!(users.verify("ann", b"one"), None);
     assert!(users.verify("ann", b"two").is_some());
     write(&path, "nonsense\n");
@@ -63,6 +67,41 @@ fn changes_of_the_file_are_noticed_without_a_restart() {
     );
     write(&path, "");
     assert_eq!(users.verify("ann", b"two"), None);
+}
+
+#[test]
+fn a_change_leaves_what_it_does_not_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("users");
+    let mut ann = account("ann");
+    ann.root = Some("/srv/ann".into());
+    write(&path, "# staff\n");
+    add(&path, &ann, b"one").unwrap();
+    add(&path, &account("bob"), b"two").unwrap();
+    let before = std::fs::read_to_string(&path).unwrap();
+    let error = add(&path, &account("ann"), b"three").unwrap_err();
+    assert!(matches!(error, UsersError::Taken { .. }), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
+    let read_only = AccountChange {
+        write: Some(false),
+        ..AccountChange::default()
+    };
+    assert!(change(&path, "ann", &read_only).unwrap());
+    ann.rights.write = false;
+    assert_eq!(list(&path).unwrap(), [ann.clone(), account("bob")]);
+    let users = Users::load(&path).unwrap();
+    assert_eq!(users.verify("ann", b"one"), Some(ann.clone()));
+    let to_the_servers_root = AccountChange {
+        root: Some(None),
+        home: Some(VPath::root().resolve(b"in").unwrap()),
+        third_party: Some(true),
+        ..AccountChange::default()
+    };
+    assert!(change(&path, "ann", &to_the_servers_root).unwrap());
+    let changed = list(&path).unwrap().remove(0);
+    assert_eq!((changed.root, changed.home.as_bytes()), (None, &b"/in"[..]));
+    assert!(changed.rights.third_party && !changed.rights.write);
+    assert!(!change(&path, "eve", &read_only).unwrap());
 }
 
 #[test]
