@@ -1,13 +1,13 @@
 //! Lines on standard output and standard error.
 
-use std::io::{IsTerminal, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use proto::printable::{printable, printable_json};
 
 /// Prints a message on standard error. All messages go this way, because it escapes terminal control
 /// sequences that a peer may have put into the text. A closed standard error is ignored.
 pub fn print_to_stderr(message: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{}", escape_lines(message));
+    let _ = writeln!(io::stderr().lock(), "{}", escape_lines(message));
 }
 
 /// Escapes control characters in each line of a message.
@@ -24,8 +24,8 @@ pub fn escape_lines(message: &str) -> String {
 ///
 /// # Errors
 /// Standard output is closed or full.
-pub fn print_listing_line(line: &[u8]) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
+pub fn print_listing_line(line: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
     let line = escape_if_terminal(line, out.is_terminal());
     out.write_all(&[line.as_slice(), b"\n"].concat())?;
     out.flush()
@@ -38,11 +38,28 @@ fn escape_if_terminal(line: &[u8], is_terminal: bool) -> Vec<u8> {
     }
 }
 
+/// Whether printing has failed because the reader of standard output has ended: it has enough (`longhaul ls | head`), which is
+/// no failure of the verb.
+pub fn is_reader_gone(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::BrokenPipe
+}
+
+/// What printing came to, where a reader that has ended is no failure. A verb that changes something goes on with it.
+///
+/// # Errors
+/// Standard output is full, or cannot be written for another reason.
+pub fn unless_reader_gone(printed: io::Result<()>) -> io::Result<()> {
+    printed.or_else(|error| match is_reader_gone(&error) {
+        true => Ok(()),
+        false => Err(error),
+    })
+}
+
 /// Prints a line of JSON on standard output.
 ///
 /// # Errors
 /// Standard output is closed or full.
-pub fn print_json(value: &serde_json::Value) -> std::io::Result<()> {
+pub fn print_json(value: &serde_json::Value) -> io::Result<()> {
     print_line(&printable_json(&value.to_string()))
 }
 
@@ -50,8 +67,8 @@ pub fn print_json(value: &serde_json::Value) -> std::io::Result<()> {
 ///
 /// # Errors
 /// Standard output is closed or full.
-pub fn print_line(line: &str) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
+pub fn print_line(line: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()
 }
@@ -59,6 +76,17 @@ pub fn print_line(line: &str) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reader_that_has_ended_is_no_failure_and_a_full_disk_is() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        drop(reader);
+        let printed = writer.write_all(b"x");
+        assert!(printed.is_err());
+        unless_reader_gone(printed).unwrap();
+        let full = Err(ErrorKind::StorageFull.into());
+        assert!(unless_reader_gone(full).is_err());
+    }
 
     #[test]
     fn own_lines_stay_lines() {

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use super::asking::{AskingFailure, client_of};
 use super::get::is_known;
 use command_line::flags::advisor::AdvisorEnforceArgs;
-use command_line::output::{print_line, print_to_stderr};
+use command_line::output::{print_line, print_to_stderr, unless_reader_gone};
 
 /// Name of the record of the routes in the state directory.
 const RECORD: &str = "enforced-routes.json";
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &AdvisorEnforceArgs) -> Result<(), AskingFailure> {
     let enforcer = Enforcer::new(IpCommand::default(), &record, args.dry_run);
     if args.undo {
         for command in enforcer.undo().map_err(enforcing)? {
-            print_line(&command)?;
+            unless_reader_gone(print_line(&command))?;
         }
         return Ok(());
     }
@@ -60,7 +60,7 @@ fn enforce(
     {
         Enforcement::Changed(commands) => {
             for command in commands {
-                print_line(&command)?;
+                unless_reader_gone(print_line(&command))?;
             }
         }
         Enforcement::Unchanged => {}

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser;
 use command_line::flags::advisor::{AdvisorArgs, AdvisorVerb};
-use command_line::output::print_to_stderr;
+use command_line::output::{is_reader_gone, print_to_stderr};
 use command_line::programs::{error_in_one_line, prepare_process};
 use data::os::core_dumps::forbid_core_dumps;
 use enable::advice::QosQuestion;
@@ -96,6 +96,7 @@ fn run(verb: AdvisorVerb) -> Result<u8> {
     };
     let exit = match asked {
         Ok(()) => Exit::Done,
+        Err(AskingFailure::Output(error)) if is_reader_gone(&error) => Exit::Done,
         Err(AskingFailure::Output(error)) => return Err(error.into()),
         Err(failure) => {
             print_to_stderr(&format!("longhaul advisor: {failure}"));

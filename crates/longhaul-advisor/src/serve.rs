@@ -19,7 +19,7 @@ use units::Exit;
 
 use command_line::flags::advisor::AdvisorServeArgs;
 use command_line::log::log_to_stderr;
-use command_line::output::{print_line, print_to_stderr};
+use command_line::output::{print_line, print_to_stderr, unless_reader_gone};
 
 pub(crate) fn run(args: &AdvisorServeArgs) -> Result<Exit> {
     log_to_stderr(args.log, "info");
@@ -77,7 +77,7 @@ fn check_all(config: &AdvisorConfig) -> Result<Exit> {
     if !found.shortcomings.is_empty() {
         return Ok(Exit::Local);
     }
-    print_line("the settings can be used as they are")?;
+    unless_reader_gone(print_line("the settings can be used as they are"))?;
     Ok(Exit::Done)
 }
 

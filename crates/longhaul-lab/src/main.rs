@@ -13,7 +13,7 @@ use clap::Parser;
 use command_line::flags::lab::{LabArgs, LabVerb, NetArgs, ReportArgs, RunArgs, TraceArgs};
 use command_line::flags::lab_league::LeagueArgs;
 use command_line::flags::lab_sim::{SimArgs, SimOutputFormat};
-use command_line::output::{print_line, print_to_stderr};
+use command_line::output::{print_line, print_to_stderr, unless_reader_gone};
 use command_line::programs::prepare_process;
 use emulator::{NetReport, NetRequest};
 use lab::LabError;
@@ -259,12 +259,8 @@ fn trace(args: &TraceArgs) -> Result<u8, LabError> {
 
 /// A reader that has enough (`longhaul lab list | head`) is no error.
 fn check_printed(result: std::io::Result<()>) -> Result<(), LabError> {
-    match result {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(LabError::system("cannot write to standard output", error))
-        }
-        _ => Ok(()),
-    }
+    unless_reader_gone(result)
+        .map_err(|error| LabError::system("cannot write to standard output", error))
 }
 
 #[cfg(test)]

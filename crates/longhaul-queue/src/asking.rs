@@ -34,6 +34,8 @@ pub(crate) enum QueueFailure {
     Guard(#[from] queue::guard::GuardError),
     #[error("{what}: {cause}")]
     Local { what: String, cause: io::Error },
+    #[error("cannot write to standard output: {0}")]
+    Output(io::Error),
     #[error("{0}")]
     Missing(String),
 }
@@ -52,7 +54,11 @@ impl QueueFailure {
             Self::Database(_) => Exit::Unreachable,
             Self::NoJob(_) => Exit::NotFound,
             Self::Credentials(_) => Exit::Usage,
-            Self::State(_) | Self::Guard(_) | Self::Local { .. } | Self::Missing(_) => Exit::Local,
+            Self::State(_)
+            | Self::Guard(_)
+            | Self::Local { .. }
+            | Self::Output(_)
+            | Self::Missing(_) => Exit::Local,
         }
     }
 }
@@ -93,12 +99,4 @@ pub(crate) fn block_on<T>(
         .build()
         .map_err(QueueFailure::local("cannot start"))?
         .block_on(future)
-}
-
-/// Failure of standard output.
-pub(crate) fn output(cause: io::Error) -> QueueFailure {
-    QueueFailure::Local {
-        what: "cannot write to standard output".to_owned(),
-        cause,
-    }
 }

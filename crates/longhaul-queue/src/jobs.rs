@@ -9,7 +9,7 @@ use queue::store::{AttemptRow, JobFilter, JobRow, JobState, QueueError, Transfer
 use serde_json::json;
 use units::{Exit, show};
 
-use crate::asking::{QueueFailure, ask, output};
+use crate::asking::{QueueFailure, ask};
 
 pub(crate) fn list(args: &QueueListArgs) -> Result<Exit, QueueFailure> {
     let states = args.state.iter().map(|name| {
@@ -30,7 +30,7 @@ pub(crate) fn list(args: &QueueListArgs) -> Result<Exit, QueueFailure> {
                 true => print_json(&report::job(&job)),
                 false => print_listing_line(line(&job).as_bytes()),
             };
-            printed.map_err(output)?;
+            printed.map_err(QueueFailure::Output)?;
         }
         Ok(Exit::Done)
     })
@@ -44,14 +44,14 @@ pub(crate) fn show(args: &QueueShowArgs) -> Result<Exit, QueueFailure> {
         if args.json {
             let mut object = report::job(&job);
             object["eta_seconds"] = json!(left.map(|left| left.as_secs_f64()));
-            print_json(&object).map_err(output)?;
+            print_json(&object).map_err(QueueFailure::Output)?;
             for attempt in &attempts {
-                print_json(&report::attempt(attempt)).map_err(output)?;
+                print_json(&report::attempt(attempt)).map_err(QueueFailure::Output)?;
             }
             return Ok(Exit::Done);
         }
         for line in details(&job, left).iter().chain(&history(&attempts)) {
-            print_listing_line(line.as_bytes()).map_err(output)?;
+            print_listing_line(line.as_bytes()).map_err(QueueFailure::Output)?;
         }
         Ok(Exit::Done)
     })

@@ -9,7 +9,7 @@ use queue::http::report;
 use queue::store::LimitChange;
 use units::{Exit, show};
 
-use crate::asking::{QueueFailure, ask, output};
+use crate::asking::{QueueFailure, ask};
 
 pub(crate) fn run(args: &QueueLimitArgs) -> Result<Exit, QueueFailure> {
     let change = match &args.endpoint {
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &QueueLimitArgs) -> Result<Exit, QueueFailure> {
                 true => print_json(&report::limit(&limit)),
                 false => print_listing_line(line(&limit).as_bytes()),
             };
-            printed.map_err(output)?;
+            printed.map_err(QueueFailure::Output)?;
         }
         Ok(Exit::Done)
     })

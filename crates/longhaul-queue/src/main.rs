@@ -13,9 +13,12 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use command_line::flags::queue::{QueueArgs, QueueVerb};
-use command_line::output::print_to_stderr;
+use command_line::output::{is_reader_gone, print_to_stderr};
 use command_line::programs::prepare_process;
 use data::os::core_dumps::forbid_core_dumps;
+use units::Exit;
+
+use asking::QueueFailure;
 
 // Its description is that of `QueueArgs`, which `longhaul` shows too.
 #[derive(Debug, Parser)]
@@ -49,9 +52,13 @@ fn main() -> ExitCode {
         QueueVerb::Worker(args) => working::work(*args),
         QueueVerb::Guard(args) => guarding::run(&args),
     };
-    let exit = ended.unwrap_or_else(|failure| {
-        print_to_stderr(&format!("longhaul queue: {failure}"));
-        failure.exit()
-    });
+    let exit = match ended {
+        Ok(exit) => exit,
+        Err(QueueFailure::Output(error)) if is_reader_gone(&error) => Exit::Done,
+        Err(failure) => {
+            print_to_stderr(&format!("longhaul queue: {failure}"));
+            failure.exit()
+        }
+    };
     ExitCode::from(exit as u8)
 }

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use command_line::flags::queue::QueueSubmitArgs;
-use command_line::output::{print_json, print_line};
+use command_line::output::{print_json, print_line, unless_reader_gone};
 use queue::copy::{CopyParts, CopyVerb, QueuedCopy};
 use queue::store::submit::MOST_AT_ONCE;
 use serde_json::json;
 use units::Exit;
 
-use crate::asking::{QueueFailure, ask, output};
+use crate::asking::{QueueFailure, ask};
 
 /// Longest file of jobs, bytes.
 const LONGEST_FILE: u64 = 256 << 20;
@@ -30,7 +30,8 @@ pub(crate) fn run(args: &QueueSubmitArgs) -> Result<Exit, QueueFailure> {
                     true => print_json(&json!({ "job": id })),
                     false => print_line(&id.to_string()),
                 };
-                printed.map_err(output)?;
+                // All are submitted, whoever reads on.
+                unless_reader_gone(printed).map_err(QueueFailure::Output)?;
             }
         }
         Ok(Exit::Done)

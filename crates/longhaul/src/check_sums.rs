@@ -9,7 +9,7 @@ use copy::{CheckTotals, CheckedFile, CheckedSum, Failure, FailureKind, RemoteOpt
 use proto::checksum::ChecksumAlgorithm;
 
 use crate::args::CksumArgs;
-use crate::output::{print_listing_line, print_to_stderr};
+use crate::output::{ignore_broken_pipe, print_listing_line, print_to_stderr};
 
 /// Checks the files that `sums` names.
 pub(crate) async fn check_sums(
@@ -64,12 +64,7 @@ pub(crate) async fn compare(
         }
     };
     let totals = copy::check_sums(lines, name, algorithm, base, options, &mut visit).await?;
-    match printed {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::local(format!("standard output: {error}")))
-        }
-        _ => Ok((totals, first_unreadable)),
-    }
+    ignore_broken_pipe(printed).map(|()| (totals, first_unreadable))
 }
 
 fn open(sums: &Path) -> Result<Box<dyn BufRead + Send>, Failure> {

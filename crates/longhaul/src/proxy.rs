@@ -11,7 +11,7 @@ use serde_json::json;
 use zeroize::Zeroizing;
 
 use crate::args::{ProxyArgs, ProxyVerb};
-use crate::output::{print_json, print_line, print_to_stderr};
+use crate::output::{ignore_broken_pipe, print_json, print_line, print_to_stderr};
 
 pub(crate) fn run(args: &ProxyArgs) -> Exit {
     let result = match &args.verb {
@@ -74,7 +74,7 @@ fn info(path: &Path, as_json: bool) -> Result<Exit, Failure> {
             .iter()
             .try_for_each(|line| print_line(line)),
     };
-    printed.map_err(|error| Failure::local(format!("standard output: {error}")))?;
+    ignore_broken_pipe(printed)?;
     if left.is_zero() {
         let advice = "make a new one with `longhaul proxy init`";
         return Err(Failure::refused(format!(

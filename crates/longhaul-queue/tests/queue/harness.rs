@@ -145,12 +145,16 @@ impl Fleet {
 
     /// Runs `longhaul queue`.
     pub(crate) fn queue(&self, words: &[&str]) -> Output {
+        self.queue_command(words).output().unwrap()
+    }
+
+    pub(crate) fn queue_command(&self, words: &[&str]) -> Command {
         let mut command = program(longhaul());
         command
             .arg("queue")
             .args(words)
             .env("LONGHAUL_QUEUE", &self.url);
-        command.output().unwrap()
+        command
     }
 
     pub(crate) fn submit(&self, words: &[&str]) -> i64 {

@@ -44,6 +44,31 @@ fn a_job_that_no_worker_could_run_is_refused() {
 }
 
 #[test]
+fn a_reader_that_has_ended_is_no_failure_and_every_job_is_submitted() {
+    let name = "a_reader_that_has_ended_is_no_failure_and_every_job_is_submitted";
+    let Some(fleet) = Fleet::new(name) else {
+        return;
+    };
+    let jobs = fleet.path("jobs");
+    std::fs::write(&jobs, "ftp://h/a\t/a\nftp://h/b\t/b\nftp://h/c\t/c\n").unwrap();
+    for words in [
+        &["submit", "--from", jobs.to_str().unwrap()][..],
+        &["list"],
+        &["list", "--json"],
+        &["show", "1"],
+        &["show", "1", "--json"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = fleet.queue_command(words).stdout(writer).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{words:?} {output:?}");
+        assert_eq!(text(&output.stderr), "", "{words:?}");
+    }
+    let listed = text(&fleet.queue(&["list"]).stdout);
+    assert_eq!(listed.lines().count(), 3, "{listed}");
+}
+
+#[test]
 fn jobs_are_listed_shown_and_told_over_http() {
     let Some(fleet) = Fleet::new("jobs_are_listed_shown_and_told_over_http") else {
         return;

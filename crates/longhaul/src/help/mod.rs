@@ -6,6 +6,7 @@ use anyhow::{Result, anyhow};
 use clap::CommandFactory;
 
 use crate::args::Cli;
+use crate::output::unless_reader_gone;
 
 /// Prints the manual of one verb, or of all.
 pub(crate) fn help(verb: &[String]) -> Result<()> {
@@ -58,10 +59,9 @@ fn find<'a>(command: &'a mut clap::Command, verb: &[String]) -> Result<&'a mut c
 
 /// Writes to standard output. A reader that closes early (a pager) is not an error.
 fn write(bytes: &[u8]) -> Result<()> {
-    match std::io::stdout().lock().write_all(bytes) {
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        other => Ok(other?),
-    }
+    Ok(unless_reader_gone(
+        std::io::stdout().lock().write_all(bytes),
+    )?)
 }
 
 #[cfg(test)]

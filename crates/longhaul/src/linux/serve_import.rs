@@ -7,7 +7,7 @@ use copy::Exit;
 use server::config::{ForeignServer, import_settings};
 use smallfile::regular_file;
 
-use crate::output::{print_line, print_to_stderr};
+use crate::output::{print_line, print_to_stderr, unless_reader_gone};
 
 /// Largest file of another server, bytes.
 const MAX_FILE: u64 = 4 << 20;
@@ -26,7 +26,7 @@ pub(crate) fn import(path: &Path, server: Option<ForeignServer>) -> Exit {
         Err(error) => return failed(&error.to_string()),
     };
     match import_settings(&text, &path.display().to_string(), server) {
-        Ok(settings) => match print_line(settings.trim_end()) {
+        Ok(settings) => match unless_reader_gone(print_line(settings.trim_end())) {
             Ok(()) => Exit::Done,
             Err(error) => failed(&error.to_string()),
         },

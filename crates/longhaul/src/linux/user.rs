@@ -13,7 +13,7 @@ use server::users::{self, AccountChange, UserAccount, UsersError};
 use smallfile::regular_file;
 
 use crate::args::{UserArgs, UserVerb};
-use crate::output::{print_line, print_to_stderr};
+use crate::output::{print_line, print_to_stderr, unless_reader_gone};
 
 /// Minimum length of a password, bytes.
 const MIN_PASSWORD: usize = 8;
@@ -184,14 +184,8 @@ fn list(path: &Path) -> Result<()> {
         let root = account
             .root
             .map_or_else(|| "(server's root)".into(), |r| r.display().to_string());
-        if print_line(&format!(
-            "{}\t{rights}\t{root}\t{}",
-            account.name, account.home
-        ))
-        .is_err()
-        {
-            break;
-        }
+        let line = format!("{}\t{rights}\t{root}\t{}", account.name, account.home);
+        unless_reader_gone(print_line(&line)).context("standard output")?;
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ pub(crate) use summary_text::Continuation;
 
 use command_line::output::escape_lines;
 pub(crate) use command_line::output::{
-    print_json, print_line, print_listing_line, print_to_stderr,
+    is_reader_gone, print_json, print_line, print_listing_line, print_to_stderr, unless_reader_gone,
 };
 use copy::Failure;
 use proto::printable::printable;
@@ -37,12 +37,7 @@ pub(crate) fn print_failure(failure: &Failure) {
 /// # Errors
 /// `Local`.
 pub(crate) fn ignore_broken_pipe(printed: std::io::Result<()>) -> Result<(), Failure> {
-    match printed {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::local(format!("standard output: {error}")))
-        }
-        _ => Ok(()),
-    }
+    unless_reader_gone(printed).map_err(|error| Failure::local(format!("standard output: {error}")))
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use emulator::LabError;
 use units::splitmix::SplitMix64;
 
 use crate::args::DemoArgs;
-use crate::output::{print_line, print_to_stderr};
+use crate::output::{is_reader_gone, print_line, print_to_stderr};
 
 /// Runs the demo.
 pub(crate) fn run(args: &DemoArgs) -> Result<Exit> {
@@ -35,7 +35,10 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Exit> {
     };
     supervisor::end_with_parent(parent)?;
     match &args.folder {
-        Some(folder) => show(args, folder),
+        Some(folder) => show(args, folder).or_else(|error| {
+            let is_printing = error.downcast_ref().is_some_and(is_reader_gone);
+            is_printing.then_some(Exit::Done).ok_or(error)
+        }),
         None => supervisor::exec(&args.command).map(|never| match never {}),
     }
 }
