@@ -27,13 +27,21 @@ impl LogFormat {
     }
 }
 
+/// Libraries whose messages are about their own parts (statements, pools): what a user must know of them, the programs say.
+const SILENT: [&str; 1] = ["sqlx"];
+
 /// The messages that are logged: from `level` on, unless `RUST_LOG` says otherwise.
 pub fn log_filter(level: &str) -> Targets {
     std::env::var("RUST_LOG")
         .ok()
         .and_then(|value| value.parse::<Targets>().ok())
-        .or_else(|| level.parse().ok())
-        .unwrap_or_default()
+        .unwrap_or_else(|| own_messages(level))
+}
+
+/// The messages of the programs from `level` on.
+fn own_messages(level: &str) -> Targets {
+    let own: Targets = level.parse().unwrap_or_default();
+    own.with_targets(SILENT.map(|library| (library, LevelFilter::OFF)))
 }
 
 /// Writes log messages to standard error; `RUST_LOG` overrides the level.
@@ -94,6 +102,16 @@ mod tests {
             .write_all(event.as_bytes())
             .unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn libraries_do_not_speak_to_users() {
+        let filter = own_messages("info");
+        let level = |filter: LevelFilter| filter.into_level().unwrap();
+        assert!(filter.would_enable("queue::worker", &level(LevelFilter::INFO)));
+        for target in ["sqlx::query", "sqlx::pool::acquire", "sqlx::postgres::notice"] {
+            assert!(!filter.would_enable(target, &level(LevelFilter::ERROR)), "{target}");
+        }
     }
 
     #[test]
