@@ -1,6 +1,9 @@
 //! Whether a server could start with its settings: everything but its ports, and nothing is changed.
 
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use data::store::root::Root;
@@ -66,6 +69,18 @@ pub enum SettingsWarning {
     /// Clients will refuse the certificate.
     #[error("{0}")]
     Certificate(String),
+    /// Accounts may write, and the account that serves may not write in their root.
+    #[error(
+        "{} may write, but the account that serves may not write in {}: give the directory to it (chown), or add users with --read-only",
+        some_of(users),
+        root.display()
+    )]
+    RootNotWritable {
+        /// Their names.
+        users: Vec<String>,
+        /// Their root.
+        root: PathBuf,
+    },
     /// The root of an account cannot be opened.
     #[error("an account cannot log in: {0}")]
     AccountRoot(String),
@@ -106,6 +121,9 @@ pub fn check(config: &ServerConfig) -> Result<Vec<SettingsWarning>, ServeError> 
                 .into_iter()
                 .flat_map(|root| unusable_roots(root, users)),
         );
+        if config.served_store.is_none() {
+            warnings.extend(unwritable_roots(users));
+        }
     }
     let security = &config.security;
     let takes_passwords = security.clear_passwords || security.tls_policy() != TlsPolicy::Off;
@@ -215,6 +233,39 @@ fn unknown_users(config: &ServerConfig, users: &Users) -> Vec<SettingsWarning> {
         warnings.extend(listed.map(|user| SettingsWarning::UnknownListedUser { list, user }));
     }
     warnings
+}
+
+/// Roots of accounts with the right to write in which this process may make no files, neither in the directory where their
+/// sessions begin. (In the server's root the directories that are meant to be written are often others, below it.)
+fn unwritable_roots(users: &Users) -> Vec<SettingsWarning> {
+    let may_not_write = |directory: &Path| {
+        let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+        // One that cannot be opened at all is told of already.
+        directory.is_dir() && rustix::fs::access(directory, access).is_err()
+    };
+    let mut unwritable: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
+    for account in users.accounts() {
+        let Some(root) = account.root.filter(|_| account.rights.write) else {
+            continue;
+        };
+        let home = account.home.as_bytes();
+        let home = root.join(OsStr::from_bytes(home.strip_prefix(b"/").unwrap_or(home)));
+        if may_not_write(&root) && (home == root || !home.is_dir() || may_not_write(&home)) {
+            unwritable.entry(root).or_default().push(account.name);
+        }
+    }
+    let warning = |(root, users)| SettingsWarning::RootNotWritable { users, root };
+    unwritable.into_iter().map(warning).collect()
+}
+
+/// `user ann`, `users ann and bob`, `users ann, bob, eve and 5 more`.
+fn some_of(users: &[String]) -> String {
+    match users {
+        [one] => format!("user {one}"),
+        [a, b, c, more @ ..] if more.len() > 1 => format!("users {a}, {b}, {c} and {} more", more.len()),
+        [first @ .., last] => format!("users {} and {last}", first.join(", ")),
+        [] => String::new(),
+    }
 }
 
 /// Roots of accounts that cannot be opened. The server starts without them.
@@ -336,6 +387,45 @@ mod tests {
             let error = check(&config).unwrap_err().to_string();
             assert!(error.contains("missing"), "{error}");
         }
+    }
+
+    /// In /proc/sys not even root may make files.
+    #[test]
+    fn users_who_may_write_need_a_root_that_the_server_may_write_in() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("users");
+        let add = |name: &str, root: &Path, write: bool| {
+            let account = UserAccount {
+                name: name.to_owned(),
+                root: Some(root.to_owned()),
+                rights: AccountRights {
+                    write,
+                    third_party: false,
+                },
+                home: VPath::root(),
+            };
+            users::add(&file, &account, b"a long password").unwrap();
+        };
+        add("ann", dir.path(), true);
+        add("reader", Path::new("/proc/sys"), false);
+        let mut config = config(dir.path());
+        config.users = Some(file.clone());
+        assert_eq!(check(&config).unwrap(), []);
+        for name in ["joe", "bob", "eve", "kim", "lee"] {
+            add(name, Path::new("/proc/sys"), true);
+        }
+        let warnings = check(&config).unwrap();
+        let [warning] = warnings.as_slice() else {
+            panic!("{warnings:?}");
+        };
+        let text = warning.to_string();
+        let expected =
+            "users bob, eve, joe and 2 more may write, but the account that serves may not write in /proc/sys: ";
+        assert!(text.starts_with(expected), "{text}");
+        let names = |n: usize| some_of(&["a", "b", "c", "d"].map(str::to_owned)[..n]);
+        assert_eq!(names(1), "user a");
+        assert_eq!(names(2), "users a and b");
+        assert_eq!(names(4), "users a, b, c and d");
     }
 
     #[test]

@@ -99,6 +99,14 @@ impl Users {
         roots.collect()
     }
 
+    /// The accounts by name, as the file has them now.
+    pub(crate) fn accounts(&self) -> Vec<UserAccount> {
+        let records = self.current();
+        let mut accounts: Vec<_> = records.values().map(|r| r.account.clone()).collect();
+        accounts.sort_by(|a, b| a.name.cmp(&b.name));
+        accounts
+    }
+
     /// Whether there is an account of this name. For the log only: a client must not learn it.
     pub(crate) fn has_user(&self, user: &str) -> bool {
         self.current().contains_key(user)
