@@ -221,6 +221,45 @@ fn sighup_with_an_invalid_file_keeps_the_settings_and_logs_one_line() {
 }
 
 #[test]
+fn sighup_says_why_a_users_file_is_not_taken_over() {
+    let server = ReloadableServer::start("anonymous = \"ro\"\n");
+    let users = server.path("users");
+    let good = std::fs::read_to_string(&users).unwrap();
+    let mode = |mode| {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(&users, PermissionsExt::from_mode(mode)).unwrap();
+    };
+    std::fs::write(&users, format!("{good}bob:no-hash\n")).unwrap();
+    // A settings file with changes is taken over all the same.
+    std::fs::write(server.path("settings.toml"), "").unwrap();
+    server.send_sighup();
+    let refusal = "settings reloaded; users unchanged: ";
+    let messages = server.wait_for_message(refusal);
+    let line = messages.last().unwrap();
+    assert!(line.contains("line 2: a line has five fields"), "{line}");
+    assert!(!line.contains("run-as") && !line.contains("users: 1"), "{line}");
+    assert_eq!(server.log_in("ann", "secret-ann").1, "230", "as before");
+    assert_eq!(server.log_in("anonymous", "x@").1, "530");
+    std::fs::write(&users, &good).unwrap();
+    mode(0o644);
+    server.send_sighup();
+    let messages = server.wait_for_message(refusal);
+    let line = messages.last().unwrap();
+    assert!(line.contains("run: chmod 600"), "{line}");
+    std::fs::remove_file(&users).unwrap();
+    server.send_sighup();
+    let messages = server.wait_for_message(refusal);
+    let line = messages.last().unwrap();
+    assert!(line.contains("No such file"), "{line}");
+    std::fs::write(&users, &good).unwrap();
+    mode(0o600);
+    server.send_sighup();
+    let messages = server.wait_for_message("settings and users reloaded");
+    let line = messages.last().unwrap();
+    assert!(line.contains("users: 1"), "{line}");
+}
+
+#[test]
 fn sighup_warns_of_settings_that_need_a_restart() {
     let server = ReloadableServer::start("");
     let log = server.path("transfers");

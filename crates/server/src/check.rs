@@ -173,7 +173,7 @@ fn check_log(path: &Path) -> Result<(), ServeError> {
 
 /// The users file, if `run_as`, which this process is by now, may not read it.
 fn unreadable_users(config: &ServerConfig, users: &Users) -> Option<SettingsWarning> {
-    let account = config.run_as.clone().filter(|_| !users.is_readable())?;
+    let account = config.run_as.clone().filter(|_| users.is_denied())?;
     let path = users.path().to_owned();
     Some(SettingsWarning::UsersNotReadable { path, account })
 }

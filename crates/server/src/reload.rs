@@ -14,7 +14,7 @@ use crate::login::TokenLogin;
 use crate::secure::SecurityMaterial;
 use crate::startup::{self, ServeError};
 use crate::state::ServerState;
-use crate::users::Users;
+use crate::users::{Users, UsersError};
 use data::os::privilege;
 
 /// New settings that arrive while [`crate::serve_with_reloads`] serves.
@@ -106,7 +106,7 @@ fn build_state(
 ) -> Result<(ServerState, ReloadReport), ServeError> {
     // Everything that can fail comes before `authenticator.reload`: a refused reload changes nothing.
     let fixed = keep_restart_only_settings(&shared.config, &mut settings);
-    let users = reload_users(shared, &settings)?;
+    let (users, users_kept) = reload_users(shared, &settings)?;
     let material = SecurityMaterial::load(&settings, Some(&shared.material))?;
     let tokens_before = shared.authenticator.tokens();
     let tokens = TokenLogin::new(&settings.security.token_issuers, tokens_before.as_deref())?;
@@ -116,9 +116,12 @@ fn build_state(
     let site = Arc::new(site.map_err(ServeError::Site)?);
     site.set_umask();
     startup::warn_if_nobody_can_log_in(&settings);
+    let is_denied = users_kept.as_ref().is_some_and(UsersError::is_denied);
+    let taken_over = users.as_deref().filter(|_| users_kept.is_none());
     let report = ReloadReport {
-        loaded: loaded_files(users.as_deref(), &material),
-        unreadable: unreadable_files(&settings, users.as_deref(), &material),
+        loaded: loaded_files(taken_over, &material),
+        unreadable: unreadable_files(&settings, is_denied, &material),
+        users_refused: users_kept.filter(|_| !is_denied),
         fixed,
     };
     let gridmap = material.gridmap();
@@ -137,6 +140,8 @@ struct ReloadReport {
     loaded: Vec<String>,
     /// Keys of files that this process may not read, so that their content stayed.
     unreadable: Vec<&'static str>,
+    /// Why the users file cannot be used, so that the accounts stayed.
+    users_refused: Option<UsersError>,
     /// Settings that cannot change while the server runs, and differ.
     fixed: Vec<&'static str>,
 }
@@ -144,22 +149,27 @@ struct ReloadReport {
 impl ReloadReport {
     fn log(&self) {
         let line = self.to_string();
-        match self.unreadable.is_empty() && self.fixed.is_empty() {
-            true => tracing::info!("{line}"),
-            false => tracing::warn!("{line}"),
+        let is_complete = self.unreadable.is_empty() && self.fixed.is_empty();
+        match &self.users_refused {
+            Some(_) => tracing::error!("{line}"),
+            None if is_complete => tracing::info!("{line}"),
+            None => tracing::warn!("{line}"),
         }
     }
 }
 
 impl fmt::Display for ReloadReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("settings and users reloaded")?;
+        match &self.users_refused {
+            None => f.write_str("settings and users reloaded")?,
+            Some(reason) => write!(f, "settings reloaded; users unchanged: {reason}")?,
+        }
         if !self.loaded.is_empty() {
             write!(f, "; {}", self.loaded.join(", "))?;
         }
         if !self.unreadable.is_empty() {
             let keys = self.unreadable.join(", ");
-            write!(f, "; unchanged, because run-as may not read them: {keys}")?;
+            write!(f, "; unchanged, because the server's account may not read them: {keys}")?;
         }
         if !self.fixed.is_empty() {
             let keys = self.fixed.join(", ");
@@ -189,30 +199,29 @@ fn loaded_files(users: Option<&Users>, material: &SecurityMaterial) -> Vec<Strin
 
 fn unreadable_files(
     settings: &ServerConfig,
-    users: Option<&Users>,
+    are_users_denied: bool,
     material: &SecurityMaterial,
 ) -> Vec<&'static str> {
-    let is_unreadable = users.is_some_and(|users| !users.is_readable());
-    let users = Some("users").filter(|_| is_unreadable);
+    let users = Some("users").filter(|_| are_users_denied);
     let files = material.unreadable_files(settings.key_holder.is_none());
     users.into_iter().chain(files).collect()
 }
 
-/// Loads the users file. The file that is in use is only refreshed: if the server can no longer read
-/// it, because it gave up root, the accounts read before stay.
+/// Loads the users file. The file that is in use is only refreshed: if the server can no longer use it, for example because it
+/// gave up root and may not read it, the accounts read before stay, and the reason is returned.
 fn reload_users(
     shared: &ServerState,
     settings: &ServerConfig,
-) -> Result<Option<Arc<Users>>, ServeError> {
+) -> Result<(Option<Arc<Users>>, Option<UsersError>), ServeError> {
     let Some(path) = &settings.users else {
-        return Ok(None);
+        return Ok((None, None));
     };
     match shared.authenticator.users() {
         Some(users) if users.path() == path => {
-            users.refresh();
-            Ok(Some(users))
+            let kept = users.refresh().err();
+            Ok((Some(users), kept))
         }
-        _ => Ok(Some(Arc::new(Users::load(path)?))),
+        _ => Ok((Some(Arc::new(Users::load(path)?)), None)),
     }
 }
 
@@ -338,12 +347,13 @@ mod tests {
         let report = ReloadReport {
             loaded: vec!["users: 2".to_owned(), "certificate /CN=h".to_owned()],
             unreadable: vec!["gridmap"],
+            users_refused: None,
             fixed: vec!["listen", "root"],
         };
         assert_eq!(
             report.to_string(),
-            "settings and users reloaded; users: 2, certificate /CN=h; unchanged, because run-as may not read them: \
-             gridmap; unchanged until a restart: listen, root"
+            "settings and users reloaded; users: 2, certificate /CN=h; unchanged, because the server's account may not \
+             read them: gridmap; unchanged until a restart: listen, root"
         );
     }
 

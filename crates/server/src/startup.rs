@@ -179,7 +179,7 @@ fn create_state(config: ServerConfig) -> Result<Arc<ServerState>, ServeError> {
     let tokens = TokenLogin::new(&config.security.token_issuers, None)?;
     if let Some(account) = &config.run_as {
         privilege::become_account(account)?;
-        if users.as_ref().is_some_and(|users| !users.is_readable()) {
+        if users.as_ref().is_some_and(Users::is_denied) {
             tracing::warn!(
                 "changes to the users file will need a restart: {account} may not read it; \
                  to have them noticed, give it to that account (chown {account} FILE)"

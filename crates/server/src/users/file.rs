@@ -88,6 +88,13 @@ pub enum UsersError {
     Hash(argon2::password_hash::Error),
 }
 
+impl UsersError {
+    /// Whether this process may not read the file.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self, Self::Read { cause, .. } if cause.kind() == io::ErrorKind::PermissionDenied)
+    }
+}
+
 /// The version of a file. Every change of the file changes its ctime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct UsersFileVersion {
