@@ -27,6 +27,7 @@ pub(crate) mod parts_elsewhere;
 pub(crate) mod path_advice;
 pub(crate) mod path_knowledge;
 mod path_memory;
+mod place_keys;
 pub(crate) mod pool;
 mod renames;
 pub(crate) mod retry;
@@ -39,6 +40,7 @@ pub(crate) mod why;
 use meter::BatchMeter;
 use parts_elsewhere::PartMovers;
 use path_advice::AdviceQuestions;
+use place_keys::BucketServers;
 use pool::StorageSessionPool;
 use renames::KnownRenames;
 use servers_apart::ServersApart;
@@ -67,6 +69,7 @@ pub(crate) struct BatchContext {
     pub(crate) advice: AdviceQuestions,
     /// Processes that move parts of large files.
     pub(crate) parts: PartMovers,
+    bucket_servers: BucketServers,
 }
 
 impl BatchContext {
@@ -109,6 +112,7 @@ impl BatchContext {
             given_warnings: Mutex::default(),
             advice: AdviceQuestions::new(options.advice.clone()),
             parts: PartMovers::default(),
+            bucket_servers: BucketServers::default(),
             options,
             observer,
         })

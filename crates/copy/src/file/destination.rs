@@ -36,7 +36,7 @@ impl<'a> CopyDestination<'a> {
     pub(crate) fn lock(&mut self, ctx: &BatchContext, item: &PlannedFile) -> Result<(), Failure> {
         match self {
             Self::Local(download) => download.lock_early(ctx),
-            Self::Storage(upload) => upload.lock(item),
+            Self::Storage(upload) => upload.lock(ctx, item),
         }
     }
 

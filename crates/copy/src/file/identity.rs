@@ -14,8 +14,8 @@ impl FileCopy<'_> {
     ) -> Result<CopyIdentity, Failure> {
         let version = self.source_version(state, sessions).await?;
         Ok(CopyIdentity {
-            source: self.source_identity(state),
-            destination: self.item.destination.identity_key(),
+            source: self.ctx.place_key(&self.item.source),
+            destination: self.ctx.place_key(&self.item.destination),
             size: match state.source {
                 Some(_) => state.range.size,
                 None => state.facts.size,
@@ -51,13 +51,6 @@ impl FileCopy<'_> {
         match *self.version.get_or_insert_with(|| version.clone()) == version {
             true => Ok(version),
             false => Err(verification::source_changed_failure(source)),
-        }
-    }
-
-    pub(super) fn source_identity(&self, state: &CopyState<'_>) -> String {
-        match state.source_is_local() {
-            true => self.item.source.resolved_key(),
-            false => self.item.source.identity_key(),
         }
     }
 }

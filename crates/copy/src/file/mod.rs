@@ -507,7 +507,7 @@ impl<'a> FileCopy<'a> {
             .compare(check, &mut source, &mut destination)
             .await?;
         if label.is_some() {
-            let source = self.source_identity(state);
+            let source = self.ctx.place_key(&self.item.source);
             state
                 .destination
                 .confirm_in_place(self.ctx, self.item, &source, size)

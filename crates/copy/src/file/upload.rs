@@ -117,11 +117,10 @@ impl<'a> StorageDestination<'a> {
     /// Takes the lock for the destination, over all attempts: one copy per account and machine. The
     /// journal belongs to the holder, and a server that would mix two uploads of one file receives
     /// only one.
-    pub(crate) fn lock(&mut self, item: &PlannedFile) -> Result<(), Failure> {
+    pub(crate) fn lock(&mut self, ctx: &BatchContext, item: &PlannedFile) -> Result<(), Failure> {
         if self.lock_file.is_none() {
-            let destination = &item.destination;
-            self.lock_file =
-                lock_remote_destination(&destination.identity_key(), &self.display_name)?;
+            let destination = ctx.place_key(&item.destination);
+            self.lock_file = lock_remote_destination(&destination, &self.display_name)?;
         }
         Ok(())
     }
@@ -298,7 +297,7 @@ impl<'a> StorageDestination<'a> {
         source: &str,
         size: Option<u64>,
     ) {
-        if let Some(journal) = upload_journal(source, &item.destination.identity_key()) {
+        if let Some(journal) = upload_journal(source, &ctx.place_key(&item.destination)) {
             journal::remove_file_and_temporary(&journal);
         }
         report_started(ctx, item, size, size.unwrap_or(0));

@@ -52,7 +52,11 @@ impl JournalOpening {
         let mut command = b"cp".to_vec();
         for location in all.clone() {
             command.push(b'\n');
-            command.extend_from_slice(absolute(location).identity_key().as_bytes());
+            let key = match location.server() {
+                Some(_) => ctx.place_key(location),
+                None => absolute(location).identity_key(),
+            };
+            command.extend_from_slice(key.as_bytes());
         }
         if all.clone().any(is_relative) {
             command.extend_from_slice(&working_directory());

@@ -118,11 +118,7 @@ impl StorageAccess {
     }
 
     fn open_bucket(&self, server: &Server) -> Result<Box<dyn Storage>, Failure> {
-        let profile = match &server.credential {
-            Credential::Password { user, .. } => Some(user.as_str()),
-            _ => None,
-        };
-        let settings = S3Settings::load(profile, &S3Environment::of_process())?;
+        let settings = bucket_settings(server)?;
         let security = &server.security;
         let session = S3Storage::new(&server.host, settings, security, self.timeout);
         match session.is_protected() {
@@ -170,6 +166,21 @@ impl StorageAccess {
         ));
         Ok(session)
     }
+}
+
+/// How a bucket is reached: `server` has its name, and perhaps a profile.
+fn bucket_settings(server: &Server) -> Result<S3Settings, Failure> {
+    let profile = match &server.credential {
+        Credential::Password { user, .. } => Some(user.as_str()),
+        _ => None,
+    };
+    S3Settings::load(profile, &S3Environment::of_process())
+}
+
+/// The URL of the server that has a bucket; `None`: it is Amazon's, or the settings cannot be used.
+pub(crate) fn bucket_endpoint(server: &Server) -> Option<String> {
+    let settings = bucket_settings(server).ok()?;
+    settings.endpoint.map(|url| url.to_string())
 }
 
 #[cfg(test)]

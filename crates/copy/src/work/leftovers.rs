@@ -50,8 +50,8 @@ fn remove_here(destination: &LocalName) {
 
 /// The journal on this machine says that there may be a partial file at the server.
 async fn remove_at_server(ctx: &BatchContext, file: &PlannedFile) {
-    let source = file.source.resolved_key();
-    let destination = file.destination.identity_key();
+    let source = ctx.place_key(&file.source);
+    let destination = ctx.place_key(&file.destination);
     let journal = upload_journal(&source, &destination);
     let Some(journal) = journal.filter(LocalName::is_taken) else {
         return;
