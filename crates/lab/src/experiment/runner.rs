@@ -106,13 +106,23 @@ pub(crate) fn run(
     }
     let saved = experiment.save()?;
     if experiment.interrupts.has_signal() {
-        let json = saved.json.display();
-        print(&format!(
-            "finished runs are in {json}; --resume continues from there"
-        ));
+        print(&how_to_go_on(&saved));
     }
     // A pending signal takes effect when `experiment` is dropped at the end of this function.
     Ok(saved)
+}
+
+/// How an experiment that was interrupted goes on.
+fn how_to_go_on(saved: &SavedResults) -> String {
+    let results = &saved.results;
+    let runs = results.cells.iter().chain(&results.unfinished);
+    match runs.map(|cell| cell.samples.len()).sum::<usize>() {
+        0 => "no run was finished: the same command begins anew".to_owned(),
+        _ => format!(
+            "finished runs are in {}; --resume continues from there",
+            saved.json.display()
+        ),
+    }
 }
 
 impl ExperimentRun<'_> {
@@ -615,6 +625,20 @@ of = ["slow", "fast"]
         assert_eq!(values(&results), ["1", "2"]);
         assert_eq!(results.across.values, ["1", "2"]);
         assert_eq!(results.options, ["--repetitions", "1"]);
+    }
+
+    #[test]
+    fn an_interrupted_run_can_be_resumed_if_it_has_finished_runs() {
+        let fixture = Fixture::at("2");
+        let mut saved = run(&fixture.request, &mut |_| ()).unwrap();
+        assert!(how_to_go_on(&saved).ends_with("few-quick.json; --resume continues from there"));
+        saved.results.unfinished = std::mem::take(&mut saved.results.cells);
+        assert!(how_to_go_on(&saved).contains("--resume"));
+        saved.results.unfinished.clear();
+        assert_eq!(
+            how_to_go_on(&saved),
+            "no run was finished: the same command begins anew"
+        );
     }
 
     #[test]
