@@ -36,10 +36,10 @@ impl NetReport {
 impl DirectionReport {
     fn to_text(&self, seconds: f64) -> String {
         let mut text = format!(
-            "{} to {}: {} packets ({}) in, {} dropped at the queue, {} lost{}, {} ({}{}) delivered",
+            "{} to {}: {} ({}) in, {} dropped at the queue, {} lost{}, {} ({}{}) delivered",
             self.from,
             self.to,
-            self.packets,
+            show::count(self.packets, "packet"),
             show::bytes(self.bytes),
             self.queue_drops,
             self.losses,
@@ -60,8 +60,8 @@ impl DirectionReport {
         }
         let _ = writeln!(
             text,
-            "\n  peak queue {} packets ({}); delivered late by {} (median), {} (p99), {} (worst)",
-            self.peak_queue_packets,
+            "\n  peak queue {} ({}); delivered late by {} (median), {} (p99), {} (worst)",
+            show::count(self.peak_queue_packets, "packet"),
             show::bytes(self.peak_queue_bytes),
             micros(self.late_p50_us),
             micros(self.late_p99_us),

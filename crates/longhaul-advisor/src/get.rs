@@ -132,10 +132,7 @@ fn explain(advice: &Advice) -> Vec<String> {
     };
     let path = PathSpec { rate_bps, rtt };
     let mut add = |streams: u32, bytes: u64, formula: &str| {
-        let streams = match streams {
-            1 => "1 stream".to_owned(),
-            more => format!("{more} streams"),
-        };
+        let streams = show::count(streams, "stream");
         lines.push(format!(
             "  {streams:<20}{} for each stream: {formula}",
             show::bytes(bytes)

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use super::asking::{AskingFailure, client_of};
 use command_line::flags::advisor::AdvisorImportArgs;
 use command_line::output::{print_line, print_to_stderr};
+use units::show;
 
 pub(crate) fn run(args: &AdvisorImportArgs) -> Result<(), AskingFailure> {
     let options = ImportOptions {
@@ -43,7 +44,10 @@ pub(crate) fn run(args: &AdvisorImportArgs) -> Result<(), AskingFailure> {
     }
     let missing: u64 = files.iter().map(|file| file.not_understood).sum();
     if missing > 0 {
-        let text = format!("{missing} results are not understood and were left out");
+        let text = format!(
+            "left out, because not understood: {}",
+            show::count(missing, "result")
+        );
         return Err(AskingFailure::Import(text));
     }
     Ok(())
@@ -53,15 +57,15 @@ pub(crate) fn run(args: &AdvisorImportArgs) -> Result<(), AskingFailure> {
 fn print_summary(path: &Path, imported: &ImportedFile) {
     let path = path.display();
     print_to_stderr(&format!(
-        "{path}: {} measurements, {} results that say nothing of a path, {} other lines",
-        imported.measurements.len(),
-        imported.without_value,
-        imported.other_lines
+        "{path}: {}, {} without a word of a path, {}",
+        show::count(imported.measurements.len(), "measurement"),
+        show::count(imported.without_value, "result"),
+        show::count(imported.other_lines, "other line")
     ));
     if imported.repeated > 0 {
         print_to_stderr(&format!(
-            "{path}: {} results are there twice and count once",
-            imported.repeated
+            "{path}: there twice, and counted once: {}",
+            show::count(imported.repeated, "result")
         ));
     }
     for skipped in &imported.skipped {
@@ -73,8 +77,8 @@ fn print_summary(path: &Path, imported: &ImportedFile) {
         .saturating_add(imported.not_understood);
     if all > named {
         print_to_stderr(&format!(
-            "{path}: {} further results are skipped",
-            all - named
+            "{path}: skipped, too: {}",
+            show::count(all - named, "further result")
         ));
     }
 }

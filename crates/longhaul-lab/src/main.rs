@@ -21,6 +21,7 @@ use lab::experiment::RunRequest;
 use lab::league::LeagueRequest;
 use lab::simulate::SimRequest;
 use units::Exit;
+use units::show;
 
 // Its description is that of `LabArgs`, which `longhaul` shows too.
 #[derive(Debug, Parser)]
@@ -156,7 +157,8 @@ fn experiment(args: &RunArgs) -> Result<u8, LabError> {
 fn report_spoiled(cells: usize) {
     if cells > 0 {
         print_to_stderr(&format!(
-            "longhaul lab: {cells} cells have only INVALID runs; repeat them on a quiet machine"
+            "longhaul lab: only INVALID runs: {}; repeat on a quiet machine",
+            show::count(cells, "cell")
         ));
     }
 }

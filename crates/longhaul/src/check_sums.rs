@@ -10,6 +10,7 @@ use proto::checksum::ChecksumAlgorithm;
 
 use crate::args::CksumArgs;
 use crate::output::{ignore_broken_pipe, print_listing_line, print_to_stderr};
+use units::show;
 
 /// Checks the files that `sums` names.
 pub(crate) async fn check_sums(
@@ -35,8 +36,8 @@ pub(crate) async fn check_sums(
     let (totals, first_unreadable) = compared.await?;
     if totals.malformed > 0 {
         print_to_stderr(&format!(
-            "longhaul: warning: {} lines of {} are no checksums",
-            totals.malformed,
+            "longhaul: warning: {} of {} without a checksum",
+            show::count(totals.malformed, "line"),
             sums.display()
         ));
     }
@@ -103,20 +104,20 @@ pub(crate) fn verdict(
     ignore_missing: bool,
     first_unreadable: Option<Failure>,
 ) -> Result<(), Failure> {
-    let all = totals.files();
+    let all = show::count(totals.files(), "file");
     if totals.differing > 0 {
-        let mut message = format!("{} of {all} files have another checksum", totals.differing);
+        let mut message = format!("another checksum: {} of {all}", totals.differing);
         if totals.missing > 0 && !ignore_missing {
-            message.push_str(&format!(", {} are missing", totals.missing));
+            message.push_str(&format!("; missing: {}", totals.missing));
         }
         return Err(Failure::new(FailureKind::Integrity, message));
     }
     if totals.missing > 0 && !ignore_missing {
-        let message = format!("{} of {all} files are missing", totals.missing);
+        let message = format!("missing: {} of {all}", totals.missing);
         return Err(Failure::new(FailureKind::NotFound, message));
     }
     if let Some(failure) = first_unreadable {
-        let message = format!("{} of {all} files cannot be read", totals.unreadable);
+        let message = format!("cannot be read: {} of {all}", totals.unreadable);
         return Err(Failure::new(failure.kind(), message));
     }
     match totals.matching {

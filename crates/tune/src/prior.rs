@@ -72,10 +72,7 @@ impl Prior {
 
     /// The settings to begin with, for people: `12 streams, bbr`. `None` if there are none.
     pub fn describe_settings(&self) -> Option<String> {
-        let streams = self.streams.map(|streams| match streams {
-            1 => "1 stream".to_owned(),
-            n => format!("{n} streams"),
-        });
+        let streams = self.streams.map(|streams| show::count(streams, "stream"));
         let pace = self
             .pacing_rate
             .map(|rate| format!("paced at {}", show::bits(rate.saturating_mul(8))));

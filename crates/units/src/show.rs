@@ -1,6 +1,14 @@
 //! Printers for people: three digits and a suitable prefix.
 
+use std::fmt::Display;
 use std::time::Duration;
+
+/// A number of things, whose plural ends with `s`: `1 file`, `2 files`.
+pub fn count(number: impl Display, one: &str) -> String {
+    let number = number.to_string();
+    let ending = if number == "1" { "" } else { "s" };
+    format!("{number} {one}{ending}")
+}
 
 /// A size with a decimal prefix: `999 B`, `1.23 MB`, `240 MB`.
 pub fn bytes(bytes: u64) -> String {
@@ -81,6 +89,13 @@ fn with_prefix(value: u64, unit: &str) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn one_thing_has_no_plural() {
+        assert_eq!(count(1, "file"), "1 file");
+        assert_eq!(count(0_u64, "file"), "0 files");
+        assert_eq!(count("2 or 3", "run"), "2 or 3 runs");
+    }
 
     #[test]
     fn sizes_and_rates_have_three_digits() {

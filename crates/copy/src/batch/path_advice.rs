@@ -20,6 +20,7 @@ use tune::diagnosis::dominant_limiter;
 use tune::forecast::ExpectedRate;
 use tune::limiter::Role;
 use tune::{Evidence, PathRate, Prior};
+use units::show;
 
 use crate::options::{AdviceOptions, AdvisorChoice};
 
@@ -291,11 +292,8 @@ impl ServiceAdvice {
 
     /// Its advice, for the text of `--why`.
     pub(crate) fn text(&self) -> String {
-        let streams = self.advice.streams.map(|n| match n {
-            1 => "1 stream".to_owned(),
-            n => format!("{n} streams"),
-        });
-        let rate = self.advice.expected_bps.map(units::show::bits);
+        let streams = self.advice.streams.map(|n| show::count(n, "stream"));
+        let rate = self.advice.expected_bps.map(show::bits);
         let rate = rate.map(|rate| format!("{rate} expected"));
         let parts: Vec<String> = streams.into_iter().chain(rate).collect();
         let mut text = parts.join(", ");

@@ -5,6 +5,7 @@ use crate::batch::BatchContext;
 use crate::batch::meter::{FileDecision, TuningDecision};
 use crate::batch::trace::{describe_buffer_setting, describe_transfer_setting};
 use crate::events::CopyEvent;
+use units::show;
 
 /// Reports the decisions about files since the last call. They are taken even if nobody reads them, because those of
 /// finished files accumulate until then.
@@ -34,8 +35,8 @@ pub(crate) fn report_stream_plan(ctx: &BatchContext, source: String, plan: Strea
 
 /// Reports how many sessions move files at a time.
 pub(crate) fn report_sessions(ctx: &BatchContext, sessions: usize) {
-    let plural = if sessions == 1 { "" } else { "s" };
-    tell(ctx, None, format!("{sessions} session{plural} at a time"));
+    let sessions = show::count(sessions, "session");
+    tell(ctx, None, format!("{sessions} at a time"));
 }
 
 /// Reports a decision that the tuning has put into words itself.

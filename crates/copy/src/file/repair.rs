@@ -8,6 +8,7 @@ use crate::file::destination::CopyDestination;
 use crate::file::wrong_ranges::wrong_ranges;
 use crate::storage::capabilities::AvailableChecksums;
 use ftp::{Failure, FailureKind};
+use units::show;
 
 /// Most repairs of a copy. At one wrong packet in 100 000, each leaves one block in 500 to the next.
 const MAX_REPAIRS: u32 = 4;
@@ -142,10 +143,7 @@ impl FileCopy<'_> {
         let bytes = wrong.byte_count();
         self.ctx.warn(format!(
             "{name}: some bytes arrived wrong; sending {bytes} bytes in {} again (repair {} of at most {MAX_REPAIRS})",
-            match wrong.range_count() {
-                1 => "1 range".to_owned(),
-                n => format!("{n} ranges"),
-            },
+            show::count(wrong.range_count(), "range"),
             self.repairs.made,
         ));
         self.ctx.meter.add_resent(bytes);

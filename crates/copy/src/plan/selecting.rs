@@ -11,6 +11,7 @@ use crate::tree::TreeEntry;
 use ftp::answers::SourceFacts;
 use ftp::session::display_path;
 use ftp::{Failure, FailureKind};
+use units::show;
 
 /// Decides about the entries of one tree.
 #[derive(Debug)]
@@ -119,7 +120,7 @@ impl SelectedEntries {
         let (count, first) = self.undecided.as_ref()?;
         let others = match count {
             1 => String::new(),
-            count => format!(" and {} other files", count - 1),
+            count => format!(" and {}", show::count(count - 1, "other file")),
         };
         let message = format!(
             "{}{others}: left out, because the server does not tell sizes or times as exactly as the selection needs",

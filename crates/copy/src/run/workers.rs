@@ -16,6 +16,7 @@ use crate::work::queue::WorkQueue;
 use crate::work::session_plan::KnownSessionLimits;
 use ftp::Failure;
 use ftp::location::StorageId;
+use units::show;
 
 /// How often the number of sessions is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -94,7 +95,7 @@ where
             // Each file fails for a server that is not there, and nothing goes on.
             let is_there = failure.may_retry() || !failure.kind().is_unreachable();
             if is_first && is_there {
-                ctx.warn(format!("{failure} (going on with {admitted} sessions)"));
+                ctx.warn(format!("{failure} (going on with {})", show::count(admitted, "session")));
             }
             if failure.kind().is_session_limit() {
                 limits.record(admitted).await;

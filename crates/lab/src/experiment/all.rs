@@ -6,6 +6,7 @@ use super::definition::catalog;
 use super::schedule::{self, PlannedRun, Schedule, format_seconds};
 use super::{RunRequest, SavedResults, runner};
 use crate::LabError;
+use units::show;
 
 /// The outcome of a run of all experiments.
 #[derive(Debug, Default)]
@@ -71,7 +72,11 @@ fn describe_plan(ready: &[Schedule], left_out: &[String], budget: Option<Duratio
     let cells: usize = planned.iter().map(|one| one.cells).sum();
     let runs: u64 = planned.iter().map(|one| one.runs).sum();
     let time = format_seconds(planned.iter().map(|one| one.seconds).sum());
-    lines.push(format!("all: {cells} cells, {runs} runs; about {time}"));
+    lines.push(format!(
+        "all: {}, {}; about {time}",
+        show::count(cells, "cell"),
+        show::count(runs, "run")
+    ));
     let wanted = ready.iter().map(Schedule::most_repetitions).max();
     match (most, budget) {
         (Some(most), _) if wanted.is_some_and(|wanted| most < wanted) => {

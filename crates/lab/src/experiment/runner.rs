@@ -15,6 +15,7 @@ use super::scratch::Scratch;
 use super::store::{self, ENDED_EARLY};
 use super::{Mode, RunRequest, SavedResults, best, quiet, simulation};
 use crate::LabError;
+use units::show;
 
 /// How often a run is repeated because the lab could not keep up.
 const RETRIES: u32 = 2;
@@ -142,10 +143,13 @@ impl ExperimentRun<'_> {
                 return Ok(());
             }
             let then = match round < REVISITS {
-                true => format!(" and are repeated ({} of {REVISITS} times)", round + 1),
+                true => format!("; repeated ({} of {REVISITS} times)", round + 1),
                 false => ": the machine is too busy".to_owned(),
             };
-            print(&format!("{cells} cells have only INVALID runs{then}"));
+            print(&format!(
+                "only INVALID runs: {}{then}",
+                show::count(cells, "cell")
+            ));
         }
         Ok(())
     }
@@ -179,8 +183,8 @@ impl ExperimentRun<'_> {
                     EarlyEnd::OutOfTime => "the time is used up",
                 };
                 let note = format!(
-                    "{ENDED_EARLY}{why} after {done} of {} points.",
-                    visits.len()
+                    "{ENDED_EARLY}{why} after {done} of {}.",
+                    show::count(visits.len(), "point")
                 );
                 print(&note);
                 self.results.notes.push(note);
@@ -191,7 +195,8 @@ impl ExperimentRun<'_> {
             let each = start.elapsed().as_secs_f64() / (done + 1) as f64;
             if left > 0 {
                 print(&format!(
-                    "  {left} points left, about {}",
+                    "  {} left, about {}",
+                    show::count(left, "point"),
                     format_seconds(each * left as f64)
                 ));
             }
@@ -521,7 +526,7 @@ of = ["slow", "fast"]
             );
             assert_eq!(cell.half_width, None, "of two runs");
         }
-        assert!(printed.contains("few (quick): 2 points, 1 programs, 2 cells of 2 runs; about"));
+        assert!(printed.contains("few (quick): 2 points, 1 program, 2 cells of 2 runs; about"));
         assert!(printed.contains("connections 4"), "{printed}");
     }
 

@@ -91,17 +91,18 @@ impl PlannedRun {
         let what = match self.cells {
             0 => "nothing to run".to_owned(),
             cells => format!(
-                "{} points, {} programs, {cells} cells of {} runs; about {}, {}",
-                self.points,
-                self.programs,
-                runs.join(" or "),
+                "{}, {}, {} of {}; about {}, {}",
+                show::count(self.points, "point"),
+                show::count(self.programs, "program"),
+                show::count(cells, "cell"),
+                show::count(runs.join(" or "), "run"),
                 format_seconds(self.seconds),
                 self.basis(),
             ),
         };
         let already = match self.finished_cells {
             0 => String::new(),
-            n => format!("; {n} cells are already measured"),
+            n => format!("; already measured: {}", show::count(n, "cell")),
         };
         format!("{} ({}): {what}{already}", self.experiment, self.mode)
     }
@@ -111,7 +112,7 @@ impl PlannedRun {
         match self.measured_cells {
             0 => "a guess: no earlier run is known".to_owned(),
             all if all == self.cells => "by what earlier runs took".to_owned(),
-            some => format!("of {some} cells by what earlier runs took, of the others a guess"),
+            some => format!("of {} by what earlier runs took, of the others a guess", show::count(some, "cell")),
         }
     }
 }

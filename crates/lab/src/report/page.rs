@@ -7,6 +7,7 @@ use super::load::CitedPaper;
 use super::summary::{self, RatioSpread, SummaryStatement};
 use super::{DrawnFigure, ExperimentSection, MeasureSection, SkippedFile, table, text};
 use crate::experiment::results::{ExperimentResults, PUBLISHED};
+use units::show;
 
 /// Style sheet of everything except charts.
 const STYLE: &str = include_str!("style.css");
@@ -26,7 +27,7 @@ pub(super) fn index(
     sections: &[ExperimentSection<'_>],
     skipped: &[SkippedFile],
 ) -> String {
-    let about = text::format_count(sections.len(), "experiment");
+    let about = show::count(sections.len(), "experiment");
     let content = html! {
         p class="quiet" { (about) ", compared with published values where there are any. " (STRIPS) }
         @for paper in papers {
@@ -179,7 +180,7 @@ fn figure_on_page(figure: &DrawnFigure) -> Markup {
 fn notes(section: &ExperimentSection<'_>) -> Markup {
     let ignored_cells = section.measures[0].grid.ignored_cells;
     let ignored = (ignored_cells > 0).then(|| {
-        let cells = text::format_count(ignored_cells, "cell");
+        let cells = show::count(ignored_cells, "cell");
         format!("Ignored {cells} of the results file: not in the sweep, or duplicates.")
     });
     let notes: Vec<&String> = section

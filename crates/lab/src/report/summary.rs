@@ -1,8 +1,9 @@
 //! The summary of an experiment: ratios of measured to published values, and of longhaul to other programs.
 
 use super::grid::{ResultGrid, RunCounts, ratio};
-use super::text::{self, format_ratio};
+use super::text::format_ratio;
 use crate::experiment::results::ComparedProgram;
+use units::show;
 
 /// The distribution of ratios over the points of a sweep.
 #[derive(Debug, PartialEq)]
@@ -177,8 +178,9 @@ pub(super) fn coverage(grid: &ResultGrid<'_>) -> String {
     // Older results do not have the number of planned cells.
     let wanted = cells.len().max(grid.results.planned);
     let mut text = format!(
-        "{measured} of {wanted} cells measured, {}",
-        text::format_count(all, "run")
+        "{measured} of {} measured, {}",
+        show::count(wanted, "cell"),
+        show::count(all, "run")
     );
     if valid < all {
         text += &format!(", {} left out", all - valid);

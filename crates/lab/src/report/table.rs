@@ -9,6 +9,7 @@ use super::text;
 use crate::LabError;
 use crate::experiment::results::csv_file::csv_text;
 use crate::experiment::results::{PUBLISHED, ResultCell};
+use units::show;
 
 /// Largest number of values of the axis across that become columns if there is no axis down. More become lines.
 const MAX_COLUMNS: usize = 12;
@@ -135,14 +136,14 @@ fn left_out(grid: &ResultGrid<'_>) -> Markup {
                 grid.point_name(place.row, place.column),
             );
             let (out, reasons) = (runs.all - runs.valid, runs.reasons.join("; "));
-            format!("{label}, {point}: {out} of {} runs ({reasons})", runs.all)
+            format!("{label}, {point}: {out} of {} ({reasons})", show::count(runs.all, "run"))
         })
     };
     let lines: Vec<String> = grid.cells().filter_map(line).collect();
     html! {
         @if !lines.is_empty() {
             details class="left-out" {
-                summary { "\u{2020} Runs left out, in " (text::format_count(lines.len(), "cell")) }
+                summary { "\u{2020} Runs left out, in " (show::count(lines.len(), "cell")) }
                 ul { @for line in lines { li { (line) } } }
             }
         }

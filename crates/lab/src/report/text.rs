@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::grid::{ResultGrid, RunCounts, ratio};
 use crate::experiment::results::{ExperimentResults, ResultCell};
 use proto::printable::shell_word;
+use units::show;
 
 /// Formats a measured value with about three significant digits: `889`, `41.3`, `8.18`, `0.0052`.
 pub(super) fn format_value(number: f64) -> String {
@@ -35,12 +36,6 @@ pub(super) fn format_ratio(number: f64) -> String {
         0.0 => "0".to_owned(),
         _ => format!("{number:.1e}"),
     }
-}
-
-/// Formats a number of things: `1 run`, `3 runs`.
-pub(super) fn format_count(number: usize, one: &str) -> String {
-    let ending = if number == 1 { "" } else { "s" };
-    format!("{number} {one}{ending}")
 }
 
 /// Separates the thousands of a number with five or more digits by narrow spaces: `31 638`.
@@ -124,7 +119,7 @@ pub(super) fn describe_published(
 /// Describes the runs of a cell: how many were made and left out, CPU time, limiter.
 fn describe_runs(cell: &ResultCell) -> Vec<String> {
     let runs = RunCounts::of(cell);
-    let mut line = format_count(runs.all, "run");
+    let mut line = show::count(runs.all, "run");
     if runs.has_left_out() {
         let left_out = runs.all - runs.valid;
         line += &format!(", {left_out} left out: {}", runs.reasons.join("; "));
@@ -155,7 +150,7 @@ pub(super) fn describe_origin(results: &ExperimentResults) -> String {
         parts.push(format!("Linux {}", machine.kernel));
     }
     if machine.cpus > 0 {
-        parts.push(format_count(machine.cpus, "processor"));
+        parts.push(show::count(machine.cpus, "processor"));
     }
     let builds = machine.builds.iter();
     parts.extend(builds.map(|(program, build)| format!("{program} {build}")));
@@ -165,7 +160,7 @@ pub(super) fn describe_origin(results: &ExperimentResults) -> String {
 /// Formats the time that the results took: `48 s`, `12 min 4 s`, `3 h 20 min`.
 pub(super) fn format_duration(seconds: f64) -> String {
     Duration::try_from_secs_f64(seconds.round())
-        .map_or_else(|_| "unknown time".to_owned(), units::show::time)
+        .map_or_else(|_| "unknown time".to_owned(), show::time)
 }
 
 /// Formats a time as `2026-11-20 13:55 UTC`. Text that is not an RFC 3339 time is returned unchanged.
@@ -182,11 +177,11 @@ fn describe_extent(results: &ExperimentResults) -> String {
     let own = results.cells.iter().filter(|cell| cell.chosen.is_none());
     let measured = own.filter(|cell| cell.median.is_some()).count();
     match results.planned {
-        0 => format!("{mode} run, {}", format_count(measured, "cell")),
+        0 => format!("{mode} run, {}", show::count(measured, "cell")),
         planned if measured >= planned => {
-            format!("{mode} run, all {}", format_count(measured, "cell"))
+            format!("{mode} run, all {}", show::count(measured, "cell"))
         }
-        planned => format!("{mode} run, {measured} of {planned} cells"),
+        planned => format!("{mode} run, {measured} of {}", show::count(planned, "cell")),
     }
 }
 

@@ -16,6 +16,7 @@ use server::pam::check_pam;
 
 use super::authorities;
 use super::report::{Finding, SERVER_RENEWAL};
+use units::show;
 
 const CERTIFICATE: &str = "server certificate";
 const CHAIN: &str = "server certificate chain";
@@ -234,7 +235,7 @@ fn read_accounts(path: &Path) -> Result<HashSet<String>, String> {
 
 fn of_users(accounts: &Result<HashSet<String>, String>) -> Finding {
     match accounts {
-        Ok(accounts) => Finding::good(USERS, format!("{} accounts", accounts.len())),
+        Ok(accounts) => Finding::good(USERS, show::count(accounts.len(), "account")),
         Err(problem) => Finding::failure(USERS, problem),
     }
 }
@@ -271,7 +272,7 @@ fn of_gridmap(path: &Path, accounts: Option<&HashSet<String>>) -> Vec<Finding> {
         ),
         _ => Finding::good(
             GRIDMAP,
-            format!("{subjects} subjects in {}", path.display()),
+            format!("{} in {}", show::count(subjects, "subject"), path.display()),
         ),
     }];
     let Some(accounts) = accounts else {
@@ -416,7 +417,7 @@ mod tests {
         for text in [
             "fits its key",
             "data.example",
-            "1 subjects",
+            "1 subject in",
             "GSI clients with the same",
         ] {
             assert!(

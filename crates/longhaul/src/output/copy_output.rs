@@ -339,7 +339,7 @@ impl CopyObserver for CopyOutput {
             CopyEvent::Progress(progress) => return self.progress(progress, &event),
             CopyEvent::Planned { files, bytes } if *files > 1 => {
                 let bytes = show::bytes(*bytes);
-                self.draw_waiting(&format!("{files} files found, {bytes}"));
+                self.draw_waiting(&format!("{} found, {bytes}", show::count(files, "file")));
             }
             _ => {}
         }

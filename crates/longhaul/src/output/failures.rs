@@ -1,8 +1,8 @@
 //! Failures that many files have in common are told once, with their number.
 
 use std::collections::HashMap;
+use units::show;
 
-use super::count;
 
 /// Most causes that are told apart: further ones are told of for each file.
 const MAX_CAUSES: usize = 256;
@@ -67,7 +67,7 @@ impl FailureGroup {
     /// `is_only`: the failure that was told stands above.
     fn take_rest(&mut self, is_only: bool) -> String {
         let more = std::mem::take(&mut self.more);
-        let (files, names) = (count(more, "more file"), self.names(more));
+        let (files, names) = (show::count(more, "more file"), self.names(more));
         match is_only {
             true => format!("longhaul: the same for {files}{names}"),
             false => format!("longhaul: {files} failed as {} did{names}", self.first),
@@ -83,7 +83,7 @@ impl FailureGroup {
             (false, _) => String::new(),
             (true, 0) => format!(": {names}"),
             (true, others) => {
-                format!(": {names} and {} (-v names each)", count(others, "other"))
+                format!(": {names} and {} (-v names each)", show::count(others, "other"))
             }
         }
     }

@@ -3,7 +3,6 @@
 use copy::{CopyForecast, ForecastSource, PathForecast};
 use units::show;
 
-use super::count;
 use super::progress_text::time_range;
 
 /// A line with the time, and one for each path.
@@ -28,7 +27,7 @@ fn path_line(path: &PathForecast, is_one: bool) -> String {
     let (source, destination) = (&path.source, &path.destination);
     let mut text = format!("{source} to {destination}: ");
     if !is_one {
-        let (files, bytes) = (count(path.files, "file"), show::bytes(path.bytes));
+        let (files, bytes) = (show::count(path.files, "file"), show::bytes(path.bytes));
         text.push_str(&format!("{files}, {bytes}; "));
         if let Some(range) = path.time.and_then(time_range) {
             text.push_str(&format!("{range}; "));
@@ -40,7 +39,7 @@ fn path_line(path: &PathForecast, is_one: bool) -> String {
     }
     text.push_str(&known_by(path));
     if path.unsized_files > 0 {
-        let files = count(path.unsized_files, "file");
+        let files = show::count(path.unsized_files, "file");
         text.push_str(&format!("; the size of {files} is unknown"));
     }
     if let Some(settings) = &path.settings {

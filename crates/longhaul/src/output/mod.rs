@@ -21,12 +21,6 @@ pub(crate) use command_line::output::{
 use copy::Failure;
 use proto::printable::printable;
 
-/// `1 file`, `2 files`.
-fn count(n: u64, what: &str) -> String {
-    let plural = if n == 1 { "" } else { "s" };
-    format!("{n} {what}{plural}")
-}
-
 /// Prints a failure on standard error, in one line: a line break in it is that of a name.
 pub(crate) fn print_failure(failure: &Failure) {
     print_to_stderr(&format!("longhaul: {}", printable(&failure.to_string())));

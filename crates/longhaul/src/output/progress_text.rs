@@ -160,8 +160,7 @@ fn clock(seconds: u64) -> String {
 
 /// `4 streams`; `None` without any.
 pub(super) fn streams(progress: &CopyProgress) -> Option<String> {
-    let plural = if progress.streams == 1 { "" } else { "s" };
-    (progress.streams > 0).then(|| format!("{} stream{plural}", progress.streams))
+    (progress.streams > 0).then(|| show::count(progress.streams, "stream"))
 }
 
 /// `limited by receive window`, if known.

@@ -6,7 +6,6 @@ use std::time::Duration;
 use copy::{CopyEvent, CopySummary, Exit};
 use units::show;
 
-use super::count;
 
 /// Facts of a copy that its events tell and its summary does not.
 #[derive(Debug, Default)]
@@ -66,7 +65,7 @@ impl SeenWork {
         let mut text = match work.files {
             0 => "nothing would be copied".to_owned(),
             files => {
-                let (files, bytes) = (count(files, "file"), show::bytes(work.bytes));
+                let (files, bytes) = (show::count(files, "file"), show::bytes(work.bytes));
                 format!("{files} would be copied, {bytes}")
             }
         };
@@ -94,13 +93,13 @@ impl SeenWork {
             files if files == self.in_place && s.bytes == 0 => {
                 format!("nothing to copy: {} there already", are(files))
             }
-            files => format!("{}: {amount}", count(files, "file")),
+            files => format!("{}: {amount}", show::count(files, "file")),
         };
         if s.files > 0 {
             text.push_str(&verification_text(&s.verified));
         }
         if self.earlier > 0 {
-            let files = count(self.earlier, "file");
+            let files = show::count(self.earlier, "file");
             text.push_str(&format!("; {files} of an earlier run in place"));
         }
         if let Some(continued) = self.continued() {
@@ -177,13 +176,13 @@ pub(super) fn continuation_line(s: &CopySummary, continues: Continuation) -> Opt
 /// `1 file is`, `2 files are`.
 pub(super) fn are(files: u64) -> String {
     let verb = if files == 1 { "is" } else { "are" };
-    format!("{} {verb}", count(files, "file"))
+    format!("{} {verb}", show::count(files, "file"))
 }
 
 /// Files that were not copied.
 fn add_exceptions(text: &mut String, s: &CopySummary) {
     if s.kept > 0 {
-        text.push_str(&format!("; kept {}", count(s.kept, "existing file")));
+        text.push_str(&format!("; kept {}", show::count(s.kept, "existing file")));
     }
     // `skipped` includes the kept files, which were counted above.
     if s.skipped > s.kept {

@@ -15,6 +15,7 @@ use super::value::{Origin, SettingValue};
 use super::{built_command, environment, places, remote_servers};
 use crate::args::{ConfigArgs, ConfigVerb};
 use crate::output::{ignore_broken_pipe, print_line, print_to_stderr};
+use units::show;
 
 /// Runs the verb.
 ///
@@ -307,11 +308,11 @@ fn check(config: Option<&std::ffi::OsStr>) -> Result<Vec<String>, Failure> {
     for file in &files {
         mistakes.extend(mistakes_in_file(file, &keys));
         lines.push(format!(
-            "{}: {} defaults, {} hosts, {} remotes",
+            "{}: {}, {}, {}",
             file.path.display(),
-            file.defaults.len(),
-            file.hosts.len(),
-            file.remotes.len()
+            show::count(file.defaults.len(), "default"),
+            show::count(file.hosts.len(), "host"),
+            show::count(file.remotes.len(), "remote")
         ));
     }
     match mistakes.is_empty() {

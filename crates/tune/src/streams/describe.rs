@@ -1,13 +1,5 @@
 //! Numbers in the reasons of decisions.
 
-/// `4 streams`.
-pub(super) fn describe_streams(n: u32) -> String {
-    match n {
-        1 => "1 stream".to_owned(),
-        n => format!("{n} streams"),
-    }
-}
-
 /// A rate for display. The cast saturates, and NaN becomes 0.
 #[allow(
     clippy::cast_possible_truncation,

@@ -40,7 +40,7 @@ impl BatchEvidence {
         let mut line = show::rate(goodput_bps);
         let max_streams = self.own_evidence.peak_streams;
         if max_streams > 0 {
-            line.push_str(&format!(" over {}", count_streams(max_streams)));
+            line.push_str(&format!(" over {}", show::count(max_streams, "stream")));
         }
         line.push_str(&self.senders.final_streams_text(max_streams));
         let (name, explanation) = match finding {
@@ -64,8 +64,8 @@ impl BatchEvidence {
         }
         if self.own_evidence.retransmits > 0 {
             line.push_str(&format!(
-                ", {} segments retransmitted",
-                self.own_evidence.retransmits
+                ", {} retransmitted",
+                show::count(self.own_evidence.retransmits, "segment")
             ));
         }
         line
@@ -94,7 +94,7 @@ impl BatchEvidence {
         format!(
             "{} over {}{} between the servers; limited by: {name} ({explanation}; {})",
             show::rate(goodput_bps),
-            count_streams(stats.streams),
+            show::count(stats.streams, "stream"),
             self.senders.final_streams_text(stats.streams),
             stats.describe_goodput()
         )
@@ -112,13 +112,6 @@ impl ThirdPartyStats {
                  the transfers"
             )
         }
-    }
-}
-
-pub(crate) fn count_streams(n: u64) -> String {
-    match n {
-        1 => "1 stream".to_owned(),
-        n => format!("{n} streams"),
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tune::limiter::Limiter;
 use tune::streams::auto::LimiterVerdict;
 
-use super::line::count_streams;
+use units::show;
 
 /// Limiter reports on the transfers of a batch.
 #[derive(Debug, Clone, Default)]
@@ -76,7 +76,7 @@ impl SenderVerdicts {
         if self.streams > 0 && u64::from(self.streams) != max_streams {
             text = match max_streams {
                 // The number of streams was not sampled, so this is the only one known.
-                0 => format!(" over {}", count_streams(self.streams.into())),
+                0 => format!(" over {}", show::count(self.streams, "stream")),
                 _ => format!(", {} at the end", self.streams),
             };
         }

@@ -18,6 +18,7 @@ use crate::storage::local_copy;
 use ftp::answers::SourceFacts;
 use ftp::transfer::{Chunking, RestartProof, TransferSpec};
 use ftp::{Failure, ModeChoice};
+use units::show;
 
 /// The bytes of the source that are copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -236,16 +237,15 @@ impl StreamPlan {
 
     /// The first number of streams and the mode, for people.
     pub(crate) fn in_words(&self) -> String {
-        let plural = if self.streams == 1 { "" } else { "s" };
         let way = match self.is_carried {
             true => " through ssh",
             false => "",
         };
         if self.has_one_stream_each {
-            let streams = self.streams;
+            let sessions = show::count(self.streams, "session");
             let most = self.max_streams;
             return format!(
-                "begins with {streams} session{plural} of one stream in MODE S{way}, at most {most}: the server cannot connect to \
+                "begins with {sessions} of one stream in MODE S{way}, at most {most}: the server cannot connect to \
                  this machine, as several streams of one session need"
             );
         }
@@ -255,8 +255,8 @@ impl StreamPlan {
             false => String::new(),
         };
         format!(
-            "begins with {} stream{plural} in {mode}{way}{growth}",
-            self.streams
+            "begins with {} in {mode}{way}{growth}",
+            show::count(self.streams, "stream")
         )
     }
 

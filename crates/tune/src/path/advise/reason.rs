@@ -64,8 +64,8 @@ pub(super) fn describe(
     }
     parts.push(match (observed, advice.expected_bps) {
         (Some(goodput), _) => format!(
-            "{} transfers carried {} to {}",
-            goodput.count,
+            "{} carried {} to {}",
+            show::count(goodput.count, "transfer"),
             show::bits(goodput.p10_bps),
             show::bits(goodput.p90_bps)
         ),

@@ -7,7 +7,7 @@ use units::show;
 use super::chunk::{Chunk, ChunkResult, ChunkTuner, ChunkTuningMode};
 use super::parameters::{ChunkParameters, Optimum};
 use super::size::ChunkSizer;
-use crate::streams::describe::{describe_streams, whole_rate};
+use crate::streams::describe::whole_rate;
 use crate::streams::model::{self, ModelPath};
 
 /// Payload of a full segment, bytes: the size of the model's packets.
@@ -56,7 +56,7 @@ impl ModeTuner {
             stream_cap: None,
             reason: format!(
                 "{} to begin with",
-                describe_streams(parameters.initial_streams)
+                show::count(parameters.initial_streams, "stream")
             ),
         }
     }
@@ -84,7 +84,7 @@ impl ModeTuner {
             };
             self.reason = format!(
                 "the {unknown} is unknown: {} again",
-                describe_streams(self.streams)
+                show::count(self.streams, "stream")
             );
             return;
         };
@@ -122,7 +122,7 @@ impl ModeTuner {
                 most,
                 format!(
                     "the windows limit, but {} is the maximum",
-                    describe_streams(most)
+                    show::count(most, "stream")
                 ),
             );
         }
@@ -135,7 +135,7 @@ impl ModeTuner {
         let next = whole_streams(next.round()).clamp(now + 1, most);
         (
             next,
-            format!("the windows limit, {}", describe_streams(next)),
+            format!("the windows limit, {}", show::count(next, "stream")),
         )
     }
 
@@ -146,7 +146,7 @@ impl ModeTuner {
             ChunkTuningMode::Mi => {
                 self.terminated = true;
                 let next = chunk.streams.min(self.parameters.max_streams);
-                (next, format!("{limit}, {} stay", describe_streams(next)))
+                (next, format!("{limit}, {} stay", show::count(next, "stream")))
             }
             ChunkTuningMode::MiPlus => {
                 self.terminated = true;
@@ -156,7 +156,7 @@ impl ModeTuner {
                     next,
                     format!(
                         "{limit}, {} by the model of a path of {path}",
-                        describe_streams(next)
+                        show::count(next, "stream")
                     ),
                 )
             }
@@ -164,7 +164,7 @@ impl ModeTuner {
                 let less = f64::from(chunk.streams) * (1.0 - self.parameters.beta);
                 // Eq. 12 has no lower bound; a transfer needs one stream.
                 let next = whole_streams(less).clamp(1, self.parameters.max_streams);
-                (next, format!("{limit}, back to {}", describe_streams(next)))
+                (next, format!("{limit}, back to {}", show::count(next, "stream")))
             }
         }
     }

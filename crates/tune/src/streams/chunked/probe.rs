@@ -7,7 +7,7 @@ use units::show;
 use super::chunk::{Chunk, ChunkResult, ChunkTuner};
 use super::marker_rate::RelativeRate;
 use super::size::whole_bytes;
-use crate::streams::describe::{describe_streams, whole_rate};
+use crate::streams::describe::whole_rate;
 
 /// Goodput of doubled streams, relative to before, from which on they are worth it.
 const MIN_GAIN: f64 = 1.15;
@@ -135,7 +135,7 @@ impl ProbeTuner {
             failed_searches: 0,
             failed_searches_after_change: 0,
             changed_to: None,
-            reason: format!("{} to begin with", describe_streams(first)),
+            reason: format!("{} to begin with", show::count(first, "stream")),
             finding: None,
         }
     }
@@ -145,7 +145,7 @@ impl ProbeTuner {
         self.min_streams = min_streams.clamp(1, self.max_streams);
         if self.streams < self.min_streams {
             self.streams = self.min_streams;
-            self.reason = format!("{} to begin with", describe_streams(self.streams));
+            self.reason = format!("{} to begin with", show::count(self.streams, "stream"));
         }
         self
     }
@@ -162,7 +162,7 @@ impl ProbeTuner {
         if is_requested && self.count_short_chunk(chunk, intended_time) {
             self.reason = format!(
                 "the chunk was too short: {} again",
-                describe_streams(self.streams)
+                show::count(self.streams, "stream")
             );
         } else if is_requested {
             self.repeats = 0;
@@ -241,15 +241,15 @@ impl ProbeTuner {
         let now = format!(
             "{} with {}",
             show::bits(whole_rate(goodput * 8.0)),
-            describe_streams(self.streams)
+            show::count(self.streams, "stream")
         );
         if is_worth_it && self.streams < self.max_streams {
             self.streams = self.streams.saturating_mul(2).min(self.max_streams);
-            self.reason = format!("{now}: next {}", describe_streams(self.streams));
+            self.reason = format!("{now}: next {}", show::count(self.streams, "stream"));
             return;
         }
         self.finding = before.map(|before| {
-            let (more, fewer) = (describe_streams(self.streams), before.streams);
+            let (more, fewer) = (show::count(self.streams, "stream"), before.streams);
             match is_worth_it {
                 true => format!(
                     "{more}, the most that are allowed, were faster than {fewer}: windows or losses limit each"
@@ -281,7 +281,7 @@ impl ProbeTuner {
         let now = format!(
             "{} with {}",
             show::bits(whole_rate(goodput * 8.0)),
-            describe_streams(self.streams)
+            show::count(self.streams, "stream")
         );
         if goodput >= EQUAL_SHARE * goodput_of {
             self.try_fewer(self.streams, &format!("{now}: as good"));
@@ -303,7 +303,7 @@ impl ProbeTuner {
         }
         self.phase = ProbePhase::Descend { enough };
         self.streams = half;
-        self.reason = format!("{why}; trying {}", describe_streams(half));
+        self.reason = format!("{why}; trying {}", show::count(half, "stream"));
     }
 
     fn settle(&mut self, n: u32, why: &str) {
@@ -324,7 +324,7 @@ impl ProbeTuner {
         self.settled_chunks = 0;
         self.phase = ProbePhase::Settled { goodput };
         self.streams = n;
-        self.reason = format!("{why}; settled at {}", describe_streams(n));
+        self.reason = format!("{why}; settled at {}", show::count(n, "stream"));
     }
 
     /// Takes a chunk with the settled number of streams; `settled` is its average goodput, bytes per second.
@@ -354,7 +354,7 @@ impl ProbeTuner {
                 false => settled + (goodput - settled) / 4.0,
             };
             self.phase = ProbePhase::Settled { goodput };
-            self.reason = format!("{now} with {}", describe_streams(self.streams));
+            self.reason = format!("{now} with {}", show::count(self.streams, "stream"));
         }
     }
 
@@ -396,7 +396,7 @@ impl ProbeTuner {
         if self.streams < self.max_streams {
             self.phase = ProbePhase::Climb;
             self.streams = self.streams.saturating_mul(2).min(self.max_streams);
-            self.reason = format!("{why}: trying {}", describe_streams(self.streams));
+            self.reason = format!("{why}: trying {}", show::count(self.streams, "stream"));
         } else {
             self.try_fewer(self.streams, why);
         }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use units::show;
 
-use super::describe::{describe_streams, whole_rate};
+use super::describe::whole_rate;
 
 /// Goodput relative to the interval before from which on it still grows, and relative to fewer streams from
 /// which on more of them pay.
@@ -206,7 +206,7 @@ impl SessionPolicy {
         let reason = format!(
             "{}: {} more",
             describe_goodput(now, goodput),
-            describe_streams(streams)
+            show::count(streams, "stream")
         );
         Some(MoreStreams { streams, reason })
     }
@@ -233,7 +233,7 @@ fn describe_goodput(now: ReceiverSample, goodput: f64) -> String {
     format!(
         "{} with {}, round trip {} ms",
         show::bits(whole_rate(goodput * 8.0)),
-        describe_streams(now.streams),
+        show::count(now.streams, "stream"),
         now.rtt.as_millis()
     )
 }
