@@ -110,7 +110,7 @@ impl BatchContext {
             seed: RandomState::new().hash_one(std::process::id()),
             started: Instant::now(),
             given_warnings: Mutex::default(),
-            advice: AdviceQuestions::new(options.advice.clone()),
+            advice: AdviceQuestions::new(options.advice.clone(), Arc::clone(&observer)),
             parts: PartMovers::default(),
             bucket_servers: BucketServers::default(),
             options,

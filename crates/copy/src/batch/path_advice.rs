@@ -22,7 +22,9 @@ use tune::limiter::Role;
 use tune::{Evidence, PathRate, Prior};
 use units::show;
 
+use crate::events::{CopyEvent, CopyObserver};
 use crate::options::{AdviceOptions, AdvisorChoice};
+use ftp::transfer::HostRemark;
 
 /// Longest wait for an answer on a short path; on a longer one it is a round trip.
 const WAIT: Duration = Duration::from_millis(200);
@@ -38,9 +40,9 @@ const LEAST_TIME: Duration = Duration::from_secs(5);
 const LEAST_BYTES: u64 = 1_000_000;
 
 /// The questions of a batch, one for each service and direction.
-#[derive(Debug)]
 pub(crate) struct AdviceQuestions {
     options: AdviceOptions,
+    observer: Arc<dyn CopyObserver>,
     asked: Mutex<HashMap<(String, DataDirection), Arc<AskedAdvice>>>,
     /// The transfers that the batch is expected to make, before they begin.
     expected: Mutex<ExpectedTransfers>,
@@ -79,8 +81,8 @@ impl ExpectedTransfers {
 #[derive(Debug)]
 struct AskedAdvice {
     at: Instant,
-    /// `None`: no answer yet; `Some(None)`: there is none.
-    answer: watch::Receiver<Option<Option<Advice>>>,
+    /// `None`: no answer yet.
+    answer: watch::Receiver<Option<Result<Advice, String>>>,
 }
 
 /// The answer of a service.
@@ -91,11 +93,19 @@ pub(crate) struct ServiceAdvice {
     advice: Advice,
 }
 
+/// A service without advice that can be used, and why.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct NoAdvice {
+    service: String,
+    reason: String,
+}
+
 impl AdviceQuestions {
-    /// No question yet.
-    pub(crate) fn new(options: AdviceOptions) -> Self {
+    /// No question yet. `observer` is told of a service that the user has named and that does not answer.
+    pub(crate) fn new(options: AdviceOptions, observer: Arc<dyn CopyObserver>) -> Self {
         Self {
             options,
+            observer,
             asked: Mutex::default(),
             expected: Mutex::default(),
         }
@@ -124,24 +134,32 @@ impl AdviceQuestions {
         }
         let (send, answer) = watch::channel(None);
         let name = key.0.clone();
+        // Nobody asked for what a server announces.
+        let told = self.has_named_service();
+        let told = told.then(|| Arc::clone(&self.observer));
         tokio::task::spawn_blocking(move || {
-            let answer = answer_of(&name, transfers).map_err(|error| {
-                tracing::debug!(%error, "no advice");
-            });
-            send.send_replace(Some(answer.ok()));
+            let answer = answer_of(&name, transfers).map_err(|error| error.to_string());
+            if let Err(error) = &answer {
+                tracing::debug!(error, "no advice");
+                if let Some(observer) = told {
+                    let text = format!("going on without advice: {error}");
+                    observer.on_event(CopyEvent::Warning(text));
+                }
+            }
+            send.send_replace(Some(answer));
         });
         let at = Instant::now();
         asked.insert(key, Arc::new(AskedAdvice { at, answer }));
     }
 
-    /// The advice for the path of a server, if it arrives in time: a round trip or 200 ms after the question, whichever is
-    /// longer. `role` is that of this end.
+    /// The advice for the path of a server, if it arrives in time: a round trip or 200 ms after the question,
+    /// whichever is longer. `role` is that of this end. `None`: no service is asked.
     pub(crate) async fn advice(
         &self,
         announced: Option<SocketAddr>,
         rtt: Duration,
         role: Role,
-    ) -> Option<ServiceAdvice> {
+    ) -> Option<Result<ServiceAdvice, NoAdvice>> {
         let direction = direction_of(role);
         let expected = *self.expected.lock();
         let of_direction = ExpectedTransfers {
@@ -155,15 +173,36 @@ impl AdviceQuestions {
             Arc::clone(asked.get(&(service.clone(), direction))?)
         };
         let mut answer = asked.answer.clone();
-        let deadline = tokio::time::Instant::from_std(asked.at + WAIT.max(rtt));
+        let wait = WAIT.max(rtt);
+        let deadline = tokio::time::Instant::from_std(asked.at + wait);
         let arrived = answer.wait_for(Option::is_some);
-        let arrived = tokio::time::timeout_at(deadline, arrived)
-            .await
-            .ok()?
-            .ok()?;
-        let advice = arrived.clone().flatten()?;
-        drop(arrived);
-        (advice.confidence >= LEAST_CONFIDENCE).then_some(ServiceAdvice { service, advice })
+        let arrived = match tokio::time::timeout_at(deadline, arrived).await {
+            Ok(Ok(arrived)) => arrived.clone(),
+            _ => None,
+        };
+        Some(match arrived {
+            Some(Ok(advice)) if advice.confidence >= LEAST_CONFIDENCE => {
+                Ok(ServiceAdvice { service, advice })
+            }
+            Some(Ok(advice)) => Err(NoAdvice {
+                reason: match advice.why.as_str() {
+                    "" => "it knows too little of the path".to_owned(),
+                    // It comes from another host.
+                    why => proto::printable::printable(why).to_string(),
+                },
+                service,
+            }),
+            Some(Err(reason)) => Err(NoAdvice { service, reason }),
+            None => Err(NoAdvice {
+                service,
+                reason: format!("no answer within {}", show::time(wait)),
+            }),
+        })
+    }
+
+    /// Whether the user has named the service.
+    pub(crate) fn has_named_service(&self) -> bool {
+        matches!(self.options.choice, AdvisorChoice::Server(_))
     }
 
     /// Reports what a transfer measured, if there is a token. It goes only to a service that the user has named:
@@ -309,6 +348,17 @@ impl ServiceAdvice {
     }
 }
 
+impl NoAdvice {
+    /// A remark for the text of `--why`.
+    pub(crate) fn remark(&self) -> HostRemark {
+        HostRemark {
+            host: Some(format!("advice of {}", self.service)),
+            verdict: None,
+            text: Some(format!("none ({})", self.reason)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
@@ -441,21 +491,71 @@ mod tests {
         assert!(report_of(&sent).unwrap()["values"]["reverse_goodput"].is_f64());
     }
 
+    /// Collects warnings.
+    #[derive(Default)]
+    struct Warnings(Mutex<Vec<String>>);
+
+    impl CopyObserver for Warnings {
+        fn on_event(&self, event: CopyEvent) {
+            if let CopyEvent::Warning(text) = event {
+                self.0.lock().push(text);
+            }
+        }
+    }
+
+    fn questions(choice: AdvisorChoice) -> (AdviceQuestions, Arc<Warnings>) {
+        let warnings = Arc::new(Warnings::default());
+        let options = AdviceOptions {
+            choice,
+            token: None,
+        };
+        let observer = Arc::clone(&warnings);
+        (AdviceQuestions::new(options, observer), warnings)
+    }
+
+    #[tokio::test]
+    async fn a_service_that_the_user_names_and_that_does_not_answer_is_told_of_once() {
+        let closed = {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.local_addr().unwrap()
+        };
+        let (named, warnings) = questions(AdvisorChoice::Server(closed.to_string()));
+        for _ in 0..2 {
+            // Longer than any wait for a processor.
+            let answer = named.advice(None, Duration::from_secs(60)).await;
+            let remark = answer.unwrap().unwrap_err().remark();
+            assert_eq!(remark.host, Some(format!("advice of {closed}")));
+            assert!(remark.text.unwrap().starts_with("none ("));
+        }
+        let told = warnings.0.lock().clone();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].starts_with("going on without advice: "), "{told:?}");
+        let (announced, warnings) = questions(AdvisorChoice::Announced);
+        let answer = announced
+            .advice(Some(closed), Duration::from_secs(60))
+            .await;
+        assert!(answer.unwrap().is_err());
+        assert!(warnings.0.lock().is_empty());
+    }
+
     #[tokio::test]
     async fn a_silent_service_delays_by_200_ms_and_is_asked_once() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let questions = AdviceQuestions::new(AdviceOptions {
-            choice: AdvisorChoice::Announced,
-            token: None,
-        });
+        let (questions, _) = questions(AdvisorChoice::Announced);
         let ask = |service| questions.advice(service, Duration::ZERO, Role::Receiver);
         assert_eq!(ask(None).await, None);
         let asked = Instant::now();
-        assert_eq!(ask(Some(address)).await, None);
+        let late = NoAdvice {
+            service: address.to_string(),
+            reason: "no answer within 200 ms".to_owned(),
+        };
+        let answer = ask(Some(address)).await;
+        assert_eq!(answer, Some(Err(late.clone())));
         assert!(asked.elapsed() >= WAIT);
         // The second time, the deadline of the first question has passed.
-        assert_eq!(ask(Some(address)).await, None);
+        let answer = ask(Some(address)).await;
+        assert_eq!(answer, Some(Err(late)));
         let (connection, _) = listener.accept().unwrap();
         listener.set_nonblocking(true).unwrap();
         assert!(listener.accept().is_err(), "asked twice");

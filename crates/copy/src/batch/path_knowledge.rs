@@ -9,7 +9,7 @@ use tune::limiter::Role;
 use tune::streams::initial;
 use tune::{Prior, is_other_round_trip};
 
-use super::path_advice::ServiceAdvice;
+use super::path_advice::{NoAdvice, ServiceAdvice};
 use super::path_memory::PathMemory;
 use crate::batch::BatchContext;
 use crate::storage::contract::Storage;
@@ -24,6 +24,8 @@ pub(crate) struct PathKnowledge {
     memory: Option<PathMemory>,
     /// Answer of an advice server, where there is no memory.
     advice: Option<ServiceAdvice>,
+    /// The service that the user has named has none.
+    no_advice: Option<NoAdvice>,
     known: Prior,
     /// The rate to expect, whatever limits it.
     goodput: Option<ExpectedRate>,
@@ -74,7 +76,13 @@ impl PathKnowledge {
     }
 
     async fn take_advice(&mut self, ctx: &BatchContext, path: &RemotePath, size: Option<u64>) {
-        self.advice = ctx.advice.advice(path.service, path.rtt, path.role).await;
+        match ctx.advice.advice(path.service, path.rtt, path.role).await {
+            Some(Ok(advice)) => self.advice = Some(advice),
+            Some(Err(none)) => {
+                self.no_advice = Some(none).filter(|_| ctx.advice.has_named_service());
+            }
+            None => {}
+        }
         if let Some(advice) = &self.advice {
             self.known = advice.prior(path.role);
             // The service may have seen another way to this host, or answered with another client's: its rate starts no stream.
@@ -129,6 +137,7 @@ impl PathKnowledge {
                 text: Some(advice.text()),
             });
         }
+        remarks.extend(self.no_advice.as_ref().map(NoAdvice::remark));
         ctx.advice.report(&report.evidence).await;
         let (Some(memory), options) = (&self.memory, &ctx.options.streams) else {
             return;
