@@ -33,6 +33,8 @@ pub(crate) struct ActiveTransfer {
     rate: Option<RateLimit>,
     step: usize,
     moved: AtomicU64,
+    /// Time that streams slept for the rate limit, nanoseconds.
+    throttled: AtomicU64,
     stop: Arc<WakeEvent>,
     stopped: AtomicBool,
     /// Everything up to the early end is stored.
@@ -75,6 +77,7 @@ impl ActiveTransfer {
                 .map_or(MAX_STEP, |r| r.step().min(MAX_STEP)),
             rate: settings.options.rate.clone(),
             moved: AtomicU64::new(0),
+            throttled: AtomicU64::new(0),
             stop,
             stopped: AtomicBool::new(false),
             ended_early: AtomicBool::new(false),
@@ -156,10 +159,14 @@ impl ActiveTransfer {
 
     /// Takes `n` bytes from the rate limit and sleeps as long as it requires.
     pub(crate) fn throttle(&self, n: usize) -> Result<(), DataError> {
-        match &self.rate {
-            Some(rate) => self.sleep(rate.take(n as u64)),
-            None => Ok(()),
-        }
+        let Some(rate) = &self.rate else {
+            return Ok(());
+        };
+        let begin = Instant::now();
+        let slept = self.sleep(rate.take(n as u64));
+        let time = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.throttled.fetch_add(time, Ordering::Relaxed);
+        slept
     }
 
     /// Sleeps without counting as stalled. Ends early when the transfer must stop.
@@ -277,6 +284,7 @@ impl ActiveTransfer {
     ) -> Result<TransferReport, DataError> {
         let mut evidence = self.evidence.into_inner();
         evidence.bytes = self.moved.into_inner();
+        evidence.throttle_time = Duration::from_nanos(self.throttled.into_inner());
         // The time without a connection says nothing about the path.
         evidence.elapsed = self
             .first_connection

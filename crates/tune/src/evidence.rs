@@ -60,9 +60,8 @@ pub struct Evidence {
     pub pacing_rate: Option<u64>,
     /// Rate that the path carried (sender); `None` if no policy estimated it.
     pub path_rate: Option<PathRate>,
-    /// Rate limit of this transfer alone, bytes per second; `None` if there is none, or if it is shared with
-    /// other transfers.
-    pub rate_limit: Option<u64>,
+    /// Time that the stream threads slept for a rate limit of this end, summed.
+    pub throttle_time: Duration,
 }
 
 impl Evidence {
@@ -109,7 +108,6 @@ impl Evidence {
         }
         self.pacing_rate = next.pacing_rate;
         self.path_rate = next.path_rate.or(self.path_rate);
-        self.rate_limit = next.rate_limit.or(self.rate_limit);
     }
 
     fn merge_sums_and_extremes(&mut self, other: &Self) {
@@ -125,6 +123,7 @@ impl Evidence {
         self.socket_memory_bytes = self.socket_memory_bytes.max(other.socket_memory_bytes);
         self.store_time += other.store_time;
         self.wire_time += other.wire_time;
+        self.throttle_time += other.throttle_time;
         self.long_rtt_time += other.long_rtt_time;
     }
 }
@@ -156,6 +155,7 @@ mod tests {
             sndbuf_limited: ms(5),
             store_time: ms(7),
             wire_time: ms(70),
+            throttle_time: ms(3),
             long_rtt_time: ms(60),
             congestion_control: Some("cubic".to_owned()),
             ..Evidence::for_role(Role::Sender)
@@ -201,9 +201,10 @@ mod tests {
                 (
                     sum.stream_time,
                     sum.store_time,
-                    sum.wire_time + sum.long_rtt_time
+                    sum.wire_time + sum.long_rtt_time,
+                    sum.throttle_time
                 ),
-                (ms(180), ms(14), ms(140 + 120))
+                (ms(180), ms(14), ms(140 + 120), ms(6))
             );
             assert_eq!((sum.min_rtt, sum.smoothed_rtt), (ms(20), ms(30)));
             assert_eq!((sum.retransmits, sum.buffer_bytes), (6, 4000));

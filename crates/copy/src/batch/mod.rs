@@ -6,7 +6,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use data::rate::RateLimit;
 use parking_lot::Mutex;
 use tokio::time::MissedTickBehavior;
 
@@ -44,7 +43,6 @@ use place_keys::BucketServers;
 use pool::StorageSessionPool;
 use renames::KnownRenames;
 use servers_apart::ServersApart;
-use totals::BatchTotals;
 use trace::TraceFile;
 
 /// First and longest interval between two checks whether another copy has released a destination.
@@ -118,13 +116,11 @@ impl BatchContext {
         })
     }
 
-    /// Begins a batch of any kind: warnings of ~/.netrc, and the limit of the rate.
-    pub(crate) fn begin_totals(&self, totals: &Mutex<BatchTotals>) {
+    /// Warns of a ~/.netrc that cannot be used.
+    pub(crate) fn warn_of_netrc(&self) {
         if let Some(problem) = netrc_warning() {
             self.warn(problem.to_owned());
         }
-        let rate = self.options.streams.transfer.rate.as_ref();
-        totals.lock().set_rate_limit(rate.map(RateLimit::rate));
     }
 
     /// Waits before the next check whether another copy has released the file, longer each time.

@@ -271,7 +271,6 @@ fn send_report(
 fn report_of(evidence: &Evidence) -> Option<serde_json::Value> {
     let tells = evidence.bytes >= LEAST_BYTES
         && evidence.elapsed >= LEAST_TIME
-        && evidence.rate_limit.is_none()
         && !dominant_limiter(evidence).limiter.is_at_an_end();
     let goodput = match evidence.role? {
         _ if !tells => return None,
@@ -474,7 +473,8 @@ mod tests {
         };
         assert_eq!(report_of(&short), None);
         let limited = Evidence {
-            rate_limit: Some(1_000_000),
+            wire_time: Duration::from_secs(1),
+            throttle_time: Duration::from_secs(38),
             ..evidence.clone()
         };
         assert_eq!(report_of(&limited), None);

@@ -43,8 +43,6 @@ pub(crate) struct BatchTotals {
     /// Class of the failure for which nothing was copied.
     refused: Option<Exit>,
     evidence: BatchEvidence,
-    /// Rate limit of all transfers together, bytes per second.
-    rate: Option<u64>,
     /// Bytes that have moved, those of files in flight included, when this was last looked at.
     moved: u64,
     /// Those of them that are safe, and those of earlier runs, at the same time.
@@ -76,11 +74,6 @@ impl BatchTotals {
             requested_buffers: requested,
             ..Self::default()
         }
-    }
-
-    /// Sets the rate limit of all transfers together, bytes per second.
-    pub(crate) fn set_rate_limit(&mut self, rate: Option<u64>) {
-        self.rate = rate;
     }
 
     /// Files that are complete, and bytes that have moved for files that have ended.
@@ -232,31 +225,13 @@ impl BatchTotals {
         }
     }
 
-    /// Average share of the rate limit that one transfer had if several ran at the same time, bytes
-    /// per second.
-    fn rate_per_transfer(&self, elapsed: Duration) -> Option<u64> {
-        // Transfers that ran at the same time shared the limit: their times add up to more than
-        // `elapsed`.
-        let shared = self
-            .evidence
-            .own_evidence
-            .elapsed
-            .max(elapsed)
-            .as_nanos()
-            .max(1);
-        let per_transfer = u128::from(self.rate?) * elapsed.as_nanos() / shared;
-        u64::try_from(per_transfer).ok()
-    }
-
     /// The summary of a batch that took `elapsed`.
     pub(crate) fn summary(&self, elapsed: Duration) -> CopySummary {
         let seconds = elapsed.as_secs_f64();
         let evidence = &self.evidence.own_evidence;
         // An empty batch may take no measurable time.
         let goodput_bps = self.bytes as f64 * 8.0 / seconds.max(1e-9);
-        let finding = self
-            .evidence
-            .limiter_finding(self.rate_per_transfer(elapsed));
+        let finding = self.evidence.limiter_finding();
         CopySummary {
             bytes: self.bytes,
             seconds,
@@ -323,9 +298,6 @@ pub(crate) fn report_shared(
 
 #[cfg(test)]
 mod tests {
-    use tune::Evidence;
-    use tune::limiter::Role;
-
     use super::*;
 
     fn totals(labels: &[&str], kinds: &[FailureKind]) -> CopySummary {
@@ -358,29 +330,6 @@ mod tests {
         assert_eq!(totals(&[], &[]).verified, "none");
         assert_eq!(totals(&["md5", "md5"], &[]).verified, "md5");
         assert_eq!(totals(&["md5", "size", "size"], &[]).verified, "mixed");
-    }
-
-    #[test]
-    fn a_rate_limit_shared_by_several_files_is_their_limiter() {
-        let mut totals = BatchTotals::default();
-        totals.set_rate_limit(Some(4_000));
-        for _ in 0..4 {
-            let sample = MeasurementSource::ThisEnd(Box::new(Evidence {
-                bytes: 10_000,
-                elapsed: Duration::from_secs(10),
-                ..Evidence::for_role(Role::Receiver)
-            }));
-            let measured = TransferMeasurement {
-                source: sample,
-                buffer_policy: "auto",
-                remarks: Vec::new(),
-            };
-            totals.file_done(10_000, "md5", Some(measured));
-        }
-        let limited_by = |seconds| totals.summary(Duration::from_secs(seconds)).limited_by;
-        assert_eq!(limited_by(10), "rate limit");
-        // One after the other, each transfer had the full limit and did not use it.
-        assert_ne!(limited_by(40), "rate limit");
     }
 
     #[test]

@@ -85,7 +85,7 @@ async fn serve(
     let totals = Arc::new(Mutex::new(BatchTotals::new(
         ctx.options.streams.transfer.buffers,
     )));
-    ctx.begin_totals(&totals);
+    ctx.warn_of_netrc();
     let mut running = JoinSet::new();
     let mut timer = periodic_timer(TELL_EVERY);
     let mut heard = Instant::now();

@@ -94,7 +94,7 @@ async fn plan_and_execute(
     request::check_rate_limit(&ctx, &ends, &destination)?;
     let expected = ExpectedTransfers::between(&ends, &destination);
     ctx.advice.expect(expected);
-    ctx.begin_totals(totals);
+    ctx.warn_of_netrc();
     let records = BatchRecords::create(&ctx.options, &destination)?;
     let ctx = Arc::new(ctx);
     let result = Box::pin(copy_arguments(

@@ -65,7 +65,7 @@ async fn read_and_copy(
         options.journal = BatchJournalLocation::Off;
     }
     let ctx = Arc::new(BatchContext::new(options, Arc::clone(observer))?);
-    ctx.begin_totals(totals);
+    ctx.warn_of_netrc();
     let opening = JournalOpening::of_pairs(&ctx.options, pairs)?;
     let earlier = match opening.may_continue(&ctx) {
         true => {

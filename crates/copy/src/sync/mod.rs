@@ -80,7 +80,7 @@ async fn sync_trees(
     let ctx = BatchContext::for_use(listing_use, options.copy.clone(), Arc::clone(observer))?;
     request::check_rate_limit(&ctx, &[from], &to)?;
     ctx.advice.expect(ExpectedTransfers::between(&[from], &to));
-    ctx.begin_totals(totals);
+    ctx.warn_of_netrc();
     let records = BatchRecords::create(&ctx.options, &to)?;
     let ctx = Arc::new(ctx);
     let result = Box::pin(compare_and_copy(&ctx, options, from, &to, &records, totals)).await;

@@ -36,17 +36,16 @@ pub fn dominant_limiter(evidence: &Evidence) -> LimiterShare {
         return share_of(Limiter::Unknown, 0.0);
     };
     let rate = evidence.bytes as f64 / seconds;
-    if let Some(limit) = evidence.rate_limit
-        // The mean includes the start and the end of the transfer, when it is below the limit.
-        && rate >= 0.85 * limit as f64
-    {
-        return share_of(Limiter::RateLimit, rate / limit as f64);
-    }
     let thread_seconds = thread_seconds(evidence);
     let store = evidence.store_time.as_secs_f64() / thread_seconds;
     let wire = evidence.wire_time.as_secs_f64() / thread_seconds;
-    // A thread that waits neither for the store nor for the socket computes.
-    let computing = 1.0 - store - wire;
+    let throttled = evidence.throttle_time.as_secs_f64() / thread_seconds;
+    // A thread that waits neither for the store, nor for the socket, nor for a rate limit computes.
+    let computing = 1.0 - store - wire - throttled;
+    // The other end waits meanwhile, and what its kernel says of that is a consequence.
+    if throttled > 0.0 && throttled >= store && throttled >= wire && throttled >= computing {
+        return share_of(Limiter::RateLimit, throttled);
+    }
     match role {
         Role::Sender => limiter_of_sender(evidence, seconds, store, wire, computing),
         Role::Receiver => limiter_of_receiver(evidence, rate, store, wire, computing),

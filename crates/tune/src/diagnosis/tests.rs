@@ -65,12 +65,17 @@ fn a_receive_window_that_explains_the_rate_is_the_limiter() {
 }
 
 #[test]
-fn a_reached_rate_limit_is_the_limiter() {
-    let mut m = sender();
-    m.rate_limit = Some(100_000_000);
-    assert_eq!(dominant_limiter(&m).limiter, Limiter::RateLimit);
-    m.rate_limit = Some(1_000_000_000);
-    assert_ne!(dominant_limiter(&m).limiter, Limiter::RateLimit);
+fn a_rate_limit_for_which_the_streams_sleep_is_the_limiter() {
+    for role in [Role::Sender, Role::Receiver] {
+        let mut m = sender();
+        m.role = Some(role);
+        (m.wire_time, m.throttle_time) = (seconds(1.0), seconds(8.0));
+        let found = dominant_limiter(&m);
+        assert_eq!(found.limiter, Limiter::RateLimit);
+        assert!((found.share - 0.8).abs() < 1e-9, "{found:?}");
+        (m.wire_time, m.throttle_time) = (seconds(8.0), seconds(1.0));
+        assert_ne!(dominant_limiter(&m).limiter, Limiter::RateLimit);
+    }
 }
 
 #[test]

@@ -4,6 +4,8 @@ use tune::diagnosis::{LimiterShare, MIN_LONG_RTT_SHARE, long_rtt_share};
 use tune::limiter::Limiter;
 use units::show;
 
+use ftp::transfer::HostRemark;
+
 use super::{BatchEvidence, LimiterFinding, ThirdPartyStats};
 
 impl BatchEvidence {
@@ -17,7 +19,12 @@ impl BatchEvidence {
         if let Some(remedy) = self.remedy(finding) {
             line.push_str(&format!("; to change that: {remedy}"));
         }
-        for remark in &self.remarks {
+        // What the other end saw of a rate limit here, and advises against it, is a consequence.
+        let is_held_here = matches!(finding, LimiterFinding::Measured(share) if share.limiter == Limiter::RateLimit);
+        let told = |remark: &&HostRemark| {
+            !(is_held_here && remark.host.is_some() && remark.verdict.is_some())
+        };
+        for remark in self.remarks.iter().filter(told) {
             let host = remark.host.as_deref().unwrap_or("this machine");
             if let Some(text) = &remark.text {
                 line.push_str(&format!("; {host}: {text}"));
@@ -128,7 +135,7 @@ fn describe_share(share: LimiterShare, long_rtt: f64) -> String {
         Limiter::Link => "of the time packets queued on the path",
         Limiter::CongestionWindow => "of the time the congestion window was full, without loss",
         Limiter::Loss => "of the time the congestion window was full, after losses",
-        Limiter::RateLimit => "of the rate limit was used",
+        Limiter::RateLimit => "of the time this machine waited for its rate limit",
         Limiter::ServerCap if long_rtt >= MIN_LONG_RTT_SHARE => {
             "of the time this machine waited for the server or the path: packets queued on a full \
              path, or the server paused"
@@ -151,7 +158,7 @@ fn describe_limiter(limiter: Limiter) -> &'static str {
         Limiter::Link => "the path was full",
         Limiter::CongestionWindow => "the congestion windows still grew",
         Limiter::Loss => "the path lost segments",
-        Limiter::RateLimit => "the rate limit was reached",
+        Limiter::RateLimit => "the server's rate limit was reached",
         Limiter::ServerCap => "the other end or the path",
         Limiter::Unknown => "nothing was measured",
     }

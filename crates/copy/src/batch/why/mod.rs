@@ -98,8 +98,8 @@ impl BatchEvidence {
         }
     }
 
-    /// Limiter of the transfers. `rate` is the rate limit of one transfer, bytes per second.
-    pub(crate) fn limiter_finding(&self, rate: Option<u64>) -> LimiterFinding {
+    /// Limiter of the transfers.
+    pub(crate) fn limiter_finding(&self) -> LimiterFinding {
         let reported = self.senders.limiter();
         // No role: this end moved no bytes itself.
         let Some(role) = self.own_evidence.role else {
@@ -109,11 +109,7 @@ impl BatchEvidence {
                 (None, None) => LimiterFinding::Measured(UNKNOWN),
             };
         };
-        let own = dominant_limiter(&Evidence {
-            // Known for the batch only; the evidence of single transfers does not include it.
-            rate_limit: rate,
-            ..self.own_evidence.clone()
-        });
+        let own = dominant_limiter(&self.own_evidence);
         match reported {
             Some(reported) if !own_figures_explain_more(role, own.limiter, reported) => {
                 LimiterFinding::Reported(reported)

@@ -60,7 +60,10 @@ impl SenderVerdicts {
     /// The limiter that was reported for the longest time. `None`: unknown.
     pub(crate) fn limiter(&self) -> Option<Limiter> {
         let known = self.limits.iter().filter(|l| l.limiter != Limiter::Unknown);
-        known.max_by_key(|l| l.time).map(|l| l.limiter)
+        // While a receiver holds back by a rate limit, the sender's kernel sees a full window for as long.
+        known
+            .max_by_key(|l| (l.time, l.limiter == Limiter::RateLimit))
+            .map(|l| l.limiter)
     }
 
     /// The remedy for a limiter.

@@ -21,7 +21,7 @@ fn the_line_explains_the_limiter() {
         congestion_control: Some("cubic".to_owned()),
         ..Evidence::for_role(Role::Sender)
     });
-    let finding = account.limiter_finding(None);
+    let finding = account.limiter_finding();
     assert_eq!(
         account.why_line(1e9, finding),
         "1.00 Gbit/s over 4 streams (cubic); limited by: receive window (62% of the time the \
@@ -41,7 +41,7 @@ fn the_line_of_a_third_party_transfer_says_that_the_bytes_did_not_pass_here() {
     };
     account.add_third_party(&one);
     account.add_third_party(&one);
-    let finding = account.limiter_finding(None);
+    let finding = account.limiter_finding();
     assert_eq!(finding.name(), "servers or path between them");
     assert_eq!(
         account.why_line(2_500.0, finding),
@@ -72,7 +72,7 @@ fn the_last_remark_of_each_host_is_in_the_line() {
     let both = vec![remark(None, "old"), remark(Some("h:21"), "raise x")];
     account.add_remarks(both, none);
     account.add_remarks(vec![remark(None, "raise y")], none);
-    let line = account.why_line(0.0, account.limiter_finding(None));
+    let line = account.why_line(0.0, account.limiter_finding());
     assert!(
         line.ends_with("; h:21: raise x; this machine: raise y"),
         "{line}"
@@ -117,9 +117,9 @@ fn received_transfer(store: u64, wire: u64) -> BatchEvidence {
 #[test]
 fn the_limiter_of_a_get_is_the_one_that_the_sender_reports() {
     let mut account = received_transfer(0, 9);
-    assert_eq!(account.limiter_finding(None).name(), "server cap");
+    assert_eq!(account.limiter_finding().name(), "server cap");
     add_sender_report(&mut account, Some("h:21"), Limiter::Loss, None);
-    let finding = account.limiter_finding(None);
+    let finding = account.limiter_finding();
     assert_eq!(finding.name(), "congestion window (loss)");
     assert_eq!(
         account.why_line(762e6, finding),
@@ -131,14 +131,14 @@ fn the_limiter_of_a_get_is_the_one_that_the_sender_reports() {
 #[test]
 fn a_get_with_long_round_trips_names_both_causes_of_them() {
     let mut account = received_transfer(0, 9);
-    let why = |account: &BatchEvidence| account.why_line(762e6, account.limiter_finding(None));
+    let why = |account: &BatchEvidence| account.why_line(762e6, account.limiter_finding());
     assert!(
         why(&account).ends_with("for the server or the path)"),
         "{}",
         why(&account)
     );
     account.own_evidence.long_rtt_time = seconds(30);
-    assert_eq!(account.limiter_finding(None).name(), "server cap");
+    assert_eq!(account.limiter_finding().name(), "server cap");
     let expected =
         "for the server or the path: packets queued on a full path, or the server paused)";
     assert!(why(&account).ends_with(expected), "{}", why(&account));
@@ -148,21 +148,20 @@ fn a_get_with_long_round_trips_names_both_causes_of_them() {
 fn a_limiter_seen_only_by_the_receiver_precedes_the_window_that_it_fills() {
     let mut account = received_transfer(8, 1);
     add_sender_report(&mut account, Some("h:21"), Limiter::ReceiveWindow, None);
-    assert_eq!(account.limiter_finding(None).name(), "store write");
+    assert_eq!(account.limiter_finding().name(), "store write");
     let mut account = received_transfer(8, 1);
     add_sender_report(&mut account, Some("h:21"), Limiter::StoreRead, None);
-    assert_eq!(account.limiter_finding(None).name(), "store read");
-    assert_eq!(
-        account.limiter_finding(Some(100_000_000)).name(),
-        "rate limit"
-    );
+    assert_eq!(account.limiter_finding().name(), "store read");
+    account.own_evidence.throttle_time = seconds(36);
+    account.own_evidence.store_time = seconds(1);
+    assert_eq!(account.limiter_finding().name(), "rate limit");
 }
 
 #[test]
 fn an_unknown_limiter_of_the_sender_gives_way_to_this_ends_figures() {
     let mut account = received_transfer(0, 9);
     add_sender_report(&mut account, Some("h:21"), Limiter::Unknown, None);
-    assert_eq!(account.limiter_finding(None).name(), "server cap");
+    assert_eq!(account.limiter_finding().name(), "server cap");
 }
 
 #[test]
@@ -180,7 +179,7 @@ fn the_line_of_a_put_names_the_remedy() {
     let remedy = "an administrator can raise net.ipv4.tcp_rmem there";
     add_sender_report(&mut account, None, Limiter::ReceiveWindow, Some(remedy));
     assert_eq!(
-        account.why_line(1e9, account.limiter_finding(None)),
+        account.why_line(1e9, account.limiter_finding()),
         "1.00 Gbit/s over 16 streams, 4 at the end (bbr); limited by: receive window (90% of the \
          time the receiver's window was full); to change that: an administrator can raise \
          net.ipv4.tcp_rmem there"
@@ -197,7 +196,7 @@ fn the_sending_server_reports_the_limiter_of_a_third_party_transfer() {
         markers: true,
     });
     add_sender_report(&mut account, Some("h:21"), Limiter::StoreRead, None);
-    let finding = account.limiter_finding(None);
+    let finding = account.limiter_finding();
     assert_eq!(finding.name(), "store read");
     let line = account.why_line(1e9, finding);
     assert!(
@@ -212,20 +211,62 @@ fn the_sending_server_reports_the_limiter_of_a_third_party_transfer() {
 #[test]
 fn the_limiter_is_unknown_when_nothing_moved() {
     let account = BatchEvidence::default();
-    let finding = account.limiter_finding(None);
+    let finding = account.limiter_finding();
     assert_eq!(finding.name(), "unknown");
     let line = account.why_line(0.0, finding);
     assert!(!line.contains("between"), "{line}");
 }
 
 #[test]
-fn a_reached_rate_limit_is_the_limiter() {
+fn a_rate_limit_at_either_end_is_the_limiter_of_a_put() {
     let mut account = BatchEvidence::default();
     account.add_transfer(&Evidence {
-        bytes: 1_000,
-        elapsed: seconds(1),
-        streams: 1,
-        ..Evidence::for_role(Role::Receiver)
+        bytes: 1_250_000_000,
+        elapsed: seconds(10),
+        streams: 4,
+        peak_streams: 4,
+        busy_time: seconds(10),
+        rwnd_limited: seconds(9),
+        wire_time: seconds(38),
+        ..Evidence::for_role(Role::Sender)
     });
-    assert_eq!(account.limiter_finding(Some(1_000)).name(), "rate limit");
+    // The server reads slowly, and this end sees only its window.
+    let remedy = "an administrator can raise net.ipv4.tcp_rmem there";
+    for is_server_first in [true, false] {
+        let mut account = account.clone();
+        let server = (Some("h:21"), Limiter::RateLimit, None);
+        let own = (None, Limiter::ReceiveWindow, Some(remedy));
+        let reports = match is_server_first {
+            true => [server, own],
+            false => [own, server],
+        };
+        for (host, limiter, remedy) in reports {
+            add_sender_report(&mut account, host, limiter, remedy);
+        }
+        let line = account.why_line(1e9, account.limiter_finding());
+        let expected = "limited by: rate limit (the server's rate limit was reached)";
+        assert!(line.ends_with(expected), "{line}");
+    }
+    account.own_evidence.wire_time = seconds(3);
+    account.own_evidence.throttle_time = seconds(36);
+    // A server that waits for this end may think what it likes.
+    account.add_remarks(
+        vec![HostRemark {
+            host: Some("h:21".to_owned()),
+            verdict: Some(tune::streams::auto::LimiterVerdict {
+                limiter: Limiter::StoreWrite,
+                streams: 4,
+                congestion_control: String::new(),
+                remedy: None,
+            }),
+            text: Some("To change that: buy a faster disk".to_owned()),
+        }],
+        Duration::ZERO,
+    );
+    let line = account.why_line(1e9, account.limiter_finding());
+    assert!(
+        line.contains("rate limit (90% of the time this machine waited for its rate limit)"),
+        "{line}"
+    );
+    assert!(!line.contains("faster disk"), "{line}");
 }

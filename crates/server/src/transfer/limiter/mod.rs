@@ -43,8 +43,10 @@ impl LimiterSummary {
         };
         // The congestion control of a receiver has no effect on the transfer.
         let congestion = congestion(evidence).filter(|_| sends);
-        // When this server receives, its limiter is only logged: the sender knows better what limits it.
-        let verdict = limiter.filter(|_| sends).and_then(|limiter| {
+        // When this server receives, its limiter is only logged: the sender knows better what limits it. But of a rate limit
+        // here it sees only a full window.
+        let is_told = |limiter: &Limiter| sends || *limiter == Limiter::RateLimit;
+        let verdict = limiter.filter(is_told).and_then(|limiter| {
             let congestion = congestion.as_deref().unwrap_or_default();
             remark::LimiterReport::new(limiter.name(), streams, congestion)
         });

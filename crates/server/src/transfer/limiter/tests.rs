@@ -98,6 +98,19 @@ fn without_a_policy_only_a_sender_reports_the_limiter_to_the_client() {
 }
 
 #[test]
+fn a_receiver_reports_its_rate_limit_which_the_sender_cannot_see() {
+    let held = Evidence {
+        throttle_time: seconds(18),
+        wire_time: seconds(1),
+        ..Evidence::for_role(Role::Receiver)
+    };
+    let received = LimiterSummary::of(&report(held));
+    assert_eq!(received.limiter, Some(Limiter::RateLimit));
+    let told = received.client_remark.limiter.unwrap();
+    assert_eq!(told.limiter(), "rate limit");
+}
+
+#[test]
 fn an_empty_transfer_has_no_limiter() {
     let limits = LimiterSummary::of(&TransferReport::default());
     assert_eq!(limits, LimiterSummary::default());
