@@ -21,7 +21,7 @@ use crate::local::replacement::set_token_prefix;
 use crate::options::CopyOptions;
 use crate::plan::PlannedFile;
 use crate::work::mover::{WorkAccount, WorkMover};
-use crate::work::out_of_space::FullDestinations;
+use crate::work::refusing::RefusingDestinations;
 use ftp::failure::Operation;
 use ftp::{Failure, FailureKind, socket_stats};
 
@@ -81,7 +81,7 @@ async fn serve(
     lines: &mut NodeLines,
     replies: mpsc::Sender<Vec<u8>>,
 ) -> Result<(), Failure> {
-    let full = Arc::new(FullDestinations::default());
+    let full = Arc::new(RefusingDestinations::default());
     let totals = Arc::new(Mutex::new(BatchTotals::new(
         ctx.options.streams.transfer.buffers,
     )));
@@ -164,7 +164,7 @@ fn progress(ctx: &BatchContext, totals: &Mutex<BatchTotals>) -> NodeProgress {
 
 async fn carry_out(
     ctx: Arc<BatchContext>,
-    full: Arc<FullDestinations>,
+    full: Arc<RefusingDestinations>,
     totals: Arc<Mutex<BatchTotals>>,
     replies: mpsc::Sender<Vec<u8>>,
     order: MoveOrder,

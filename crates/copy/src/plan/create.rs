@@ -3,25 +3,33 @@
 use proto::client::CommandLead;
 
 use super::entries::PlannedLink;
-use super::paths::trim_trailing_slashes;
+use super::paths::{is_below, trim_trailing_slashes};
 use crate::batch::BatchContext;
 use crate::storage::contract::Storage;
 use ftp::location::Location;
 use ftp::{Failure, FailureKind};
 
-/// Creates the directories of a plan, parents first. Existing ones are accepted. Returns the positions of those that failed.
+/// Creates the directories of a plan, parents first. Existing ones are accepted. Returns the positions of those that were not
+/// made, and why; `None`: it is below one that was not.
 pub(crate) async fn make_directories(
     ctx: &BatchContext,
     directories: &[Location],
-) -> Vec<(usize, Failure)> {
-    let mut failed = Vec::new();
+) -> Vec<(usize, Option<Failure>)> {
+    let mut failed: Vec<(usize, Option<Failure>)> = Vec::new();
+    let mut unmade: Option<&Location> = None;
     let mut position = 0;
     for group in directories.chunk_by(|a, b| a.storage_id() == b.storage_id()) {
         let made = make_at_once(ctx, group).await;
         // The others one by one: they exist, lack a parent, or are refused for a reason to be told.
         for (at, made) in group.iter().zip(made) {
-            if !made && let Err(failure) = make_directory(ctx, at).await {
-                failed.push((position, failure));
+            if !made {
+                // The one above precedes it.
+                if unmade.is_some_and(|above| is_below(above, at)) {
+                    failed.push((position, None));
+                } else if let Err(failure) = make_directory(ctx, at).await {
+                    unmade = Some(at);
+                    failed.push((position, Some(failure)));
+                }
             }
             position += 1;
         }

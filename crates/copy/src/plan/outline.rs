@@ -117,6 +117,15 @@ impl PlanOutline {
         self.found.iter().any(|found| found.is_directory)
     }
 
+    /// The directory that will hold everything, if it may have to be made.
+    pub(crate) fn root(&self) -> Option<Location> {
+        match (&self.destination, self.found.as_slice()) {
+            (PlannedDestination::Directory { at, make: true }, _) => Some(at.clone()),
+            (destination, [tree]) if tree.is_directory => destination.of_tree(&tree.location).ok(),
+            _ => None,
+        }
+    }
+
     /// Whether files of the copy can be in conflict with one another, so that nothing may be copied before all are known: there
     /// are several sources, or the destination is where the source is.
     pub(crate) fn may_conflict(&self) -> bool {

@@ -42,6 +42,14 @@ pub(crate) fn is_same_file(a: &Location, b: &Location) -> bool {
     }
 }
 
+/// Whether `place` is below the directory `at`, by their names.
+pub(crate) fn is_below(at: &Location, place: &Location) -> bool {
+    let above = at.path();
+    let above = above.strip_suffix(b"/").unwrap_or(above);
+    let rest = place.path().strip_prefix(above);
+    rest.is_some_and(|rest| rest.starts_with(b"/")) && at.storage_id() == place.storage_id()
+}
+
 /// Whether `b` is the directory `a` or is below it.
 pub(crate) fn is_inside(a: &Location, b: &Location) -> bool {
     match (a, b) {

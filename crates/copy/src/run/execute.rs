@@ -20,16 +20,23 @@ use crate::work::mover::{WorkAccount, WorkMover};
 use crate::work::queue::WorkQueue;
 use crate::{nodes, plan};
 use ftp::Failure;
+use ftp::location::Location;
 
-/// Executes a plan, also while it is still written. The journal is removed if everything is done.
+/// Executes a plan, also while it is still written. The journal is removed if everything is done. `root`: the directory that
+/// will hold everything, if there is one.
+///
+/// # Errors
+/// The root cannot be made: nothing was copied.
 pub(crate) async fn execute(
     ctx: &Arc<BatchContext>,
     plan: &Arc<CopyPlan>,
+    root: Option<Location>,
     records: &Arc<BatchRecords>,
     totals: &Arc<Mutex<BatchTotals>>,
-) {
+) -> Result<(), Failure> {
     if ctx.options.dry_run {
-        return dry_run::show(ctx, plan, totals).await;
+        dry_run::show(ctx, plan, totals).await;
+        return Ok(());
     }
     totals.lock().set_earlier_files(plan.earlier_files());
     let mut keeper = JoinSet::new();
@@ -52,10 +59,10 @@ pub(crate) async fn execute(
         continues: plan.continues(),
     });
     let batch = Arc::new(RunningBatch { account, mover });
+    let reporting = Arc::clone(&batch);
+    let report = move |at: Option<&Location>, failure| reporting.fail_directory(at, failure);
+    let queue = Arc::new(WorkQueue::new(ctx, plan, root, Box::new(report)));
     let workers = async {
-        let reporting = Arc::clone(&batch);
-        let report = move |place, failure| reporting.fail_directory(place, failure);
-        let queue = Arc::new(WorkQueue::new(ctx, plan, Box::new(report)));
         let (ramp, limits) = queue.first().await;
         if !ctx.options.nodes.nodes.is_empty() {
             let (sessions, mover) = (ramp.sessions(), &batch.mover);
@@ -78,6 +85,14 @@ pub(crate) async fn execute(
     };
     progress::report_while(ctx, plan, workers, totals).await;
     totals.lock().set_resent(ctx.meter.resent());
+    if let Some(failure) = queue.refusal() {
+        keeper.shutdown().await;
+        totals.lock().batch_refused(&failure);
+        if !plan.has_done_files() {
+            plan.remove_journal();
+        }
+        return Err(failure);
+    }
     batch.make_links().await;
     keeper.shutdown().await;
     let is_done = plan.is_listed() && !totals.lock().has_failures();
@@ -88,6 +103,7 @@ pub(crate) async fn execute(
         false => plan.sync(),
     })
     .await;
+    Ok(())
 }
 
 /// A batch that runs in this process.
@@ -199,9 +215,12 @@ impl WorkAccount for BatchAccount {
 
 impl RunningBatch {
     /// A directory was not made, or the plan cannot be read.
-    fn fail_directory(&self, directory: String, failure: Failure) {
-        let cause = self.mover.full.directory_failed(&failure);
-        self.account.fail_for(directory, (failure, cause));
+    fn fail_directory(&self, directory: Option<&Location>, failure: Failure) {
+        let Some(at) = directory else {
+            return self.account.fail(String::new(), failure);
+        };
+        let cause = self.mover.full.directory_failed(at, &failure);
+        self.account.fail_for(at.display(), (failure, cause));
     }
 
     /// Creates the links of the plan. This happens after the files are written, so that no file is

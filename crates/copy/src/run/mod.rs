@@ -139,7 +139,11 @@ async fn copy_arguments(
         }
         let _failed_list = FailedList::of(ctx, plan);
         report_size(ctx, plan);
-        Box::pin(execute::execute(ctx, plan, records, totals)).await;
+        let root = match (sources, plan.earlier_trees().as_slice()) {
+            ([_], [(_, tree)]) => Some(tree.clone()),
+            _ => None,
+        };
+        Box::pin(execute::execute(ctx, plan, root, records, totals)).await?;
         records.add_earlier(ctx, plan).await?;
         preserve::finish_directories(ctx, plan).await;
         return Ok(());
@@ -157,10 +161,18 @@ async fn copy_arguments(
     let _failed_list = FailedList::of(ctx, &plan);
     let streams = !outline.may_conflict();
     let filler = Arc::new(plan::PlanFiller::new(ctx, &plan, totals, streams));
-    let listing = Box::pin(plan::list_sources(&filler, outline));
-    let copying = Box::pin(execute::execute(ctx, &plan, records, totals));
+    let root = outline.root();
+    let mut listing = Box::pin(plan::list_sources(&filler, outline));
+    let mut copying = Box::pin(execute::execute(ctx, &plan, root, records, totals));
     if streams {
-        tokio::join!(listing, copying);
+        // What cannot be copied need not be listed.
+        tokio::select! {
+            () = &mut listing => copying.await?,
+            copied = &mut copying => {
+                copied?;
+                listing.await;
+            }
+        }
     } else {
         listing.await;
         if let Err(failure) = plan::check_conflicts(&plan, &ctx.trees) {
@@ -170,7 +182,7 @@ async fn copy_arguments(
         }
         // Not before the check: a run that ends in between is followed by one that lists and checks.
         filler.accept();
-        copying.await;
+        copying.await?;
     }
     records.add_earlier(ctx, &plan).await?;
     preserve::finish_directories(ctx, &plan).await;

@@ -86,12 +86,13 @@ async fn read_and_copy(
     }
     if plan.has_complete_listing() {
         super::report_size(&ctx, &plan);
-        Box::pin(execute::execute(&ctx, &plan, &records, totals)).await;
+        Box::pin(execute::execute(&ctx, &plan, None, &records, totals)).await?;
     } else {
         let filler = Arc::new(PlanFiller::new(&ctx, &plan, totals, true));
         let listing = Box::pin(list_pairs(&ctx, &filler, pairs));
-        let copying = Box::pin(execute::execute(&ctx, &plan, &records, totals));
-        tokio::join!(listing, copying);
+        let copying = Box::pin(execute::execute(&ctx, &plan, None, &records, totals));
+        let ((), copied) = tokio::join!(listing, copying);
+        copied?;
     }
     preserve::finish_directories(&ctx, &plan).await;
     ctx.pool.close().await;

@@ -167,7 +167,14 @@ async fn compare_and_copy(
     filler.end();
     check_conflicts(&plan, &ctx.trees)
         .inspect_err(|failure| totals.lock().batch_refused(failure))?;
-    Box::pin(execute::execute(ctx, &plan, records, totals)).await;
+    Box::pin(execute::execute(
+        ctx,
+        &plan,
+        Some(to.clone()),
+        records,
+        totals,
+    ))
+    .await?;
     let guard = match (comparison.source_is_whole(), comparison.has_files()) {
         (false, _) => Some("a part of the source could not be listed"),
         (_, false) => Some("the source has no files; if that is right, use rm -r"),

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::file;
 use super::leftovers;
-use super::out_of_space::FullDestinations;
+use super::refusing::RefusingDestinations;
 use crate::batch::BatchContext;
 use crate::batch::measurement::TransferMeasurement;
 use crate::file::preserve;
@@ -42,7 +42,7 @@ pub(crate) trait WorkAccount: Send + Sync {
 pub(crate) struct WorkMover {
     pub(crate) ctx: Arc<BatchContext>,
     pub(crate) account: Arc<dyn WorkAccount>,
-    pub(crate) full: Arc<FullDestinations>,
+    pub(crate) full: Arc<RefusingDestinations>,
     /// The facts of files are those of an earlier run, and may have changed since.
     pub(crate) has_old_facts: bool,
     /// An earlier run may have left unfinished files.

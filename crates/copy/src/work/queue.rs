@@ -37,6 +37,10 @@ pub(crate) struct WorkQueue {
     ctx: Arc<BatchContext>,
     plan: Arc<CopyPlan>,
     report: FailureReport,
+    /// The directory that will hold everything, if there is one.
+    root: Option<Location>,
+    /// Why it cannot be made.
+    refused: parking_lot::Mutex<Option<Failure>>,
     begun: Instant,
     supply: tokio::sync::Mutex<WorkSupply>,
     /// Pieces of work that are ready.
@@ -66,8 +70,8 @@ struct PlanWindow {
     is_last: bool,
 }
 
-/// Receives failures of entries that are not files.
-pub(crate) type FailureReport = Box<dyn Fn(String, Failure) + Send + Sync>;
+/// Receives the failures of directories, or of the plan itself (`None`).
+pub(crate) type FailureReport = Box<dyn Fn(Option<&Location>, Failure) + Send + Sync>;
 
 impl WorkSupply {
     /// How long the first files may wait for more.
@@ -89,12 +93,15 @@ impl WorkQueue {
     pub(crate) fn new(
         ctx: &Arc<BatchContext>,
         plan: &Arc<CopyPlan>,
+        root: Option<Location>,
         report: FailureReport,
     ) -> Self {
         Self {
             ctx: Arc::clone(ctx),
             plan: Arc::clone(plan),
             report,
+            root,
+            refused: parking_lot::Mutex::default(),
             begun: Instant::now(),
             supply: tokio::sync::Mutex::new(WorkSupply {
                 reader: PlanReader::of(plan),
@@ -198,7 +205,7 @@ impl WorkQueue {
             Ok(window) => window,
             Err(error) => {
                 let message = format!("the plan of the copy cannot be read: {error}");
-                (self.report)(String::new(), Failure::local(message));
+                (self.report)(None, Failure::local(message));
                 PlanWindow {
                     is_last: true,
                     ..PlanWindow::default()
@@ -206,7 +213,13 @@ impl WorkQueue {
             }
         };
         // Parents come first, and before the files that they will hold.
-        self.make_directories(&window.directories).await;
+        if let Err(failure) = self.make_directories(&window.directories).await {
+            *self.refused.lock() = Some(failure);
+            return PlanWindow {
+                is_last: true,
+                ..PlanWindow::default()
+            };
+        }
         self.ask_servers(supply, &window.files).await;
         window
     }
@@ -257,9 +270,18 @@ impl WorkQueue {
         Ok(window)
     }
 
-    async fn make_directories(&self, directories: &[(u32, Location)]) {
+    /// Makes directories, and reports those that cannot be made.
+    ///
+    /// # Errors
+    /// That of the root: nothing can be copied.
+    async fn make_directories(&self, directories: &[(u32, Location)]) -> Result<(), Failure> {
         let locations: Vec<Location> = directories.iter().map(|(_, at)| at.clone()).collect();
         let failed = plan::make_directories(&self.ctx, &locations).await;
+        if let Some((0, Some(failure))) = failed.first()
+            && locations.first() == self.root.as_ref()
+        {
+            return Err(failure.clone());
+        }
         let is_made = |position: &usize| !failed.iter().any(|(other, _)| other == position);
         let made = directories.iter().enumerate();
         let made: Vec<u32> = made
@@ -268,9 +290,16 @@ impl WorkQueue {
             .collect();
         self.plan.mark_done(&made);
         for (position, failure) in failed {
-            let place = locations.get(position).map(Location::display);
-            (self.report)(place.unwrap_or_default(), failure);
+            if let Some(failure) = failure {
+                (self.report)(locations.get(position), failure);
+            }
         }
+        Ok(())
+    }
+
+    /// Why nothing was copied: the directory that was to hold everything cannot be made.
+    pub(crate) fn refusal(&self) -> Option<Failure> {
+        self.refused.lock().clone()
     }
 
     /// Asks the servers of these files, once, whether they take many files at a time. One that cannot be asked counts as one

@@ -1,5 +1,5 @@
-//! Destinations without free space. A batch does not go on with files for a full disk: each would fail in the same way, a million
-//! times in a large tree.
+//! Destinations without free space, and directories that cannot be made. A batch does not go on with files for a full disk, or
+//! below such a directory: each would fail in the same way, a million times in a large tree.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::local::local_name::directory_of;
+use crate::plan::is_below;
 use ftp::Failure;
 use ftp::location::{Location, StorageId};
 
@@ -45,17 +45,19 @@ impl SharedFailure {
     }
 }
 
-/// The places where files of a batch found no space.
+/// The places where files of a batch found no space, and the directories that were not made.
 #[derive(Debug, Default)]
-pub(crate) struct FullDestinations {
+pub(crate) struct RefusingDestinations {
     places: Mutex<HashMap<StoragePlace, NoSpaceFailures>>,
     /// Why the first directory was not made for which there was no space.
     no_directory: Mutex<Option<SharedFailure>>,
+    /// Directories that cannot be made, none of them below another.
+    unmade: Mutex<Vec<(Location, SharedFailure)>>,
     /// There is one: most batches look no further.
     any: AtomicBool,
 }
 
-impl FullDestinations {
+impl RefusingDestinations {
     /// Notes why the file for `destination` failed. Returns the cause: files that find no space at a place share that of the
     /// first, whatever their sizes.
     pub(crate) fn failed(&self, destination: &Location, failure: &Failure) -> String {
@@ -75,12 +77,24 @@ impl FullDestinations {
         found.first.cause.clone()
     }
 
-    /// Notes why a directory was not made. Returns the cause.
-    pub(crate) fn directory_failed(&self, failure: &Failure) -> String {
+    /// Notes why a directory was not made: nothing below it is begun, unless another try may make it. Returns the cause.
+    pub(crate) fn directory_failed(&self, at: &Location, failure: &Failure) -> String {
+        let cause = self.cause_of_directory(failure);
+        if !failure.may_retry() && !failure.is_lost() {
+            self.any.store(true, Ordering::Relaxed);
+            let shared = SharedFailure {
+                failure: failure.clone(),
+                cause: cause.clone(),
+            };
+            self.unmade.lock().push((at.clone(), shared));
+        }
+        cause
+    }
+
+    fn cause_of_directory(&self, failure: &Failure) -> String {
         if !failure.kind().is_disk_full() {
             return failure.cause();
         }
-        self.any.store(true, Ordering::Relaxed);
         let of_file = self
             .places
             .lock()
@@ -114,12 +128,9 @@ impl FullDestinations {
             .get(&place)
             .filter(|found| found.in_a_row >= MAX_IN_A_ROW);
         full.map(|found| found.first.clone()).or_else(|| {
-            // Only this machine can tell at once.
-            let Location::Local(path) = destination else {
-                return None;
-            };
-            let is_missing = !directory_of(path).exists();
-            self.no_directory.lock().clone().filter(|_| is_missing)
+            let unmade = self.unmade.lock();
+            let above = unmade.iter().find(|(at, _)| is_below(at, destination));
+            above.map(|(_, shared)| shared.clone())
         })
     }
 }
@@ -149,7 +160,7 @@ mod tests {
     }
 
     /// The message of the failure for which a file is not begun.
-    fn reason(places: &FullDestinations, destination: &Location) -> Option<String> {
+    fn reason(places: &RefusingDestinations, destination: &Location) -> Option<String> {
         places
             .refusal(destination)
             .map(|shared| shared.failure.to_string())
@@ -157,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_place_is_full_after_some_files_in_a_row() {
-        let places = FullDestinations::default();
+        let places = RefusingDestinations::default();
         let here = Location::Local("/tmp/f".into());
         let there = Location::parse("ftp://h/f").unwrap();
         places.failed(&here, &Failure::local("another"));
@@ -170,19 +181,27 @@ mod tests {
     }
 
     #[test]
-    fn files_below_a_directory_without_room_are_not_begun() {
-        let places = FullDestinations::default();
-        let missing = Location::Local("/no/such/directory/f".into());
-        places.directory_failed(&Failure::local("another"));
-        assert_eq!(reason(&places, &missing), None);
-        places.directory_failed(&full());
-        assert_eq!(reason(&places, &missing), Some(full().to_string()));
-        assert_eq!(reason(&places, &Location::Local("/tmp/f".into())), None);
+    fn files_below_a_directory_that_cannot_be_made_are_not_begun() {
+        let places = RefusingDestinations::default();
+        let at = |url: &str| Location::parse(url).unwrap();
+        let refusal = |url: &str| reason(&places, &at(url));
+        let lost = Failure::transient(FailureKind::Unreachable, "gone");
+        places.directory_failed(&at("ftp://h/away"), &lost);
+        assert_eq!(refusal("ftp://h/away/f"), None, "another try may make it");
+        places.directory_failed(&at("ftp://h/d"), &Failure::refused("no"));
+        assert_eq!(refusal("ftp://h/d/f"), Some("no".to_owned()));
+        assert_eq!(refusal("ftp://h/d/e/f"), Some("no".to_owned()));
+        for elsewhere in ["ftp://h/d", "ftp://h/df", "ftp://other/d/f", "/d/f"] {
+            assert_eq!(refusal(elsewhere), None, "{elsewhere}");
+        }
+        places.directory_failed(&at("/no/such/directory"), &full());
+        assert_eq!(refusal("/no/such/directory/f"), Some(full().to_string()));
+        assert_eq!(refusal("/tmp/f"), None);
     }
 
     #[test]
     fn files_without_room_at_a_place_share_a_cause_and_those_elsewhere_do_not() {
-        let places = FullDestinations::default();
+        let places = RefusingDestinations::default();
         let cause = |at: &str, message: &str| {
             let at = Location::parse(at).unwrap();
             places.failed(&at, &Failure::new(FailureKind::ServerDiskFull, message))
@@ -200,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_too_large_for_its_place_does_not_stop_the_others() {
-        let places = FullDestinations::default();
+        let places = RefusingDestinations::default();
         let here = Location::Local("/tmp/f".into());
         for _ in 0..MAX_IN_A_ROW {
             places.failed(&here, &full());
