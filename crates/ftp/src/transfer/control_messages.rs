@@ -147,6 +147,15 @@ impl ClientSession {
         HostRemark::from_reply(self.name(), reply)
     }
 
+    /// The remark on a transfer whose data connections were with data nodes.
+    pub(super) fn remark_of_stripes(&self) -> HostRemark {
+        HostRemark {
+            host: Some(format!("data nodes of {}", self.name())),
+            verdict: None,
+            text: Some(format!("{} took part", self.stripe_count())),
+        }
+    }
+
     /// The length of a listing in the final reply of a server that is known to send it.
     pub fn listing_bytes(&self, reply: &Reply) -> Option<u64> {
         let is_known = self.features().listing_lengths;

@@ -196,6 +196,7 @@ impl ClientSession {
             _ => None,
         };
         let remark = reply.as_ref().and_then(|reply| self.remark_of_reply(reply));
+        let is_striped = data_result.channel.is_striped();
         let outcome =
             outcome::combine_results(self.name(), operation, data_result.result, final_reply);
         if outcome.is_ok() {
@@ -208,7 +209,13 @@ impl ClientSession {
                 self.control.abandon();
             }
         }
-        outcome.map(|report| CompletedExchange::new(report, remark, reply))
+        outcome.map(|report| {
+            let mut completed = CompletedExchange::new(report, remark, reply);
+            completed
+                .remarks
+                .extend(is_striped.then(|| self.remark_of_stripes()));
+            completed
+        })
     }
 
     fn alternative_addresses(

@@ -76,7 +76,7 @@ pub(super) async fn third_party(
     .await;
     // The data connections are between the servers; neither can be used with this machine.
     servers.forget_data_channels();
-    let remarks = match outcome {
+    let mut remarks = match outcome {
         // The data nodes may be in networks that do not reach each other, where the servers themselves do.
         Err(failure) if is_striped && failure.kind() == FailureKind::Apart => {
             servers.forget_stripes();
@@ -86,6 +86,10 @@ pub(super) async fn third_party(
         }
         outcome => outcome?,
     };
+    if is_striped {
+        let both = [&*servers.source, &*servers.destination];
+        remarks.extend(both.map(ClientSession::remark_of_stripes));
+    }
     let bytes = servers.check_moved_bytes(&agreement, &receiving, marker_progress.bytes())?;
     Ok(TransferAttempt {
         report: TransferReport {
