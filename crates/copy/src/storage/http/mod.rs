@@ -292,20 +292,7 @@ impl HttpStorage {
     ) -> Result<String, Failure> {
         // Requested again, because the file may have changed since. The next transfer is still of the version that was told.
         let facts = self.current_facts(path).await?;
-        let is_whole = part.offset == 0 && (part.length.is_none() || part.length == facts.size);
-        let entry = facts
-            .checksums
-            .iter()
-            .find(|(known, _)| *known == algorithm);
-        match entry.filter(|_| is_whole) {
-            Some((_, checksum)) => Ok(checksum.clone()),
-            None => Err(Failure::protocol(format!(
-                "{} does not provide {} for this file; name an algorithm that it provides (cksum -a, cp --verify), or \
-                     use cp --verify none",
-                self.name,
-                algorithm.name()
-            ))),
-        }
+        facts.checksum_of(algorithm, part, &self.name)
     }
 }
 

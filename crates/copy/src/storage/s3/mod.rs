@@ -410,21 +410,7 @@ impl Storage for S3Storage {
         path: &[u8],
     ) -> Result<Vec<String>, Failure> {
         let facts = self.known_version(path).await?.file;
-        let sum_of = |part: &FilePart| {
-            let is_whole = part.offset == 0 && (part.length.is_none() || part.length == facts.size);
-            let mut known = facts.checksums.iter();
-            let sum = known
-                .find(|(known, _)| *known == algorithm)
-                .filter(|_| is_whole);
-            sum.map(|(_, sum)| sum.clone()).ok_or_else(|| {
-                Failure::protocol(format!(
-                    "{} has no {} of this object; name an algorithm that it has (cksum -a, cp --verify), or use cp \
-                     --verify none",
-                    self.name,
-                    algorithm.name()
-                ))
-            })
-        };
+        let sum_of = |part| facts.checksum_of(algorithm, part, &self.name);
         parts.iter().map(sum_of).collect()
     }
 
