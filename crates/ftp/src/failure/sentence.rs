@@ -53,6 +53,14 @@ impl Operation {
         )
     }
 
+    /// Whether a verb does it with whole trees, if told `-r`.
+    pub(crate) fn takes_trees(&self) -> bool {
+        matches!(
+            &*self.verb,
+            "read" | "write" | "copy" | "fetch" | "delete" | "remove"
+        )
+    }
+
     /// An operation on the file of a path.
     pub fn on_path(verb: impl Into<Cow<'static, str>>, path: &[u8]) -> Self {
         Self::on(verb, printable(path))

@@ -107,7 +107,12 @@ pub(crate) fn refusal_failure(server: &str, operation: &Operation, reply: &Reply
     let (kind, advice) = match refusal_cause(reply) {
         RefusalCause::Missing => (NotFound, "check the path"),
         RefusalCause::Exists => (Protocol, "choose another name, or remove it first"),
+        // The server's own reason says what there is to say.
+        RefusalCause::Directory if !operation.takes_trees() => {
+            return refused(Usage, server, operation, reply);
+        }
         RefusalCause::Directory => (Usage, "it is a directory: use -r"),
+        RefusalCause::NoFile if !operation.takes_trees() => (Usage, "name a regular file"),
         RefusalCause::NoFile => (Usage, "name a regular file, or use -r if it is a directory"),
         RefusalCause::Denied => (
             Refused,

@@ -154,6 +154,23 @@ fn a_name_that_is_too_long_is_a_reason() {
 }
 
 #[test]
+fn only_verbs_that_take_trees_are_told_to() {
+    let refused = reply(550, &["/d: Is a directory"]);
+    let text = |verb: &'static str| {
+        let failure = refusal_failure("h:21", &Operation::on(verb, "/d"), &refused);
+        assert_eq!(failure.kind(), Usage, "{verb}");
+        failure.to_string()
+    };
+    assert!(text("read").ends_with("use -r"));
+    assert!(text("remove").ends_with("use -r"));
+    assert_eq!(
+        text("rename"),
+        "h:21 refused to rename /d: 550 /d: Is a directory"
+    );
+    assert!(!text("compute SHA256 of").contains("-r"));
+}
+
+#[test]
 fn only_an_explicit_text_means_directory() {
     let cause = |text| refusal_cause(&reply(550, &[text]));
     assert_eq!(cause("/d: Is a directory"), RefusalCause::Directory);
