@@ -109,8 +109,15 @@ mod tests {
         let filter = own_messages("info");
         let level = |filter: LevelFilter| filter.into_level().unwrap();
         assert!(filter.would_enable("queue::worker", &level(LevelFilter::INFO)));
-        for target in ["sqlx::query", "sqlx::pool::acquire", "sqlx::postgres::notice"] {
-            assert!(!filter.would_enable(target, &level(LevelFilter::ERROR)), "{target}");
+        for target in [
+            "sqlx::query",
+            "sqlx::pool::acquire",
+            "sqlx::postgres::notice",
+        ] {
+            assert!(
+                !filter.would_enable(target, &level(LevelFilter::ERROR)),
+                "{target}"
+            );
         }
     }
 

@@ -44,7 +44,7 @@ pub fn is_reader_gone(error: &io::Error) -> bool {
     error.kind() == ErrorKind::BrokenPipe
 }
 
-/// What printing came to, where a reader that has ended is no failure. A verb that changes something goes on with it.
+/// Takes a reader that has ended for no failure of printing. A verb that changes something goes on with it.
 ///
 /// # Errors
 /// Standard output is full, or cannot be written for another reason.

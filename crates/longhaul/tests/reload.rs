@@ -237,7 +237,10 @@ fn sighup_says_why_a_users_file_is_not_taken_over() {
     let messages = server.wait_for_message(refusal);
     let line = messages.last().unwrap();
     assert!(line.contains("line 2: a line has five fields"), "{line}");
-    assert!(!line.contains("run-as") && !line.contains("users: 1"), "{line}");
+    assert!(
+        !line.contains("run-as") && !line.contains("users: 1"),
+        "{line}"
+    );
     assert_eq!(server.log_in("ann", "secret-ann").1, "230", "as before");
     assert_eq!(server.log_in("anonymous", "x@").1, "530");
     std::fs::write(&users, &good).unwrap();

@@ -262,7 +262,9 @@ fn unwritable_roots(users: &Users) -> Vec<SettingsWarning> {
 fn some_of(users: &[String]) -> String {
     match users {
         [one] => format!("user {one}"),
-        [a, b, c, more @ ..] if more.len() > 1 => format!("users {a}, {b}, {c} and {} more", more.len()),
+        [a, b, c, more @ ..] if more.len() > 1 => {
+            format!("users {a}, {b}, {c} and {} more", more.len())
+        }
         [first @ .., last] => format!("users {} and {last}", first.join(", ")),
         [] => String::new(),
     }
@@ -419,8 +421,7 @@ mod tests {
             panic!("{warnings:?}");
         };
         let text = warning.to_string();
-        let expected =
-            "users bob, eve, joe and 2 more may write, but the account that serves may not write in /proc/sys: ";
+        let expected = "users bob, eve, joe and 2 more may write, but the account that serves may not write in /proc/sys: ";
         assert!(text.starts_with(expected), "{text}");
         let names = |n: usize| some_of(&["a", "b", "c", "d"].map(str::to_owned)[..n]);
         assert_eq!(names(1), "user a");

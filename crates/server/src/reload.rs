@@ -169,7 +169,10 @@ impl fmt::Display for ReloadReport {
         }
         if !self.unreadable.is_empty() {
             let keys = self.unreadable.join(", ");
-            write!(f, "; unchanged, because the server's account may not read them: {keys}")?;
+            write!(
+                f,
+                "; unchanged, because the server's account may not read them: {keys}"
+            )?;
         }
         if !self.fixed.is_empty() {
             let keys = self.fixed.join(", ");

@@ -493,9 +493,9 @@ mod tests {
 
     /// Collects warnings.
     #[derive(Default)]
-    struct Warnings(Mutex<Vec<String>>);
+    struct AdviceWarnings(Mutex<Vec<String>>);
 
-    impl CopyObserver for Warnings {
+    impl CopyObserver for AdviceWarnings {
         fn on_event(&self, event: CopyEvent) {
             if let CopyEvent::Warning(text) = event {
                 self.0.lock().push(text);
@@ -503,8 +503,8 @@ mod tests {
         }
     }
 
-    fn questions(choice: AdvisorChoice) -> (AdviceQuestions, Arc<Warnings>) {
-        let warnings = Arc::new(Warnings::default());
+    fn questions(choice: AdvisorChoice) -> (AdviceQuestions, Arc<AdviceWarnings>) {
+        let warnings = Arc::new(AdviceWarnings::default());
         let options = AdviceOptions {
             choice,
             token: None,

@@ -165,7 +165,7 @@ async fn copy_arguments(
     let mut listing = Box::pin(plan::list_sources(&filler, outline));
     let mut copying = Box::pin(execute::execute(ctx, &plan, root, records, totals));
     if streams {
-        // What cannot be copied need not be listed.
+        // Nothing need be listed that cannot be copied.
         tokio::select! {
             () = &mut listing => copying.await?,
             copied = &mut copying => {

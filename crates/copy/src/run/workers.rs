@@ -95,7 +95,10 @@ where
             // Each file fails for a server that is not there, and nothing goes on.
             let is_there = failure.may_retry() || !failure.kind().is_unreachable();
             if is_first && is_there {
-                ctx.warn(format!("{failure} (going on with {})", show::count(admitted, "session")));
+                ctx.warn(format!(
+                    "{failure} (going on with {})",
+                    show::count(admitted, "session")
+                ));
             }
             if failure.kind().is_session_limit() {
                 limits.record(admitted).await;

@@ -3,6 +3,6 @@
 pub(crate) mod file;
 mod leftovers;
 pub(crate) mod mover;
-pub(crate) mod refusing;
 pub(crate) mod queue;
+pub(crate) mod refusing;
 pub(crate) mod session_plan;

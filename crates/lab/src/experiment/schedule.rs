@@ -112,7 +112,10 @@ impl PlannedRun {
         match self.measured_cells {
             0 => "a guess: no earlier run is known".to_owned(),
             all if all == self.cells => "by what earlier runs took".to_owned(),
-            some => format!("of {} by what earlier runs took, of the others a guess", show::count(some, "cell")),
+            some => format!(
+                "of {} by what earlier runs took, of the others a guess",
+                show::count(some, "cell")
+            ),
         }
     }
 }

@@ -136,7 +136,10 @@ fn left_out(grid: &ResultGrid<'_>) -> Markup {
                 grid.point_name(place.row, place.column),
             );
             let (out, reasons) = (runs.all - runs.valid, runs.reasons.join("; "));
-            format!("{label}, {point}: {out} of {} ({reasons})", show::count(runs.all, "run"))
+            format!(
+                "{label}, {point}: {out} of {} ({reasons})",
+                show::count(runs.all, "run")
+            )
         })
     };
     let lines: Vec<String> = grid.cells().filter_map(line).collect();

@@ -114,14 +114,11 @@ pub(crate) fn run(args: UserArgs) -> Result<Exit> {
 
 /// Says that the file has no such user.
 fn no_such_user(users: &Path, name: &str) -> Exit {
-    print_to_stderr(&format!(
-        "longhaul: {} has no user {name}",
-        users.display()
-    ));
+    print_to_stderr(&format!("longhaul: {} has no user {name}", users.display()));
     Exit::NotFound
 }
 
-/// What one of two flags that exclude each other says; `None`: neither was given.
+/// The value of two flags that exclude each other; `None`: neither was given.
 fn chosen(yes: bool, no: bool) -> Option<bool> {
     (yes || no).then_some(yes)
 }

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use units::show;
 
-
 /// Most causes that are told apart: further ones are told of for each file.
 const MAX_CAUSES: usize = 256;
 /// Most further files of a cause that are named.
@@ -83,7 +82,10 @@ impl FailureGroup {
             (false, _) => String::new(),
             (true, 0) => format!(": {names}"),
             (true, others) => {
-                format!(": {names} and {} (-v names each)", show::count(others, "other"))
+                format!(
+                    ": {names} and {} (-v names each)",
+                    show::count(others, "other")
+                )
             }
         }
     }

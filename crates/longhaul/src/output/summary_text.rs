@@ -6,7 +6,6 @@ use std::time::Duration;
 use copy::{CopyEvent, CopySummary, Exit};
 use units::show;
 
-
 /// Facts of a copy that its events tell and its summary does not.
 #[derive(Debug, Default)]
 pub(super) struct SeenWork {

@@ -9,7 +9,7 @@ use super::file::{UsersError, UsersFileChange, read_users_file};
 use super::line::{LineError, UserRecord, is_record_of, parse_records};
 use super::{UserAccount, hash_password};
 
-/// What changes of an account; `None` stays as it is.
+/// A change of an account; `None` stays as it is.
 #[derive(Debug, Clone, Default)]
 pub struct AccountChange {
     /// The new password.

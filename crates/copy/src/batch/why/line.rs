@@ -19,7 +19,7 @@ impl BatchEvidence {
         if let Some(remedy) = self.remedy(finding) {
             line.push_str(&format!("; to change that: {remedy}"));
         }
-        // What the other end saw of a rate limit here, and advises against it, is a consequence.
+        // The other end sees the consequences of a rate limit here, and advises against those.
         let is_held_here = matches!(finding, LimiterFinding::Measured(share) if share.limiter == Limiter::RateLimit);
         let told = |remark: &&HostRemark| {
             !(is_held_here && remark.host.is_some() && remark.verdict.is_some())

@@ -146,7 +146,10 @@ impl ModeTuner {
             ChunkTuningMode::Mi => {
                 self.terminated = true;
                 let next = chunk.streams.min(self.parameters.max_streams);
-                (next, format!("{limit}, {} stay", show::count(next, "stream")))
+                (
+                    next,
+                    format!("{limit}, {} stay", show::count(next, "stream")),
+                )
             }
             ChunkTuningMode::MiPlus => {
                 self.terminated = true;
@@ -164,7 +167,10 @@ impl ModeTuner {
                 let less = f64::from(chunk.streams) * (1.0 - self.parameters.beta);
                 // Eq. 12 has no lower bound; a transfer needs one stream.
                 let next = whole_streams(less).clamp(1, self.parameters.max_streams);
-                (next, format!("{limit}, back to {}", show::count(next, "stream")))
+                (
+                    next,
+                    format!("{limit}, back to {}", show::count(next, "stream")),
+                )
             }
         }
     }
