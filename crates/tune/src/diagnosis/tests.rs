@@ -155,8 +155,9 @@ fn limiter_and_share_of_recorded_evidence_stay_the_same() {
         sndbuf_limited: seconds(sndbuf),
         ..sent()
     };
-    let limited_to = |rate, all| Evidence {
-        rate_limit: Some(rate),
+    let throttled = |wire, throttle, all| Evidence {
+        wire_time: seconds(wire),
+        throttle_time: seconds(throttle),
         ..all
     };
     let (mut lost, mut narrow, mut unopened) = (sent(), received(), sent());
@@ -185,12 +186,12 @@ fn limiter_and_share_of_recorded_evidence_stay_the_same() {
         (narrow, Limiter::ReceiveWindow, 34.0 / 38.0),
         (unopened, Limiter::CongestionWindow, 0.85),
         (
-            limited_to(110_000_000, received()),
+            throttled(4.0, 30.0, received()),
             Limiter::RateLimit,
-            100.0 / 110.0,
+            30.0 / 38.0,
         ),
         (
-            limited_to(200_000_000, sent()),
+            throttled(34.0, 1.0, sent()),
             Limiter::CongestionWindow,
             34.0 / 38.0,
         ),
