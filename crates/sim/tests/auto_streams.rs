@@ -168,6 +168,35 @@ fn auto_opens_enough_streams_for_small_windows() {
     );
 }
 
+#[test]
+fn transfers_with_small_windows_share_a_path_fairly() {
+    // Two of these windows hold less than half of what is on the way when nothing queues.
+    let mut spec = flow(CongestionAlgorithm::NewReno);
+    spec.tcp.receive_buffer = 64 << 10;
+    spec.jitter = Duration::from_micros(120);
+    for (count, most_streams) in [(1, 6), (2, 20), (4, 24), (8, 40)] {
+        let mut simulation = simulation(deep_queue_path());
+        let mut transfers = Vec::new();
+        for n in 0..count {
+            run_sessions(&mut simulation, &mut transfers, seconds(5 * n));
+            transfers.push(AutoTransfer::begin(
+                &mut simulation,
+                stream_limits(128),
+                Prior::with_streams(16),
+                1 << 40,
+                spec,
+            ));
+        }
+        run_sessions(&mut simulation, &mut transfers, seconds(80));
+        let (rates, _) = measure(&mut simulation, &mut transfers, seconds(200));
+        assert!(fairness(&rates) >= 0.9, "{rates:?}");
+        // Two of them leave up to a ninth of the path empty each time after they have given way.
+        assert!(rates.iter().sum::<f64>() >= 0.88 * 97.3, "{rates:?}");
+        let open: usize = transfers.iter().map(AutoTransfer::open).sum();
+        assert!(open <= most_streams, "{count} transfers: {open} streams");
+    }
+}
+
 /// A path whose conditions change after 30 s.
 fn path_with_a_step(before: TracePoint, after: TracePoint) -> Conditions {
     let points = vec![

@@ -218,6 +218,9 @@ impl BottleneckClassifier {
             // A buffer that is too small is announced whole, as what arrives is read at once; one that is not read closes.
             return if self.closing_samples * 2 >= self.samples {
                 Bottleneck::ReceiverApp
+            } else if rtt.is_congested() {
+                // Windows that do not fill the path cannot delay each other by more than half of its round trip.
+                Bottleneck::Link
             } else {
                 Bottleneck::ReceiveWindow
             };

@@ -18,6 +18,10 @@ use super::transfer_sample::TransferSample;
 use crate::congestion::is_loss_tolerant;
 use crate::observation::Bottleneck;
 use crate::prior::MIN_BYTES_PER_STREAM;
+use crate::sample::TcpSample;
+
+/// Most doublings of a step of streams for windows.
+const MOST_DOUBLINGS: u32 = 8;
 
 /// Guards of the rules.
 impl AutoTuner {
@@ -34,7 +38,13 @@ impl AutoTuner {
     }
 
     pub(super) fn have_windows_stopped_growing(&self, now: &Now<'_>) -> bool {
-        now.has_passed(LIMITS.settle_streams, self.estimator.window_grown)
+        // A queue that others keep, too, and that does not grow, leaves room for the next step.
+        let is_open = now.path.bottleneck != Bottleneck::Link
+            || (self.state.sharing().is_some()
+                && do_windows_limit(now.sample.streams)
+                && !self.has_queue_grown(now.interval));
+        is_open
+            && now.has_passed(LIMITS.settle_streams, self.estimator.window_grown)
             && now.has_passed(LIMITS.settle_streams, self.changed_at)
             && !self.is_rising(now)
             && !now.interval.rtt.is_local()
@@ -124,7 +134,7 @@ impl AutoTuner {
             // The network does not limit.
             return self.streams / 2;
         }
-        let mut windows: Vec<u64> = now.sample.streams.iter().map(|tcp| tcp.cwnd).collect();
+        let mut windows: Vec<u64> = now.sample.streams.iter().map(usable_window).collect();
         windows.sort_unstable();
         let rate = now.interval.rate().max(now.path.bottleneck_bandwidth.value);
         let filled = bytes_in(rate, now.interval.rtt.min);
@@ -144,7 +154,7 @@ impl AutoTuner {
             Action::LeaveCrowd => self.leave_crowd(now),
             Action::StreamsForWindows => self.add_streams_for_windows(now),
             Action::ProbeQueue => self.probe_queue(now.interval),
-            Action::TakeFairShare => self.take_fair_share(now.interval),
+            Action::TakeFairShare => self.take_fair_share(now.interval, now.sample),
             Action::TolerantControl => self.try_tolerant_control(now),
             Action::StreamsForLoss => self.add_streams_for_loss(now),
             Action::StreamsForSlowGrowth => {
@@ -158,11 +168,13 @@ impl AutoTuner {
     fn add_streams_for_windows(&mut self, now: &Now<'_>) {
         let (interval, sample) = (now.interval, now.sample);
         let each = interval.rate() / u64::from(self.streams.max(1));
-        // A queue means a nearly full path, or bursts of this transfer: a small step is safe in both cases.
-        let wanted = if interval.rtt.has_queue() {
-            self.streams.saturating_add((self.streams / 4).max(1))
-        } else {
-            streams_to_fill(&now.path, each, self.streams)
+        let wanted = match self.window_steps {
+            Some(steps) => self.streams.saturating_add(1 << steps.min(MOST_DOUBLINGS)),
+            // A queue means a nearly full path, or bursts of this transfer: a small step is safe in both cases.
+            None if interval.rtt.has_queue() => {
+                self.streams.saturating_add((self.streams / 4).max(1))
+            }
+            None => streams_to_fill(&now.path, each, self.streams),
         };
         let Some(to) = self.allowed_streams(wanted, sample) else {
             return;
@@ -472,7 +484,7 @@ impl AutoTuner {
                 from, to, action, ..
             } => self.on_more_streams((from, to), action, outcome, now),
             TriedChange::FewerStreams { from, to } => {
-                self.on_fewer_streams(from, to, outcome, now.interval);
+                self.on_fewer_streams(from, to, outcome, now);
             }
             TriedChange::CongestionControl { from, to, .. } => {
                 self.on_control(from, &to, outcome, now.interval);
@@ -496,18 +508,16 @@ impl AutoTuner {
             return;
         }
         self.cooldowns[action as usize].reset();
+        if let Some(steps) = self.window_steps.as_mut() {
+            *steps = steps.saturating_add(1);
+        }
         // Streams that have just proved useful are not put to the test at once.
         self.cooldowns[Action::FewerStreams as usize].extend(at, LIMITS.lasting_queue);
         self.note(reason);
     }
 
-    fn on_fewer_streams(
-        &mut self,
-        from: u32,
-        to: u32,
-        outcome: ExperimentOutcome,
-        interval: &TransferInterval,
-    ) {
+    fn on_fewer_streams(&mut self, from: u32, to: u32, outcome: ExperimentOutcome, now: &Now<'_>) {
+        let (interval, sample) = (now.interval, now.sample);
         let at = interval.at;
         if outcome.is_kept {
             // Losses must not open the closed streams again at once.
@@ -527,7 +537,7 @@ impl AutoTuner {
             );
             self.note(reason);
             self.share_path(at);
-            self.take_fair_share(interval);
+            self.take_fair_share(interval, sample);
             return;
         }
         let from = from.min(self.stream_cap);
@@ -585,4 +595,21 @@ impl AutoTuner {
         );
         self.try_more_streams(to, Action::StreamsForSlowGrowth, &interval, reason);
     }
+}
+
+/// Window that this stream can use, bytes.
+fn usable_window(tcp: &TcpSample) -> u64 {
+    match tcp.peer_window {
+        // Closed at the moment, or older kernels do not show it.
+        0 => tcp.cwnd,
+        window => tcp.cwnd.min(window),
+    }
+}
+
+/// Whether the peer's windows limit most streams.
+pub(super) fn do_windows_limit(samples: &[TcpSample]) -> bool {
+    let limited = samples
+        .iter()
+        .filter(|tcp| tcp.peer_window > 0 && tcp.cwnd >= tcp.peer_window / 10 * 9);
+    limited.count() * 2 >= samples.len()
 }

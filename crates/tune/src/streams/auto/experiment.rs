@@ -59,9 +59,13 @@ impl TriedChange {
             repeats: LIMITS.repeats,
         };
         match self {
-            Self::MoreStreams { action, .. } => match action {
+            Self::MoreStreams { action, from, to } => match action {
                 Action::StreamsForWindows => Terms {
                     measure: LIMITS.measure_windows,
+                    // Each window carries as much as another, unless the path is full.
+                    gain: added
+                        .gain
+                        .min(f64::midpoint(1.0, f64::from(*to) / f64::from(*from))),
                     ..added
                 },
                 Action::StreamsForLoss => Terms {

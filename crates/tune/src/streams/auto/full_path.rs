@@ -5,6 +5,7 @@ use std::time::Duration;
 use units::{bytes_per_second, show, splitmix};
 
 use super::AutoTuner;
+use super::actions::do_windows_limit;
 use super::decision::TransferSetting;
 use super::estimate::QueueOwner;
 use super::experiment::TriedChange;
@@ -15,7 +16,7 @@ use super::thresholds::LIMITS;
 use super::transfer_meter::TransferInterval;
 use super::transfer_sample::TransferSample;
 use crate::congestion::is_loss_tolerant;
-use crate::observation::Bottleneck;
+use crate::observation::{Bottleneck, Rtt};
 
 /// Bytes that a stream may at least have in flight while a queue is drained: some segments.
 const LEAST_IN_FLIGHT: u64 = 8 << 10;
@@ -221,9 +222,13 @@ impl AutoTuner {
         }
     }
 
-    /// Reduces the streams to the minimum, since every one takes a share, and goes back to the system's congestion control if this
-    /// tuner has chosen a loss-tolerant one: that takes more than its share from loss-based flows.
-    pub(super) fn take_fair_share(&mut self, interval: &TransferInterval) {
+    /// Reduces the streams to the minimum, since every one takes a share (where windows limit, in proportion to the queue), and goes
+    /// back to the system's congestion control if this tuner has chosen a loss-tolerant one: that takes more than its share from loss-based flows.
+    pub(super) fn take_fair_share(
+        &mut self,
+        interval: &TransferInterval,
+        sample: &TransferSample<'_>,
+    ) {
         let at = interval.at;
         let system = self.control.system_default.clone();
         let is_own_choice = is_loss_tolerant(&self.control.in_force) && !is_loss_tolerant(&system);
@@ -241,15 +246,51 @@ impl AutoTuner {
             let setting = TransferSetting::CongestionControl(system);
             self.set(setting, reason);
         }
-        let to = self.limits.min_streams.min(self.stream_cap);
+        let least = self.limits.min_streams.min(self.stream_cap);
+        let to = if do_windows_limit(sample.streams) {
+            self.streams_before_queue(interval).max(least)
+        } else {
+            least
+        };
         if to < self.streams {
             let reason = format!(
                 "cross traffic shares the path, and every stream takes a share: {to} instead of {}",
                 self.streams
             );
             self.on_change(at);
+            // Streams that are closed still send what they have taken, here and elsewhere.
+            let calm = self.with_jitter(LIMITS.lasting_queue / 2);
+            self.cooldowns[Action::StreamsForWindows as usize].extend(at, calm);
             self.set_streams(to, reason);
         }
+    }
+
+    /// Whether the queue has grown to half of the smallest round trip of the last seconds. All transfers on the path see that alike;
+    /// the smallest round trip of all time is smaller for those that were there first.
+    pub(super) fn has_queue_grown(&self, interval: &TransferInterval) -> bool {
+        let min = self.meter.recent_min_rtt();
+        let smoothed = interval.rtt.smoothed;
+        !min.is_zero() && Rtt { min, smoothed }.is_congested()
+    }
+
+    /// Streams whose windows held what this transfer carries before the queue grew.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "no more than there are"
+    )]
+    fn streams_before_queue(&self, interval: &TransferInterval) -> u32 {
+        let smoothed = interval.rtt.smoothed.as_secs_f64().max(f64::EPSILON);
+        let part = self.meter.recent_min_rtt().as_secs_f64() / smoothed;
+        (f64::from(self.streams) * part).round() as u32
+    }
+
+    /// Where windows limit, a share is taken once for each growth of the queue, and counts when the streams that were closed are gone.
+    pub(super) fn may_take_fair_share(&self, now: &Now<'_>) -> bool {
+        !do_windows_limit(now.sample.streams)
+            || (now.sample.streams.len() <= self.streams as usize
+                && self.has_queue_grown(now.interval)
+                && now.has_passed(LIMITS.settle_streams, self.changed_at))
     }
 
     /// A time between `time` and twice that. Transfers that share a path must not drain at the same time, and

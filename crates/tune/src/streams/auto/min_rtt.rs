@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use crate::sample::{StreamId, TcpSample};
 
-/// Length of one slot of the round trip history. All slots together are long enough for loss-based cross
-/// traffic to drain the queue once, and short enough to follow a longer route within 15 s.
+/// Length of one slot of the round trip history. The slots that show a longer route are long enough for loss-based cross
+/// traffic to drain the queue once, and short enough to follow it within 15 s.
 const SLOT_TIME: Duration = Duration::from_secs(1);
 const SLOTS: usize = 8;
+/// Slots of the recent minimum: in this time, transfers whose windows limit give way and grow again some times. Chosen.
+const RECENT_SLOTS: usize = 30;
 
 /// Smallest and largest round trip of one slot.
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +61,15 @@ impl MinRttFilter {
         self.adopt_longer_path()
     }
 
+    /// The smallest round trip of the last seconds; zero if unknown.
+    pub(super) fn recent(&self) -> Duration {
+        self.slots
+            .iter()
+            .map(|slot| slot.min)
+            .min()
+            .unwrap_or_default()
+    }
+
     fn lower(&mut self, rtt: Duration) {
         self.min = Some(self.min.map_or(rtt, |smallest| smallest.min(rtt)));
     }
@@ -75,7 +86,7 @@ impl MinRttFilter {
                 max: now,
             }),
         }
-        while self.slots.len() > SLOTS {
+        while self.slots.len() > RECENT_SLOTS {
             self.slots.pop_front();
         }
     }
@@ -86,12 +97,13 @@ impl MinRttFilter {
         self.slots.clear();
     }
 
-    /// Adopts a round trip that is a quarter longer and was even over the whole history. That is a longer
+    /// Adopts a round trip that is a quarter longer and was even over eight seconds. That is a longer
     /// route: a queue would vary.
     fn adopt_longer_path(&mut self) -> bool {
-        let smallest = self.slots.iter().map(|slot| slot.min).min();
-        let largest = self.slots.iter().map(|slot| slot.max).max();
-        let (Some(smallest), Some(largest), true) = (smallest, largest, self.slots.len() == SLOTS)
+        let last = || self.slots.iter().rev().take(SLOTS);
+        let smallest = last().map(|slot| slot.min).min();
+        let largest = last().map(|slot| slot.max).max();
+        let (Some(smallest), Some(largest), true) = (smallest, largest, self.slots.len() >= SLOTS)
         else {
             return false;
         };
@@ -100,6 +112,8 @@ impl MinRttFilter {
             is_even && smallest > self.get() + self.get() / 4 + Duration::from_millis(1);
         if is_longer {
             self.min = Some(smallest);
+            // Earlier round trips are those of another route.
+            self.slots.drain(..self.slots.len() - SLOTS);
         }
         is_longer
     }

@@ -69,6 +69,8 @@ pub struct AutoTuner {
     changed_at: Duration,
     /// Rate of the last interval, bytes per second.
     last_rate: u64,
+    /// Additions of streams for windows that gained since the path was last full; `None` until it was full.
+    window_steps: Option<u32>,
     times: BottleneckTimes,
     hysteresis: Hysteresis,
     /// Decisions of this sample.
@@ -126,6 +128,7 @@ impl AutoTuner {
             cooldowns,
             changed_at: Duration::ZERO,
             last_rate: 0,
+            window_steps: None,
             times: BottleneckTimes::default(),
             hysteresis: Hysteresis::default(),
             pending: Vec::new(),
@@ -201,6 +204,9 @@ impl AutoTuner {
         let limit = self.transfer_bottleneck(sample, interval);
         self.times.add_interval(interval, limit, sample.streams);
         self.estimator.on_interval(interval);
+        if self.has_queue_grown(interval) {
+            self.window_steps = Some(0);
+        }
         self.check_prior(sample);
         self.forget_others(interval.at);
         let now = Now {

@@ -103,7 +103,7 @@ pub(super) const RULES: [Rule; 9] = [
     },
     Rule {
         states: &[Steady, Shared],
-        bottlenecks: &[ReceiveWindow, SendBuffer],
+        bottlenecks: &[ReceiveWindow, SendBuffer, Link],
         loss: LossIs::Any,
         queue: QueueIs::Any,
         action: Action::StreamsForWindows,
@@ -127,7 +127,7 @@ pub(super) const RULES: [Rule; 9] = [
         loss: LossIs::Any,
         queue: QueueIs::Harmful,
         action: Action::TakeFairShare,
-        guard: |_, _| true,
+        guard: AutoTuner::may_take_fair_share,
         cooldown: seconds(0),
         doublings: 0,
     },

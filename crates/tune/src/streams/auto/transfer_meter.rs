@@ -265,6 +265,11 @@ impl TransferMeter {
         self.min_rtt_filter.adopt(self.latest_rtt);
     }
 
+    /// Smallest round trip of the last seconds.
+    pub(super) fn recent_min_rtt(&self) -> Duration {
+        self.min_rtt_filter.recent()
+    }
+
     /// Minimum and current round trip.
     pub(super) fn current_rtt(&self) -> Rtt {
         Rtt {
