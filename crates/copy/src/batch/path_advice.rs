@@ -522,7 +522,9 @@ mod tests {
         let (named, warnings) = questions(AdvisorChoice::Server(closed.to_string()));
         for _ in 0..2 {
             // Longer than any wait for a processor.
-            let answer = named.advice(None, Duration::from_secs(60)).await;
+            let answer = named
+                .advice(None, Duration::from_secs(60), Role::Receiver)
+                .await;
             let remark = answer.unwrap().unwrap_err().remark();
             assert_eq!(remark.host, Some(format!("advice of {closed}")));
             assert!(remark.text.unwrap().starts_with("none ("));
@@ -532,7 +534,7 @@ mod tests {
         assert!(told[0].starts_with("going on without advice: "), "{told:?}");
         let (announced, warnings) = questions(AdvisorChoice::Announced);
         let answer = announced
-            .advice(Some(closed), Duration::from_secs(60))
+            .advice(Some(closed), Duration::from_secs(60), Role::Receiver)
             .await;
         assert!(answer.unwrap().is_err());
         assert!(warnings.0.lock().is_empty());

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use units::show;
+
 use super::axis::SweptAxis;
 use super::grid::{self, ResultGrid, RunCounts, ratio};
 use super::lines::{Line, Point, lines_of_row};
@@ -20,7 +22,7 @@ pub(super) fn text(
     command: &str,
 ) -> String {
     let mut out = String::from("# Measured\n\n");
-    let about = text::format_count(sections.len(), "experiment");
+    let about = show::count(sections.len(), "experiment");
     // Writing to a string does not fail.
     let _ = writeln!(
         out,
