@@ -662,7 +662,10 @@ of = ["slow", "fast"]
         assert_ne!(four.samples[0].seed, four.samples[1].seed);
         let (_, printed) = fixture.run().unwrap();
         assert_eq!(fixture.kept().cells, all.cells);
-        assert!(printed.contains("nothing to run; 2 cells"), "{printed}");
+        assert!(
+            printed.contains("nothing to run; already measured: 2 cells"),
+            "{printed}"
+        );
     }
 
     #[test]

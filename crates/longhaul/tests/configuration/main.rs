@@ -313,7 +313,7 @@ fn mistakes_are_refused_with_the_nearest_name() {
     site.configure("retries = 3\n");
     let (code, text) = site.run(check);
     assert_eq!(code, Some(0), "{text}");
-    assert!(text.contains("1 defaults"), "{text}");
+    assert!(text.contains("1 default,"), "{text}");
     let misspelt = site
         .longhaul(check)
         .env("LONGHAUL_RETRIE", "3")
