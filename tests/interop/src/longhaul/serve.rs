@@ -232,8 +232,11 @@ fn ready_line(output: &str) -> Option<SocketAddr> {
     line.trim().parse().ok()
 }
 
-/// Adds the user [`USER`] with this root to a password file (`longhaul user add`).
+/// Adds the user [`USER`] with this root to a password file (`longhaul user add`), unless an earlier server of the root has one.
 pub fn add_user(users: &Path, root: &Path) -> Result<()> {
+    if users.exists() {
+        return Ok(());
+    }
     let mut command = longhaul()?;
     command
         .args(["user", "add", "--users"])
