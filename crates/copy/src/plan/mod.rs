@@ -40,7 +40,7 @@ pub(crate) use listing::{PlanFiller, list_source, list_sources, walk_tree};
 pub(crate) use name_pattern::NamePattern;
 pub(crate) use outline::{PlanOutline, PlannedDestination};
 pub(crate) use paths::{
-    is_below, is_inside, is_same_file, join_location, last_component, trim_trailing_slashes,
+    is_inside, is_same_file, join_location, last_component, trim_trailing_slashes,
 };
 pub(crate) use reader::{NextEntry, PlanReader};
 pub(crate) use selecting::SelectedEntries;

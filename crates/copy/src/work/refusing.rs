@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::plan::is_below;
+use crate::plan::trim_trailing_slashes;
 use ftp::Failure;
 use ftp::location::{Location, StorageId};
 
@@ -51,8 +51,8 @@ pub(crate) struct RefusingDestinations {
     places: Mutex<HashMap<StoragePlace, NoSpaceFailures>>,
     /// Why the first directory was not made for which there was no space.
     no_directory: Mutex<Option<SharedFailure>>,
-    /// Directories that cannot be made, none of them below another.
-    unmade: Mutex<Vec<(Location, SharedFailure)>>,
+    /// Directories that cannot be made, by storage and path.
+    unmade: Mutex<HashMap<StorageId, HashMap<Vec<u8>, SharedFailure>>>,
     /// There is one: most batches look no further.
     any: AtomicBool,
 }
@@ -86,7 +86,10 @@ impl RefusingDestinations {
                 failure: failure.clone(),
                 cause: cause.clone(),
             };
-            self.unmade.lock().push((at.clone(), shared));
+            let path = trim_trailing_slashes(at.path()).to_vec();
+            let mut unmade = self.unmade.lock();
+            let at_storage = unmade.entry(at.storage_id()).or_default();
+            at_storage.insert(path, shared);
         }
         cause
     }
@@ -129,8 +132,11 @@ impl RefusingDestinations {
             .filter(|found| found.in_a_row >= MAX_IN_A_ROW);
         full.map(|found| found.first.clone()).or_else(|| {
             let unmade = self.unmade.lock();
-            let above = unmade.iter().find(|(at, _)| is_below(at, destination));
-            above.map(|(_, shared)| shared.clone())
+            let at_storage = unmade.get(&destination.storage_id())?;
+            let path = destination.path();
+            let slashes = (0..path.len()).filter(|at| path[*at] == b'/');
+            let mut above = slashes.filter_map(|end| at_storage.get(&path[..end]));
+            above.next().cloned()
         })
     }
 }
