@@ -1,5 +1,6 @@
 //! The parts of an object that several servers write: each sends its own, and the one that has begun the object completes it.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use data::checksum::combine_checksums;
@@ -18,17 +19,15 @@ pub(super) struct WrittenPart {
     pub(super) bytes: u64,
     /// Its entity tag, with quotes.
     pub(super) etag: String,
-    /// CRC-32C, hex.
-    pub(super) crc32c: String,
-    /// The checksum of [`UploadOfServers::algorithm`], hex.
-    pub(super) also: Option<String>,
+    /// Its checksums in hex, by the names of their algorithms.
+    pub(super) sums: BTreeMap<String, String>,
 }
 
 /// An upload to which several servers send parts.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct UploadOfServers {
     pub(super) begun: BegunUpload,
-    /// Name of the checksum of all bytes that is wanted besides CRC-32C, if those of parts tell it.
+    /// Name of the checksum of all bytes that is wanted besides CRC-32C.
     pub(super) algorithm: Option<String>,
 }
 
@@ -92,29 +91,32 @@ pub(super) fn in_order(
 
 /// The checksum of an object by those of all its parts, which are in order.
 pub(super) fn checksum_of(parts: &[WrittenPart], algorithm: ChecksumAlgorithm) -> Option<String> {
-    let sum = |part: &WrittenPart| match algorithm {
-        ChecksumAlgorithm::Crc32c => Some(part.crc32c.clone()),
-        _ => part.also.clone(),
-    };
-    let sums: Option<Vec<String>> = parts.iter().map(sum).collect();
-    let sums = sums?;
-    let lengths = parts.iter().map(|part| part.bytes);
-    combine_checksums(algorithm, sums.iter().map(String::as_str).zip(lengths))
+    let sums = parts
+        .iter()
+        .map(|part| Some((part.sum(algorithm)?, part.bytes)));
+    combine_checksums(algorithm, sums.collect::<Option<Vec<_>>>()?)
 }
 
 impl WrittenPart {
+    fn sum(&self, algorithm: ChecksumAlgorithm) -> Option<&str> {
+        self.sums.get(algorithm.name()).map(String::as_str)
+    }
+
     /// The part as the end of the upload names it, `with_sum` or without.
     pub(super) fn completed(self, with_sum: bool) -> CompletedPart {
+        let sum = self.sum(ChecksumAlgorithm::Crc32c).filter(|_| with_sum);
         CompletedPart {
             number: self.number,
+            crc32c: sum.and_then(base64_of_hex),
             etag: self.etag,
-            crc32c: with_sum.then(|| base64_of_hex(&self.crc32c)).flatten(),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use data::checksum::ChecksumHasher;
+
     use super::*;
 
     fn parts(of: &[(u32, u64)]) -> Vec<WrittenPart> {
@@ -122,10 +124,27 @@ mod tests {
             number: *number,
             bytes: *bytes,
             etag: String::new(),
-            crc32c: String::new(),
-            also: None,
+            sums: BTreeMap::new(),
         };
         of.iter().map(part).collect()
+    }
+
+    #[test]
+    fn the_checksum_of_an_object_is_put_together_of_those_of_its_parts() {
+        let sums = |algorithm: ChecksumAlgorithm, bytes: &[u8]| {
+            let mut hasher = ChecksumHasher::new(algorithm);
+            hasher.update(bytes);
+            hasher.finish()
+        };
+        let algorithm = ChecksumAlgorithm::Adler32;
+        let mut both = parts(&[(1, 5), (2, 3)]);
+        for (part, bytes) in both.iter_mut().zip([&b"01234"[..], b"567"]) {
+            let sum = sums(algorithm, bytes);
+            part.sums.insert(algorithm.name().to_owned(), sum);
+        }
+        let all = sums(algorithm, b"01234567");
+        assert_eq!(checksum_of(&both, algorithm), Some(all));
+        assert_eq!(checksum_of(&both, ChecksumAlgorithm::Crc32c), None);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! An object that is being stored by a session, alone or with other servers of the bucket.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -53,8 +54,6 @@ struct UploadState {
     senders: Vec<JoinHandle<()>>,
     /// Other servers write its parts.
     is_shared: bool,
-    /// Of the checksum that their parts have besides CRC-32C.
-    algorithm: Option<ChecksumAlgorithm>,
     has_ended: bool,
 }
 
@@ -291,11 +290,9 @@ impl ServedSink for BucketUpload {
     fn share(&self, algorithm: Option<ChecksumAlgorithm>) -> Result<String, FileError> {
         let begun = self.sending.begin();
         let begun = begun.map_err(|failure| file_error(&failure))?;
-        let mut state = self.state.lock();
-        state.is_shared = true;
-        state.algorithm = algorithm.filter(|one| one.is_combinable());
-        let algorithm = state.algorithm.map(|one| one.name().to_owned());
-        drop(state);
+        self.state.lock().is_shared = true;
+        let algorithm = algorithm.filter(|one| one.is_combinable());
+        let algorithm = algorithm.map(|one| one.name().to_owned());
         serde_json::to_string(&UploadOfServers { begun, algorithm })
             .map_err(|error| self.error(&error.into()))
     }
@@ -311,11 +308,9 @@ impl ServedSink for BucketUpload {
     fn checksum(&self, algorithm: ChecksumAlgorithm) -> Option<String> {
         let parts = self.sending.sent.lock().clone();
         let parts = shared_parts::in_order(parts, self.sending.part, None).ok()?;
-        let state = self.state.lock();
-        let is_told = algorithm == ChecksumAlgorithm::Crc32c || state.algorithm == Some(algorithm);
-        (state.is_shared && is_told)
-            .then(|| shared_parts::checksum_of(&parts, algorithm))
-            .flatten()
+        let is_shared = self.state.lock().is_shared;
+        let all = is_shared.then_some(parts)?;
+        shared_parts::checksum_of(&all, algorithm)
     }
 }
 
@@ -428,15 +423,20 @@ impl Sending {
         let start = u64::from(part.number - 1) * self.part;
         let range = ByteRange::new(start, start + part.bytes.len() as u64);
         let range = range.ok_or_else(|| Failure::local("a part has no bytes"))?;
-        let mut hasher = ChecksumHasher::new(ChecksumAlgorithm::Crc32c);
-        hasher.update(&part.bytes);
-        let sum = hasher.finish();
-        let sums = self.access.settings().sends_checksums;
+        let of_bytes = |algorithm: ChecksumAlgorithm| {
+            let mut hasher = ChecksumHasher::new(algorithm);
+            hasher.update(&part.bytes);
+            (algorithm.name().to_owned(), hasher.finish())
+        };
+        let algorithms = [ChecksumAlgorithm::Crc32c].into_iter().chain(self.also);
+        let sums: BTreeMap<String, String> = algorithms.map(of_bytes).collect();
+        let sends = self.access.settings().sends_checksums;
+        let crc32c = sums.get(ChecksumAlgorithm::Crc32c.name());
         let next = NextPart {
             number: part.number,
             range,
             bytes: None,
-            crc32c: sums.then(|| sum.clone()),
+            crc32c: crc32c.filter(|_| sends).cloned(),
         };
         let etag = self.ask(|client, target| {
             target.put_part(client, &upload.id, &next, &mut part.bytes.as_slice())
@@ -445,12 +445,7 @@ impl Sending {
             number: part.number,
             bytes: part.bytes.len() as u64,
             etag,
-            crc32c: sum,
-            also: self.also.map(|algorithm| {
-                let mut hasher = ChecksumHasher::new(algorithm);
-                hasher.update(&part.bytes);
-                hasher.finish()
-            }),
+            sums,
         });
         Ok(())
     }
