@@ -97,18 +97,14 @@ pub(crate) fn choose_verification(
             required: true,
         }),
         VerifyMode::With(algorithm) => {
-            let (name, names_none) = (algorithm.name(), |end: &ChecksumAbility<'_>| {
-                end.names_none()
-            });
-            Err(Failure::protocol(match ends.iter().any(names_none) {
-                true => format!(
-                    "the server does not say that it has {name} of the file: it has none, or one that shows when the file is there; use \
-                     --verify auto, which takes what it has then"
-                ),
-                false => format!(
-                    "the server cannot compute {name}; use --verify auto to use what it supports"
-                ),
-            }))
+            let reason = match ends.iter().any(ChecksumAbility::names_none) {
+                true => "the server names no checksum before the copy, and so not",
+                false => "the server cannot compute",
+            };
+            Err(Failure::protocol(format!(
+                "{reason} {}; use --verify auto to take what it has",
+                algorithm.name()
+            )))
         }
         VerifyMode::Auto => Ok(ChecksumAlgorithm::CHEAPEST_FIRST
             .into_iter()
@@ -341,7 +337,14 @@ mod tests {
             true,
         )
         .unwrap_err();
-        assert!(refused.to_string().contains("BLAKE3"));
+        assert!(refused.to_string().contains("cannot compute BLAKE3"));
+        let none = server(&[], &[]);
+        let unnamed = chosen(VerifyMode::With(ChecksumAlgorithm::Md5), &[&none], true);
+        let unnamed = unnamed.unwrap_err().to_string();
+        assert!(
+            unnamed.contains("names no checksum before the copy"),
+            "{unnamed}"
+        );
         assert_eq!(
             chosen(VerifyMode::None, &[&globus], true),
             Ok(Verification::ByteCount)
