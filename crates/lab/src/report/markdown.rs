@@ -15,21 +15,16 @@ use crate::experiment::results::PUBLISHED;
 /// Most values of the axis across that become columns. More become lines, with a column for each program.
 const MAX_COLUMNS: usize = 8;
 
-/// The text of all papers. `command`: the one that wrote it.
-pub(super) fn text(
-    papers: &[CitedPaper],
-    sections: &[ExperimentSection<'_>],
-    command: &str,
-) -> String {
+/// The text of all papers.
+pub(super) fn text(papers: &[CitedPaper], sections: &[ExperimentSection<'_>]) -> String {
     let mut out = String::from("# Measured\n\n");
     let about = show::count(sections.len(), "experiment");
     // Writing to a string does not fail.
     let _ = writeln!(
         out,
-        "All results of [results](results/README.md): {about}. This page is written by `{command}`; nobody edits it. A value is \
-         the median of the valid runs, with half the width of the 95 % confidence interval of the mean where there are several; behind \
-         it stands its ratio to the published value. \u{2020}: runs were left out. A ratio of two programs is the median over the \
-         points. What the numbers mean is told in [benchmarks](benchmarks.md) and [the papers](papers.md).\n"
+        "The tables of {about}, as `longhaul lab report` writes them. A value is the median of the valid runs, with half the width of \
+         the 95 % confidence interval of the mean where there are several; behind it stands its ratio to the published value. \u{2020}: \
+         runs were left out. A ratio of two programs is the median over the points.\n"
     );
     for paper in papers {
         let _ = writeln!(out, "- {}", escaped(&paper.title));
@@ -205,7 +200,7 @@ mod tests {
     fn written(results: ExperimentResults) -> String {
         let loaded = [LoadedResults::new("one".to_owned(), results)];
         let sections = [section(&loaded[0]).unwrap()];
-        text(&load::by_paper(&loaded), &sections, "the command")
+        text(&load::by_paper(&loaded), &sections)
     }
 
     #[test]

@@ -33,8 +33,6 @@ use load::LoadedResults;
 
 /// All tables as Markdown.
 const TABLES: &str = "tables.md";
-/// The command that writes them to the documentation.
-const COMMAND: &str = "packaging/measured";
 
 /// The files that were written, and those that could not be read.
 #[derive(Debug)]
@@ -122,11 +120,7 @@ pub fn write(results: &Path, out: &Path) -> Result<WrittenReport, LabError> {
     }
     // Pages are written after the files that they link, and the index last.
     let papers = load::by_paper(&loaded);
-    files.push(save(
-        out,
-        TABLES,
-        &markdown::text(&papers, &sections, COMMAND),
-    )?);
+    files.push(save(out, TABLES, &markdown::text(&papers, &sections))?);
     for paper in &papers {
         files.push(save(out, &paper.page, &page::paper(paper, &sections))?);
     }
