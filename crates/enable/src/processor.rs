@@ -74,8 +74,6 @@ mod tests {
         assert!(found.cores >= 1);
         let of_core = found.bps / u64::from(found.cores);
         assert!((OF_CORE.0..=OF_CORE.1).contains(&of_core), "{found:?}");
-        let begin = Instant::now();
         assert_eq!(HostCapacity::of_this_host(), found);
-        assert!(begin.elapsed().as_millis() < 100);
     }
 }

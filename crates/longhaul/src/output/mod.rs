@@ -16,7 +16,7 @@ pub(crate) use summary_text::Continuation;
 
 use command_line::output::escape_lines;
 pub(crate) use command_line::output::{
-    is_reader_gone, print_json, print_line, print_listing_line, print_to_stderr, unless_reader_gone,
+    print_json, print_line, print_listing_line, print_to_stderr, unless_reader_gone,
 };
 use copy::Failure;
 use proto::printable::printable;

@@ -347,8 +347,7 @@ impl StripedTransfer<'_> {
         self.summary.path = storing.path.clone();
         let identity = storing.sink.fd().map(FileIdentity::of);
         let shared = storing.shared.clone();
-        let shares = shared.clone();
-        let file = match shares {
+        let file = match shared.clone() {
             Some(sink) => {
                 let algorithm = storing.checksum_algorithm;
                 let share = move || sink.share(algorithm).map_err(TransferError::File);

@@ -17,12 +17,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use command_line::output::is_reader_gone;
 use copy::Exit;
 use emulator::LabError;
 use units::splitmix::SplitMix64;
 
 use crate::args::DemoArgs;
-use crate::output::{is_reader_gone, print_line, print_to_stderr};
+use crate::output::{print_line, print_to_stderr};
 
 /// Runs the demo.
 pub(crate) fn run(args: &DemoArgs) -> Result<Exit> {

@@ -52,9 +52,9 @@ impl BusyProcessors {
             _ => "receiver",
         };
         Some(format!(
-            "By estimate, {} core(s) of the {what} move {}, so that more streams would take the processor from each other.",
-            end.cores.max(1),
-            show::bits(end.bps)
+            "By estimate, the {what} moves {} with {}, so that more streams would take the processor from each other.",
+            show::bits(end.bps),
+            show::count(end.cores.max(1), "core")
         ))
     }
 

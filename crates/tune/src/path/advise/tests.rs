@@ -454,7 +454,7 @@ fn a_processor_that_one_stream_keeps_busy_gets_one_stream() {
     assert_eq!(slow.bdp_bytes, usual.bdp_bytes);
     assert!(
         slow.why
-            .contains("1 core(s) of the receiver move 250 Mbit/s"),
+            .contains("the receiver moves 250 Mbit/s with 1 core,"),
         "{}",
         slow.why
     );
