@@ -106,7 +106,7 @@ async fn a_selection_by_time_decides_by_exact_times_or_says_that_it_cannot() {
         assert_eq!(names, copied);
         if !has_mdtm {
             let failure = summary.first_failure.unwrap().to_string();
-            assert!(failure.contains("and 1 other files: left out"), "{failure}");
+            assert!(failure.contains("and 1 other file: left out"), "{failure}");
         }
     }
 }

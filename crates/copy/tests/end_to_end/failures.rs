@@ -78,6 +78,7 @@ async fn a_host_whose_name_is_unknown_is_not_tried_again() {
 async fn without_rename_files_are_stored_directly_with_one_warning() {
     let faulty = FaultyServer {
         refuse_rename: true,
+        directories: vec!["/d"],
         ..FaultyServer::default()
     };
     let workdir = tempfile::tempdir().unwrap();

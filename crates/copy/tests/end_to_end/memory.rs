@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use copy::{CopyOptions, CopySummary, Exit};
 use data::options::CongestionChoice;
+use data::rate::RateLimit;
 use history::{HistoryLocation, PathHistory, PathKey};
 use tune::Evidence;
 use tune::limiter::{Limiter, Role};
@@ -26,12 +27,20 @@ struct RememberingEnds {
 
 impl RememberingEnds {
     async fn start() -> Self {
+        Self::with_server_rate(None).await
+    }
+
+    /// The server has this rate limit.
+    async fn with_server_rate(rate: Option<RateLimit>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name).join("paths.json");
         let server_history = PathHistory::at(at("server"));
         let file = server_history.file().to_owned();
-        let server =
-            EndToEndServer::with(|config| config.history = HistoryLocation::File(file)).await;
+        let server = EndToEndServer::with(|config| {
+            config.history = HistoryLocation::File(file);
+            config.transfer.rate = rate;
+        })
+        .await;
         server.store("f", &random_bytes(SIZE));
         Self {
             server,
@@ -125,7 +134,8 @@ async fn a_put_begins_with_the_streams_of_the_last_one() {
 
 #[tokio::test]
 async fn a_server_begins_with_the_streams_of_its_last_transfer_to_the_client() {
-    let ends = RememberingEnds::start().await;
+    // The server's, because the line leaves out what a server says of a limit that this end has.
+    let ends = RememberingEnds::with_server_rate(Some(RateLimit::new(RATE))).await;
     ends.server_history
         .record(loopback(Role::Sender), &five_streams(Role::Sender, SHORT));
     // The client asks for two streams at first and permits more.
@@ -134,7 +144,9 @@ async fn a_server_begins_with_the_streams_of_its_last_transfer_to_the_client() {
         ..five_streams(Role::Receiver, SHORT)
     };
     ends.client_history.record(loopback(Role::Receiver), &two);
-    let summary = ends.get(&ends.options()).await;
+    let mut unlimited = ends.options();
+    unlimited.streams.transfer.rate = None;
+    let summary = ends.get(&unlimited).await;
     assert_eq!(summary.streams_max, 5, "{}", summary.why);
     let said = "it began with 5 streams, by what was known of the path";
     assert!(summary.why.contains(said), "{}", summary.why);
@@ -156,7 +168,7 @@ async fn a_transfer_that_lasts_is_recorded_and_the_next_begins_as_it_ended() {
     ends.get(&limited).await;
     assert!(!text().contains(&recorded), "{}", text());
     let server = EndToEndServer::with(|config| {
-        config.transfer.rate = Some(data::rate::RateLimit::new(RATE / 3));
+        config.transfer.rate = Some(RateLimit::new(RATE / 3));
     })
     .await;
     server.store("f", &random_bytes(SIZE));

@@ -195,7 +195,7 @@ fn a_copy_of_an_object_goes_on_without_a_data_node_and_nothing_is_left_of_what_e
                 ensure!(status.success(), "{}", server.front.log());
             }
             if disturbance == D::NodeStopped {
-                // What it sends when it wakes up belongs to an upload that is over.
+                // It wakes up, and sends parts of an upload that is over.
                 let node = server.nodes.last_mut().context("no node")?;
                 node.guard().signal(Signal::CONT)?;
             }
