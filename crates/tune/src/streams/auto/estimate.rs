@@ -49,6 +49,17 @@ pub(super) enum QueueOwner {
     Unknown,
 }
 
+/// A queue that filled against the pace: others came, or the path became slower.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Intrusion {
+    /// When, since the start of the transfer.
+    pub(super) at: Duration,
+    /// The pace that filled the path before, bytes per second.
+    pub(super) rate: u64,
+    /// A drain has found the queue to be the transfer's own since, at much less than that rate.
+    pub(super) is_doubted: bool,
+}
+
 /// Losses on the path.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) enum EstimatedLoss {
@@ -125,8 +136,8 @@ pub(super) struct PathEstimator {
     /// enlarges it.
     pub(super) largest_window: u64,
     pub(super) window_grown: Duration,
-    /// Last time at which a queue grew against the pace.
-    pub(super) intruded_at: Option<Duration>,
+    /// The last time that a queue filled against the pace.
+    pub(super) intrusion: Option<Intrusion>,
     /// Rate of the last pacing that held, bytes per second: the path has carried it without a queue.
     pub(super) proved_rate: u64,
 }

@@ -7,7 +7,7 @@ use units::{bytes_per_second, show, splitmix};
 use super::AutoTuner;
 use super::actions::do_windows_limit;
 use super::decision::TransferSetting;
-use super::estimate::QueueOwner;
+use super::estimate::{Intrusion, QueueOwner};
 use super::experiment::TriedChange;
 use super::pacing::{DrainResult, PaceUpdate, PathPace, QueueDrain};
 use super::rules::{Action, Now};
@@ -20,6 +20,8 @@ use crate::observation::{Bottleneck, Rtt};
 
 /// Bytes that a stream may at least have in flight while a queue is drained: some segments.
 const LEAST_IN_FLIGHT: u64 = 8 << 10;
+/// Part of the path that a transfer has at most beside another one that is its equal, with a margin.
+const MOST_OF_SHARED_PATH: f64 = 0.6;
 
 impl AutoTuner {
     /// Whether a queue may be drained: a long one of a full path at once; one below half a round trip if it lasts, since then the
@@ -88,6 +90,16 @@ impl AutoTuner {
             self.follow_longer_path(rtt.min, sample);
             return;
         }
+        if result == DrainResult::Own && self.is_coincidence(&drain, sample.at) {
+            let cooldown = self.with_jitter(LIMITS.lasting_queue * 4 / 5);
+            self.fail_for(Action::ProbeQueue, sample.at, cooldown);
+            let rate = show::bits(drain.rate().saturating_mul(8));
+            let reason = format!(
+                "{rate} are much less than before: others may have drained their queue at the same time"
+            );
+            self.stop_pacing(sample.at, &reason);
+            return;
+        }
         if result == DrainResult::Own {
             let paced = PathPace::new(sample.at, drain.rate());
             let pace = paced.pace();
@@ -110,6 +122,19 @@ impl AutoTuner {
         self.stop_pacing(sample.at, &reason);
         self.state = sharing.map_or(TunerState::Steady, TunerState::Shared);
         self.share_path(sample.at);
+    }
+
+    /// Whether a drained queue may have been that of others as well, who drained it at the same time: the pace was that of a path
+    /// with much more room a moment ago. Believed the second time, because a path that has become slower stays so. (Pacing rates
+    /// that begin as unequal shares remain so: both follow the same queue.)
+    fn is_coincidence(&mut self, drain: &QueueDrain, at: Duration) -> bool {
+        let Some(intrusion) = &mut self.estimator.intrusion else {
+            return false;
+        };
+        let is_recent = at.saturating_sub(intrusion.at) < LIMITS.others_gone;
+        let is_part = (drain.rate() as f64) < intrusion.rate as f64 * MOST_OF_SHARED_PATH;
+        let is_first = !std::mem::replace(&mut intrusion.is_doubted, true);
+        is_recent && is_part && is_first
     }
 
     /// Others share the path.
@@ -173,8 +198,14 @@ impl AutoTuner {
                 );
                 self.stop_pacing(interval.at, &reason);
                 // A path becomes slower once. A queue that fills again and again against a pace is filled by others.
-                let last = self.estimator.intruded_at.replace(interval.at);
-                let is_again = |at| interval.at.saturating_sub(at) < LIMITS.others_gone;
+                let intrusion = Intrusion {
+                    at: interval.at,
+                    rate,
+                    is_doubted: false,
+                };
+                let last = self.estimator.intrusion.replace(intrusion);
+                let is_again =
+                    |last: Intrusion| interval.at.saturating_sub(last.at) < LIMITS.others_gone;
                 if last.is_some_and(is_again) {
                     self.share_path(interval.at);
                 }
