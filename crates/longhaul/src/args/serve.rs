@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use command_line::log::LogFormat;
 use data::options::{CongestionChoice, IoMethod};
 use data::store::durability::SyncPolicy;
 use history::HistoryLocation;
@@ -167,10 +168,9 @@ pub(crate) struct ServeArgs {
     /// all, or completely [default: auto]
     #[arg(long, value_name = "auto|off|required", help_heading = headings::PROCESS)]
     sandbox: Option<SandboxArg>,
-    /// Form of the messages: `text` or `json` on standard error, `journal` for entries of systemd's journal with
-    /// their fields, `auto` for `journal` under systemd and `text` elsewhere [default: auto]
-    #[arg(long, value_name = "auto|text|json|journal", help_heading = headings::MONITORING)]
-    log: Option<MessageFormatArg>,
+    /// Form of the messages on standard error; in systemd's journal `text` is an entry with its level [default: text]
+    #[arg(long, value_name = "text|json", help_heading = headings::MONITORING)]
+    log: Option<LogFormat>,
     #[command(flatten)]
     access: ServeAccessArgs,
     #[command(flatten)]
@@ -240,19 +240,6 @@ enum SandboxArg {
     Off,
     /// Or do not start.
     Required,
-}
-
-/// Values of `--log`.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum MessageFormatArg {
-    /// By where standard error leads.
-    Auto,
-    /// Plain text.
-    Text,
-    /// One JSON object per line.
-    Json,
-    /// Entries of the journal.
-    Journal,
 }
 
 impl ServeArgs {
@@ -381,10 +368,8 @@ impl ServeArgs {
         config.metrics = self.metrics.or(config.metrics);
         config.advisor = self.advisor.or(config.advisor.take());
         let log = self.log.map(|choice| match choice {
-            MessageFormatArg::Auto => MessageFormat::Auto,
-            MessageFormatArg::Text => MessageFormat::Text,
-            MessageFormatArg::Json => MessageFormat::Json,
-            MessageFormatArg::Journal => MessageFormat::Journal,
+            LogFormat::Text => MessageFormat::Text,
+            LogFormat::Json => MessageFormat::Json,
         });
         set(&mut config.log, log);
         self.access.apply(config);

@@ -2,7 +2,6 @@
 
 mod beside_server;
 mod demo;
-mod journal;
 mod serve_check;
 mod serve_import;
 mod serve_stdio;
@@ -17,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use command_line::log::{LogFormat, log_filter, log_to_stderr};
+use command_line::log::{LogFormat, log_to_stderr};
 use command_line::programs;
 use copy::Exit;
 use history::PathHistory;
@@ -26,8 +25,6 @@ use server::config::{MessageFormat, ServerConfig};
 use server::key_holder::KeyHolder;
 use server::pam::PamChecker;
 use server::sandbox::{self, FileAccess};
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::args::{KeyHolderArgs, LinuxVerb, PamArgs, ServeArgs};
 use crate::output::{print_line, print_to_stderr};
@@ -216,28 +213,11 @@ fn serve(args: ServeArgs) -> Result<Exit> {
     served.map(|()| Exit::Done)
 }
 
-/// Begins the log of a server. Returns the format on standard error for the programs that it starts.
+/// Begins the log of a server. Returns its format, for the programs that it starts.
 fn begin_server_log(form: MessageFormat) -> LogFormat {
-    let to_journal = match form {
-        MessageFormat::Journal => true,
-        MessageFormat::Auto => journal::is_standard_error(),
-        MessageFormat::Text | MessageFormat::Json => false,
-    };
-    if to_journal {
-        match journal::writer() {
-            Ok(writer) => {
-                let entries = tracing_subscriber::registry().with(writer);
-                let _ = entries.with(log_filter("info")).try_init();
-                return LogFormat::Text;
-            }
-            Err(error) => print_to_stderr(&format!(
-                "longhaul serve: the journal cannot be written, so messages go to standard error: {error}"
-            )),
-        }
-    }
     let format = match form {
         MessageFormat::Json => LogFormat::Json,
-        _ => LogFormat::Text,
+        MessageFormat::Text => LogFormat::Text,
     };
     log_to_stderr(format, "info");
     format

@@ -60,20 +60,15 @@ pub enum Anonymous {
     Rw,
 }
 
-/// Form of the program's messages.
+/// Form of the program's messages on standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MessageFormat {
-    /// As [`MessageFormat::Journal`] if standard error leads to the journal of systemd, else as
-    /// [`MessageFormat::Text`].
+    /// Lines of text.
     #[default]
-    Auto,
-    /// Lines of text on standard error.
     Text,
-    /// One JSON object per line on standard error.
+    /// One JSON object per line.
     Json,
-    /// Entries of the journal, with their fields.
-    Journal,
 }
 
 /// Which sessions may have data connections with hosts other than their client's.
