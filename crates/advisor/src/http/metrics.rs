@@ -227,6 +227,16 @@ impl Snapshot {
             &|advice| advice.bandwidth_bps.map(number),
         );
         add(
+            "path_download_bits_per_second",
+            "Measured rate of the path to the client",
+            &|advice| advice.download_bps.map(number),
+        );
+        add(
+            "path_upload_bits_per_second",
+            "Measured rate of the path from the client",
+            &|advice| advice.upload_bps.map(number),
+        );
+        add(
             "path_goodput_bits_per_second",
             "Expected goodput of a long transfer",
             &|advice| advice.expected_bps.map(number),

@@ -19,7 +19,7 @@ fn exported(text: &str) -> BTreeSet<String> {
 fn metrics_text() -> String {
     let service = TestService::start();
     service.measured("192.0.2.1", 5.0, 100.0);
-    let report = "{\"client\": \"192.0.2.1\", \"values\": {\"goodput\": 5e7, \"loss\": 0.01}}";
+    let report = "{\"client\": \"192.0.2.1\", \"values\": {\"goodput\": 5e7, \"reverse_goodput\": 2e7, \"loss\": 0.01}}";
     for _ in 0..5 {
         service.change("POST", "/api/v1/report", report);
     }
@@ -57,6 +57,8 @@ fn metrics_are_in_the_text_format() {
     for expected in [
         "longhaul_advisor_path_rtt_seconds{client=\"192.0.2.1\"} 0.005",
         "longhaul_advisor_path_bandwidth_bits_per_second{client=\"192.0.2.1\"} 100000000.0",
+        "longhaul_advisor_path_download_bits_per_second{client=\"192.0.2.1\"} 100000000.0",
+        "longhaul_advisor_path_upload_bits_per_second{client=\"192.0.2.1\"} 20000000.0",
         "longhaul_advisor_calls_total{method=\"system.listMethods\"} 1",
         "longhaul_advisor_http_requests_total{route=\"POST /api/v1/report\",status=\"200\"} 5",
         "longhaul_advisor_clients 1.0",

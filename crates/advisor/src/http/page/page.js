@@ -6,8 +6,10 @@ const PART = 100;
 const MOST_ANOMALIES = 50;
 const PLOTS = [
   ["rtt", "Round trip", seconds],
-  ["bandwidth", "Bandwidth of the bottleneck", rate],
-  ["goodput", "Goodput of transfers", rate],
+  ["bandwidth", "Bandwidth to the client", rate],
+  ["reverse_bandwidth", "Bandwidth from the client", rate],
+  ["goodput", "Goodput of transfers to the client", rate],
+  ["reverse_goodput", "Goodput of transfers from the client", rate],
   ["loss", "Loss", percent],
 ];
 const SVG = "http://www.w3.org/2000/svg";
@@ -72,6 +74,13 @@ function advised(advice) {
   return parts.join(", ");
 }
 
+// The rate to the client, and the one from it where both are known and differ by a tenth.
+function bothWays(advice) {
+  const [down, up] = [advice.download_bps, advice.upload_bps];
+  if (down === undefined || up === undefined) return known(advice.bandwidth_bps, rate);
+  return Math.max(down, up) < 1.1 * Math.min(down, up) ? rate(down) : `${rate(down)} ↓ ${rate(up)} ↑`;
+}
+
 function cell(name, text) {
   const made = element("td");
   made.dataset.name = name;
@@ -94,7 +103,7 @@ function fill(row, path) {
   row.replaceChildren(
     client,
     cell("RTT", known(advice.rtt_seconds, seconds)),
-    cell("Bandwidth", known(advice.bandwidth_bps, rate)),
+    cell("Bandwidth", bothWays(advice)),
     cell("Expected", known(advice.expected_bps, rate)),
     cell("Advice", advised(advice)),
     cell("Confidence", percent(advice.confidence)),
