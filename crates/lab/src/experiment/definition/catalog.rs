@@ -38,7 +38,7 @@ pub(crate) const EXPERIMENTS: &[ShippedFile] = shipped!["experiments":
     "auto-start",
     "distance",
     "history",
-    "enable-fig1", "enable-fig1-simulated", "enable-fig3", "enable-table4", "enable-enforce", "enable-estimators",
+    "enable-fig1", "enable-fig1-simulated", "enable-fig3", "enable-table1", "enable-table2", "enable-table4", "enable-enforce", "enable-estimators",
     "fairness",
     "steps",
     "loopback", "loopback-latency", "loopback-io",

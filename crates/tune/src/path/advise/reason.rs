@@ -33,7 +33,10 @@ pub(super) fn describe(
         show::bytes(path.bdp_bytes)
     )];
     let share = path.bdp_bytes.div_ceil(u64::from(streams.max(1)));
-    let share = format!("{} in each of {streams} stream(s)", show::bytes(share));
+    let share = match streams {
+        1 => format!("{} in one stream", show::bytes(share)),
+        _ => format!("{} in each of {streams} streams", show::bytes(share)),
+    };
     parts.push(match buffers.set_bytes {
         None if buffers.autotuned >= path.bdp_bytes.div_ceil(u64::from(streams.max(1))) => {
             format!(

@@ -77,7 +77,7 @@ fn autotuning_is_left_alone_where_it_reaches_the_share_of_a_stream() {
     assert_eq!(
         advice.why,
         "100 ms at 1.00 Gbit/s are 12.5 MB in flight; the kernels' autotuning reaches 2.80 MB, which is \
-         enough for 1.56 MB in each of 8 stream(s); 965 Mbit/s are computed from that."
+         enough for 1.56 MB in each of 8 streams; 965 Mbit/s are computed from that."
     );
 }
 
