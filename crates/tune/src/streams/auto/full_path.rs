@@ -124,17 +124,19 @@ impl AutoTuner {
         self.share_path(sample.at);
     }
 
-    /// Whether a drained queue may have been that of others as well, who drained it at the same time: the pace was that of a path
-    /// with much more room a moment ago. Believed the second time, because a path that has become slower stays so. (Pacing rates
-    /// that begin as unequal shares remain so: both follow the same queue.)
+    /// Whether others may have drained the queue at the same time: a moment ago the path had room for a much higher rate. Paces that
+    /// begin as unequal shares remain so, since all follow the same queue. The second time it is believed, because a path that has
+    /// become slower stays so.
     fn is_coincidence(&mut self, drain: &QueueDrain, at: Duration) -> bool {
         let Some(intrusion) = &mut self.estimator.intrusion else {
             return false;
         };
         let is_recent = at.saturating_sub(intrusion.at) < LIMITS.others_gone;
         let is_part = (drain.rate() as f64) < intrusion.rate as f64 * MOST_OF_SHARED_PATH;
-        let is_first = !std::mem::replace(&mut intrusion.is_doubted, true);
-        is_recent && is_part && is_first
+        if !is_recent || !is_part {
+            return false;
+        }
+        !std::mem::replace(&mut intrusion.is_doubted, true)
     }
 
     /// Others share the path.
