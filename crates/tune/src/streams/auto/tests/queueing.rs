@@ -6,13 +6,17 @@ const RATE: u64 = 12_500_000;
 
 /// A path of `RATE` whose queue is the transfer's own: it drains when the transfer sends less.
 fn own_queue(now: PathQuery<'_>) -> ScriptedFlow {
+    own_queue_at(RATE, now)
+}
+
+fn own_queue_at(rate: u64, now: PathQuery<'_>) -> ScriptedFlow {
     let full = now
         .pacing_rate
-        .is_none_or(|pacing_rate| pacing_rate > RATE + RATE / 100);
+        .is_none_or(|pacing_rate| pacing_rate > rate + rate / 100);
     ScriptedFlow {
         rate: now
             .pacing_rate
-            .map_or(RATE, |pacing_rate| pacing_rate.min(RATE)),
+            .map_or(rate, |pacing_rate| pacing_rate.min(rate)),
         // A queue makes the round trip vary.
         rtt: if full {
             ms(150 + now.at.as_secs() % 4 * 10)
@@ -85,6 +89,26 @@ fn pacing_ends_when_cross_traffic_arrives() {
         ..ScriptedFlow::default()
     });
     assert_eq!(transfer.settings(), [TransferSetting::PacingRate(None)]);
+}
+
+#[test]
+fn a_path_that_has_become_much_slower_is_believed_when_a_second_drain_shows_it() {
+    let mut transfer = ScriptedTransfer::new(limits(64), 1);
+    transfer.run(ms(10_000), own_queue);
+    transfer.decisions.clear();
+    let slower = RATE / 4;
+    transfer.run(ms(40_000), |now| own_queue_at(slower, now));
+    let said = |words: &str| {
+        let decisions = transfer.decisions.iter();
+        let found = decisions.filter(|decision| decision.reason.contains(words));
+        found.map(|decision| decision.at).collect::<Vec<_>>()
+    };
+    let (doubted, believed) = (said("at the same time"), said("the queue was our own"));
+    assert_eq!(doubted.len(), 1, "{:#?}", transfer.decisions);
+    assert_eq!(believed.len(), 1, "{:#?}", transfer.decisions);
+    assert!(believed[0] > doubted[0], "{:#?}", transfer.decisions);
+    let pace = transfer.pacing_rate.unwrap();
+    assert!(pace.abs_diff(slower) < slower / 20, "{pace}");
 }
 
 #[test]
