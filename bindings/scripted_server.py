@@ -65,6 +65,8 @@ NET_INFO = {
 }
 METHODS = ["EnableGetBufferSize", "EnableGetNetInfo", "EnableGetAdvice", "EnableAddHost", "EnableRemoveHost",
            "system.listMethods"]
+#: By client: the answer to EnableGetNetInfo after a report, and the tests that were chosen.
+REPORTED, CHOSEN = {}, {}
 #: Files of a question without a client that gets the question back, as `echo` does.
 ECHO_FILES = 4242
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\n"
@@ -304,6 +306,29 @@ def good_answer(request, fields, method, arguments, client):
     return xmlrpc.client.Fault(-32601, "no such method")
 
 
+def change(method, resource, fields, body):
+    """Whether a change by the JSON interface is one that the tests make; remembers what can be read back."""
+    told = json.loads(body) if fields.get("content-type") == "application/json" else None
+    if (method, resource) == ("POST", "report"):
+        REPORTED[told["client"]] = {
+            "client": told["client"],
+            "tests": {"transfer": {"detail": told.get("detail")}},
+            **{quantity: {"latest": value} for quantity, value in told["values"].items()},
+        }
+        return True
+    if (method, resource) == ("PUT", "hosts/192.0.2.9/tests"):
+        CHOSEN["192.0.2.9"] = told
+        return True
+    expected = {
+        ("POST", "hosts"): b'{"client":"192.0.2.1"}',
+        ("DELETE", "hosts/192.0.2.1"): b"",
+        ("DELETE", "hosts/192.0.2.9"): b"",
+        ("DELETE", "hosts/.."): b"",
+        ("POST", "hosts/192.0.2.1/tests/ping%2Fx"): b"",
+    }
+    return expected.get((method, resource)) == body
+
+
 def good_json(request, fields, query, body):
     """What a good server says to a request of its JSON interface, as HTTP."""
     method, target, _ = request.split(" ")
@@ -312,18 +337,16 @@ def good_json(request, fields, query, body):
     if method != "GET":
         if fields.get("authorization") != "Bearer a-token":
             return json_refusal(b"401 Unauthorized", "the token is missing or wrong")
-        expected = {
-            ("POST", "hosts"): b'{"client":"192.0.2.1"}',
-            ("DELETE", "hosts/192.0.2.1"): b"",
-            ("POST", "hosts/192.0.2.1/tests/ping%2Fx"): b"",
-        }
-        answer = {"changed": expected.get((method, resource)) == body}
+        answer = {"changed": change(method, resource, fields, body)}
     elif resource == "net-info":
-        answer = NET_INFO
+        answer = REPORTED.get(client, NET_INFO)
     elif resource == "qos":
-        answer = {"dscp": 1, "class": "lower effort", "reservation_helps": False, "why": "bulk"}
+        # A rate is a whole number, as in the service.
+        wanted = int(query.get("rate_bps", "0")) > 0
+        answer = {"dscp": 1, "class": "lower effort", "reservation_helps": wanted, "why": "bulk"}
     elif resource == "hosts":
         answer = {"total": 1, "hosts": [{"client": "192.0.2.7"}]}
+        answer["hosts"] += [{"client": name, "tests": tests} for name, tests in CHOSEN.items()]
     elif client == "echo" or query.get("files") == str(ECHO_FILES):
         seen = {"request": request, "authorization": fields.get("authorization")}
         answer = dict(SPARSE, why=json.dumps(seen, sort_keys=True, separators=(",", ":")))

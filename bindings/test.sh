@@ -1,8 +1,9 @@
 #!/bin/sh
 # Tests the client libraries of the Enable service in Python, C and Java against a scripted server, and with
-# ENABLE_SERVER=HOST:PORT also against a real one. What lacks a program prints SKIPPED and the reason; with
-# BINDINGS_REQUIRE_ALL=1 that is a failure. With BINDINGS_DOWNLOAD=0, the step that downloads packages (Maven) is left
-# out. Arguments name the languages to test (default: all).
+# ENABLE_SERVER=HOST:PORT also against a real one. With ENABLE_TOKEN_FILE as well, the file of that server's token, the C
+# library reports a structure to it, chooses tests of a client, reads both back, and asks for QoS with a rate. What lacks a
+# program prints SKIPPED and the reason; with BINDINGS_REQUIRE_ALL=1 that is a failure. With BINDINGS_DOWNLOAD=0, the step
+# that downloads packages (Maven) is left out. Arguments name the languages to test (default: all).
 set -u
 cd "$(dirname "$0")" || exit 1
 failed=0

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 #include "enable.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +11,6 @@
 #include "text.h"
 #include "value.h"
 
-/* Numbers from here on have no double of their own, which is all that some readers of JSON have. */
-#define MAX_NUMBER (UINT64_C(1) << 53)
 #define MAX_TIMEOUT_MS 86400000U
 #define MAX_TOKEN 1024
 #define MAX_PATH 2048
@@ -86,17 +83,15 @@ static int read_token(char out[MAX_TOKEN + 1], const char *token)
     return 1;
 }
 
-/* Begins a call. `path` is that of the resource. */
-static enable_status begin(struct call *call, const char *host, const char *name, const char *method, const char *path,
-                           const enable_options *options, enable_error *error)
+/* Begins a call of the method `name`. */
+static enable_status begin(struct call *call, const char *host, const char *name, const enable_options *options,
+                           enable_error *error)
 {
     static const enable_options defaults = {0, 0, NULL};
     memset(call, 0, sizeof *call);
     call->error = error;
     call->name = name;
-    call->request.method = method;
     call->request.path = call->path;
-    snprintf(call->path, sizeof call->path, "/api/v1/%s", path);
     tell(error, 0, "");
     if (options == NULL)
         options = &defaults;
@@ -108,48 +103,54 @@ static enable_status begin(struct call *call, const char *host, const char *name
     if (options->token != NULL && !read_token(call->token, options->token))
         return unusable(error, "the token must be 1 to 1024 visible ASCII characters");
     call->request.token = call->token[0] == '\0' ? NULL : call->token;
+    return name == NULL ? unusable(error, "the method has no name") : ENABLE_OK;
+}
+
+/* Adds to the path. */
+static enable_status add(struct call *call, const char *text, size_t length)
+{
+    size_t used = strlen(call->path);
+    if (length >= sizeof call->path - used)
+        return ENABLE_BAD_ARGUMENT;
+    memcpy(call->path + used, text, length);
+    call->path[used + length] = '\0';
     return ENABLE_OK;
 }
 
-/* Adds to the path; returns 0 if there is no room. */
-static int add(struct call *call, const char *text)
+/* Adds text of the caller to the path, escaped. Control characters are not sent. */
+static enable_status add_escaped(struct call *call, const char *text)
 {
-    size_t used = strlen(call->path);
     size_t length = strlen(text);
-    if (length >= sizeof call->path - used)
-        return 0;
-    memcpy(call->path + used, text, length + 1);
-    return 1;
-}
-
-/* Whether text can be sent: UTF-8 without control characters. */
-static int is_sendable(const char *text)
-{
-    json_t *utf8 = json_string(text);
-    int sendable = utf8 != NULL;
-    json_decref(utf8);
-    for (; *text != '\0'; text++)
-        if ((unsigned char)*text < ' ' || *text == '\x7f')
-            sendable = 0;
-    return sendable;
-}
-
-/* Adds text of the caller to the path, escaped; returns 0 if it cannot be sent. */
-static int add_escaped(struct call *call, const char *text)
-{
-    if (text == NULL || strlen(text) >= MAX_PATH || !is_sendable(text))
-        return 0;
-    char *escaped = curl_easy_escape(NULL, text, (int)strlen(text));
-    int added = escaped != NULL && add(call, escaped);
+    if (length >= MAX_PATH)
+        return ENABLE_BAD_ARGUMENT;
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)text[i] < ' ' || text[i] == '\x7f')
+            return ENABLE_BAD_ARGUMENT;
+    char *escaped = curl_easy_escape(NULL, text, (int)length);
+    if (escaped == NULL)
+        return ENABLE_NO_RESOURCES;
+    enable_status status = add(call, escaped, strlen(escaped));
     curl_free(escaped);
-    return added;
+    return status;
 }
 
-/* Adds a member of the query; returns 0 if it cannot be sent. */
-static int add_member(struct call *call, const char *name, const char *value)
+/* Adds a member of the query, which is a string, a number or a boolean. */
+static enable_status add_member(struct call *call, const char *name, json_t *value)
 {
-    return add(call, strchr(call->path, '?') == NULL ? "?" : "&") && add(call, name) && add(call, "=") &&
-           add_escaped(call, value);
+    char *written = NULL;
+    if (json_is_object(value) || json_is_array(value))
+        return ENABLE_BAD_ARGUMENT;
+    enable_status status = add(call, strchr(call->path, '?') == NULL ? "?" : "&", 1);
+    if (status == ENABLE_OK)
+        status = add_escaped(call, name);
+    if (status == ENABLE_OK)
+        status = add(call, "=", 1);
+    if (status == ENABLE_OK && !json_is_string(value))
+        status = enable_value_write(value, &written);
+    if (status == ENABLE_OK)
+        status = add_escaped(call, written != NULL ? written : json_string_value(value));
+    free(written);
+    return status;
 }
 
 /* The code of a refusal whose body says why. The interface knows statuses of HTTP alone. */
@@ -185,60 +186,55 @@ static enable_status read_response(const struct call *call, const struct respons
     return status;
 }
 
-/* Sends the call and reads the answer. */
+/* Sends the call and reads the answer, which is a struct. */
 static enable_status finish(struct call *call, json_t **answer)
 {
+    json_t *value = NULL;
     struct response *response = calloc(1, sizeof *response);
     if (response == NULL)
         return failed(call, ENABLE_NO_RESOURCES, 0, "");
     enable_status status = enable_http_send(&call->server, &call->request, response);
     if (status == ENABLE_OK)
-        status = read_response(call, response, answer);
+        status = read_response(call, response, &value);
     else
         failed(call, status, 0, response->problem);
     free(response);
-    return status;
-}
-
-/* Sends the call and reads an answer that is a struct. */
-static enable_status finish_struct(struct call *call, json_t **answer)
-{
-    json_t *value = NULL;
-    enable_status status = finish(call, &value);
-    if (status == ENABLE_OK && !json_is_object(value)) {
-        json_decref(value);
-        return failed(call, ENABLE_BAD_ANSWER, 0, "the answer is not a struct");
-    }
-    if (status == ENABLE_OK)
+    if (status == ENABLE_OK && json_is_object(value)) {
         *answer = value;
-    return status;
+        return ENABLE_OK;
+    }
+    json_decref(value);
+    return status == ENABLE_OK ? failed(call, ENABLE_BAD_ANSWER, 0, "the answer is not a struct") : status;
 }
 
 /* A method of the service as the interface offers it. */
 struct method {
     const char *name;
     const char *http;
-    /* The resource below /api/v1. */
+    /* The resource below /api/v1, with '*' in the places of arguments. */
     const char *path;
-    /* Numbers of arguments. */
+    /* Its arguments, a letter each: s: the data server, which is not sent; p: text that belongs into the path; c: the text
+     * of the member `client`; m: a struct of members; e: c or m. Members are sent as query or body. */
+    const char *arguments;
+    /* Least number of arguments. */
     size_t min;
-    size_t max;
     /* The member that is the result, and the one in its place where that is absent; NULL: the whole answer. */
     const char *result;
     const char *otherwise;
 };
 
-/* The first argument of a question is the data server, the second one the client. */
 static const struct method METHODS[] = {
-    {"EnableGetBufferSize", "GET", "advice", 1, 2, "bdp_bytes", "set_buffer_bytes"},
-    {"EnableGetStreams", "GET", "advice", 1, 2, "streams", NULL},
-    {"EnableGetNetInfo", "GET", "net-info", 1, 2, NULL, NULL},
-    {"EnableGetAdvice", "GET", "advice", 1, 1, NULL, NULL},
-    {"EnableGetQoS", "GET", "qos", 1, 2, NULL, NULL},
-    {"EnableListHosts", "GET", "hosts?limit=500", 0, 1, "hosts", NULL},
-    {"EnableAddHost", "POST", "hosts", 1, 1, "changed", NULL},
-    {"EnableRemoveHost", "DELETE", "hosts", 1, 1, "changed", NULL},
-    {"EnableRunTest", "POST", "hosts", 2, 2, "changed", NULL},
+    {"EnableGetBufferSize", "GET", "advice", "sc", 1, "bdp_bytes", "set_buffer_bytes"},
+    {"EnableGetStreams", "GET", "advice", "sc", 1, "streams", NULL},
+    {"EnableGetNetInfo", "GET", "net-info", "sc", 1, NULL, NULL},
+    {"EnableGetAdvice", "GET", "advice", "sm", 1, NULL, NULL},
+    {"EnableGetQoS", "GET", "qos", "se", 1, NULL, NULL},
+    {"EnableListHosts", "GET", "hosts?limit=500", "s", 0, "hosts", NULL},
+    {"EnableAddHost", "POST", "hosts", "c", 1, "changed", NULL},
+    {"EnableRemoveHost", "DELETE", "hosts/*", "p", 1, "changed", NULL},
+    {"EnableSetTests", "PUT", "hosts/*/tests", "pm", 2, "changed", NULL},
+    {"EnableRunTest", "POST", "hosts/*/tests/*", "pp", 2, "changed", NULL},
+    {"EnableReport", "POST", "report", "m", 1, "changed", NULL},
 };
 
 /* Takes the result of a method out of its answer. */
@@ -261,44 +257,84 @@ static enable_status take_result(const struct call *call, const struct method *m
     return status;
 }
 
-/* Tells the server the arguments of a change; returns 0 if one cannot be sent. `*body` is to be freed. */
-static int add_change(struct call *call, const struct method *method, const char *const *arguments, char **body)
+/* Whether these are the arguments of a method by number and type. */
+static int fits(const struct method *method, const json_t *arguments)
 {
-    if (strcmp(method->name, "EnableAddHost") == 0) {
-        json_t *object = is_sendable(arguments[0]) ? json_pack("{s:s}", "client", arguments[0]) : NULL;
-        call->request.body = *body = object == NULL ? NULL : json_dumps(object, JSON_COMPACT);
-        json_decref(object);
-        return *body != NULL;
+    size_t count = json_array_size(arguments);
+    if (count < method->min || count > strlen(method->arguments))
+        return 0;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *argument = json_array_get(arguments, i);
+        char letter = method->arguments[i];
+        int text = letter != 'm';
+        int members = letter == 'm' || letter == 'e';
+        if (!(text && json_is_string(argument)) && !(members && json_is_object(argument)))
+            return 0;
     }
-    return add(call, "/") && add_escaped(call, arguments[0]) &&
-           (method->max < 2 || (add(call, "/tests/") && add_escaped(call, arguments[1])));
+    return 1;
+}
+
+/* Makes the path of the resource. `*members` are the members to send, or NULL, and to be released. */
+static enable_status add_resource(struct call *call, const struct method *method, const json_t *arguments, json_t **members)
+{
+    static const char root[] = "/api/v1/";
+    const char *path = method->path;
+    enable_status status = add(call, root, strlen(root));
+    for (size_t i = 0; i < json_array_size(arguments) && status == ENABLE_OK; i++) {
+        json_t *argument = json_array_get(arguments, i);
+        size_t length = strcspn(path, "*");
+        if (method->arguments[i] == 'p') {
+            status = add(call, path, length);
+            if (status == ENABLE_OK)
+                status = add_escaped(call, json_string_value(argument));
+            path += length + 1;
+        } else if (method->arguments[i] != 's') {
+            *members = json_is_object(argument) ? json_incref(argument) : json_pack("{s:O}", "client", argument);
+            status = *members == NULL ? ENABLE_NO_RESOURCES : ENABLE_OK;
+        }
+    }
+    return status == ENABLE_OK ? add(call, path, strlen(path)) : status;
+}
+
+/* Adds members to the query or makes the body of them, which is to be freed. */
+static enable_status add_members(struct call *call, json_t *members, char **body)
+{
+    enable_status status = ENABLE_OK;
+    const char *name;
+    json_t *value;
+    if (strcmp(call->request.method, "GET") != 0) {
+        status = enable_value_write(members, body);
+        call->request.body = *body;
+        return status;
+    }
+    json_object_foreach(members, name, value) {
+        status = add_member(call, name, value);
+        if (status != ENABLE_OK)
+            break;
+    }
+    return status;
 }
 
 /* Calls a method of the table. */
-static enable_status call_method(const char *host, const struct method *method, const char *const *arguments, size_t count,
-                                 const enable_options *options, json_t **result, enable_error *error)
+static enable_status call_method(struct call *call, const struct method *method, const json_t *arguments, json_t **result)
 {
-    struct call call;
-    char *body = NULL;
+    json_t *members = NULL;
     json_t *answer = NULL;
-    enable_status status = begin(&call, host, method->name, method->http, method->path, options, error);
-    if (status != ENABLE_OK)
-        return status;
-    for (size_t i = 0; i < count; i++)
-        if (arguments[i] == NULL || !is_sendable(arguments[i]))
-            return unusable(error, "an argument cannot be sent");
-    if (count < method->min || count > method->max)
-        return failed(&call, ENABLE_REFUSED, ENABLE_FAULT_ARGUMENTS, "it takes another number of arguments");
-    int added = strcmp(method->http, "GET") != 0 ? add_change(&call, method, arguments, &body)
-                : count == 2                     ? add_member(&call, "client", arguments[1])
-                                                 : 1;
-    status = added ? finish_struct(&call, &answer) : unusable(error, "an argument cannot be sent");
+    char *body = NULL;
+    if (!fits(method, arguments))
+        return failed(call, ENABLE_REFUSED, ENABLE_FAULT_ARGUMENTS, "it takes other arguments");
+    call->request.method = method->http;
+    enable_status status = add_resource(call, method, arguments, &members);
+    if (status == ENABLE_OK && members != NULL)
+        status = add_members(call, members, &body);
+    status = status == ENABLE_OK ? finish(call, &answer) : failed(call, status, 0, "");
+    json_decref(members);
     free(body);
-    return status == ENABLE_OK ? take_result(&call, method, answer, result) : status;
+    return status == ENABLE_OK ? take_result(call, method, answer, result) : status;
 }
 
 /* Names of the methods that can be called. */
-static enable_status list_methods(enable_value **answer)
+static enable_status list_methods(const struct call *call, json_t **result)
 {
     json_t *names = json_array();
     int failures = names == NULL;
@@ -307,33 +343,49 @@ static enable_status list_methods(enable_value **answer)
     failures += json_array_append_new(names, json_string("system.listMethods")) != 0;
     if (failures > 0) {
         json_decref(names);
-        return ENABLE_NO_RESOURCES;
+        return failed(call, ENABLE_NO_RESOURCES, 0, "");
     }
-    *answer = (enable_value *)names;
+    *result = names;
     return ENABLE_OK;
+}
+
+enable_status enable_call_values(const char *host, const char *method, const enable_value *arguments,
+                                 const enable_options *options, enable_value **answer, enable_error *error)
+{
+    struct call call;
+    const struct method *found = NULL;
+    const json_t *values = (const json_t *)arguments;
+    json_t *result = NULL;
+    enable_status status = begin(&call, host, method, options, error);
+    if (status != ENABLE_OK)
+        return status;
+    if (!json_is_array(values))
+        return unusable(error, "the arguments are not an array");
+    for (size_t i = 0; i < sizeof METHODS / sizeof *METHODS; i++)
+        if (strcmp(METHODS[i].name, method) == 0)
+            found = &METHODS[i];
+    if (found != NULL)
+        status = call_method(&call, found, values, &result);
+    else if (strcmp(method, "system.listMethods") == 0)
+        status = list_methods(&call, &result);
+    else
+        status = failed(&call, ENABLE_REFUSED, ENABLE_FAULT_NO_METHOD, "there is no such method");
+    if (status == ENABLE_OK)
+        *answer = (enable_value *)result;
+    return status;
 }
 
 enable_status enable_call(const char *host, const char *method, const char *const *arguments, size_t count,
                           const enable_options *options, enable_value **answer, enable_error *error)
 {
-    json_t *result = NULL;
-    struct call call;
-    enable_status status = begin(&call, host, "the call", "GET", "", options, error);
-    if (status != ENABLE_OK)
-        return status;
-    if (method == NULL || !is_sendable(method))
-        return unusable(error, "the name of the method cannot be sent");
-    if (strcmp(method, "system.listMethods") == 0)
-        return list_methods(answer);
-    for (size_t i = 0; i < sizeof METHODS / sizeof *METHODS; i++)
-        if (strcmp(METHODS[i].name, method) == 0) {
-            status = call_method(host, &METHODS[i], arguments, count, options, &result, error);
-            if (status == ENABLE_OK)
-                *answer = (enable_value *)result;
-            return status;
-        }
-    call.name = method;
-    return failed(&call, ENABLE_REFUSED, ENABLE_FAULT_NO_METHOD, "there is no such method with text arguments");
+    enable_value *values = enable_array();
+    int complete = values != NULL;
+    for (size_t i = 0; i < count; i++)
+        complete &= enable_array_add(values, enable_string(arguments[i]));
+    enable_status status = complete ? enable_call_values(host, method, values, options, answer, error)
+                                    : unusable(error, "an argument is not UTF-8, or memory ran out");
+    enable_value_free(values);
+    return status;
 }
 
 enable_status enable_get_buffer_size(const char *host, const char *client, const enable_options *options,
@@ -378,8 +430,8 @@ static int take_question(const enable_question *question, enable_question *taken
     return 1;
 }
 
-/* Adds what a question tells to the query; returns 0 if something cannot be sent. */
-static int add_question(struct call *call, const enable_question *question)
+/* Sets what a question tells in a struct; returns 0 if something cannot be sent. */
+static int tell_question(enable_value *told, const enable_question *question)
 {
     struct processor processor = {question->processor_bps, question->processor_cores};
     if (question->client == NULL && processor.bps == 0)
@@ -398,17 +450,29 @@ static int add_question(struct call *call, const enable_question *question)
         {"processor_cores", processor.cores},
         {"max_streams", question->max_streams},
     };
-    if (question->client != NULL && !add_member(call, "client", question->client))
+    if (question->client != NULL && !enable_struct_set(told, "client", enable_string(question->client)))
         return 0;
-    if (question->direction == ENABLE_UPLOAD && !add_member(call, "direction", "upload"))
+    if (question->direction == ENABLE_UPLOAD && !enable_struct_set(told, "direction", enable_string("upload")))
         return 0;
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        char digits[32];
-        snprintf(digits, sizeof digits, "%" PRIu64, numbers[i].value);
-        if (numbers[i].value >= MAX_NUMBER || (numbers[i].value > 0 && !add_member(call, numbers[i].name, digits)))
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (numbers[i].value >= ENABLE_MAX_WHOLE ||
+            (numbers[i].value > 0 && !enable_struct_set(told, numbers[i].name, enable_number((double)numbers[i].value))))
             return 0;
-    }
-    return !question->must_set_buffer || add_member(call, "must_set_buffer", "true");
+    return !question->must_set_buffer || enable_struct_set(told, "must_set_buffer", enable_boolean(1));
+}
+
+/* The arguments of EnableGetAdvice; NULL if something cannot be sent. */
+static enable_value *arguments_of(const enable_question *question)
+{
+    enable_value *arguments = enable_array();
+    enable_value *told = enable_struct();
+    int complete = tell_question(told, question);
+    complete &= enable_array_add(arguments, enable_string(""));
+    complete &= enable_array_add(arguments, told);
+    if (complete)
+        return arguments;
+    enable_value_free(arguments);
+    return NULL;
 }
 
 /* Advice together with the answer that holds its texts. */
@@ -472,31 +536,28 @@ static int read_advice(const enable_value *answer, enable_advice *advice)
 enable_status enable_get_advice(const char *host, const enable_question *question, const enable_options *options,
                                 enable_advice **advice, enable_error *error)
 {
-    struct call call;
-    json_t *answer = NULL;
-    enable_status status = begin(&call, host, "EnableGetAdvice", "GET", "advice", options, error);
-    if (status != ENABLE_OK)
-        return status;
     enable_question taken;
+    enable_value *answer = NULL;
     if (!take_question(question, &taken))
         return unusable(error, "the question is not one of enable_new_question, or tells what this library does not know");
-    if (!add_question(&call, &taken))
-        return unusable(error, "the client of the question cannot be sent, or a number is 2^53 or more");
-    status = finish_struct(&call, &answer);
+    enable_value *arguments = arguments_of(&taken);
+    if (arguments == NULL)
+        return unusable(error, "the client of the question is not UTF-8, a number is 2^53 or more, or memory ran out");
+    enable_status status = enable_call_values(host, "EnableGetAdvice", arguments, options, &answer, error);
+    enable_value_free(arguments);
     if (status != ENABLE_OK)
         return status;
     struct held_advice *held = calloc(1, sizeof *held);
-    enable_value *value = (enable_value *)answer;
-    if (held != NULL && read_advice(value, &held->advice)) {
+    if (held != NULL && read_advice(answer, &held->advice)) {
         held->advice.size = sizeof held->advice;
-        held->answer = value;
+        held->answer = answer;
         *advice = &held->advice;
         return ENABLE_OK;
     }
     status = held == NULL ? ENABLE_NO_RESOURCES : ENABLE_BAD_ANSWER;
-    failed(&call, status, 0, "a member of the advice has the wrong type");
+    tell(error, 0, held == NULL ? enable_status_text(status) : "a member of the advice has the wrong type");
     free(held);
-    enable_value_free(value);
+    enable_value_free(answer);
     return status;
 }
 

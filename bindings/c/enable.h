@@ -178,7 +178,7 @@ typedef struct enable_advice {
 #define ENABLE_HAS(advice, member)                                                                                     \
     ((advice)->size >= offsetof(enable_advice, member) + sizeof((advice)->member))
 
-/* The type of a value of an answer. */
+/* The type of a value. */
 typedef enum enable_type {
     ENABLE_INTEGER,
     ENABLE_DOUBLE,
@@ -189,7 +189,7 @@ typedef enum enable_type {
     ENABLE_STRUCT
 } enable_type;
 
-/* A value of an answer. */
+/* A value of an argument or an answer. */
 typedef struct enable_value enable_value;
 
 /*
@@ -213,10 +213,16 @@ ENABLE_API enable_status enable_get_net_info(const char *host, const char *clien
 ENABLE_API enable_status enable_get_advice(const char *host, const enable_question *question,
                                            const enable_options *options, enable_advice **advice, enable_error *error);
 
-/* Calls a method whose arguments are strings, with exactly these arguments, as the service names it in XML-RPC:
- * EnableGetBufferSize, EnableGetStreams, EnableGetNetInfo, EnableGetAdvice and EnableGetQoS (data server, client),
- * EnableListHosts (none), EnableAddHost and EnableRemoveHost (client), EnableRunTest (client, test). system.listMethods has
- * their names; others are ENABLE_REFUSED with the code ENABLE_FAULT_NO_METHOD. Free the answer with enable_value_free. */
+/* Calls a method with exactly these arguments, an array of values, as the service names it in XML-RPC:
+ * EnableGetBufferSize, EnableGetStreams and EnableGetNetInfo (data server [, client]), EnableGetAdvice (data server
+ * [, struct]), EnableGetQoS (data server [, client or struct]), EnableListHosts ([data server]), EnableAddHost and
+ * EnableRemoveHost (client), EnableSetTests (client, struct), EnableRunTest (client, test), EnableReport (struct).
+ * system.listMethods has the names; others are ENABLE_REFUSED with the code ENABLE_FAULT_NO_METHOD. The arguments stay the
+ * caller's. Free the answer with enable_value_free. */
+ENABLE_API enable_status enable_call_values(const char *host, const char *method, const enable_value *arguments,
+                                            const enable_options *options, enable_value **answer, enable_error *error);
+
+/* The same for a method whose arguments are all strings. */
 ENABLE_API enable_status enable_call(const char *host, const char *method, const char *const *arguments, size_t count,
                                      const enable_options *options, enable_value **answer, enable_error *error);
 
@@ -226,7 +232,29 @@ ENABLE_API const char *enable_status_text(enable_status status);
 /* Frees advice; NULL is allowed. */
 ENABLE_API void enable_advice_free(enable_advice *advice);
 
-/* Frees an answer with all it holds; NULL is allowed. */
+/*
+ * Values for enable_call_values. Each of these functions returns NULL if memory ran out. The caller frees a value, unless a
+ * struct or an array has taken it over.
+ */
+
+/* A string; NULL also if the text is not UTF-8. */
+ENABLE_API enable_value *enable_string(const char *text);
+/* An integer if the number is whole and below 2^53, else a double; NULL also if it is not finite. */
+ENABLE_API enable_value *enable_number(double number);
+/* True unless `truth` is 0. */
+ENABLE_API enable_value *enable_boolean(int truth);
+/* A struct without members. */
+ENABLE_API enable_value *enable_struct(void);
+/* An array without items. */
+ENABLE_API enable_value *enable_array(void);
+/* Sets a member of a struct, in place of one of the same name, and returns 1. Returns 0 if an argument is NULL or of the
+ * wrong type, the name is not UTF-8, the value nests too deeply (32 with the struct), or memory ran out. The value is
+ * taken over in any case: if it is not set, it has been freed. */
+ENABLE_API int enable_struct_set(enable_value *structure, const char *name, enable_value *value);
+/* The same for an item at the end of an array. */
+ENABLE_API int enable_array_add(enable_value *array, enable_value *value);
+
+/* Frees a value with all it holds; NULL is allowed. */
 ENABLE_API void enable_value_free(enable_value *value);
 
 /* The type of a value, which is not NULL. The functions below take NULL as a value of no type. */

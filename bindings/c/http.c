@@ -63,10 +63,12 @@ static int prepare(CURL *curl, const struct server *server, const struct request
         *fields = longer;
     }
     snprintf(url, sizeof url, "http://%s%s", server->shown, request->path);
-    if (strcmp(request->method, "POST") == 0)
+    if (request->body != NULL || strcmp(request->method, "POST") == 0)
         curl_easy_setopt(curl, CURLOPT_POSTFIELDS, request->body == NULL ? "" : request->body);
-    /* No signal, as other threads run; no proxy, whatever the environment says. */
+    /* No signal, as other threads run; no proxy, whatever the environment says; no resource above the one that is meant, if
+     * an argument is `..`. */
     return curl_easy_setopt(curl, CURLOPT_URL, url) == CURLE_OK &&
+           curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L) == CURLE_OK &&
            curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, request->method) == CURLE_OK &&
            curl_easy_setopt(curl, CURLOPT_HTTPHEADER, *fields) == CURLE_OK &&
            curl_easy_setopt(curl, CURLOPT_USERAGENT, "libenable/0.1.0") == CURLE_OK &&

@@ -10,7 +10,7 @@
 #include "value.h"
 
 struct request {
-    /* GET, POST or DELETE. */
+    /* GET, POST, PUT or DELETE. */
     const char *method;
     /* Path and query, escaped. */
     const char *path;

@@ -2,6 +2,7 @@
 #include "value.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Why a value is not taken; NULL if it is. An empty reason: memory ran out. What is unknown is absent: members that are
@@ -32,7 +33,7 @@ static const char *take(json_t *value, unsigned depth, unsigned *values)
 
 json_t *enable_value_read(const char *body, size_t length, char problem[JSON_ERROR_TEXT_LENGTH])
 {
-    json_error_t error;
+    json_error_t error = {0};
     unsigned values = 0;
     json_t *value = json_loadb(body, length, JSON_REJECT_DUPLICATES, &error);
     if (value == NULL) {
@@ -48,10 +49,77 @@ json_t *enable_value_read(const char *body, size_t length, char problem[JSON_ERR
     return NULL;
 }
 
-/* A value of an answer is one of JSON. The functions of jansson that read it take it as not constant. */
+enable_status enable_value_write(json_t *value, char **text)
+{
+    const size_t flags = JSON_COMPACT | JSON_ENCODE_ANY;
+    unsigned values = 0;
+    if (take(value, 1, &values) != NULL)
+        return ENABLE_BAD_ARGUMENT;
+    size_t length = json_dumpb(value, NULL, 0, flags);
+    if (length > ENABLE_MAX_BODY)
+        return ENABLE_BAD_ARGUMENT;
+    char *written = length == 0 ? NULL : malloc(length + 1);
+    if (written == NULL || json_dumpb(value, written, length, flags) != length) {
+        free(written);
+        return ENABLE_NO_RESOURCES;
+    }
+    written[length] = '\0';
+    *text = written;
+    return ENABLE_OK;
+}
+
+/* A value of the interface is one of JSON. The functions of jansson that read it take it as not constant. */
 static json_t *json_of(const enable_value *value)
 {
     return (json_t *)value;
+}
+
+enable_value *enable_string(const char *text)
+{
+    return (enable_value *)json_string(text);
+}
+
+enable_value *enable_number(double number)
+{
+    /* Some members must be integers, which a fraction of 0 is not for every reader. */
+    const double most = (double)ENABLE_MAX_WHOLE;
+    int whole = number > -most && number < most && number == (double)(json_int_t)number;
+    return (enable_value *)(whole ? json_integer((json_int_t)number) : json_real(number));
+}
+
+enable_value *enable_boolean(int truth)
+{
+    return (enable_value *)json_boolean(truth);
+}
+
+enable_value *enable_struct(void)
+{
+    return (enable_value *)json_object();
+}
+
+enable_value *enable_array(void)
+{
+    return (enable_value *)json_array();
+}
+
+/* A value that goes into another one; NULL, and the value is freed, if it is too deep for that. */
+static json_t *nested(enable_value *value)
+{
+    unsigned values = 0;
+    if (take(json_of(value), 2, &values) == NULL)
+        return json_of(value);
+    enable_value_free(value);
+    return NULL;
+}
+
+int enable_struct_set(enable_value *structure, const char *name, enable_value *value)
+{
+    return json_object_set_new(json_of(structure), name, nested(value)) == 0;
+}
+
+int enable_array_add(enable_value *array, enable_value *value)
+{
+    return json_array_append_new(json_of(array), nested(value)) == 0;
 }
 
 void enable_value_free(enable_value *value)

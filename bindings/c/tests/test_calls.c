@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -236,10 +237,160 @@ static void a_change_needs_the_token(void)
     CHECK(enable_call(server, "EnableRemoveHost", client, 1, &options, &value, &error) == ENABLE_OK);
     CHECK(enable_value_is_true(value));
     enable_value_free(value);
+    static const char *const parent[] = {".."};
+    CHECK(enable_call(server, "EnableRemoveHost", parent, 1, &options, &value, &error) == ENABLE_OK);
+    CHECK(enable_value_is_true(value));
+    enable_value_free(value);
     static const char *const test[] = {"192.0.2.1", "ping/x"};
     CHECK(enable_call(server, "EnableRunTest", test, 2, &options, &value, &error) == ENABLE_OK);
     CHECK(enable_value_is_true(value));
     enable_value_free(value);
+}
+
+/* The answer of a method that takes two arguments, or one if the first is NULL. */
+static enable_value *answer_of(const char *host, const char *method, const char *text, enable_value *value,
+                               const enable_options *options)
+{
+    enable_value *arguments = enable_array();
+    enable_value *answer = NULL;
+    enable_error error;
+    CHECK(text == NULL || enable_array_add(arguments, enable_string(text)));
+    CHECK(enable_array_add(arguments, value));
+    enable_status status = enable_call_values(host, method, arguments, options, &answer, &error);
+    if (status != ENABLE_OK)
+        fprintf(stderr, "%s\n", error.message);
+    CHECK(status == ENABLE_OK);
+    enable_value_free(arguments);
+    return answer;
+}
+
+/* The same for a change. */
+static void change(const char *host, const char *method, const char *text, enable_value *value,
+                   const enable_options *options)
+{
+    enable_value *answer = answer_of(host, method, text, value, options);
+    CHECK(enable_value_is_true(answer));
+    enable_value_free(answer);
+}
+
+/* The client of the test below. */
+#define CLIENT "192.0.2.9"
+
+/* The results of the client's tests, with the detail that was reported: the service writes it a moment later. */
+static enable_value *info_with_detail(const char *host, const enable_value **detail)
+{
+    static const struct timespec moment = {0, 50000000};
+    for (int turn = 0;; turn++) {
+        enable_value *info;
+        CHECK(turn < 1200);
+        CHECK(enable_get_net_info(host, CLIENT, &PATIENT, &info, NULL) == ENABLE_OK);
+        *detail = enable_value_member(enable_value_member(enable_value_member(info, "tests"), "transfer"), "detail");
+        if (*detail != NULL)
+            return info;
+        enable_value_free(info);
+        nanosleep(&moment, NULL);
+    }
+}
+
+static void a_report_is_read_back(const char *host, const enable_options *options)
+{
+    static const char note[] = "<a> & \"b\" \\ \n\xc3\xa9\xf0\x9f\x98\x80";
+    enable_value *report = enable_struct();
+    enable_value *values = enable_struct();
+    enable_value *detail = enable_struct();
+    enable_value *hops = enable_array();
+    const enable_value *read;
+    int64_t whole;
+    double number;
+    CHECK(enable_struct_set(values, "rtt", enable_number(0.1)) && enable_struct_set(values, "loss", enable_number(0.02)));
+    CHECK(enable_array_add(hops, enable_string("192.0.2.1")) && enable_array_add(hops, enable_number(9e15)));
+    CHECK(enable_array_add(hops, enable_number(1.0 / 3)) && enable_array_add(hops, enable_boolean(7)));
+    CHECK(enable_struct_set(detail, note, enable_string(note)) && enable_struct_set(detail, "hops", hops));
+    CHECK(enable_struct_set(report, "client", enable_string(CLIENT)) && enable_struct_set(report, "values", values));
+    CHECK(enable_struct_set(report, "detail", detail));
+    change(host, "EnableReport", NULL, report, options);
+    enable_value *info = info_with_detail(host, &read);
+    CHECK(enable_value_number(enable_value_member(enable_value_member(info, "rtt"), "latest"), &number) && number == 0.1);
+    CHECK_TEXT(enable_value_text(enable_value_member(read, note)), note);
+    const enable_value *items = enable_value_member(read, "hops");
+    CHECK_TEXT(enable_value_text(enable_value_at(items, 0)), "192.0.2.1");
+    CHECK(enable_value_integer(enable_value_at(items, 1), &whole) && whole == INT64_C(9000000000000000));
+    CHECK(enable_value_number(enable_value_at(items, 2), &number) && number == 1.0 / 3);
+    CHECK(enable_value_is_true(enable_value_at(items, 3)));
+    enable_value_free(info);
+}
+
+static void chosen_tests_are_listed(const char *host, const enable_options *options)
+{
+    enable_value *tests = enable_struct();
+    enable_value *hosts;
+    int found = 0;
+    CHECK(enable_struct_set(tests, "ping", enable_string("600s")) && enable_struct_set(tests, "route", enable_boolean(1)));
+    change(host, "EnableSetTests", CLIENT, tests, options);
+    CHECK(enable_call(host, "EnableListHosts", NULL, 0, &PATIENT, &hosts, NULL) == ENABLE_OK);
+    for (size_t i = 0; i < enable_value_count(hosts); i++) {
+        const enable_value *listed = enable_value_at(hosts, i);
+        const enable_value *chosen = enable_value_member(listed, "tests");
+        if (strcmp(enable_value_text(enable_value_member(listed, "client")), CLIENT) != 0)
+            continue;
+        CHECK_TEXT(enable_value_text(enable_value_member(chosen, "ping")), "600s");
+        found += enable_value_count(chosen) == 2 && enable_value_is_true(enable_value_member(chosen, "route"));
+    }
+    CHECK(found == 1);
+    enable_value_free(hosts);
+}
+
+/* The path loses packets, by the report above: a reservation helps the rate that is told. */
+static void a_rate_is_told(const char *host)
+{
+    for (int told = 0; told < 2; told++) {
+        enable_value *need = enable_struct();
+        CHECK(enable_struct_set(need, "client", enable_string(CLIENT)));
+        CHECK(enable_struct_set(need, "purpose", enable_string("streaming")));
+        CHECK(told == 0 || enable_struct_set(need, "rate_bps", enable_number(8e8)));
+        enable_value *answer = answer_of(host, "EnableGetQoS", "data", need, &PATIENT);
+        CHECK(enable_value_is_true(enable_value_member(answer, "reservation_helps")) == told);
+        enable_value_free(answer);
+    }
+}
+
+static void structs_are_passed(const char *host, const char *token)
+{
+    enable_options options = {0, 60000, token};
+    a_report_is_read_back(host, &options);
+    chosen_tests_are_listed(host, &options);
+    a_rate_is_told(host);
+    change(host, "EnableRemoveHost", NULL, enable_string(CLIENT), &options);
+}
+
+/* The outcome of a method whose first argument is "data", and which is not answered. */
+static enable_status outcome_of(const char *method, enable_value *value, enable_error *error)
+{
+    enable_value *arguments = enable_array();
+    enable_value *answer = NULL;
+    CHECK(enable_array_add(arguments, enable_string("data")) && enable_array_add(arguments, value));
+    enable_status status = enable_call_values(server, method, arguments, &PATIENT, &answer, error);
+    CHECK(answer == NULL);
+    enable_value_free(arguments);
+    return status;
+}
+
+static void arguments_that_do_not_fit_are_refused_here(void)
+{
+    enable_value *tests = enable_struct();
+    enable_value *answer;
+    enable_error error;
+    CHECK(outcome_of("EnableGetAdvice", enable_string("192.0.2.1"), &error) == ENABLE_REFUSED);
+    CHECK(error.code == ENABLE_FAULT_ARGUMENTS);
+    CHECK(outcome_of("EnableGetNetInfo", enable_struct(), &error) == ENABLE_REFUSED);
+    CHECK(error.code == ENABLE_FAULT_ARGUMENTS);
+    CHECK(outcome_of("EnableGetQoS", enable_number(8e8), &error) == ENABLE_REFUSED);
+    CHECK(error.code == ENABLE_FAULT_ARGUMENTS);
+    /* The query has no room for a struct in a struct. */
+    CHECK(enable_struct_set(tests, "client", enable_struct()));
+    CHECK(outcome_of("EnableGetQoS", tests, &error) == ENABLE_BAD_ARGUMENT);
+    CHECK(enable_call_values(server, "EnableListHosts", NULL, &PATIENT, &answer, &error) == ENABLE_BAD_ARGUMENT);
+    CHECK(enable_call_values(server, NULL, NULL, &PATIENT, &answer, &error) == ENABLE_BAD_ARGUMENT);
 }
 
 static void a_refusal_is_shown_without_control_characters(void)
@@ -314,6 +465,15 @@ static void threads_do_not_disturb_each_other(void)
         CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
+static void a_real_server_takes_structs(const char *host, const char *token_file)
+{
+    char token[1024] = "";
+    FILE *file = fopen(token_file, "r");
+    CHECK(file != NULL && fgets(token, sizeof token, file) != NULL);
+    fclose(file);
+    structs_are_passed(host, token);
+}
+
 static void a_real_server_conforms(const char *host)
 {
     static const char *const client[] = {"192.0.2.1"};
@@ -352,6 +512,8 @@ int main(void)
     net_info_is_a_tree();
     each_method_with_text_arguments_can_be_called(server);
     a_change_needs_the_token();
+    structs_are_passed(server, "a-token");
+    arguments_that_do_not_fit_are_refused_here();
     a_refusal_is_shown_without_control_characters();
     nobody_listening_and_nobody_answering_are_told_apart();
     arguments_that_cannot_be_used_are_refused_here();
@@ -360,6 +522,10 @@ int main(void)
         a_real_server_conforms(getenv("ENABLE_SERVER"));
     else
         puts("test_calls: SKIPPED the real server: ENABLE_SERVER is not set");
+    if (getenv("ENABLE_SERVER") != NULL && getenv("ENABLE_TOKEN_FILE") != NULL)
+        a_real_server_takes_structs(getenv("ENABLE_SERVER"), getenv("ENABLE_TOKEN_FILE"));
+    else
+        puts("test_calls: SKIPPED changes at the real server: ENABLE_SERVER or ENABLE_TOKEN_FILE is not set");
     puts("test_calls: ok");
     return 0;
 }

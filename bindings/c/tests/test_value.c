@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Tests of what an answer holds, of names of servers, and of what is printed. */
+#include <locale.h>
+
 #include "check.h"
 #include "server.h"
 #include "text.h"
@@ -119,6 +121,106 @@ static void changed_answers_are_read_or_malformed(void)
     }
 }
 
+/* Checks that a value is written as this text, and frees it. */
+static void check_written(enable_value *value, const char *expected)
+{
+    char *text = NULL;
+    CHECK(value != NULL && enable_value_write((json_t *)value, &text) == ENABLE_OK);
+    CHECK_TEXT(text, expected);
+    free(text);
+    enable_value_free(value);
+}
+
+static void values_are_built_and_written(void)
+{
+    enable_value *outer = enable_struct();
+    enable_value *array = enable_array();
+    CHECK(enable_array_add(array, enable_string("\x01\"<&>\\\n")) && enable_array_add(array, enable_boolean(0)));
+    CHECK(enable_struct_set(outer, "a", enable_number(1)) && enable_struct_set(outer, "\xc3\xa9", array));
+    CHECK(enable_struct_set(outer, "a", enable_boolean(2)) && enable_struct_set(outer, "", enable_struct()));
+    check_written(outer, "{\"a\":true,\"\xc3\xa9\":[\"\\u0001\\\"<&>\\\\\\n\",false],\"\":{}}");
+    check_written(enable_number(-2.0), "-2");
+    check_written(enable_number(9007199254740991.0), "9007199254740991");
+    CHECK(enable_string(NULL) == NULL && enable_string("\xff") == NULL);
+    CHECK(enable_number(strtod("nan", NULL)) == NULL && enable_number(-strtod("inf", NULL)) == NULL);
+}
+
+/* Each double is read as it was written, also where the decimal point is a comma. */
+static void numbers_are_exact_in_each_locale(void)
+{
+    static const double numbers[] = {0.1, 1.0 / 3, 1e22, 5e-324, 1.7976931348623157e308, 9007199254740992.0, -0.5, 1e15, 0};
+    for (int comma = 0; comma < 2; comma++) {
+        if (comma && setlocale(LC_NUMERIC, "de_DE.UTF-8") == NULL)
+            puts("test_value: SKIPPED the decimal comma: there is no locale de_DE.UTF-8");
+        for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+            enable_value *array = enable_array();
+            char *text = NULL;
+            double number;
+            CHECK(enable_array_add(array, enable_number(numbers[i])));
+            CHECK(enable_value_write((json_t *)array, &text) == ENABLE_OK && strchr(text, ',') == NULL);
+            enable_value *read = parsed(text, strlen(text));
+            CHECK(enable_value_number(enable_value_at(read, 0), &number) && number == numbers[i]);
+            free(text);
+            enable_value_free(read);
+            enable_value_free(array);
+        }
+    }
+    setlocale(LC_NUMERIC, "C");
+}
+
+static void a_value_that_is_not_set_is_freed(void)
+{
+    enable_value *text = enable_string("a");
+    enable_value *outer = enable_struct();
+    CHECK(!enable_struct_set(NULL, "a", enable_string("b")) && !enable_struct_set(text, "a", enable_string("b")));
+    CHECK(!enable_struct_set(outer, NULL, enable_string("b")) && !enable_struct_set(outer, "\xff", enable_string("b")));
+    CHECK(!enable_struct_set(outer, "a", NULL) && !enable_array_add(outer, enable_string("b")));
+    CHECK(!enable_array_add(NULL, enable_string("b")) && enable_value_count(outer) == 0);
+    enable_value_free(text);
+    enable_value_free(outer);
+}
+
+static void depth_and_length_are_bounded(void)
+{
+    enable_value *inner = enable_array();
+    char *text = NULL;
+    for (int depth = 1; depth < ENABLE_MAX_DEPTH; depth++) {
+        enable_value *outer = enable_array();
+        CHECK(enable_array_add(outer, inner));
+        inner = outer;
+    }
+    CHECK(enable_value_write((json_t *)inner, &text) == ENABLE_OK && strlen(text) == 2 * ENABLE_MAX_DEPTH);
+    free(text);
+    enable_value *outer = enable_array();
+    CHECK(!enable_array_add(outer, inner));
+    /* From the outside in, the depth shows when the value is written. */
+    enable_value *innermost = outer;
+    for (int depth = 1; depth <= ENABLE_MAX_DEPTH; depth++) {
+        enable_value *next = enable_array();
+        CHECK(enable_array_add(innermost, next));
+        innermost = next;
+    }
+    CHECK(enable_value_write((json_t *)outer, &text) == ENABLE_BAD_ARGUMENT);
+    enable_value_free(outer);
+    enable_value *many = enable_array();
+    for (int i = 0; i < ENABLE_MAX_VALUES; i++)
+        CHECK(enable_array_add(many, enable_number(i)));
+    CHECK(enable_value_write((json_t *)many, &text) == ENABLE_BAD_ARGUMENT);
+    enable_value_free(many);
+    char *longest = calloc(1, ENABLE_MAX_BODY + 1);
+    CHECK(longest != NULL);
+    memset(longest, 'a', ENABLE_MAX_BODY);
+    enable_value *string = enable_string(longest);
+    CHECK(string != NULL && enable_value_write((json_t *)string, &text) == ENABLE_BAD_ARGUMENT);
+    enable_value_free(string);
+    longest[ENABLE_MAX_BODY - 2] = '\0';
+    string = enable_string(longest);
+    CHECK(string != NULL && enable_value_write((json_t *)string, &text) == ENABLE_OK && strlen(text) == ENABLE_MAX_BODY);
+    enable_value_free(string);
+    free(longest);
+    free(text);
+}
+
 static void a_server_is_a_host_with_or_without_port_and_scheme(void)
 {
     static const char *const servers[][2] = {
@@ -164,6 +266,10 @@ int main(void)
     a_double_that_is_whole_is_an_integer();
     every_truncation_is_malformed();
     changed_answers_are_read_or_malformed();
+    values_are_built_and_written();
+    numbers_are_exact_in_each_locale();
+    a_value_that_is_not_set_is_freed();
+    depth_and_length_are_bounded();
     a_server_is_a_host_with_or_without_port_and_scheme();
     what_is_printed_steers_no_terminal();
     puts("test_value: ok");

@@ -2,13 +2,16 @@
 
 use std::process::Command;
 
+use crate::hosts::token_file;
 use crate::programs::RunningServer;
 
 /// Runs the tests of a language. A step without its program says SKIPPED and why; with `LONGHAUL_REQUIRE_PEERS=1`
 /// that is a failure. Steps that download packages are left out.
 fn test_language(language: &str) {
     let place = tempfile::tempdir().unwrap();
-    let service = RunningServer::advisor(place.path(), "");
+    let token = token_file(place.path());
+    let settings = format!("token-file = \"{token}\"\n");
+    let service = RunningServer::advisor(place.path(), &settings);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bindings/test.sh");
     let required = std::env::var("LONGHAUL_REQUIRE_PEERS").unwrap_or_default();
     let output = Command::new(script)
@@ -16,7 +19,7 @@ fn test_language(language: &str) {
         .env("ENABLE_SERVER", service.address.to_string())
         .env("BINDINGS_REQUIRE_ALL", required)
         .env("BINDINGS_DOWNLOAD", "0")
-        .env_remove("ENABLE_TOKEN_FILE")
+        .env("ENABLE_TOKEN_FILE", token)
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
