@@ -54,8 +54,8 @@ pub(crate) fn work(args: WorkerArgs) -> Result<Exit, QueueFailure> {
         }
         let worker = Worker::open(settings, queue).await?;
         // The worker must run even if nothing reads its standard output.
-        let _ = print_line("ready");
-        worker.run(ending.wait()).await;
+        let ready = || drop(print_line("ready"));
+        worker.run(ready, ending.wait()).await;
         Ok(Exit::Done)
     })
 }

@@ -111,8 +111,10 @@ impl Worker {
     }
 
     /// Works until `stop` completes; then the children are told to end, and their jobs go back into the queue.
-    pub async fn run(mut self, stop: impl Future<Output = ()>) {
+    /// `ready` is called when the database was reached for the first time.
+    pub async fn run(mut self, ready: impl FnOnce(), stop: impl Future<Output = ()>) {
         let mut stop = std::pin::pin!(stop);
+        let mut ready = Some(ready);
         let changed = Arc::new(Notify::new());
         let listening = tokio::spawn(listen(self.queue.clone(), Arc::clone(&changed)));
         let mut pause = AWAY.0;
@@ -123,6 +125,9 @@ impl Worker {
                     pause = AWAY.0;
                     if std::mem::take(&mut self.is_told) {
                         tracing::info!("the database is available again");
+                    }
+                    if let Some(ready) = ready.take() {
+                        ready();
                     }
                     self.until_next_step()
                 }
