@@ -1,5 +1,5 @@
 //! Copies within a file system. macOS has none between two open files: clonefile(2) makes a new name, where the program has a
-//! partial file that is locked.
+//! partial file that is locked, and fcopyfile(3) of two descriptors reads and writes in this process.
 
 use std::os::fd::BorrowedFd;
 
