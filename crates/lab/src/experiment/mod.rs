@@ -138,7 +138,7 @@ pub fn catalog() -> Vec<ExperimentListing> {
 ///
 /// # Errors
 /// There is no such experiment, its file has a mistake, or a privilege is missing. A program that
-/// fails is a run without a value, not an error.
+/// fails is a run without a value, not an error; if all fail everywhere, it is [`LabError::Program`].
 pub fn run(request: &RunRequest, print: &mut dyn FnMut(&str)) -> Result<SavedResults, LabError> {
     runner::run(request, print)
 }

@@ -108,6 +108,12 @@ pub(crate) fn run(
     let saved = experiment.save()?;
     if experiment.interrupts.has_signal() {
         print(&how_to_go_on(&saved));
+    } else if let Some(why) = experiment.no_result() {
+        return Err(LabError::Program(format!(
+            "no run of {} has a result: {why} (all runs are in {})",
+            request.name,
+            saved.json.display()
+        )));
     }
     // A pending signal takes effect when `experiment` is dropped at the end of this function.
     Ok(saved)
@@ -167,6 +173,15 @@ impl ExperimentRun<'_> {
         }
         visits.retain(|visit| !visit.cells.is_empty());
         visits
+    }
+
+    /// Why the first run failed, if all programs failed at all points. Cells that the lab spoiled are no failure of
+    /// the programs.
+    fn no_result(&self) -> Option<&str> {
+        let cells = &self.results.cells;
+        let failed = |cell: &ResultCell| cell.median.is_none() && !schedule::is_spoiled(cell);
+        let first = cells.first().filter(|_| cells.iter().all(failed))?;
+        Some(first.samples.last()?.invalid.first()?)
     }
 
     /// Visits the points and saves the results after each. Returns why it ended early, if it did.
@@ -618,6 +633,16 @@ of = ["slow", "fast"]
         let mut unknown = Fixture::new(EXPERIMENT);
         unknown.request.programs = vec!["rsync".into()];
         assert!(matches!(unknown.run(), Err(LabError::NotFound(_))));
+    }
+
+    #[test]
+    fn an_experiment_without_any_result_is_an_error_and_keeps_its_runs() {
+        let fixture = Fixture::new(&EXPERIMENT.replace("\"goodput\"", "\"end_goodput\""));
+        let error = fixture.run().unwrap_err();
+        assert!(matches!(error, LabError::Program(_)), "{error:?}");
+        let told = error.to_string();
+        assert!(told.contains("its output has no end_goodput"), "{told}");
+        assert_eq!(values(&fixture.kept()), ["1", "4"]);
     }
 
     #[test]
