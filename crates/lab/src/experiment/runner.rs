@@ -641,7 +641,7 @@ of = ["slow", "fast"]
         let error = fixture.run().unwrap_err();
         assert!(matches!(error, LabError::Program(_)), "{error:?}");
         let told = error.to_string();
-        assert!(told.contains("its output has no end_goodput"), "{told}");
+        assert!(told.contains("no value of end_goodput"), "{told}");
         assert_eq!(values(&fixture.kept()), ["1", "4"]);
     }
 
@@ -719,7 +719,10 @@ of = ["slow", "fast"]
         // An interrupt after the first of two repetitions leaves the cell like this.
         half.unfinished = std::mem::take(&mut half.cells);
         fixture.keep(&half);
-        (fixture.request.repetitions, fixture.request.resume) = (None, true);
+        fixture.request.resume = true;
+        assert_eq!(fixture.results().cells[0].samples, half.unfinished[0].samples);
+        fixture.keep(&half);
+        fixture.request.repetitions = None;
         let whole = fixture.results();
         assert!(whole.unfinished.is_empty());
         let samples = &whole.cells[0].samples;

@@ -53,6 +53,8 @@ pub(crate) struct ScheduledCell {
     pub(crate) end: u32,
     /// The cell with the runs of earlier commands, if there are any.
     pub(crate) kept: Option<ResultCell>,
+    /// Whether the earlier command ended before it had all runs: with fewer repetitions they may be enough by now.
+    is_unfinished: bool,
     /// The estimated duration of one run.
     seconds: f64,
     /// Whether the estimate is what earlier runs took.
@@ -170,7 +172,7 @@ impl Schedule {
             let count = all.len();
             let cells: Vec<_> = all
                 .into_iter()
-                .filter(|cell| cell.first < cell.end)
+                .filter(|cell| cell.first < cell.end || cell.is_unfinished)
                 .collect();
             schedule.finished_cells += count - cells.len();
             if !cells.is_empty() {
@@ -198,9 +200,9 @@ impl Schedule {
         let listed_at = participant.program.listed_point(at);
         let is_this_cell =
             |cell: &&ResultCell| cell.program == participant.key && cell.at == listed_at;
-        let kept =
-            kept.and_then(|kept| kept.cells.iter().chain(&kept.unfinished).find(is_this_cell));
-        let kept = kept.filter(|cell| !is_spoiled(cell)).map(|cell| {
+        let finished = kept.and_then(|kept| kept.cells.iter().find(is_this_cell));
+        let unfinished = kept.and_then(|kept| kept.unfinished.iter().find(is_this_cell));
+        let kept = finished.or(unfinished).filter(|cell| !is_spoiled(cell)).map(|cell| {
             let mut cell = cell.clone();
             best::remove_ratios(&definition.best, &mut cell);
             cell
@@ -215,10 +217,12 @@ impl Schedule {
         let bytes = participant.bytes(mode, asked);
         let measured = durations.of_run(&participant.key, &listed_at);
         let guess = || plan::expected_seconds(definition, mode, &participant.key, at, bytes);
+        let end = end.min(request.at_most.unwrap_or(end)).max(1);
         ScheduledCell {
             participant: index,
-            first: u32::try_from(made).unwrap_or(u32::MAX),
-            end: end.min(request.at_most.unwrap_or(end)).max(1),
+            first: u32::try_from(made).unwrap_or(u32::MAX).min(end),
+            end,
+            is_unfinished: finished.is_none() && kept.is_some(),
             kept,
             seconds: measured.unwrap_or_else(guess),
             is_measured: measured.is_some(),

@@ -17,9 +17,10 @@ fn a_copy_ends_without_the_database_and_its_result_survives_the_worker() {
     wait_for("the result on the disk", || result.exists().then_some(()));
     assert!(fleet.is_copied("f"));
     worker.kill();
-    // A worker starts without a database, too.
-    let worker = fleet.worker("w", &["--lease", "60s"]);
+    // A worker starts without a database, too, and is ready when there is one.
+    let (worker, mut said) = fleet.starting_worker("w", &["--lease", "60s"]);
     fleet.postgres.resume();
+    assert_eq!(said.next().unwrap().unwrap(), "ready");
     let (_, attempts) = fleet.until(id, "done");
     assert_eq!(attempts.len(), 1, "{attempts:?}");
     assert_eq!(attempts[0]["bytes"], 1_000_000);

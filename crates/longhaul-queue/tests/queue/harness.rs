@@ -1,10 +1,10 @@
 //! A fleet: a database, a server with files, and workers.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -53,12 +53,16 @@ pub(crate) struct FleetProcess(Child);
 
 impl FleetProcess {
     /// Starts a program and reads the first line that it prints.
-    fn start(mut command: Command) -> (Self, String) {
+    fn start(command: Command) -> (Self, String) {
+        let (child, mut said) = Self::begin(command);
+        let line = said.next().unwrap().unwrap();
+        (child, line.trim().to_owned())
+    }
+
+    fn begin(mut command: Command) -> (Self, Lines<BufReader<ChildStdout>>) {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        let mut output = BufReader::new(child.stdout.take().unwrap());
-        output.read_line(&mut line).unwrap();
-        (Self(child), line.trim().to_owned())
+        let output = BufReader::new(child.stdout.take().unwrap());
+        (Self(child), output.lines())
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -166,6 +170,17 @@ impl Fleet {
 
     /// A worker with a state directory of its own name.
     pub(crate) fn worker(&self, name: &str, words: &[&str]) -> FleetProcess {
+        let (worker, mut said) = self.starting_worker(name, words);
+        assert_eq!(said.next().unwrap().unwrap(), "ready");
+        worker
+    }
+
+    /// The same, which may not be ready yet, and the lines that it prints.
+    pub(crate) fn starting_worker(
+        &self,
+        name: &str,
+        words: &[&str],
+    ) -> (FleetProcess, Lines<BufReader<ChildStdout>>) {
         let mut command = program(longhaul());
         command
             .args(["worker", "--name", name, "--poll", "1s", "--state"])
@@ -173,9 +188,7 @@ impl Fleet {
             .args(words)
             .env("LONGHAUL_QUEUE", &self.url)
             .stderr(Stdio::null());
-        let (worker, line) = FleetProcess::start(command);
-        assert_eq!(line, "ready");
-        worker
+        FleetProcess::begin(command)
     }
 
     /// `longhaul queue serve`, and its address.

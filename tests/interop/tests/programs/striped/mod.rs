@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use interop::cells::MatrixRow;
-use interop::longhaul::copy::cp;
+use interop::longhaul::copy::{cp, cp_in};
 use interop::longhaul::rows::path_argument;
 use interop::longhaul::serve::{LonghaulServer, ServeCommand, add_user};
 use interop::matrix::{self, TestStore};
@@ -165,9 +165,37 @@ fn data_nodes_protect_what_their_front_end_would() {
     let mut cells = MatrixRow::new("globus-url-copy, striped longhaul, GSI");
     for protection in [&[][..], &["-dcpriv"], &["-dcsafe"], &["-nodcau"]] {
         let options = [&["-stripe", "-p", "2"], protection].concat();
+        matrix::get(&mut cells, &store, &test_files::FEW_SIZES, |from, to| {
+            let copied = client.copy(&options, &server.front.gsi_url(from), &file_url(to));
+            server.explain(copied).map(drop)
+        });
         matrix::put(&mut cells, &store, &test_files::FEW_SIZES, |from, to| {
             let copied = client.copy(&options, &file_url(from), &server.front.gsi_url(to));
             ensure_stripes(&server.explain(copied)?.stderr_text(), 2)
+        });
+    }
+    cells.finish();
+}
+
+#[test]
+fn longhaul_cp_uses_data_nodes_with_gsi() {
+    let pki = require!(PeerPki::find());
+    let own = GridEnvironment::proxy(&pki, &pki.proxy(PeerProxy::Full).unwrap());
+    let file = test_files::shared(LARGE).unwrap();
+    let mut cells = MatrixRow::new("longhaul cp, striped longhaul, GSI");
+    for protection in ["authenticated", "private"] {
+        cells.check(format!("put and get, {protection}"), || {
+            let store = TestStore::new()?;
+            let server = StripedServer::start(&store, &pki, 2)?;
+            let (stored, to) = (server.front.gsi_url("stored"), store.local());
+            let (from, back) = (path_argument(&file), path_argument(&to));
+            for (times, [from, to]) in [(1, [&from, &stored]), (2, [&stored, &back])] {
+                let options = ["-p", "2", "--data-protection", protection, from, to];
+                server.explain(cp_in(&own, &options))?;
+                let ended = server.nodes.iter().map(parts_ended).min();
+                ensure!(ended >= Some(times), "not all nodes have taken part: {ended:?}");
+            }
+            test_files::ensure_same(&file, &to)
         });
     }
     cells.finish();
