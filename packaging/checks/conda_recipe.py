@@ -1,5 +1,5 @@
-"""Renders the recipe of conda: with rattler-build's Python package if there is one (exit code 0), else as YAML with the fields
-that conda-forge wants (77: only so far).
+"""Renders the recipe of conda for Linux and macOS: with rattler-build's Python package if there is one (exit code 0), else as
+YAML with the fields that conda-forge wants (77: only so far). Prints what each is built of, and the commands.
 
     python3 packaging/checks/conda_recipe.py packaging/conda/recipe.yaml
 """
@@ -12,16 +12,20 @@ from pathlib import Path
 
 def main(recipe: str) -> int:
     try:
-        from rattler_build import PlatformConfig, RenderConfig, Stage0Recipe, VariantConfig
+        from rattler_build import JinjaConfig, PlatformConfig, RenderConfig, Stage0Recipe, VariantConfig
     except ImportError:
         return without_rattler_build(recipe)
     with open(recipe, encoding="utf-8") as text:
         parsed = Stage0Recipe.from_yaml(text.read())
-    platform = PlatformConfig(target_platform="linux-64", build_platform="linux-64", host_platform="linux-64")
-    variants = VariantConfig.from_file(str(Path(recipe).with_name("variants.yaml")))
-    for variant in parsed.render(variants, RenderConfig(platform=platform)):
-        made = variant.recipe.to_dict()
-        print(made["package"], made["build"]["string"], made["requirements"], sep="\n")
+    for title, name in (("Linux:", "linux-64"), ("macOS:", "osx-arm64")):
+        platform = PlatformConfig(target_platform=name, build_platform=name, host_platform=name)
+        context = JinjaConfig(platform=platform)
+        variants = VariantConfig.from_file_with_context(str(Path(recipe).with_name("variants.yaml")), context)
+        print(title)
+        for variant in parsed.render(variants, RenderConfig(platform=platform)):
+            made = variant.recipe.to_dict()
+            print(made["package"], made["build"]["string"], made["requirements"], sep="\n")
+            print(*made["build"]["script"], sep="\n")
     return 0
 
 

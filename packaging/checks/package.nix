@@ -9,7 +9,9 @@ let
       asl20 = "Apache-2.0";
       mit = "MIT";
     };
+    optionals = condition: list: if condition then list else [ ];
     platforms.linux = [ "x86_64-linux" ];
+    platforms.darwin = [ "aarch64-darwin" ];
     genAttrs =
       names: make:
       builtins.listToAttrs (
@@ -22,6 +24,7 @@ let
   platform = system: {
     inherit system;
     canExecute = _: true;
+    isLinux = builtins.match ".*-linux" system != null;
   };
   pkgs = system: {
     inherit lib;
@@ -47,7 +50,7 @@ let
     self = outputs;
     nixpkgs = {
       inherit lib;
-      legacyPackages = lib.genAttrs [ "x86_64-linux" "aarch64-linux" ] pkgs;
+      legacyPackages = lib.genAttrs [ "x86_64-linux" "aarch64-linux" "aarch64-darwin" ] pkgs;
     };
   };
   package = outputs.packages.x86_64-linux.default;
@@ -57,5 +60,6 @@ in
   inherit (package.meta) homepage license mainProgram;
   lockFile = builtins.pathExists package.cargoLock.lockFile;
   shell = outputs.devShells.aarch64-linux.default.packages;
+  macos = outputs.packages.aarch64-darwin.default.cargoBuildFlags;
   install = package.postInstall;
 }

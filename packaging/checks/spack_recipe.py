@@ -2,8 +2,8 @@
 
     python3 packaging/checks/spack_recipe.py packaging/spack/package.py
 
-Prints the commands. A name that spack.package does not export is an error, as far as the list here knows it: its names are
-those of Spack 1.0 that recipes of the build system `cargo` use.
+Prints the commands, on Linux and on macOS. A name that spack.package does not export is an error, as far as the list here
+knows it: its names are those of Spack 1.0 that recipes of the build system `cargo` use.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Any, Iterator
 
 COMMANDS: list[list[str]] = []
 DIRECTIVES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+# Of the blocks `with when(...)` around a directive.
+CONDITIONS: list[str] = []
 
 
 class Place(str):
@@ -47,13 +49,21 @@ class Builder:
 class Spec:
     version = "0.1.0"
 
+    def __init__(self, platform: str) -> None:
+        self.platform = platform
+
     def satisfies(self, constraint: str) -> bool:
-        return constraint.startswith("+")
+        """Whether it has a variant, with its default, where that exists."""
+        if not constraint.startswith("+"):
+            return False
+        name = constraint[1:]
+        variants = [named for kind, arguments, named in DIRECTIVES if kind == "variant" and arguments[0] == name]
+        return any(named.get("when", f"platform={self.platform}") == f"platform={self.platform}" for named in variants)
 
 
 class Package:
-    def __init__(self) -> None:
-        self.prefix, self.spec = Place("/prefix"), Spec()
+    def __init__(self, platform: str) -> None:
+        self.prefix, self.spec = Place("/prefix"), Spec(platform)
         self.stage = types.SimpleNamespace(source_path="/stage/src")
         self.module = types.SimpleNamespace(cargo=Executable("cargo"))
 
@@ -65,9 +75,17 @@ def working_dir(_: str) -> Iterator[None]:
 
 def directive(name: str) -> Any:
     def note(*arguments: Any, **named: Any) -> None:
-        DIRECTIVES.append((name, arguments, named))
+        conditions = {"when": CONDITIONS[-1]} if CONDITIONS else {}
+        DIRECTIVES.append((name, arguments, conditions | named))
 
     return note
+
+
+@contextlib.contextmanager
+def when(condition: str) -> Iterator[None]:
+    CONDITIONS.append(condition)
+    yield
+    CONDITIONS.pop()
 
 
 def module(name: str, **members: Any) -> types.ModuleType:
@@ -85,6 +103,7 @@ def main(recipe: str) -> None:
         Executable=Executable,
         which=Executable,
         working_dir=working_dir,
+        when=when,
         join_path=lambda *parts: str(PurePosixPath(*parts)),
         run_after=lambda phase: lambda function: function,
         **directives,
@@ -99,11 +118,14 @@ def main(recipe: str) -> None:
     for wanted in ("license", "version", "depends_on"):
         if not any(name == wanted for name, _, _ in DIRECTIVES):
             raise SystemExit(f"the recipe has no {wanted}")
-    package = names["Longhaul"]()
-    names["CargoBuilder"](package).build(package, package.spec, package.prefix)
-    package.install_shared_files()
-    for command in COMMANDS:
-        print(*command)
+    for title, platform in (("Linux:", "linux"), ("macOS:", "darwin")):
+        COMMANDS.clear()
+        package = names["Longhaul"](platform)
+        names["CargoBuilder"](package).build(package, package.spec, package.prefix)
+        package.install_shared_files()
+        print(title)
+        for command in COMMANDS:
+            print(*command)
 
 
 if __name__ == "__main__":

@@ -18,8 +18,11 @@ rustPlatform.buildRustPackage {
   src = lib.cleanSource ../..;
   cargoLock.lockFile = ../../Cargo.lock;
 
+  # On macOS longhaul is a client alone.
   cargoBuildFlags = [
     "--package=longhaul"
+  ]
+  ++ lib.optionals stdenv.hostPlatform.isLinux [
     "--package=longhaul-advisor"
     "--package=longhaul-lab"
     "--package=longhaul-queue"
@@ -44,6 +47,6 @@ rustPlatform.buildRustPackage {
       mit
     ];
     mainProgram = "longhaul";
-    platforms = lib.platforms.linux;
+    platforms = lib.platforms.linux ++ lib.platforms.darwin;
   };
 }

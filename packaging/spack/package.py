@@ -21,17 +21,19 @@ class Longhaul(CargoPackage):
     version("main", branch="main")
     version("0.1.0", sha256="0000000000000000000000000000000000000000000000000000000000000000")
 
-    variant("advisor", default=True, description="Install longhaul-advisor, the network-advice service")
-    variant("lab", default=True, description="Install longhaul-lab, the WAN emulator and simulator")
-    variant("queue", default=True, description="Install longhaul-queue, copies by a fleet of machines")
+    # On macOS longhaul is a client alone.
+    with when("platform=linux"):
+        variant("advisor", default=True, description="Install longhaul-advisor, the network-advice service")
+        variant("lab", default=True, description="Install longhaul-lab, the WAN emulator and simulator")
+        variant("queue", default=True, description="Install longhaul-queue, copies by a fleet of machines")
 
     depends_on("c", type="build")
     depends_on("rust@1.94:", type="build")
     depends_on("pkgconfig", type="build")
     depends_on("openssl@3:")
 
-    conflicts("platform=darwin", msg="longhaul uses system calls of Linux")
-    conflicts("platform=windows", msg="longhaul uses system calls of Linux")
+    conflicts("platform=freebsd", msg="longhaul uses system calls of Linux or macOS")
+    conflicts("platform=windows", msg="longhaul uses system calls of Linux or macOS")
 
     @run_after("install")
     def install_shared_files(self):

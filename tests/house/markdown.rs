@@ -82,7 +82,7 @@ impl MarkdownPage {
     }
 }
 
-/// The pages of README.md and the folder docs.
+/// README.md, CONTRIBUTING.md and the pages of the folder docs.
 ///
 /// # Panics
 /// They cannot be read.
@@ -90,7 +90,7 @@ impl MarkdownPage {
 pub fn markdown_pages() -> Vec<MarkdownPage> {
     let root = root();
     let mut waiting = vec![root.join("docs")];
-    let mut found = vec![root.join("README.md")];
+    let mut found = vec![root.join("README.md"), root.join("CONTRIBUTING.md")];
     while let Some(folder) = waiting.pop() {
         for entry in fs::read_dir(&folder).expect("a folder of the repository") {
             let path = entry.expect("its entries").path();

@@ -44,7 +44,7 @@ pub enum SettingsWarning {
     },
     /// The account that will serve may not read the users file.
     #[error(
-        "changes to the users file will need a restart: {account} may not read {}; give it to that account: chown {account} {0}",
+        "changes to the users file will need a restart: the account {account} may not read {}; give it to that account: chown {account} {0}",
         path.display()
     )]
     UsersNotReadable {

@@ -181,7 +181,7 @@ fn create_state(config: ServerConfig) -> Result<Arc<ServerState>, ServeError> {
         privilege::become_account(account)?;
         if users.as_ref().is_some_and(Users::is_denied) {
             tracing::warn!(
-                "changes to the users file will need a restart: {account} may not read it; \
+                "changes to the users file will need a restart: the account {account} may not read it; \
                  to have them noticed, give it to that account (chown {account} FILE)"
             );
         }

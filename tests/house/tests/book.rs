@@ -22,6 +22,20 @@ const WIRE_COMMANDS: &[&str] = &[
 /// How many columns a line of prose may have.
 const MAX_COLUMNS: usize = 120;
 
+/// Pages with longer lines: one that a program writes, and those about measurements and other programs.
+const WIDE_PAGES: &[&str] = &[
+    "docs/benchmarks.md",
+    "docs/enable-clients.md",
+    "docs/experiments.md",
+    "docs/interop.md",
+    "docs/measured.md",
+    "docs/papers.md",
+    "docs/results/README.md",
+    "docs/s3.md",
+    "docs/served-buckets.md",
+    "docs/simulator.md",
+];
+
 /// Where texts name pages, besides sources of Rust.
 const NAMES_PAGES: &[&str] = &[
     ".ci",
@@ -260,12 +274,20 @@ fn every_page_that_a_source_or_a_script_names_exists() {
 }
 
 #[test]
-fn pages_for_users_have_no_wire_commands_and_no_long_lines() {
+fn pages_for_users_have_no_wire_commands() {
     let pages = markdown_pages();
     assert!(for_users(&pages).count() > 10, "pages are found");
     let commands: Vec<String> = for_users(&pages).flat_map(wire_commands).collect();
     assert_none(&commands, "say it in plain words, or link docs/glossary.md");
-    let long: Vec<String> = for_users(&pages).flat_map(long_lines).collect();
+}
+
+#[test]
+fn pages_have_no_long_lines() {
+    let pages = markdown_pages();
+    let is_wide = |page: &&MarkdownPage| WIDE_PAGES.contains(&page.path.as_str());
+    assert_eq!(pages.iter().filter(is_wide).count(), WIDE_PAGES.len());
+    let narrow = pages.iter().filter(|page| !is_wide(page));
+    let long: Vec<String> = narrow.flat_map(long_lines).collect();
     assert_none(&long, "these lines are too long");
 }
 

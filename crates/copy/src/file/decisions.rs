@@ -30,7 +30,7 @@ pub(crate) fn report(ctx: &BatchContext) {
 
 /// Reports what a file begins with.
 pub(crate) fn report_stream_plan(ctx: &BatchContext, source: String, plan: StreamPlan) {
-    tell(ctx, Some(source), plan.in_words());
+    tell(ctx, Some(source), plan.with_mode());
 }
 
 /// Reports how many sessions move files at a time.

@@ -171,7 +171,7 @@ impl PathWork {
     }
 }
 
-/// Streams and mode, and what is known to help beside them.
+/// Streams, and what is known to help beside them.
 fn settings_in_words(streams: StreamPlan, known: &Prior) -> String {
     let others = Prior {
         streams: None,

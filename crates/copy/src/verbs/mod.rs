@@ -39,8 +39,8 @@ fn parse_remote_url(url: &str, options: &RemoteOptions) -> Result<(Server, Vec<u
             Ok((server, path))
         }
         other => Err(Failure::usage(format!(
-            "{} is not remote: give an ftp:, ftps:, gsiftp:, ssh:, sftp:, http: or https: URL, or a remote of the \
-                 configuration",
+            "{} is not remote: give a URL (ftp:, ftps:, gsiftp:, ssh:, sshftp:, sftp:, http:, https:, dav:, davs: or \
+             s3:), or a remote of the configuration",
             other.display()
         ))),
     }

@@ -251,7 +251,7 @@ fn of_users_owner(config: &ServerConfig) -> Option<Finding> {
     (owner != account.uid.as_raw()).then(|| {
         Finding::warning(
             USERS,
-            format!("{name} may not read it, so the server reads it at its start only"),
+            format!("the account {name} may not read it, so the server reads it at its start only"),
             format!("chown {name} {}", path.display()),
         )
     })

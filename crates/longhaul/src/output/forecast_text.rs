@@ -22,7 +22,7 @@ pub(super) fn forecast_text(forecast: &CopyForecast) -> String {
         .join("; ")
 }
 
-/// `ftp://h to this machine: 94.2 Mbit/s ± 30 %: ...; begins with 4 streams in MODE E, at most 64`
+/// `ftp://h to this machine: 94.2 Mbit/s ± 30 %: ...; begins with 4 streams, at most 64`
 fn path_line(path: &PathForecast, is_one: bool) -> String {
     let (source, destination) = (&path.source, &path.destination);
     let mut text = format!("{source} to {destination}: ");
@@ -84,7 +84,7 @@ mod tests {
             files: 1,
             bytes: 5_000_000_000,
             unsized_files: 0,
-            settings: Some("begins with 4 streams in MODE E".to_owned()),
+            settings: Some("begins with 4 streams".to_owned()),
             rate: Some(ExpectedRate {
                 bytes_per_second: 12_500_000,
                 spread_percent: 30,
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(
             of(vec![known()]),
             "would take 5:00-10:00 (in 8 of 10 cases); ftp://h to this machine: 100 Mbit/s \u{b1} 30 %, as earlier \
-             transfers over this path went; begins with 4 streams in MODE E"
+             transfers over this path went; begins with 4 streams"
         );
         assert!(
             of(vec![known(), known()])

@@ -235,8 +235,21 @@ impl StreamPlan {
         }
     }
 
-    /// The first number of streams and the mode, for people.
+    /// The first number of streams, for people.
     pub(crate) fn in_words(&self) -> String {
+        self.described("")
+    }
+
+    /// The same with the protocol's name of the mode, for those who want to see every decision.
+    pub(crate) fn with_mode(&self) -> String {
+        let is_stream_mode = self.in_order || self.has_one_stream_each;
+        self.described(match is_stream_mode {
+            true => " in MODE S",
+            false => " in MODE E",
+        })
+    }
+
+    fn described(&self, mode: &str) -> String {
         let way = match self.is_carried {
             true => " through ssh",
             false => "",
@@ -245,17 +258,16 @@ impl StreamPlan {
             let sessions = show::count(self.streams, "session");
             let most = self.max_streams;
             return format!(
-                "begins with {sessions} of one stream in MODE S{way}, at most {most}: the server cannot connect to \
+                "begins with {sessions} of one stream{mode}{way}, at most {most}: the server cannot connect to \
                  this machine, as several streams of one session need"
             );
         }
-        let mode = if self.in_order { "MODE S" } else { "MODE E" };
         let growth = match self.max_streams > self.streams {
             true => format!(", at most {}", self.max_streams),
             false => String::new(),
         };
         format!(
-            "begins with {} in {mode}{way}{growth}",
+            "begins with {}{mode}{way}{growth}",
             show::count(self.streams, "stream")
         )
     }

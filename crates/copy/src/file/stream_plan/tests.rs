@@ -274,10 +274,11 @@ fn a_source_that_cannot_connect_sends_one_stream_to_each_of_several_sessions() {
     };
     let plan = auto(1 << 30, tunnelled);
     assert!(plan.streams > 1 && plan.max_streams == 128 && plan.uses_several_sessions);
+    let (plain, named) = (plan.in_words(), plan.with_mode());
+    assert!(plain.contains("sessions of one stream, at most"), "{plain}");
     assert!(
-        plan.in_words().contains("sessions of one stream in MODE S"),
-        "{}",
-        plan.in_words()
+        named.contains("sessions of one stream in MODE S, at most"),
+        "{named}"
     );
     // No session is worth its login for a small file or on a short path.
     assert_eq!(auto(1 << 20, tunnelled).max_streams, 1);

@@ -114,6 +114,10 @@ pub(crate) fn refusal_failure(server: &str, operation: &Operation, reply: &Reply
         RefusalCause::Directory => (Usage, "it is a directory: use -r"),
         RefusalCause::NoFile if !operation.takes_trees() => (Usage, "name a regular file"),
         RefusalCause::NoFile => (Usage, "name a regular file, or use -r if it is a directory"),
+        // No other login helps: the server's own words say whose matter it is.
+        RefusalCause::Denied if says(reply, Meaning::ServersAccount) => {
+            return refused(Refused, server, operation, reply);
+        }
         RefusalCause::Denied => (
             Refused,
             "log in as a user who may, or ask the server's administrator",

@@ -113,6 +113,24 @@ fn a_concurrent_upload_is_reported_as_occupied() {
 }
 
 #[test]
+fn another_login_is_advised_only_where_it_may_help() {
+    let advice = |text| {
+        let failure = refusal_failure("h:21", &Operation::on("write", "/x"), &reply(550, &[text]));
+        assert_eq!(failure.kind(), Refused, "{text}");
+        failure.to_string().contains("log in as a user who may")
+    };
+    assert!(advice("/x: Permission denied"));
+    for text in [
+        "cannot open /x: Permission denied; the account that the server runs as may not do this, which its \
+         administrator can change",
+        "cannot open /x: Read-only file system; the server has this file system mounted read-only, which its \
+         administrator can change",
+    ] {
+        assert!(!advice(text), "{text}");
+    }
+}
+
+#[test]
 fn a_limit_of_sessions_is_told_by_code_or_words() {
     for (code, text) in [
         (421, "Service not available"),

@@ -4,7 +4,7 @@ use proto::reply::Reply;
 
 use Meaning::{
     Failed, GlobusError, IncompleteListing, NeedsGsi, NeedsTls, NoFiles, NotEmpty, Refused,
-    SessionLimit,
+    ServersAccount, SessionLimit,
 };
 
 use super::RefusalCause::{
@@ -31,6 +31,8 @@ pub(in crate::session) enum Meaning {
     NeedsTls,
     /// The login needs GSI.
     NeedsGsi,
+    /// The system refuses it to the account that serves, whoever has logged in.
+    ServersAccount,
     /// A listing lacks entries, although its reply is one of success.
     IncompleteListing,
 }
@@ -99,6 +101,8 @@ const WORDS: &[(Meaning, &str)] = &[
     (NeedsGsi, "gsi "),
     // longhaul: 450 for an upload beside a running one, 426 for an upload that a newer one replaces.
     (Refused(Occupied), "another upload"),
+    // longhaul, where the account that serves lacks a permission, or the file system is mounted read-only.
+    (ServersAccount, "which its administrator can change"),
     // Old servers, to NLST of an empty directory.
     (NoFiles, "no files"),
     // Words in which others would say it. "226 2000 matches total" is a complete listing, also where a server reminds of a quota

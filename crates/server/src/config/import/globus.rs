@@ -261,14 +261,8 @@ fn listen(directives: &[ForeignDirective], out: &mut Translation) {
     };
     let port = get("port").and_then(|from| from.value().parse().ok());
     let address = quoted(&SocketAddr::from((address, port.unwrap_or(2811))).to_string());
-    match get("port").or(control) {
-        Some(from) => out.set("listen", address, from),
-        None => out.set_by_default(
-            "listen",
-            address,
-            "default: the port of GridFTP, all addresses",
-        ),
-    }
+    let reason = "default: the port of GridFTP, all addresses";
+    out.set_together("listen", address, [get("port"), control], reason);
     for name in ["$GLOBUS_HOSTNAME", "data_interface", "hostname"] {
         let Some(from) = get(name) else { continue };
         match address_of(from) {

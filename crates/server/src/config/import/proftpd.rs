@@ -469,29 +469,19 @@ fn first_word(from: &ForeignDirective) -> ForeignDirective {
 fn listen(directives: &[ForeignDirective], out: &mut Translation) {
     let get = |name: &str| last(directives, name);
     let port = get("Port").map_or_else(|| "21".to_owned(), ForeignDirective::value);
-    let uses_ipv6 = get("UseIPv6").and_then(ForeignDirective::is_on) != Some(false);
-    let any = if uses_ipv6 { "::" } else { "0.0.0.0" };
-    let address = get("DefaultAddress").map(ForeignDirective::value);
+    let only_ipv4 = get("UseIPv6").filter(|found| found.is_on() == Some(false));
+    let any = if only_ipv4.is_some() { "0.0.0.0" } else { "::" };
+    let address_from = get("DefaultAddress");
+    let address = address_from.map(ForeignDirective::value);
     let address: Option<IpAddr> = address.as_deref().unwrap_or(any).parse().ok();
     let port: Option<u16> = port.parse().ok().filter(|port| *port > 0);
-    let from = get("DefaultAddress").or_else(|| get("Port"));
-    match (address.zip(port), from) {
-        (Some(address), Some(from)) => {
-            out.set(
-                "listen",
-                quoted(&SocketAddr::from(address).to_string()),
-                from,
-            );
+    match address.zip(port) {
+        Some(address) => {
+            let address = quoted(&SocketAddr::from(address).to_string());
+            let from = [address_from.or(only_ipv4), get("Port")];
+            out.set_together("listen", address, from, "default: port 21, all addresses");
         }
-        (Some(address), None) => {
-            let address = SocketAddr::from(address).to_string();
-            out.set_by_default(
-                "listen",
-                quoted(&address),
-                "default: port 21, all addresses",
-            );
-        }
-        (None, _) => out.ask("listen: an address and a port above 0"),
+        None => out.ask("listen: an address and a port above 0"),
     }
 }
 
@@ -608,15 +598,19 @@ fn tls(directives: &[ForeignDirective], out: &mut Translation) {
             File.set(name, found, out);
         }
     }
-    let required = get("TLSRequired").map(|found| found.value().to_ascii_lowercase());
-    match required.as_deref() {
-        Some("on" | "auth+data" | "ctrl+data") => {
-            out.set("tls", quoted("required"), engine);
-            out.set_by_default("require-protection", quoted("data"), "TLSRequired");
-        }
-        Some("ctrl" | "auth") => out.set("tls", quoted("required"), engine),
-        Some("data") => out.set_by_default("require-protection", quoted("data"), "TLSRequired"),
-        _ => out.set("tls", quoted("optional"), engine),
+    let demand = get("TLSRequired");
+    let value = demand.map(|found| found.value().to_ascii_lowercase());
+    let (policy, is_for_data) = match value.as_deref() {
+        Some("on" | "auth+data" | "ctrl+data") => (Some("required"), true),
+        Some("ctrl" | "auth") => (Some("required"), false),
+        Some("data") => (None, true),
+        _ => (Some("optional"), false),
+    };
+    if let Some(policy) = policy {
+        out.set_together("tls", quoted(policy), [Some(engine), demand], "");
+    }
+    if is_for_data {
+        out.set_together("require-protection", quoted("data"), [demand], "");
     }
     let options = get("TLSOptions")
         .map(ForeignDirective::value)

@@ -309,21 +309,24 @@ pub(super) fn combine(directives: &[ForeignDirective], out: &mut Translation) {
 }
 
 fn listen(directives: &[ForeignDirective], out: &mut Translation) {
-    let is_on = |name| last(directives, name).and_then(ForeignDirective::is_on) == Some(true);
-    let any = if is_on("IPV4Only") { "0.0.0.0" } else { "::" };
+    let on = |name| last(directives, name).filter(|found| found.is_on() == Some(true));
+    let only_ipv4 = on("IPV4Only");
+    let any = if only_ipv4.is_some() { "0.0.0.0" } else { "::" };
     let Some(from) = last(directives, "Bind") else {
-        let address = socket(any, "21").unwrap_or_default();
-        return out.set_by_default(
-            "listen",
-            quoted(&address),
-            "default: port 21, all addresses",
-        );
+        let address = quoted(&socket(any, "21").unwrap_or_default());
+        let reason = "default: port 21, all addresses";
+        return out.set_together("listen", address, [only_ipv4], reason);
     };
     let value = from.value();
     let (host, port) = value.rsplit_once(',').unwrap_or((value.as_str(), "21"));
-    let host = if host.is_empty() { any } else { host };
+    let (host, only_ipv4) = match host.is_empty() {
+        true => (any, only_ipv4),
+        false => (host, None),
+    };
     match socket(host, port) {
-        Some(address) => out.set("listen", quoted(&address), from),
+        Some(address) => {
+            out.set_together("listen", quoted(&address), [Some(from), only_ipv4], "");
+        }
         None => out.remark(from, &decide("listen wants an address and no name")),
     }
 }

@@ -27,7 +27,7 @@ pub(super) const UNKNOWN: ImportRemark =
     decide("this directive is not known here; look up what it does");
 
 /// The remark on a line that changed no key by itself.
-const COMBINED: ImportRemark = same("taken together with other lines, it changes nothing");
+const COMBINED: ImportRemark = same("read together with other lines, it needs no key of its own");
 
 /// The remark on a rate of anonymous sessions where users may log in, too.
 pub(super) const ANONYMOUS_RATE: ImportRemark = decide(

@@ -52,6 +52,53 @@ fn vsftpd_with_tls_and_users() {
 }
 
 #[test]
+fn a_key_of_several_lines_names_them_all() {
+    let text = "listen=YES\nlisten_port=2121\nlocal_enable=YES\npam_service_name=x\nwrite_enable=NO\n\
+        pasv_min_port=5000\npasv_max_port=5100\ndirmessage_enable=YES\nmessage_file=.hello\n\
+        ssl_enable=YES\nrsa_cert_file=/c.pem\nforce_local_logins_ssl=NO\nrequire_ssl_reuse=YES\n";
+    let (config, settings) = imported(text);
+    assert_eq!(config.data_ports, Some((5000, 5100)));
+    assert_eq!(config.security.tls, Some(TlsPolicy::Optional));
+    for origin in [
+        "# line 1: listen=YES, line 2: listen_port=2121\n",
+        "# line 3: local_enable=YES, line 4: pam_service_name=x\n",
+        "# line 5: write_enable=NO\n",
+        "# line 6: pasv_min_port=5000, line 7: pasv_max_port=5100\n",
+        "# line 8: dirmessage_enable=YES, line 9: message_file=.hello\n",
+        "# line 10: ssl_enable=YES, line 12: force_local_logins_ssl=NO\n",
+        "# line 13: require_ssl_reuse=YES\n",
+    ] {
+        assert!(settings.contains(origin), "{origin}\n{settings}");
+    }
+    assert!(!settings.contains("needs no key"), "{settings}");
+    let text = "DefaultAddress 192.0.2.1\nPort 2121\nTLSEngine on\nTLSRequired on\n";
+    let (config, settings) = imported(text);
+    assert_eq!(config.listen, "192.0.2.1:2121".parse().unwrap());
+    for origin in [
+        "# line 1: DefaultAddress 192.0.2.1, line 2: Port 2121\n",
+        "# line 3: TLSEngine on, line 4: TLSRequired on\n",
+        "# line 4: TLSRequired on\n",
+    ] {
+        assert!(settings.contains(origin), "{origin}\n{settings}");
+    }
+    let text = "port 2812\ncontrol_interface 192.0.2.1\n";
+    let (_, settings) = imported(text);
+    let origin = "# line 1: port 2812, line 2: control_interface 192.0.2.1\n";
+    assert!(settings.contains(origin), "{settings}");
+    let text = "NoAnonymous yes\nMaxClientsNumber 50\nIPV4Only yes\n";
+    let (_, settings) = imported(text);
+    assert!(settings.contains("# line 3: IPV4Only yes\n"), "{settings}");
+}
+
+#[test]
+fn one_end_of_a_range_of_ports_is_left_to_the_administrator() {
+    let (config, settings) = imported("listen=YES\npasv_min_port=50000\npasv_max_port=0\n");
+    assert_eq!(config.data_ports, None);
+    let asked = "#   line 2: pasv_min_port=50000\n#     data-ports needs a first and a last port";
+    assert!(settings.contains(asked), "{settings}");
+}
+
+#[test]
 fn a_translation_permits_no_more_than_the_original() {
     let text = "anonymous_enable=YES\nwrite_enable=YES\nanon_upload_enable=YES\nanon_other_write_enable=NO\nlocal_enable=YES\n";
     let (config, settings) = imported(text);

@@ -20,7 +20,7 @@ struct TranslatedKey {
     key: &'static str,
     value: String,
     origin: String,
-    line: Option<usize>,
+    lines: Vec<usize>,
 }
 
 /// Where a remark comes from.
@@ -35,12 +35,33 @@ enum RemarkOrigin {
 impl Translation {
     /// Sets a key to a value of TOML. A second value replaces the first: the last line counts.
     pub(super) fn set(&mut self, key: &'static str, value: String, from: &ForeignDirective) {
-        let origin = format!("line {}: {}", from.line, printable(&from.original));
         self.replace(TranslatedKey {
             key,
             value,
-            origin,
-            line: Some(from.line),
+            origin: origin_of(from),
+            lines: vec![from.line],
+        });
+    }
+
+    /// Sets a key to what those of several lines that are there say together; without any of them, because of a default of the
+    /// original's program, which a reason explains.
+    pub(super) fn set_together<const LINES: usize>(
+        &mut self,
+        key: &'static str,
+        value: String,
+        from: [Option<&ForeignDirective>; LINES],
+        reason: &str,
+    ) {
+        let from: Vec<_> = from.into_iter().flatten().collect();
+        if from.is_empty() {
+            return self.set_by_default(key, value, reason);
+        }
+        let origins: Vec<_> = from.iter().copied().map(origin_of).collect();
+        self.replace(TranslatedKey {
+            key,
+            value,
+            origin: origins.join(", "),
+            lines: from.iter().map(|found| found.line).collect(),
         });
     }
 
@@ -51,7 +72,7 @@ impl Translation {
             key,
             value,
             origin,
-            line: None,
+            lines: Vec::new(),
         });
     }
 
@@ -79,7 +100,7 @@ impl Translation {
         let is_line = |origin: &RemarkOrigin| matches!(origin, RemarkOrigin::Line(line, _) if *line == directive.line);
         self.keys
             .iter()
-            .any(|known| known.line == Some(directive.line))
+            .any(|known| known.lines.contains(&directive.line))
             || self.remarks.iter().any(|(origin, _)| is_line(origin))
     }
 
@@ -146,6 +167,11 @@ impl Translation {
         }
         text
     }
+}
+
+/// A line of the original, with its number.
+fn origin_of(from: &ForeignDirective) -> String {
+    format!("line {}: {}", from.line, printable(&from.original))
 }
 
 /// A text of TOML.

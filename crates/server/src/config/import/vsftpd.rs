@@ -431,11 +431,15 @@ pub(super) fn combine(directives: &[ForeignDirective], out: &mut Translation) {
             out.ask("anonymous sessions could upload: anonymous = \"rw\" lets everybody also change and delete what the account of run-as may; set quota with it");
         }
     }
-    if let Some(from) = get("local_enable").filter(|_| local && !is_on("guest_enable", false)) {
-        let service = get("pam_service_name").map(ForeignDirective::value);
-        out.set("pam", quoted(service.as_deref().unwrap_or("ftp")), from);
+    if local && !is_on("guest_enable", false) {
+        let service = get("pam_service_name");
+        let name = service.map(ForeignDirective::value);
+        let name = quoted(name.as_deref().unwrap_or("ftp"));
+        out.set_together("pam", name, [get("local_enable"), service], "");
         if !is_on("write_enable", false) {
-            out.set_by_default("pam-rights", quoted("ro"), "write_enable=NO");
+            let from = [get("write_enable")];
+            let reason = "default: write_enable=NO";
+            out.set_together("pam-rights", quoted("ro"), from, reason);
         }
         out.ask("accounts of the system get the root of the server and the permissions of run-as, not their home directories; longhaul user add --root gives one account a directory of its own");
     }
@@ -444,18 +448,13 @@ pub(super) fn combine(directives: &[ForeignDirective], out: &mut Translation) {
         Some(from) => BytesPerSecond.set("limit-rate-per-address", from, out),
         None => {}
     }
-    if let (Some(low), Some(high)) = (get("pasv_min_port"), get("pasv_max_port"))
-        && let Some(range) = ports(&format!("{}-{}", low.value(), high.value()))
-    {
-        out.set("data-ports", range, low);
-    }
-    if let Some(from) = get("dirmessage_enable").filter(|found| found.is_on() == Some(true)) {
-        let name = get("message_file").map(ForeignDirective::value);
-        out.set(
-            "directory-message",
-            quoted(name.as_deref().unwrap_or(".message")),
-            from,
-        );
+    data_ports(directives, out);
+    if is_on("dirmessage_enable", false) {
+        let file = get("message_file");
+        let name = file.map(ForeignDirective::value);
+        let name = quoted(name.as_deref().unwrap_or(".message"));
+        let from = [get("dirmessage_enable"), file];
+        out.set_together("directory-message", name, from, "");
     }
     modes(directives, is_on("write_enable", false), out);
     tls(directives, anonymous, out);
@@ -482,12 +481,30 @@ fn listen(directives: &[ForeignDirective], out: &mut Translation) {
     let address = Some(format!("{address}:{port}")).filter(|text| is_usable(text));
     let address = address.unwrap_or_else(|| "[::]:21".to_owned());
     let key = if implicit { "implicit-tls" } else { "listen" };
-    match from {
-        Some(from) => out.set(key, quoted(&address), from),
-        None => out.set_by_default(key, quoted(&address), "there it runs from inetd"),
-    }
+    let from = [from, get("listen_port"), on("implicit_ssl")];
+    out.set_together(key, quoted(&address), from, "there it runs from inetd");
     if implicit {
         out.ask("implicit-tls is a second port; listen stays 127.0.0.1:2811 without a value");
+    }
+}
+
+/// One end alone bounds the ports there, and is no range here; 0 is none.
+fn data_ports(directives: &[ForeignDirective], out: &mut Translation) {
+    let ends = ["pasv_min_port", "pasv_max_port"].map(|name| last(directives, name));
+    let range = match ends {
+        [Some(low), Some(high)] => ports(&format!("{}-{}", low.value(), high.value())),
+        _ => None,
+    };
+    if let Some(range) = range {
+        return out.set_together("data-ports", range, ends, "");
+    }
+    for from in ends.into_iter().flatten() {
+        if from.value() != "0" {
+            out.remark(
+                from,
+                &decide("data-ports needs a first and a last port, such as 50000-50999"),
+            );
+        }
     }
 }
 
@@ -552,14 +569,27 @@ fn tls(directives: &[ForeignDirective], anonymous: bool, out: &mut Translation) 
     let logins = is_on("force_local_logins_ssl", true);
     let required = logins && (!anonymous || is_on("force_anon_logins_ssl", false));
     let policy = if required { "required" } else { "optional" };
-    out.set("tls", quoted(policy), from);
+    let [local, anon] = ["force_local_logins_ssl", "force_anon_logins_ssl"].map(get);
+    out.set_together("tls", quoted(policy), [Some(from), local, anon], "");
     let data = is_on("force_local_data_ssl", true);
     if data && (!anonymous || is_on("force_anon_data_ssl", false)) {
-        out.set_by_default("require-protection", quoted("data"), "force_local_data_ssl");
+        let from = ["force_local_data_ssl", "force_anon_data_ssl"].map(get);
+        out.set_together(
+            "require-protection",
+            quoted("data"),
+            from,
+            "default: force_local_data_ssl",
+        );
     } else if data {
         out.ask("the data of users who have logged in had to be encrypted: require-protection = \"data\" demands it of everybody, also of anonymous sessions");
     }
     if is_on("require_ssl_reuse", true) {
-        out.set_by_default("tls-session-reuse", quoted("required"), "require_ssl_reuse");
+        let from = [get("require_ssl_reuse")];
+        out.set_together(
+            "tls-session-reuse",
+            quoted("required"),
+            from,
+            "default: require_ssl_reuse",
+        );
     }
 }

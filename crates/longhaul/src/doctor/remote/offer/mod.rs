@@ -268,18 +268,18 @@ impl Subject<'_> {
 
 fn of_data_protection(features: &ServerFeatures) -> Finding {
     let name = "protection of data";
+    let encrypts = features.pbsz && features.prot;
     let offered = [
-        (features.pbsz, "PBSZ"),
-        (features.prot, "PROT"),
-        (features.dcau, "DCAU"),
-        (features.dcsc, "DCSC"),
+        (encrypts, "encryption"),
+        (features.dcau, "authentication of both ends"),
+        (features.dcsc, "certificates for one copy"),
     ];
     let names = names_of(&offered);
-    match features.pbsz && features.prot {
+    match encrypts {
         true => Finding::good(name, names),
         false => Finding::warning(
             name,
-            format!("PBSZ and PROT are not announced ({names})"),
+            format!("encryption is not announced; others: {names}"),
             "data may travel in the clear: --data-protection private refuses that",
         ),
     }
@@ -295,15 +295,15 @@ fn of_bearer(features: &ServerFeatures) -> Finding {
 /// The finding about the features that decide the rate.
 fn of_speed(features: &ServerFeatures) -> Finding {
     let offered = [
-        (features.parallel, "parallel streams (MODE E)"),
-        (features.spas, "stripes (SPAS)"),
+        (features.parallel, "parallel streams"),
+        (features.spas, "stripes"),
         (
             features.sbuf || !features.buffer_sizings.is_empty(),
             "buffer sizes",
         ),
-        (features.mlst, "MLST"),
-        (features.rest_stream, "REST STREAM"),
-        (!features.checksum_algorithms.is_empty(), "checksums (CKSM)"),
+        (features.mlst, "exact listings"),
+        (features.rest_stream, "restart of one stream"),
+        (!features.checksum_algorithms.is_empty(), "checksums"),
     ];
     let names = names_of(&offered);
     match features.parallel {

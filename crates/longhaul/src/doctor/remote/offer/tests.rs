@@ -73,8 +73,8 @@ fn a_server_with_an_accepted_certificate_has_no_problem() {
     for text in [
         "TLSv1.3",
         "accepted for data.example",
-        "PBSZ, PROT",
-        "MODE E",
+        "protection of data: encryption, authentication of both ends",
+        "parallel streams, exact listings",
         "bearer tokens: accepted",
     ] {
         assert!(has(&found, FindingLevel::Good, text), "{text}: {found:?}");
@@ -151,7 +151,7 @@ fn missing_tls_is_a_problem_where_the_url_demands_it() {
     assert!(has(
         &found,
         FindingLevel::Warning,
-        "PBSZ and PROT are not announced"
+        "encryption is not announced"
     ));
     assert!(has(&found, FindingLevel::Note, "no parallel streams"));
     offer.has_password = true;
