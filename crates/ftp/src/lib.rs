@@ -27,6 +27,7 @@ pub use server::protection::{
     ConnectionSecurity, DataProtectionChoice, DelegationChoice, SecurityOptions, TlsUse,
 };
 pub use server::remotes::{PasswordSource, RemoteLogin, RemoteServer, Remotes};
+pub use server::server_identity::ServerIdentity;
 pub use server::{credentials, location, private_file, protection, remotes};
 pub use session::{clean_far_end, connect_to_server};
 pub use ssh::{FarEndCleanup, FarEndOptions, FarProgram, InstallChoice, PortMemory};

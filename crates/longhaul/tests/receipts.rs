@@ -3,10 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use security::x509::CertifiedKey;
 
 fn longhaul(directory: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
@@ -92,6 +97,62 @@ fn a_sync_that_moved_nothing_has_a_receipt_that_says_so() {
     assert_eq!(verified.status.code(), Some(0), "{verified:?}");
     let said = String::from_utf8_lossy(&verified.stderr);
     assert!(said.contains("moved no files"), "{said}");
+}
+
+#[test]
+fn a_receipt_says_how_the_server_has_shown_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    tree(directory);
+    let day = Duration::from_secs(24 * 3600);
+    let credential = CertifiedKey::self_signed(&["127.0.0.1".to_owned()], day).unwrap();
+    let key = credential.key().private_key_to_pem_pkcs8().unwrap();
+    for (name, bytes) in [
+        ("cert.pem", credential.leaf().to_pem().unwrap()),
+        ("cert.der", credential.leaf().to_der().unwrap()),
+        ("key.pem", key),
+    ] {
+        fs::write(directory.join(name), bytes).unwrap();
+    }
+    fs::set_permissions(directory.join("key.pem"), Permissions::from_mode(0o600)).unwrap();
+    let mut server = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--anonymous", "ro"])
+        .args(["--root", "tree", "--cert", "cert.pem", "--key", "key.pem"])
+        .current_dir(directory)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ready = String::new();
+    let mut output = BufReader::new(server.stdout.take().unwrap());
+    output.read_line(&mut ready).unwrap();
+    let address = ready.trim().strip_prefix("listening on ").unwrap();
+    let url = format!("ftps://{address}/a");
+    let copy = [
+        "cp",
+        "-q",
+        "--ca",
+        "cert.pem",
+        "--receipt",
+        "r",
+        &url,
+        "copy",
+    ];
+    let copied = longhaul(directory, &copy);
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(copied.status.success(), "{copied:?}");
+    let sum = longhaul(directory, &["cksum", "-a", "sha256", "cert.der"]).stdout;
+    let sum = String::from_utf8(sum).unwrap();
+    let sum = sum.split_whitespace().next().unwrap();
+    let receipt = fs::read_to_string(directory.join("r")).unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    for part in [
+        format!(r#""servers":{{"{address}":{{"software":"longhaul {version} "#),
+        format!(r#""certificate_sha256":"{sum}"}}}}"#),
+    ] {
+        assert!(receipt.contains(&part), "{part} {receipt}");
+    }
+    assert_eq!(verify(directory, &["r"]), (Some(0), String::new()));
 }
 
 #[test]

@@ -180,6 +180,7 @@ impl BatchReceipt {
             files: self.files.load(Ordering::Relaxed),
             bytes: self.bytes.load(Ordering::Relaxed),
             failed,
+            servers: options.security.identities(),
         }))?;
         let mut out = self.out.lock();
         out.put_in_place(options.file.sync_policy)

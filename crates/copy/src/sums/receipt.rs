@@ -1,5 +1,8 @@
 //! Receipts: a line of JSON that says what is copied, one for each file, and one at the end.
 
+use std::collections::BTreeMap;
+
+use ftp::ServerIdentity;
 use proto::checksum::ChecksumAlgorithm;
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +71,9 @@ pub(crate) struct ReceiptEnd {
     pub(crate) files: u64,
     pub(crate) bytes: u64,
     pub(crate) failed: u64,
+    /// How the servers have shown themselves, by name and port.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) servers: BTreeMap<String, ServerIdentity>,
 }
 
 impl ReceiptLine {

@@ -13,6 +13,7 @@ mod protection_failures;
 mod proxy_certificate;
 pub mod remotes;
 mod security_options;
+pub(crate) mod server_identity;
 mod tls_ports;
 mod token;
 mod url;

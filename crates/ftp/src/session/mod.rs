@@ -18,7 +18,7 @@ use proto::printable::printable;
 
 use crate::failure::Sentence;
 use crate::location::Server;
-use crate::{Credential, Failure};
+use crate::{Credential, Failure, ServerIdentity};
 
 mod ahead;
 pub mod checksum;
@@ -232,6 +232,11 @@ impl ClientSession {
             false => planner.with_commands_ahead(),
         };
         control.end_login();
+        let identity = ServerIdentity {
+            certificate_sha256: security.fingerprint(&control),
+            ..ServerIdentity::of_software(&greeting.summary())
+        };
+        server.security.note_identity(control.name(), identity);
         let reaches_this_machine = control.settle_data_route().await;
         let mut session = Self::from_connection(control, security, planner, server, handshake_rtt);
         session.habits = ServerHabits {

@@ -36,6 +36,16 @@ pub(crate) enum ClientSessionSecurity {
     Carried,
 }
 
+impl ClientSessionSecurity {
+    /// SHA-256 of the server's certificate, if it has shown one.
+    pub(super) fn fingerprint(&self, control: &ClientControlConnection) -> Option<String> {
+        match self {
+            Self::Gsi(session) => session.fingerprint.clone(),
+            _ => control.tls()?.peer_fingerprint(),
+        }
+    }
+}
+
 /// A GSI session.
 #[derive(Debug)]
 pub(crate) struct GsiSession {
@@ -45,6 +55,8 @@ pub(crate) struct GsiSession {
     pub(crate) delegated: bool,
     /// TLS version and cipher suite.
     pub description: String,
+    /// SHA-256 of the server's certificate.
+    pub(crate) fingerprint: Option<String>,
 }
 
 /// Performs the TLS handshake that precedes the greeting.
@@ -165,11 +177,13 @@ async fn start_gsi(
     };
     let context = exchange_tokens(control, exchange, initiator, step).await?;
     let description = context.description();
+    let fingerprint = context.peer_fingerprint();
     control.start_gsi(context);
     Ok(ClientSessionSecurity::Gsi(GsiSession {
         own,
         delegated,
         description,
+        fingerprint,
     }))
 }
 

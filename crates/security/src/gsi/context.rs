@@ -127,6 +127,11 @@ impl GsiContext {
         Ok(plain)
     }
 
+    /// As [`TlsEngine::peer_fingerprint`].
+    pub fn peer_fingerprint(&self) -> Option<String> {
+        self.engine.peer_fingerprint()
+    }
+
     /// Protocol version and cipher suite, for people.
     pub fn description(&self) -> String {
         self.engine.description()

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use openssl::hash::MessageDigest;
 use openssl::ssl::{Error, ErrorCode, Ssl, SslRef, SslStream, SslVerifyMode};
 use openssl::x509::X509;
 
@@ -293,6 +294,14 @@ impl TlsEngine {
             return self.check.shown();
         }
         self.chain.clone()
+    }
+
+    /// SHA-256 of the certificate that the peer has shown, in lower-case hex; also of an unverified one.
+    pub fn peer_fingerprint(&self) -> Option<String> {
+        let certificates = self.peer_certificates();
+        let digest = certificates.first()?.digest(MessageDigest::sha256()).ok()?;
+        let hex = digest.iter().map(|byte| format!("{byte:02x}"));
+        Some(hex.collect())
     }
 
     /// Protocol version and cipher suite, for people: `TLSv1.3 TLS_AES_256_GCM_SHA384`.

@@ -16,6 +16,9 @@ use ureq::unversioned::transport::{
 use super::{Handshake, ReadResult, TlsConfig, TlsEngine, TlsError, TlsOptions};
 use crate::x509::TrustStore;
 
+/// Is told of new connections: the host, and the fingerprint of its certificate.
+pub type CertificateSink = Arc<dyn Fn(&str, String) + Send + Sync>;
+
 /// Makes the connections of an agent secure if their URL is https:. It comes last in the chain of
 /// connectors.
 pub struct HttpsConnector {
@@ -23,6 +26,7 @@ pub struct HttpsConnector {
     trust: Arc<TrustStore>,
     /// The configuration of the last host: an agent mostly speaks with one.
     last: Mutex<Option<(String, TlsConfig)>>,
+    tell: Option<CertificateSink>,
 }
 
 impl HttpsConnector {
@@ -31,6 +35,16 @@ impl HttpsConnector {
         Self {
             trust,
             last: Mutex::default(),
+            tell: None,
+        }
+    }
+
+    /// Also tells of each new connection.
+    #[must_use]
+    pub fn telling(self, tell: CertificateSink) -> Self {
+        Self {
+            tell: Some(tell),
+            ..self
         }
     }
 
@@ -73,8 +87,9 @@ impl<In: Transport> Connector<In> for HttpsConnector {
         let host = details.uri.host().unwrap_or_default();
         // An IPv6 address has brackets in a URL and none in a certificate.
         let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+        let host = bare.unwrap_or(host);
         let engine = self
-            .config(bare.unwrap_or(host))
+            .config(host)
             .and_then(|config| TlsEngine::new(&config, None))
             .map_err(failed)?;
         let config = details.config;
@@ -85,6 +100,11 @@ impl<In: Transport> Connector<In> for HttpsConnector {
             buffers: LazyBuffers::new(sizes.0, sizes.1),
         };
         transport.handshake(details.timeout)?;
+        if let Some(tell) = &self.tell
+            && let Some(fingerprint) = transport.engine.peer_fingerprint()
+        {
+            tell(host, fingerprint);
+        }
         Ok(Some(Either::B(transport)))
     }
 }

@@ -17,6 +17,6 @@ pub use config::{
 };
 pub use engine::{Handshake, ReadResult, TlsEngine};
 pub use error::{TlsAlert, TlsError};
-pub use http::{HttpsConnector, HttpsTransport};
+pub use http::{CertificateSink, HttpsConnector, HttpsTransport};
 pub use session::{SessionSetter, TlsSession, install_session_setter};
 pub use ticket_secret::{TicketKeySetter, TicketSecret, install_ticket_key_setter};

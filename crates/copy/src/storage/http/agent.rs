@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use data::dialer::{DialedConnection, Dialer};
 use proto::tunnel::TunnelTarget;
-use security::tls::HttpsConnector;
+use security::tls::{CertificateSink, HttpsConnector};
 use ureq::config::Config;
 use ureq::http::Uri;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
@@ -25,7 +25,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// Longest header of a response, bytes.
 const MAX_RESPONSE_HEADER: usize = 64 << 10;
 
-/// A client whose connections are made by `dialer`, one at a time, through the proxy if there is one.
+/// A client whose connections are made by `dialer`, one at a time, through the proxy if there is one. `tell` is told of certificates.
 ///
 /// # Errors
 /// `Refused` if no certificate authority is known, or those of `--ca` cannot be read. `Usage` if the
@@ -35,6 +35,7 @@ pub(super) fn new_agent(
     secure: bool,
     security: &ConnectionSecurity,
     proxy: Option<&Arc<NetworkProxy>>,
+    tell: CertificateSink,
 ) -> Result<Agent, Failure> {
     let is_over_tls = |proxy: &&Arc<NetworkProxy>| proxy.scheme == ProxyScheme::Https;
     let needs_tls = secure || proxy.as_ref().is_some_and(is_over_tls);
@@ -70,7 +71,7 @@ pub(super) fn new_agent(
     // Without TLS no authorities are needed, and a machine may have none.
     Ok(match needs_tls {
         true => {
-            let tls = HttpsConnector::new(security.tls_trust()?);
+            let tls = HttpsConnector::new(security.tls_trust()?).telling(tell);
             Agent::with_parts(config, connector.chain(tls), resolver)
         }
         false => Agent::with_parts(config, connector, resolver),

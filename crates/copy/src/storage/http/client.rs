@@ -9,6 +9,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use data::dialer::Dialer;
 use data::job::TransferSettings;
+use parking_lot::Mutex;
 use proto::http::date;
 use proto::http::url::HttpUrl;
 use proto::timestamp::Timestamp;
@@ -24,7 +25,7 @@ use ftp::credentials::Credential;
 use ftp::failure::Operation;
 use ftp::location::Scheme;
 use ftp::network_proxy::NetworkProxy;
-use ftp::{ConnectionSecurity, DelegationChoice, Failure, FailureKind};
+use ftp::{ConnectionSecurity, DelegationChoice, Failure, FailureKind, ServerIdentity};
 
 /// Most redirects of one request.
 const MAX_REDIRECTS: usize = 10;
@@ -136,6 +137,8 @@ pub(in crate::storage) struct HttpClient {
     pub(in crate::storage) retry_after: Option<Duration>,
     /// Agents by scheme and proxy, created on first use: a redirect may lead to a host that has another one.
     agents: Vec<RoutedAgent>,
+    /// How the server of the origin has shown itself.
+    shown: Arc<Mutex<ServerIdentity>>,
 }
 
 /// An agent, and which connections it makes.
@@ -162,6 +165,7 @@ impl HttpClient {
             dialer,
             retry_after: None,
             agents: Vec::new(),
+            shown: Arc::default(),
         })
     }
 
@@ -258,6 +262,13 @@ impl HttpClient {
         let result = agent.run(message);
         if let Ok(response) = &result {
             dialogue::log_response(response, to, self.origin.authorization.as_ref());
+            let software = response.headers().get("server");
+            if let Some(software) = software.and_then(|value| value.to_str().ok())
+                && to.is_same_origin(&self.origin.root_url)
+            {
+                let told = ServerIdentity::of_software(software);
+                self.shown.lock().learn(told);
+            }
             // Some servers send the page of an error all the same, which would be taken for the next response (wsgidav).
             if request.method == "HEAD" && response.status().as_u16() >= 400 {
                 self.agents.clear();
@@ -267,6 +278,12 @@ impl HttpClient {
             let dialer_error = self.dialer.take_failure();
             errors::request_failure(request.action, &error, dialer_error.as_ref())
         })
+    }
+
+    /// Notes how the server has shown itself.
+    pub(super) fn note_identity(&self) {
+        let (server, shown) = (self.origin.root_url.authority(), self.shown.lock().clone());
+        self.origin.security.note_identity(&server, shown);
     }
 
     /// The failure of a request that was answered with a status that is none of its successes.
@@ -317,7 +334,19 @@ impl HttpClient {
         if let Some(known) = self.agents.iter().find(is_same) {
             return Ok(known.agent.clone());
         }
-        let agent = agent::new_agent(&self.dialer, to.secure, security, proxy.as_ref())?;
+        // A redirect, or a proxy, has another host.
+        let (shown, origin) = (Arc::clone(&self.shown), self.origin.root_url.host.clone());
+        let tell = move |host: &str, fingerprint: String| {
+            if host == origin {
+                let told = ServerIdentity {
+                    certificate_sha256: Some(fingerprint),
+                    ..ServerIdentity::default()
+                };
+                shown.lock().learn(told);
+            }
+        };
+        let tell = Arc::new(tell);
+        let agent = agent::new_agent(&self.dialer, to.secure, security, proxy.as_ref(), tell)?;
         self.agents.push(RoutedAgent {
             secure: to.secure,
             proxy,

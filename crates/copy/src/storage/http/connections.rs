@@ -125,8 +125,7 @@ impl HttpConnections {
         });
         let (client, result) = result.await.map_err(|e| Failure::local(e.to_string()))?;
         guard.0 = None;
-        self.rtt = client.dialer.rtt().unwrap_or(self.rtt);
-        self.path_ends = client.dialer.path_ends().or(self.path_ends);
+        self.learn_from(&client);
         self.client = Some(client);
         self.is_away = is_away(&result);
         result
@@ -219,11 +218,17 @@ impl HttpConnections {
     fn keep_clients(&mut self, clients: Vec<HttpClient>) {
         self.idle_clients = clients;
         self.idle_clients.truncate(MAX_IDLE_CLIENTS);
-        self.client = self.idle_clients.pop();
-        if let Some(client) = &self.client {
-            self.rtt = client.dialer.rtt().unwrap_or(self.rtt);
-            self.path_ends = client.dialer.path_ends().or(self.path_ends);
+        if let Some(client) = self.idle_clients.pop() {
+            self.learn_from(&client);
+            self.client = Some(client);
         }
+    }
+
+    /// Takes over what the last connection tells of the path and the server.
+    fn learn_from(&mut self, client: &HttpClient) {
+        self.rtt = client.dialer.rtt().unwrap_or(self.rtt);
+        self.path_ends = client.dialer.path_ends().or(self.path_ends);
+        client.note_identity();
     }
 
     /// The settings of a transfer.

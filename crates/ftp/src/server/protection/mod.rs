@@ -3,7 +3,7 @@
 //! [`ConnectionSecurity`] by its [`crate::location::Server`], so that second sessions have the
 //! identity and the protection of the first.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
@@ -13,6 +13,7 @@ use security::tls::{ExpectedPeer, TlsConfig, TlsOptions, TlsRole};
 use security::x509::{CertifiedKey, TrustStore};
 
 use crate::location::{Scheme, Server};
+use crate::server::server_identity::ServerIdentity;
 use crate::server::{protection_failures, user_credential};
 use crate::ssh::{InstallChoice, PortMemory, SshLogins};
 use crate::{Credential, Failure, Remotes};
@@ -74,6 +75,8 @@ pub struct ConnectionSecurity {
     channel_places: ChannelPlaces,
     /// Protections of the transfers so far, for people.
     in_force: Mutex<BTreeSet<String>>,
+    /// How servers have shown themselves, by name and port.
+    identities: Mutex<BTreeMap<String, ServerIdentity>>,
 }
 
 impl ConnectionSecurity {
@@ -484,6 +487,20 @@ impl ConnectionSecurity {
             false => all.join("; "),
         }
     }
+
+    /// Notes how a server has shown itself. Of several texts or certificates of one server the first counts.
+    pub fn note_identity(&self, server: &str, identity: ServerIdentity) {
+        if identity != ServerIdentity::default() {
+            let mut identities = self.identities.lock();
+            let known = identities.entry(server.to_owned()).or_default();
+            known.learn(identity);
+        }
+    }
+
+    /// The servers of this run that have shown something, by name and port.
+    pub fn identities(&self) -> BTreeMap<String, ServerIdentity> {
+        self.identities.lock().clone()
+    }
 }
 
 impl Default for ConnectionSecurity {
@@ -508,6 +525,7 @@ impl Default for ConnectionSecurity {
             refused_logins: Mutex::default(),
             channel_places: ChannelPlaces::default(),
             in_force: Mutex::default(),
+            identities: Mutex::default(),
         }
     }
 }

@@ -464,3 +464,24 @@ async fn a_cancelled_fetch_ends_at_once() {
     stop.await.unwrap();
     assert!(control.is_cancelled(), "{failure}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_known_by_its_first_response() {
+    let asked = AtomicUsize::new(0);
+    let server = ScriptedHttpServer::start(move |requests| {
+        let version = format!("Web/1.{}", asked.fetch_add(1, Ordering::SeqCst));
+        file_response(requests, b"content", &[ETAG, ("Server", &version)])
+    });
+    let security: Arc<ftp::ConnectionSecurity> = Arc::default();
+    let target = HttpUrl::new(false, "127.0.0.1", server.address.port(), b"/", None);
+    let timeout = Duration::from_secs(20);
+    let http = HttpStorage::new(&target, &Credential::Anonymous, &security, timeout);
+    let mut http: Box<dyn Storage> = Box::new(http.unwrap());
+    for _ in 0..2 {
+        http.stat(b"/f").await.unwrap();
+    }
+    assert_eq!(server.requests().len(), 2);
+    let known = ftp::ServerIdentity::of_software("Web/1.0");
+    let expected = [(server.address.to_string(), known)];
+    assert_eq!(security.identities(), expected.into());
+}

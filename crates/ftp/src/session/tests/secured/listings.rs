@@ -24,6 +24,7 @@ async fn grid_session(
         own,
         delegated: false,
         description: "GSI".to_owned(),
+        fingerprint: None,
     });
     let planner = session.planner.clone();
     session.planner = planner.with_security(ExchangeKind::Tokens);
