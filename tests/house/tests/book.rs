@@ -291,56 +291,6 @@ fn pages_have_no_long_lines() {
     assert_none(&long, "these lines are too long");
 }
 
-/// The page with the messages of the program, each a heading below this one.
-const MESSAGES: (&str, &str) = ("docs/how/troubleshooting.md", "## By message");
-
-/// The longest part of a heading that a message has as it stands: words in capitals stand for names and numbers.
-fn fixed_part(heading: &str) -> String {
-    let is_stand_in = |word: &&str| word.chars().all(|c| c.is_ascii_uppercase());
-    let runs = heading.split([',', '`', '#']).flat_map(|part| {
-        let words: Vec<&str> = part.split_whitespace().collect();
-        let runs = words.split(is_stand_in).map(|run| run.join(" "));
-        runs.collect::<Vec<_>>()
-    });
-    runs.max_by_key(String::len).unwrap_or_default()
-}
-
-#[test]
-fn the_messages_of_troubleshooting_are_those_of_the_program() {
-    let pages = markdown_pages();
-    let page = pages.iter().find(|page| page.path == MESSAGES.0);
-    let prose = page.expect("the page").prose().into_iter();
-    let messages: Vec<_> = prose
-        .skip_while(|(_, line)| *line != MESSAGES.1)
-        .filter(|(_, line)| line.starts_with("### "))
-        .collect();
-    assert!(messages.len() > 20, "messages are found");
-    let sources = sources();
-    let is_said = |part: &str| {
-        let mut sources = sources
-            .iter()
-            .filter(|source| source.path.starts_with("crates/") && source.path.contains("/src/"));
-        sources.any(|source| source.text.contains(part))
-    };
-    let broken: Vec<String> = messages
-        .iter()
-        .filter(|(_, line)| !is_said(&fixed_part(line)))
-        .map(|(n, line)| format!("{}:{n}: {line}", MESSAGES.0))
-        .collect();
-    assert_none(&broken, "the program does not say this");
-}
-
-#[test]
-fn the_fixed_part_of_a_message_is_its_longest() {
-    assert_eq!(
-        fixed_part("### cannot connect to HOST"),
-        "cannot connect to"
-    );
-    assert_eq!(fixed_part("### HOST refused, to it"), "refused");
-    assert_eq!(fixed_part("### `longhaul VERB` needs A of B"), "longhaul");
-    assert_eq!(fixed_part("### has no TLS"), "has no");
-}
-
 fn page(path: &str, text: &str) -> MarkdownPage {
     MarkdownPage {
         path: path.to_owned(),
