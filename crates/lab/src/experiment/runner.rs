@@ -720,7 +720,10 @@ of = ["slow", "fast"]
         half.unfinished = std::mem::take(&mut half.cells);
         fixture.keep(&half);
         fixture.request.resume = true;
-        assert_eq!(fixture.results().cells[0].samples, half.unfinished[0].samples);
+        assert_eq!(
+            fixture.results().cells[0].samples,
+            half.unfinished[0].samples
+        );
         fixture.keep(&half);
         fixture.request.repetitions = None;
         let whole = fixture.results();

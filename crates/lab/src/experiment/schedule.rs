@@ -202,11 +202,14 @@ impl Schedule {
             |cell: &&ResultCell| cell.program == participant.key && cell.at == listed_at;
         let finished = kept.and_then(|kept| kept.cells.iter().find(is_this_cell));
         let unfinished = kept.and_then(|kept| kept.unfinished.iter().find(is_this_cell));
-        let kept = finished.or(unfinished).filter(|cell| !is_spoiled(cell)).map(|cell| {
-            let mut cell = cell.clone();
-            best::remove_ratios(&definition.best, &mut cell);
-            cell
-        });
+        let kept = finished
+            .or(unfinished)
+            .filter(|cell| !is_spoiled(cell))
+            .map(|cell| {
+                let mut cell = cell.clone();
+                best::remove_ratios(&definition.best, &mut cell);
+                cell
+            });
         // A repeated run has the seed of its repetition, so that distinct seeds count repetitions.
         let seeds = kept
             .iter()

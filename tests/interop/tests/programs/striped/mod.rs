@@ -193,7 +193,10 @@ fn longhaul_cp_uses_data_nodes_with_gsi() {
                 let options = ["-p", "2", "--data-protection", protection, from, to];
                 server.explain(cp_in(&own, &options))?;
                 let ended = server.nodes.iter().map(parts_ended).min();
-                ensure!(ended >= Some(times), "not all nodes have taken part: {ended:?}");
+                ensure!(
+                    ended >= Some(times),
+                    "not all nodes have taken part: {ended:?}"
+                );
             }
             test_files::ensure_same(&file, &to)
         });
