@@ -28,6 +28,8 @@ pub struct SourceFacts {
     pub version: Option<u64>,
     /// A hash of what identifies a file or directory whatever its content is: device and inode, the `Unique` fact.
     pub identity: Option<u64>,
+    /// Whether it is in an archive, so that it can be read only while a copy of it is restored there.
+    pub is_archived: bool,
 }
 
 /// Proof that bytes which are fetched at different times are of one version of a file.
@@ -60,6 +62,7 @@ impl SourceFacts {
             mode: entry.mode,
             version: version_of(entry),
             identity: identity_of(entry),
+            is_archived: entry.is_archived,
         }
     }
 
@@ -72,6 +75,7 @@ impl SourceFacts {
             mode: Some(stat::mode(stat) & 0o7777),
             version: Some(hash_of(version_text(&FileIdentity::from_stat(stat)))),
             identity: Some(hash_of(stat::inode(stat))),
+            is_archived: false,
         }
     }
 

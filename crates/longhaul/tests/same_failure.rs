@@ -115,3 +115,20 @@ fn programs_get_an_event_for_each_file() {
     let failed = failed.filter(|line| line.contains("\"source\""));
     assert_eq!(failed.count(), 3, "{events}");
 }
+
+#[test]
+fn what_the_listing_shows_to_fail_is_told_with_its_number_before_anything_is_done() {
+    let scratch = tempfile::tempdir().unwrap();
+    fs::write(scratch.path().join("a"), "x").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(["cp", "-n", "none-1", "none-2", "a", "d/"])
+        .current_dir(scratch.path())
+        .env("XDG_STATE_HOME", scratch.path().join("state"))
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<_> = text.lines().take(3).collect();
+    assert!(lines[0].contains("none-1"), "{text}");
+    assert_eq!(lines[1], "longhaul: the same for 1 more file: none-2");
+    assert!(lines[2].starts_with("would copy a"), "{text}");
+}

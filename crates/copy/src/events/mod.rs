@@ -20,6 +20,8 @@ pub enum CopyEvent {
         /// Bytes so far, counting only files of known size.
         bytes: u64,
     },
+    /// Everything is listed, and nothing has begun. A copy that begins while it lists sends none.
+    Listed,
     /// The copy goes on with an earlier run of the same command.
     Continuing {
         /// Files that the earlier run has copied, and that are still in place.

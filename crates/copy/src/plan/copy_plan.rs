@@ -139,6 +139,18 @@ impl CopyPlan {
         }
     }
 
+    /// Whether an earlier run has done an entry that is about to be added.
+    pub(crate) fn has_done(
+        &self,
+        top: &PlanTop,
+        directory: &[u8],
+        name: &[u8],
+        entry: &NewEntry,
+    ) -> bool {
+        let state = self.state.lock();
+        state.earlier.has_done(top, directory, name, entry)
+    }
+
     /// Adds an entry `name` of the directory `directory` below a top. Both are empty for the top itself. Returns now and then
     /// that progress is worth a report.
     ///

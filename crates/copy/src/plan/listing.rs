@@ -7,17 +7,18 @@ use parking_lot::Mutex;
 use proto::client::CommandLead;
 use proto::path::MAX_NAME;
 use tokio::task::JoinSet;
-use tune::sessions::LONG_RTT;
+use tune::sessions::{LONG_RTT, MAX_SESSIONS};
 
 use super::conflicts::StreamedNames;
 use super::copy_plan::CopyPlan;
-use super::entries::{NewEntry, PlanTop};
+use super::entries::{NewEntry, PlanTop, PlannedFile};
 use super::expand::FoundSource;
 use super::hard_links::HardLinkNames;
 use super::outline::{PlanOutline, PlannedDestination, UNFINISHED};
 use super::paths::{
     entry_path, is_same_file, join_location, last_component, trim_trailing_slashes,
 };
+use super::reader::PlanReader;
 use super::selecting::SelectedEntries;
 use crate::batch::BatchContext;
 use crate::batch::retry::RetryBudget;
@@ -26,6 +27,7 @@ use crate::events::CopyEvent;
 use crate::local::partial::is_unfinished;
 use crate::options::PreservedTimes;
 use crate::options::SymlinkPolicy;
+use crate::plan::batch_journal::BatchJournal;
 use crate::storage::entry_names::{check_sendable, join_path};
 use crate::tree::{TreeEntry, TreeVisitor, TreeWalk};
 use ftp::answers::SourceFacts;
@@ -45,6 +47,8 @@ pub(crate) struct PlanFiller {
     streamed: Option<Mutex<StreamedNames>>,
     /// A later run has to list again.
     incomplete: AtomicBool,
+    /// Files of archives, of which a copy may be restored or not.
+    archived: CopyPlan,
     /// The size that was reported last.
     announced: Mutex<Option<(u64, u64)>>,
 }
@@ -63,6 +67,7 @@ impl PlanFiller {
             totals: Arc::clone(totals),
             streamed: streams.then(|| Mutex::new(StreamedNames::of(&ctx.trees))),
             incomplete: AtomicBool::new(false),
+            archived: CopyPlan::in_journal(BatchJournal::unnamed(), &[]),
             announced: Mutex::default(),
         }
     }
@@ -77,7 +82,7 @@ impl PlanFiller {
         self.plan.add_top(source, destination)
     }
 
-    /// Adds one file or link of a tree, or a directory.
+    /// Adds one file or link of a tree, or a directory. A file of an archive is added at the end, if it can be read then.
     ///
     /// # Errors
     /// It cannot be copied to its destination.
@@ -91,6 +96,16 @@ impl PlanFiller {
         let relative = entry_path(directory, name);
         let at = |top: &Location| join_location(top, &relative);
         let destination = at(&top.destination);
+        if let NewEntry::File(facts) = &entry
+            && facts.is_archived
+            && !self.plan.has_done(top, directory, name, &entry)
+        {
+            let alone = self.add_top(&at(&top.source), &destination);
+            return match self.plan.has_done(&alone, b"", b"", &entry) {
+                true => self.add(&alone, b"", b"", entry),
+                false => self.archived.add(&alone, b"", b"", entry).map(drop),
+            };
+        }
         if let NewEntry::File(_) | NewEntry::HardLink { .. } = entry {
             check_file(&at(&top.source), &destination)?;
         }
@@ -165,9 +180,50 @@ impl PlanFiller {
     }
 
     /// The listing is over. Where entries were not compared when they were added, [`PlanFiller::accept`] follows the check.
-    pub(crate) fn end(&self) {
+    pub(crate) async fn end(&self) {
+        if let Err(failure) = self.add_archived().await {
+            self.report(String::new(), failure);
+        }
         self.plan.end(self.streamed.is_some() && self.is_complete());
         self.announce();
+        if self.streamed.is_none() {
+            self.ctx.observer.on_event(CopyEvent::Listed);
+        }
+    }
+
+    /// Examines the files of archives, many at a time. Adds those that can be read, and reports the others.
+    ///
+    /// # Errors
+    /// `Local`: some cannot be examined.
+    async fn add_archived(&self) -> Result<(), Failure> {
+        self.archived.end(true);
+        let most = self.ctx.options.concurrency.unwrap_or(MAX_SESSIONS).max(1);
+        let mut reader = PlanReader::of(&self.archived);
+        let mut examined = JoinSet::new();
+        loop {
+            let next = match examined.len() < most {
+                true => reader.next_file(&self.archived)?,
+                false => None,
+            };
+            if let Some(file) = next {
+                let ctx = Arc::clone(&self.ctx);
+                examined.spawn(async move { (check_readable(&ctx, &file).await, file) });
+                continue;
+            }
+            let Some(ended) = examined.join_next().await else {
+                return Ok(());
+            };
+            let (readable, file) = ended.map_err(|error| Failure::local(error.to_string()))?;
+            let top = self.add_top(&file.source, &file.destination);
+            let facts = SourceFacts {
+                is_archived: false,
+                ..file.facts
+            };
+            let added = readable.and_then(|()| self.add(&top, b"", b"", NewEntry::File(facts)));
+            if let Err(failure) = added {
+                self.fail(&top, (b"", b""), failure);
+            }
+        }
     }
 
     /// The plan that was listed has no conflicts.
@@ -180,6 +236,19 @@ impl PlanFiller {
     fn is_complete(&self) -> bool {
         !self.incomplete.load(Ordering::Relaxed)
     }
+}
+
+/// Refuses a file of an archive that is not restored, unless its copy is there and stays.
+async fn check_readable(ctx: &BatchContext, file: &PlannedFile) -> Result<(), Failure> {
+    let (from, to) = (&file.source, &file.destination);
+    if ctx.options.file.keep_existing && ctx.stat(&to.storage_id(), to.path()).await.is_ok() {
+        return Ok(());
+    }
+    let read = ctx.stat_to_read(&from.storage_id(), from.path()).await;
+    read.map(drop).map_err(|failure| match failure.kind() {
+        FailureKind::Refused => failure.remark("--exclude leaves it out"),
+        _ => failure,
+    })
 }
 
 /// Refuses a file that cannot be copied to its destination.
@@ -248,7 +317,7 @@ pub(crate) async fn list_sources(filler: &Arc<PlanFiller>, outline: PlanOutline)
         }
         filler.announce();
     }
-    filler.end();
+    filler.end().await;
 }
 
 /// Adds one source: a file, or with `-r` a tree.

@@ -6,7 +6,7 @@ use crate::batch::BatchContext;
 use crate::local::partial::is_unfinished;
 use crate::storage::entry_names::{check_name, check_sendable};
 use ftp::Failure;
-use ftp::location::{Location, StorageId};
+use ftp::location::{Location, Scheme, StorageId};
 
 /// Reason for skipping a partial file or journal.
 pub(crate) const UNFINISHED: &str = "unfinished file of an earlier copy, or its journal";
@@ -126,9 +126,19 @@ impl PlanOutline {
         }
     }
 
-    /// Whether files of the copy can be in conflict with one another, so that nothing may be copied before all are known: there
-    /// are several sources, or the destination is where the source is.
-    pub(crate) fn may_conflict(&self) -> bool {
+    /// Whether nothing may be copied before all is known: files can be in conflict with one another, or must be restored from
+    /// an archive of a bucket first, of which the user is told in time.
+    pub(crate) fn needs_whole_listing(&self) -> bool {
+        let is_in_bucket = |found: &FoundSource| {
+            let server = found.location.server();
+            found.is_directory && server.is_some_and(|server| server.scheme == Scheme::S3)
+        };
+        self.may_conflict() || self.found.iter().any(is_in_bucket)
+    }
+
+    /// Whether files of the copy can be in conflict with one another: there are several sources, or the destination is where
+    /// the source is.
+    fn may_conflict(&self) -> bool {
         let at = match &self.destination {
             PlannedDestination::StandardOutput => return false,
             PlannedDestination::Directory { at, .. } | PlannedDestination::File { at, .. } => at,

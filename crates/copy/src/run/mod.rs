@@ -159,7 +159,7 @@ async fn copy_arguments(
     };
     plan.note_destination(outline.destination_number());
     let _failed_list = FailedList::of(ctx, &plan);
-    let streams = !outline.may_conflict();
+    let streams = !outline.needs_whole_listing();
     let filler = Arc::new(plan::PlanFiller::new(ctx, &plan, totals, streams));
     let root = outline.root();
     let mut listing = Box::pin(plan::list_sources(&filler, outline));

@@ -175,7 +175,7 @@ async fn list_pairs(ctx: &Arc<BatchContext>, filler: &Arc<PlanFiller>, pairs: &P
         Ok(reading) => reading,
         Err(failure) => {
             filler.report(FROM.to_owned(), failure);
-            filler.end();
+            filler.end().await;
             return;
         }
     };
@@ -204,7 +204,7 @@ async fn list_pairs(ctx: &Arc<BatchContext>, filler: &Arc<PlanFiller>, pairs: &P
     if let Err(error) = reading.await {
         filler.report(FROM.to_owned(), unexpected_end(&error));
     }
-    filler.end();
+    filler.end().await;
 }
 
 /// A panic must not be mistaken for the end of the list.

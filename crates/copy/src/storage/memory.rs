@@ -62,6 +62,8 @@ struct MemoryStoreState {
     garbles: Vec<u64>,
     /// The next fetched file stalls at this offset.
     stalls: Option<u64>,
+    /// Files of an archive, and whether a copy of each is restored.
+    archived: BTreeMap<Vec<u8>, bool>,
     /// Bytes moved from and to this store.
     moved: u64,
 }
@@ -123,6 +125,12 @@ impl MemoryStore {
     /// Stalls the next fetch at an offset.
     pub(crate) fn stall_at(&self, offset: u64) {
         self.state().stalls = Some(offset);
+    }
+
+    /// Puts a file into an archive.
+    pub(crate) fn archive(&self, path: &str, is_restored: bool) {
+        let path = path.as_bytes().to_vec();
+        self.state().archived.insert(path, is_restored);
     }
 
     /// Adds a file.
@@ -308,6 +316,10 @@ impl Storage for MemoryStorage {
     }
 
     async fn facts(&mut self, path: &[u8], purpose: FactsUse) -> Result<ListedEntry, Failure> {
+        let is_frozen = self.store.state().archived.get(path) == Some(&false);
+        if is_frozen && purpose == FactsUse::Reading {
+            return Err(Failure::refused("it is in an archive"));
+        }
         match (self.told(path), purpose) {
             (Err(failure), FactsUse::Reading) if failure.kind() == FailureKind::Protocol => {
                 Ok(ListedEntry::new(file_name(path), EntryKind::File))
@@ -327,7 +339,10 @@ impl Storage for MemoryStorage {
         }
         let state = self.store.state();
         let files = state.files.iter().filter(|(at, _)| parent(at) == path);
-        let files = files.map(|(at, stored)| listed_entry(at, stored));
+        let files = files.map(|(at, stored)| ListedEntry {
+            is_archived: state.archived.contains_key(at),
+            ..listed_entry(at, stored)
+        });
         let directories = state.directories.iter().filter(|at| parent(at) == path);
         let directories = directories.map(|at| ListedEntry::new(file_name(at), EntryKind::Dir));
         let mut all = files.chain(directories).map(SymlinkCheckedEntry::certain);

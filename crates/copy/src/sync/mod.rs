@@ -164,7 +164,7 @@ async fn compare_and_copy(
         true => compare_contents(ctx, from, to, &comparison).await?,
         false => compare_kept_times(ctx, to, &comparison).await?,
     }
-    filler.end();
+    filler.end().await;
     check_conflicts(&plan, &ctx.trees)
         .inspect_err(|failure| totals.lock().batch_refused(failure))?;
     Box::pin(execute::execute(

@@ -213,6 +213,7 @@ mod tests {
         mode: None,
         version: None,
         identity: None,
+        is_archived: false,
     };
 
     fn there(time: TimeThere) -> FileThere {

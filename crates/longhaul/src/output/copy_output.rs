@@ -337,6 +337,8 @@ impl CopyObserver for CopyOutput {
         self.message(&event);
         match &event {
             CopyEvent::Progress(progress) => return self.progress(progress, &event),
+            // All that the listing has shown to fail is told before anything moves.
+            CopyEvent::Listed => self.end_failures(),
             CopyEvent::Planned { files, bytes } if *files > 1 => {
                 let bytes = show::bytes(*bytes);
                 self.draw_waiting(&format!("{} found, {bytes}", show::count(files, "file")));

@@ -78,7 +78,7 @@ fn event_to_json(event: &CopyEvent, pace: Pace) -> Option<Value> {
         }),
         CopyEvent::Continuing { files } => json!({"event": "continuing", "files": files}),
         CopyEvent::Progress(progress) => progress_to_json(progress, pace),
-        CopyEvent::Decision { .. } => return None,
+        CopyEvent::Decision { .. } | CopyEvent::Listed => return None,
         CopyEvent::Finished {
             source,
             destination,

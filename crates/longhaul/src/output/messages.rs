@@ -92,9 +92,10 @@ pub(super) fn event_message(event: &CopyEvent) -> Option<(MessageLevel, String)>
                 are(*files)
             ),
         ),
-        CopyEvent::Planned { .. } | CopyEvent::Started { .. } | CopyEvent::Progress(_) => {
-            return None;
-        }
+        CopyEvent::Planned { .. }
+        | CopyEvent::Listed
+        | CopyEvent::Started { .. }
+        | CopyEvent::Progress(_) => return None,
     })
 }
 

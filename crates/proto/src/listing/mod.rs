@@ -110,6 +110,8 @@ pub struct ListedEntry {
     pub may_list: Option<bool>,
     /// Number of names that the file has (hard links), if listed.
     pub link_count: Option<u64>,
+    /// Whether the file is in an archive: it can be read only while a copy of it is restored there.
+    pub is_archived: bool,
 }
 
 impl ListedEntry {
@@ -130,6 +132,7 @@ impl ListedEntry {
             version: None,
             may_list: None,
             link_count: None,
+            is_archived: false,
         }
     }
 

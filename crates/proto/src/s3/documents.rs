@@ -31,6 +31,11 @@ pub enum DocumentError {
     TooLarge,
 }
 
+/// Whether the objects of a storage class are in an archive: each can be read while a copy of it is restored.
+pub fn is_archive(storage_class: &str) -> bool {
+    matches!(storage_class, "GLACIER" | "DEEP_ARCHIVE")
+}
+
 /// An object of a listing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListedObject {
@@ -44,6 +49,14 @@ pub struct ListedObject {
     pub etag: Option<String>,
     /// `STANDARD`, `GLACIER` and so on.
     pub storage_class: Option<String>,
+}
+
+impl ListedObject {
+    /// Whether it is in an archive. A copy of it may be restored: listings do not tell, nor do they show the archives of
+    /// `INTELLIGENT_TIERING`.
+    pub fn is_archived(&self) -> bool {
+        self.storage_class.as_deref().is_some_and(is_archive)
+    }
 }
 
 /// A page of a listing (ListObjectsV2).
@@ -615,7 +628,7 @@ mod tests {
             (Some(7), Some(Timestamp(1_706_933_106)))
         );
         assert_eq!(object.etag.as_deref(), Some("\"e\""));
-        assert_eq!(object.storage_class.as_deref(), Some("GLACIER"));
+        assert!(object.is_archived() && !is_archive("GLACIER_IR"));
         assert_eq!(page.prefixes, [b"d e/".to_vec()]);
         assert_eq!(page.next.as_deref(), Some("t="));
     }

@@ -47,6 +47,14 @@ pub fn start(store: &TestStore, buckets: &[&str]) -> Result<PeerServer> {
     Ok(server)
 }
 
+/// The begin of a program with Amazon's own library: `s3` speaks with the server, `at` names an object of a file.
+const CLIENT: &str = "\
+import sys, boto3
+url, path, bucket, key, choice = sys.argv[1:]
+s3 = boto3.client('s3', endpoint_url=url, region_name='us-east-1', aws_access_key_id='k', aws_secret_access_key='s')
+at = dict(Bucket=bucket, Key=key)
+";
+
 /// Has Amazon's own library store a file in parts, of which the server keeps a checksum of this algorithm (`SHA256`).
 pub fn store_in_parts(
     server: &PeerServer,
@@ -54,25 +62,49 @@ pub fn store_in_parts(
     (bucket, key): (&str, &str),
     algorithm: &str,
 ) -> Result<()> {
-    const SCRIPT: &str = "\
-import sys, boto3
-url, path, bucket, key, algorithm = sys.argv[1:]
-s3 = boto3.client('s3', endpoint_url=url, region_name='us-east-1', aws_access_key_id='k', aws_secret_access_key='s')
-at = dict(Bucket=bucket, Key=key)
-upload = s3.create_multipart_upload(ChecksumAlgorithm=algorithm, **at)['UploadId']
+    const STORE: &str = "\
+upload = s3.create_multipart_upload(ChecksumAlgorithm=choice, **at)['UploadId']
 parts = []
 with open(path, 'rb') as file:
     while block := file.read(6 << 20):
         number = len(parts) + 1
-        part = s3.upload_part(Body=block, PartNumber=number, UploadId=upload, ChecksumAlgorithm=algorithm, **at)
+        part = s3.upload_part(Body=block, PartNumber=number, UploadId=upload, ChecksumAlgorithm=choice, **at)
         parts.append(dict(ETag=part['ETag'], PartNumber=number))
 s3.complete_multipart_upload(UploadId=upload, MultipartUpload=dict(Parts=parts), **at)
 ";
+    with_library(server, STORE, file, (bucket, key), algorithm)
+}
+
+/// Has Amazon's own library store a file in an archive, and perhaps restore a copy of it.
+pub fn store_in_archive(
+    server: &PeerServer,
+    file: &Path,
+    (bucket, key): (&str, &str),
+    is_restored: bool,
+) -> Result<()> {
+    const STORE: &str = "\
+with open(path, 'rb') as file:
+    s3.put_object(Body=file, StorageClass='GLACIER', **at)
+if choice == 'true':
+    s3.restore_object(RestoreRequest=dict(Days=1), **at)
+";
+    let choice = is_restored.to_string();
+    with_library(server, STORE, file, (bucket, key), &choice)
+}
+
+fn with_library(
+    server: &PeerServer,
+    store: &str,
+    file: &Path,
+    (bucket, key): (&str, &str),
+    choice: &str,
+) -> Result<()> {
+    let program = format!("{CLIENT}{store}");
     let mut command = Command::new(find().map_err(anyhow::Error::msg)?);
     command
         .env("PYTHONPATH", packages().map_err(anyhow::Error::msg)?)
-        .args(["-W", "ignore", "-c", SCRIPT, &server.url("")])
+        .args(["-W", "ignore", "-c", &program, &server.url("")])
         .arg(file)
-        .args([bucket, key, algorithm]);
+        .args([bucket, key, choice]);
     run::run(&mut command)?.expect_success().map(drop)
 }

@@ -262,6 +262,34 @@ fn sync_parts(
     Ok(())
 }
 
+/// Copies a tree of which some objects are in an archive, and one of these is restored.
+fn copy_from_an_archive(
+    store: &TestStore,
+    peer: &BucketPeer,
+    environment: &GridEnvironment,
+) -> Result<()> {
+    let (source, there, local) = (test_files::shared(65_536)?, store.upload(), store.local());
+    let plain = peer.url(&format!("{there}/plain"));
+    copy::cp_in(environment, &[&path_argument(&source), &plain])?;
+    for (name, is_restored) in [("a", false), ("b", false), ("restored", true)] {
+        let key = format!("{there}/{name}");
+        moto::store_in_archive(&peer.server, &source, (peer.bucket, &key), is_restored)?;
+    }
+    let (from, to) = (peer.url(&there), path_argument(&local));
+    let dry = verb(environment, &["cp", "-n", "-r", &from, &to])?.expect_code(3)?;
+    let text = dry.stderr_text();
+    let (told, files) = text.split_once("would copy").unwrap_or_default();
+    ensure!(told.contains("it is in the archive GLACIER"), "{dry}");
+    ensure!(told.contains("the same for 1 more file: s3://"), "{dry}");
+    ensure!(files.contains("2 files would be copied"), "{dry}");
+    copy::run_in(environment, &["-r", &from, &to])?.expect_code(1)?;
+    for name in ["plain", "restored"] {
+        test_files::ensure_same(&source, &local.join(name))?;
+    }
+    let without = ["-r", "--exclude", "[ab]", &from, &to];
+    copy::cp_in(environment, &without).map(drop)
+}
+
 /// Kills a put on another machine, which is gone, and has its upload told and removed.
 fn leave_an_upload(
     store: &TestStore,
@@ -463,6 +491,9 @@ fn moto_has_roles_keys_and_parts_of_others() {
             ensure!(put.verified == "md5-composite", "{put:?}");
             Ok(())
         })
+    });
+    cells.check("objects of an archive are told and others copied", || {
+        copy_from_an_archive(&store, &peer, &environment)
     });
     cells.check("uploads that were left are told, shown and removed", || {
         leave_an_upload(&store, &peer, &environment)

@@ -176,6 +176,7 @@ const HAS_SIZE: u8 = 1;
 const HAS_TIME: u8 = 2;
 const HAS_MODE: u8 = 4;
 const HAS_VERSION: u8 = 8;
+const IS_ARCHIVED: u8 = 16;
 
 /// Facts of a source that tell whether it is the same later: which are known, then their values.
 fn put_facts(facts: SourceFacts, out: &mut Vec<u8>) {
@@ -184,7 +185,8 @@ fn put_facts(facts: SourceFacts, out: &mut Vec<u8>) {
         known(facts.size.is_some(), HAS_SIZE)
             | known(facts.modified.is_some(), HAS_TIME)
             | known(facts.mode.is_some(), HAS_MODE)
-            | known(facts.version.is_some(), HAS_VERSION),
+            | known(facts.version.is_some(), HAS_VERSION)
+            | known(facts.is_archived, IS_ARCHIVED),
     );
     if let Some(size) = facts.size {
         put_number(size, out);
@@ -203,7 +205,10 @@ fn put_facts(facts: SourceFacts, out: &mut Vec<u8>) {
 
 fn take_facts(bytes: &mut &[u8]) -> Option<SourceFacts> {
     let known = take_byte(bytes)?;
-    let mut facts = SourceFacts::default();
+    let mut facts = SourceFacts {
+        is_archived: known & IS_ARCHIVED != 0,
+        ..SourceFacts::default()
+    };
     if known & HAS_SIZE != 0 {
         facts.size = Some(take_number(bytes)?);
     }

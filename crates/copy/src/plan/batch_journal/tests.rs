@@ -272,6 +272,7 @@ fn directories_and_hard_links_keep_the_facts_of_their_sources() {
         mode: Some(0o7750),
         modified: Some(Timestamp(-5)),
         version: Some(u64::MAX - 3),
+        is_archived: true,
         ..SourceFacts::default()
     };
     let records = [

@@ -21,6 +21,7 @@ use ftp::answers::SourceFacts;
 use ftp::location::Location;
 use ftp::{Failure, FailureKind};
 
+mod archived;
 mod earlier_run;
 
 fn local(path: impl Into<PathBuf>) -> Location {

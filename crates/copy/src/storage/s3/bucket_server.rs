@@ -29,6 +29,7 @@ struct HeldObject {
     /// Whether it was sent with a checksum.
     has_checksum: bool,
     class: Option<String>,
+    is_restored: bool,
     /// Bytes of its parts.
     parts: Vec<usize>,
 }
@@ -111,6 +112,12 @@ impl BucketServer {
         }
     }
 
+    pub(super) fn restore(&self, key: &str) {
+        if let Some(object) = self.state().objects.get_mut(key) {
+            object.is_restored = true;
+        }
+    }
+
     pub(super) fn get(&self, key: &str) -> Option<Vec<u8>> {
         let state = self.state();
         state.objects.get(key).map(|object| object.bytes.clone())
@@ -168,6 +175,7 @@ fn held(bytes: Vec<u8>, has_checksum: bool) -> HeldObject {
         bytes,
         has_checksum,
         class: None,
+        is_restored: false,
         parts: Vec::new(),
     }
 }
@@ -285,6 +293,9 @@ fn read(state: &BucketState, request: &BucketRequest<'_>) -> Vec<u8> {
     }
     if let Some(class) = &object.class {
         fields.push(("x-amz-storage-class", class));
+    }
+    if object.is_restored {
+        fields.push(("x-amz-restore", "ongoing-request=\"false\""));
     }
     file_response(received, &object.bytes, &fields)
 }
@@ -553,10 +564,11 @@ fn list(state: &BucketState, request: &BucketRequest<'_>) -> Vec<u8> {
         text += &match object {
             None => format!("<CommonPrefixes><Prefix>{key}</Prefix></CommonPrefixes>"),
             Some(object) => format!(
-                "<Contents><Key>{key}</Key><Size>{}</Size><ETag>{}</ETag>\
+                "<Contents><Key>{key}</Key><Size>{}</Size><ETag>{}</ETag><StorageClass>{}</StorageClass>\
                  <LastModified>2024-01-02T03:04:05.000Z</LastModified></Contents>",
                 object.bytes.len(),
-                object.etag
+                object.etag,
+                object.class.as_deref().unwrap_or("STANDARD")
             ),
         };
     }

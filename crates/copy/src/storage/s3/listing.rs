@@ -186,6 +186,7 @@ fn entry_of(object: &ListedObject, name: &[u8]) -> ListedEntry {
         size: object.size,
         modified: object.modified,
         version: object.etag.clone(),
+        is_archived: object.is_archived(),
         ..ListedEntry::new(name, EntryKind::File)
     }
 }

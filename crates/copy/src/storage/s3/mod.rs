@@ -396,7 +396,12 @@ impl Storage for S3Storage {
     }
 
     async fn available_checksums(&mut self, path: &[u8]) -> Result<AvailableChecksums, Failure> {
-        let facts = self.readable(path).await?;
+        // Those of an object in an archive are known, too.
+        let known = self.last_facts.clone().filter(|(at, _)| at == path);
+        let facts = match known {
+            Some((_, facts)) => facts,
+            None => self.object(path).await?.file,
+        };
         Ok(AvailableChecksums {
             ranges: Vec::new(),
             whole_files: facts.checksums.iter().map(|(known, _)| *known).collect(),

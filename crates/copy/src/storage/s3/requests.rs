@@ -2,7 +2,7 @@
 
 use ftp::failure::Operation;
 use ftp::{Failure, FailureKind};
-use proto::s3::documents::{DocumentError, ListingPage, MAX_DOCUMENT};
+use proto::s3::documents::{DocumentError, ListingPage, MAX_DOCUMENT, is_archive};
 
 use super::bucket::S3Bucket;
 use super::composite::ObjectComposite;
@@ -114,7 +114,7 @@ fn archived_in(response: &HttpResponse) -> Option<String> {
     let tier = response.header("x-amz-archive-status");
     let class = response
         .header("x-amz-storage-class")
-        .filter(|class| matches!(*class, "GLACIER" | "DEEP_ARCHIVE"));
+        .filter(|class| is_archive(class));
     let restored = response
         .header("x-amz-restore")
         .is_some_and(|text| text.contains("ongoing-request=\"false\""));

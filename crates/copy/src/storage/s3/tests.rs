@@ -442,6 +442,11 @@ async fn an_archived_object_is_told_before_anything_starts() {
             .iter()
             .all(|request| request.method == "HEAD")
     );
+    // Its checksums need no restored copy.
+    bucket.available_checksums(b"/a").await.unwrap();
+    server.restore("a");
+    bucket.stat_to_read(b"/a").await.unwrap();
+    assert_eq!(get(&mut *bucket, b"/a", 1).await.unwrap(), b"x");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -451,8 +456,10 @@ async fn a_tree_is_listed_and_removed_page_by_page() {
     for key in ["t/a/1", "t/a/2 & 3", "t/b/c/4", "t/5", "u"] {
         server.put(key, b"x");
     }
+    server.archive("t/5");
     let mut names = Vec::new();
     let mut visit = |entry: ListedEntry| {
+        assert_eq!(entry.is_archived, entry.name == b"5");
         names.push(String::from_utf8(entry.name).unwrap());
         std::ops::ControlFlow::Continue(())
     };
