@@ -269,7 +269,7 @@ mod tests {
         synced.insert(0, 16_384);
         assert_eq!(drop_unsynced(&sink, &synced), synced);
         // The kernel keeps a page that another thread holds at this moment (other tests sync the file system).
-        for _ in 0..100 {
+        for _ in 0..1000 {
             if in_memory() == Err(Errno::AGAIN) {
                 break;
             }
