@@ -1,6 +1,8 @@
 //! Carries out the steps before a transfer with one server, as the planner orders them, one
 //! pipeline after the other.
 
+use std::collections::VecDeque;
+
 use data::options::TransferOptions;
 use proto::client::{PlanStep, RefusalEffect, TransferRequirements};
 use proto::command::{Command, TransferMode};
@@ -104,15 +106,25 @@ impl ClientSession {
             ..requirements.clone()
         };
         let striped = local_end.is_large && self.may_use_stripes(requirements);
-        if striped && !requirements.server_listens {
-            self.learn_stripes().await?;
-        }
         self.ask_for_stripes(striped && requirements.server_listens);
-        for pipeline in self.planner.pipelined_plan(requirements) {
+        let mut pipelines = VecDeque::from(self.planner.pipelined_plan(requirements));
+        while let Some(mut pipeline) = pipelines.pop_front() {
             let mut local_addresses = None;
             let sizing = requirements.buffer_sizing.unwrap_or_default();
+            let mut connect = pipeline.iter().position(|step| *step == PlanStep::Connect);
+            if let Some(at) = connect
+                && striped
+            {
+                // A server without the credential that its data nodes are to show names none of them.
+                if pipeline.iter().any(gives_credential) {
+                    pipelines.push_front(pipeline.split_off(at));
+                    connect = None;
+                } else {
+                    self.learn_stripes().await?;
+                }
+            }
             // The listener must exist before PORT names its address.
-            if pipeline.contains(&PlanStep::Connect) {
+            if connect.is_some() {
                 let options = local_end.agreed_options(self.planner.agreed_sizing(sizing));
                 local_addresses = Some(self.listen_for_data(
                     local_end.ports,
@@ -327,6 +339,11 @@ impl ClientSession {
             }
         }
     }
+}
+
+/// Whether the server gets a credential for data connections by this step.
+fn gives_credential(step: &PlanStep) -> bool {
+    matches!(step, PlanStep::Set(Command::Dcsc(_), _))
 }
 
 fn is_refused(reply: &Reply) -> bool {

@@ -190,15 +190,12 @@ fn longhaul_cp_uses_data_nodes_with_gsi() {
             let (stored, to) = (server.front.gsi_url("stored"), store.local());
             let (from, back) = (path_argument(&file), path_argument(&to));
             let options = ["-p", "2", "--data-protection", protection];
-            server.explain(cp_in(
-                &own,
-                &[&options[..], &[from.as_str(), stored.as_str()][..]].concat(),
-            ))?;
-            ensure!(parts(&server.nodes) == 2, "not all nodes have received");
-            server.explain(cp_in(
-                &own,
-                &[&options[..], &[stored.as_str(), back.as_str()][..]].concat(),
-            ))?;
+            for (times, ends) in [(1, [&from, &stored]), (2, [&stored, &back])] {
+                let ends = ends.map(String::as_str);
+                server.explain(cp_in(&own, &[&options[..], &ends].concat()))?;
+                let ended: Vec<_> = server.nodes.iter().map(parts_ended).collect();
+                ensure!(ended == [times; 2], "parts of the nodes: {ended:?}");
+            }
             test_files::ensure_same(&file, &to)
         });
     }
