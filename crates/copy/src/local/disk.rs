@@ -268,15 +268,17 @@ mod tests {
         let mut synced = RangeSet::new();
         synced.insert(0, 16_384);
         assert_eq!(drop_unsynced(&sink, &synced), synced);
-        // The kernel keeps a page that another thread holds at this moment (other tests sync the file system).
-        for _ in 0..1000 {
-            if in_memory() == Err(Errno::AGAIN) {
-                break;
+        // The kernel keeps a page that another thread holds at this moment (other tests sync the file
+        // system). A read that may not wait starts to read ahead, so only the first after each try counts.
+        let forgotten = (0..1000).any(|_| {
+            let absent = in_memory() == Err(Errno::AGAIN);
+            if !absent {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                sink.forget_pages();
             }
-            std::thread::sleep(std::time::Duration::from_millis(10));
-            sink.forget_pages();
-        }
-        assert_eq!(in_memory(), Err(Errno::AGAIN));
+            absent
+        });
+        assert!(forgotten);
     }
 
     #[tokio::test]

@@ -59,7 +59,9 @@ pub(crate) fn http(address: SocketAddr, request: &str) -> io::Result<(String, St
     stream.write_all(request.as_bytes())?;
     let mut response = String::new();
     stream.read_to_string(&mut response)?;
-    let (head, body) = response.split_once("\r\n\r\n").unwrap();
+    // A service that ends closes a connection that it has not served yet.
+    let no_head = || io::Error::from(io::ErrorKind::UnexpectedEof);
+    let (head, body) = response.split_once("\r\n\r\n").ok_or_else(no_head)?;
     Ok((head.to_owned(), body.to_owned()))
 }
 
