@@ -256,6 +256,10 @@ fn start_trace(table: &PathTable, base: &Path) -> Result<Option<Arc<PathTrace>>,
 }
 
 fn seconds(text: &str) -> Result<u64, TopologyError> {
+    // Traces repeat, so a start may be any number, such as a seed: most are longer than the longest time.
+    if let Ok(start) = text.strip_suffix('s').unwrap_or(text).parse() {
+        return Ok(start);
+    }
     let time = units::seconds(text).ok();
     let whole = time.filter(|time| time.subsec_nanos() == 0);
     whole.map(|time| time.as_secs()).ok_or_else(|| {

@@ -402,7 +402,7 @@ fn free_port() -> Result<u16, LabError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::definition::VariantDefinition;
+    use crate::experiment::definition::{VariantDefinition, catalog};
 
     const EXPERIMENT: &str = r#"
 title = "Throughput"
@@ -476,6 +476,47 @@ argv = ["{tool}", ["-p", "{p}"], "--rate", "{offered}", "ftp://{host}:{port}{fil
         };
         let prepared = setup.prepare(participant, &at.into(), 7, true);
         (scratch, prepared.map(Option::unwrap))
+    }
+
+    #[test]
+    fn the_emulator_can_read_the_network_of_every_point_of_every_shipped_experiment() {
+        let scratch = Scratch::new().unwrap();
+        let interrupts = Interrupts::block().unwrap();
+        for (name, _) in catalog::EXPERIMENTS {
+            let definition = &catalog::load_experiment(name).unwrap().definition;
+            let Some(network) = &definition.network else {
+                continue;
+            };
+            let variant = definition.variants.values().next();
+            let participant = Participant {
+                variant: variant.cloned().unwrap_or_default(),
+                ..participant()
+            };
+            for mode in [Mode::Full, Mode::Quick] {
+                let setup = RunSetup {
+                    name,
+                    definition,
+                    mode,
+                    lab_program: Path::new("/opt/longhaul-lab"),
+                    scratch: &scratch,
+                    interrupts: &interrupts,
+                };
+                let visited = plan::visited_values(definition, mode, &[]).unwrap();
+                let here = std::slice::from_ref(&participant);
+                for (at, _) in plan::points_with_participants(definition, &visited, here) {
+                    let seed = plan::run_seed(definition.seed, &at, 0);
+                    let directory = scratch.clear().unwrap();
+                    let known = setup.variables(&participant, &at, seed, &directory);
+                    let known = known.unwrap();
+                    setup
+                        .write_files(&definition.files, &known, &directory)
+                        .unwrap();
+                    let network = template::table(network, &known).unwrap().to_string();
+                    let read = Topology::parse(&network, &directory);
+                    assert!(read.is_ok(), "{name} {at:?}: {:?}", read.err());
+                }
+            }
+        }
     }
 
     #[test]

@@ -253,6 +253,9 @@ fn trace_start_rotates_the_trace() {
     );
     // A thousand years, whole periods.
     assert_eq!(rates("31536000000")[0].1, 10_000);
+    assert_eq!(rates("'1min'")[0].1, 10_000);
+    // A seed.
+    assert_eq!(rates("'7940005873169198s'")[0].1, 20_000);
 }
 
 #[test]
