@@ -342,7 +342,7 @@ impl ClientSession {
 }
 
 /// Whether the server gets a credential for data connections by this step.
-fn gives_credential(step: &PlanStep) -> bool {
+pub(super) fn gives_credential(step: &PlanStep) -> bool {
     matches!(step, PlanStep::Set(Command::Dcsc(_), _))
 }
 

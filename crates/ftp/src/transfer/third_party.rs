@@ -17,6 +17,7 @@ use proto::sizing::BufferSizing;
 use proto::streams::ParallelismRange;
 use proto::stripes::StripeAddresses;
 
+use super::prepare::gives_credential;
 use super::server_pair::{ExpectedBytes, MarkerProgress, ServerPair};
 use super::subject::TransferSubject;
 use super::third_party_settings::{
@@ -263,6 +264,16 @@ impl ThirdPartyServers<'_> {
                 .await?,
             ..self.receive_requirements(agreement)
         };
+        let sending = self.source.planner.setting_steps(&source_requirements);
+        if sending.iter().any(gives_credential) {
+            // A server without the credential that its data nodes are to show names none of them.
+            let sizing = source_requirements.buffer_sizing.unwrap_or_default();
+            let [reading, ..] = self.subject.operation_names();
+            let sent = send_settings(self.source, sending, sizing, &reading, warnings).await?;
+            if sent.reason.is_some() {
+                return Ok(sent.reason);
+            }
+        }
         self.find_stripes(&destination_requirements).await?;
         self.announce_sources().await?;
         let (settings, store_steps) =

@@ -203,6 +203,38 @@ fn longhaul_cp_uses_data_nodes_with_gsi() {
 }
 
 #[test]
+fn longhaul_cp_uses_data_nodes_of_two_servers_with_gsi() {
+    let pki = require!(PeerPki::find());
+    let own = GridEnvironment::proxy(&pki, &pki.proxy(PeerProxy::Full).unwrap());
+    let (from, to) = (TestStore::new().unwrap(), TestStore::new().unwrap());
+    let source = StripedServer::start(&from, &pki, 2).unwrap();
+    let destination = StripedServer::start(&to, &pki, 2).unwrap();
+    std::fs::copy(test_files::shared(LARGE).unwrap(), from.path("sent")).unwrap();
+    let ends = [
+        source.front.gsi_url("sent"),
+        destination.front.gsi_url("stored"),
+    ];
+    let mut cells = MatrixRow::new("longhaul cp, striped to striped, GSI");
+    for (times, protection) in [(1, "authenticated"), (2, "private")] {
+        cells.check(protection, || {
+            let options = ["-p", "2", "--data-protection", protection];
+            let copied = cp_in(
+                &own,
+                &[&options[..], &ends.each_ref().map(String::as_str)].concat(),
+            );
+            source.explain(destination.explain(copied))?;
+            let nodes = source.nodes.iter().chain(&destination.nodes);
+            let ended: Vec<_> = nodes.map(parts_ended).collect();
+            ensure!(ended == [times; 4], "parts of the nodes: {ended:?}");
+            let stored = to.path("stored");
+            test_files::ensure_same(&from.path("sent"), &stored)?;
+            Ok(std::fs::remove_file(stored)?)
+        });
+    }
+    cells.finish();
+}
+
+#[test]
 fn third_party_transfers_work_between_different_numbers_of_stripes() {
     let client = require!(GlobusUrlCopy::find());
     let pki = require!(PeerPki::find());
