@@ -43,6 +43,7 @@ mod power_cut;
 mod preserve;
 mod proxies;
 mod rclone;
+mod receipts;
 mod same_tree;
 mod served_bucket;
 mod sftp;
