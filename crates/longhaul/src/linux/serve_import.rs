@@ -21,11 +21,7 @@ pub(crate) fn import(path: &Path, server: Option<ForeignServer>) -> Exit {
         ));
         Exit::Usage
     };
-    let text = match read(path, server) {
-        Ok(text) => text,
-        Err(error) => return failed(&error.to_string()),
-    };
-    match import_settings(&text, &path.display().to_string(), server) {
+    match translated(path, server) {
         Ok(settings) => match unless_reader_gone(print_line(settings.trim_end())) {
             Ok(()) => Exit::Done,
             Err(error) => failed(&error.to_string()),
@@ -34,9 +30,11 @@ pub(crate) fn import(path: &Path, server: Option<ForeignServer>) -> Exit {
     }
 }
 
-fn read(path: &Path, server: Option<ForeignServer>) -> io::Result<String> {
+fn translated(path: &Path, server: Option<ForeignServer>) -> io::Result<String> {
     if !path.is_dir() {
-        return read_file(path);
+        let text = read_file(path)?;
+        return import_settings(&text, &path.display().to_string(), server)
+            .map_err(io::Error::other);
     }
     // The directories of others have whole files with settings.
     if server.is_some_and(|server| server != ForeignServer::PureFtpd) {
@@ -44,7 +42,12 @@ fn read(path: &Path, server: Option<ForeignServer>) -> io::Result<String> {
             "it is a directory: translate its files one by one",
         ));
     }
-    read_directory(path)
+    // Debian's /etc/pure-ftpd has the directory with the settings.
+    let below = path.join("conf");
+    let directory = if below.is_dir() { &below } else { path };
+    let source = directory.display().to_string();
+    ForeignServer::import_files(&read_directory(directory)?, &source, server)
+        .map_err(io::Error::other)
 }
 
 /// Comments of old files are in any encoding.
@@ -54,23 +57,19 @@ fn read_file(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&content).into_owned())
 }
 
-/// The lines of the files of a directory, each behind the name of its file, in the order of the names. Debian's
-/// pure-ftpd-wrapper(8) reads files with such names, and no others.
-fn read_directory(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
+/// The files of a directory with their content, in the order of the names. Debian's pure-ftpd-wrapper(8) reads files with such
+/// names, and no others.
+fn read_directory(path: &Path) -> io::Result<Vec<(String, String)>> {
     let entries: io::Result<Vec<_>> = std::fs::read_dir(path)?.collect();
     let names = entries?.into_iter().map(|entry| entry.file_name());
     let mut names: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
     names.retain(|name| name.bytes().all(|letter| letter.is_ascii_alphanumeric()));
     names.sort();
-    for name in names {
-        let values = read_file(&path.join(&name))?;
-        let set = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
-        for value in values.lines().filter(set) {
-            text.push_str(&format!("{name} {value}\n"));
-        }
-    }
-    Ok(text)
+    let read = |name: String| {
+        let content = read_file(&path.join(&name))?;
+        Ok((name, content))
+    };
+    names.into_iter().map(read).collect()
 }
 
 #[cfg(test)]
@@ -83,9 +82,24 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("site.conf"), "Umask 027\n").unwrap();
         std::fs::write(folder.path().join("NoAnonymous"), "yes\n").unwrap();
-        let error = read(folder.path(), Some(ForeignServer::Proftpd)).unwrap_err();
+        let error = translated(folder.path(), Some(ForeignServer::Proftpd)).unwrap_err();
         assert!(error.to_string().contains("one by one"), "{error}");
-        let text = read(folder.path(), Some(ForeignServer::PureFtpd)).unwrap();
-        assert_eq!(text, "NoAnonymous yes\n");
+        let files = read_directory(folder.path()).unwrap();
+        assert_eq!(files, [("NoAnonymous".to_owned(), "yes\n".to_owned())]);
+    }
+
+    #[test]
+    fn the_directory_above_that_of_pure_ftpd_will_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let below = folder.path().join("conf");
+        std::fs::create_dir(&below).unwrap();
+        std::fs::write(below.join("MinUID"), "500\n").unwrap();
+        std::fs::write(below.join("ForcePassiveIP"), "").unwrap();
+        let settings = translated(folder.path(), None).unwrap();
+        assert!(settings.contains("# file MinUID: 500\n"), "{settings}");
+        assert!(
+            settings.contains("file ForcePassiveIP: (empty)"),
+            "{settings}"
+        );
     }
 }

@@ -3,8 +3,10 @@
 /// A directive that is set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ForeignDirective {
-    /// Number of its line, from 1.
+    /// Number of its line, from 1; in a directory, its number among the lines of all files.
     pub(super) line: usize,
+    /// The file of a directory that has its value.
+    pub(super) file: Option<String>,
     /// The line without the spaces around it.
     pub(super) original: String,
     /// The name as it is written.
@@ -16,6 +18,14 @@ pub(super) struct ForeignDirective {
 }
 
 impl ForeignDirective {
+    /// Its place in the original: the line, or the file of a directory.
+    pub(super) fn place(&self) -> String {
+        match &self.file {
+            Some(file) => format!("file {file}"),
+            None => format!("line {}", self.line),
+        }
+    }
+
     /// The words after the name, as one text.
     pub(super) fn value(&self) -> String {
         self.values.join(" ")
@@ -50,6 +60,7 @@ pub(super) fn with_equals(text: &str) -> Vec<ForeignDirective> {
         let values = Some(value).filter(|value| !value.is_empty());
         Some(ForeignDirective {
             line,
+            file: None,
             original: original.to_owned(),
             name: name.trim_end().to_owned(),
             values: values.into_iter().collect(),
@@ -65,8 +76,32 @@ pub(super) fn of_words(text: &str) -> Vec<ForeignDirective> {
     set_lines(text).filter_map(read).collect()
 }
 
-/// The same with sections `<Name words>` to `</Name>`, and lines that a backslash continues (proftpd.conf). Sections that only
-/// ask what is compiled in count as if they were not there.
+/// Files that have the name of a directive, and its value in them (Debian's /etc/pure-ftpd/conf). An empty one is a directive
+/// without a value.
+pub(super) fn of_files(files: &[(String, String)]) -> Vec<ForeignDirective> {
+    let mut directives = Vec::new();
+    for (name, content) in files {
+        let mut values: Vec<&str> = set_lines(content).map(|(_, value)| value).collect();
+        if values.is_empty() {
+            values.push("");
+        }
+        for value in values {
+            let original = if value.is_empty() { "(empty)" } else { value };
+            directives.push(ForeignDirective {
+                line: directives.len() + 1,
+                file: Some(name.clone()),
+                original: original.to_owned(),
+                name: name.clone(),
+                values: words(value),
+                section: None,
+            });
+        }
+    }
+    directives
+}
+
+/// Lines `Directive word` with sections `<Name words>` to `</Name>`, and lines that a backslash continues (proftpd.conf).
+/// Sections that only ask what is compiled in count as if they were not there.
 pub(super) fn in_sections(text: &str) -> Vec<ForeignDirective> {
     let mut sections: Vec<String> = Vec::new();
     let mut directives = Vec::new();
@@ -135,6 +170,7 @@ fn directive_of_words(
     let mut words = words(original).into_iter();
     Some(ForeignDirective {
         line,
+        file: None,
         original: original.to_owned(),
         name: words.next()?,
         values: words.collect(),

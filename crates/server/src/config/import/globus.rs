@@ -6,7 +6,7 @@ use super::directives::{ForeignDirective, last};
 use super::rule::ImportOutcome::{Comment as Says, Key};
 use super::rule::ImportRule::{Combined, Comment, Switch, Value};
 use super::rule::ValueForm::{Count, Directory, File, Mode, Ports, Seconds, Text};
-use super::rule::{ImportOutcome, ImportRule, decide, missing, names, same};
+use super::rule::{ImportOutcome, ImportRemark, ImportRule, decide, missing, names, same};
 use super::translation::{Translation, quoted, quoted_list};
 
 const OFF: ImportOutcome = Says(same("nothing is done"));
@@ -228,8 +228,8 @@ pub(super) const TABLE: &[(&str, ImportRule)] = &[
 /// Translates what several options say together, and what the server does without any.
 pub(super) fn combine(directives: &[ForeignDirective], out: &mut Translation) {
     listen(directives, out);
-    root(directives, out);
-    logins(directives, out);
+    let read_only = root(directives, out);
+    logins(directives, read_only, out);
     for (name, key) in [("allow_from", "allow-from"), ("deny_from", "deny-from")] {
         if let Some(from) = last(directives, name) {
             let value = from.value();
@@ -277,40 +277,128 @@ fn listen(directives: &[ForeignDirective], out: &mut Translation) {
     }
 }
 
-fn root(directives: &[ForeignDirective], out: &mut Translation) {
-    let restricted = last(directives, "restrict_paths");
-    let one_path = restricted.map(ForeignDirective::value).and_then(|value| {
-        let path = value.trim_start_matches(['R', 'W', 'N']).to_owned();
-        Some(path).filter(|path| path.starts_with('/') && !path.contains(','))
-    });
-    match (last(directives, "chroot_path"), restricted, one_path) {
-        (Some(from), _, _) => Directory.set("root", from, out),
-        (None, Some(from), Some(path)) => {
-            out.set("root", quoted(&path), from);
+/// A path of restrict_paths, and what sessions may do there.
+struct RestrictedPath<'v> {
+    path: &'v str,
+    reads: bool,
+    writes: bool,
+}
+
+impl RestrictedPath<'_> {
+    /// Whether it can be a root, also below another directory.
+    fn is_root(&self) -> bool {
+        let leads_up = self.path.split('/').any(|name| name == "..");
+        (self.reads || self.writes) && self.path.starts_with('/') && !leads_up
+    }
+}
+
+/// The paths of restrict_paths: R and W before a path permit only that, N nothing, and no letter everything.
+fn restricted_paths(value: &str) -> Vec<RestrictedPath<'_>> {
+    let parts = value.split(',').map(str::trim);
+    parts
+        .filter(|part| !part.is_empty())
+        .map(|part| {
+            let (letters, path) = part.split_at(part.find(['/', '~']).unwrap_or(part.len()));
+            let permits = |letter: [char; 2]| letters.is_empty() || letters.contains(letter);
+            let is_closed = letters.contains(['N', 'n']);
+            RestrictedPath {
+                path,
+                reads: !is_closed && permits(['R', 'r']),
+                writes: !is_closed && permits(['W', 'w']),
+            }
+        })
+        .collect()
+}
+
+/// The restrictions that the settings do not have, in words.
+fn lost_restrictions(paths: &[RestrictedPath<'_>], is_read_only: bool) -> Vec<String> {
+    let in_words = |restricted: &RestrictedPath<'_>| {
+        let access = match (restricted.reads, restricted.writes) {
+            (true, true) => return None,
+            (true, false) if is_read_only => return None,
+            (true, false) => "could only be read",
+            (false, true) => "could only be written",
+            (false, false) => "was closed",
+        };
+        Some(format!("{} {access}", restricted.path))
+    };
+    let mut lost: Vec<String> = paths.iter().filter_map(in_words).collect();
+    if !paths.iter().any(|restricted| restricted.path == "/") {
+        lost.push("what no path names was closed".to_owned());
+    }
+    lost
+}
+
+/// Sets the root, and returns the line that permits no writing anywhere, if there is one.
+fn root<'d>(
+    directives: &'d [ForeignDirective],
+    out: &mut Translation,
+) -> Option<&'d ForeignDirective> {
+    let chroot = last(directives, "chroot_path");
+    let Some(from) = last(directives, "restrict_paths") else {
+        whole_root(chroot, out);
+        return None;
+    };
+    let value = from.value();
+    let paths = restricted_paths(&value);
+    let is_read_only = !paths.is_empty() && paths.iter().all(|restricted| !restricted.writes);
+    let above = chroot.map(ForeignDirective::value).unwrap_or_default();
+    let is_above = above.is_empty() || above.starts_with('/');
+    match paths.as_slice() {
+        [only] if only.is_root() && is_above => {
+            let path = format!("{}{}", above.trim_end_matches('/'), only.path);
+            out.set_together("root", quoted(&path), [chroot, Some(from)], "");
             out.remark(
                 from,
                 &decide("the path is the root now, so it is / for clients, and URLs get shorter"),
             );
-        }
-        (None, from, _) => {
-            out.set_by_default(
-                "root",
-                quoted("/"),
-                "default there: everything that permissions allow",
-            );
-            if let Some(from) = from {
-                out.remark(
-                    from,
-                    &decide("one root per account: longhaul user add --root DIR NAME"),
-                );
+            if !only.reads {
+                out.remark(from, &missing("right to write without that to read"));
             }
-            out.ask("root = \"/\" serves every file that the account of run-as may read; name the directory with the data");
+        }
+        paths => {
+            whole_root(chroot, out);
+            let lost = lost_restrictions(paths, is_read_only);
+            if !lost.is_empty() {
+                let question = format!(
+                    "only the permissions of run-as bind here, and these bounds are lost: {}; one root per account serves less: longhaul user add --root DIR NAME",
+                    lost.join(", ")
+                );
+                out.remark(from, &ImportRemark::Decide(question.into()));
+            }
         }
     }
+    if !is_read_only {
+        return None;
+    }
+    out.remark(
+        from,
+        &decide(
+            "nothing could be written: longhaul user add needs --read-only for each account, too",
+        ),
+    );
+    Some(from)
 }
 
-/// GSI with the usual files, unless it is switched off.
-fn logins(directives: &[ForeignDirective], out: &mut Translation) {
+/// The root without restricted paths.
+fn whole_root(chroot: Option<&ForeignDirective>, out: &mut Translation) {
+    if let Some(from) = chroot {
+        return Directory.set("root", from, out);
+    }
+    out.set_by_default(
+        "root",
+        quoted("/"),
+        "default there: everything that permissions allow",
+    );
+    out.ask("root = \"/\" serves every file that the account of run-as may read; name the directory with the data");
+}
+
+/// GSI with the usual files, unless it is switched off. `read_only`: the line that permits no writing.
+fn logins(
+    directives: &[ForeignDirective],
+    read_only: Option<&ForeignDirective>,
+    out: &mut Translation,
+) {
     let get = |name: &str| last(directives, name);
     let files = [
         ("$GRIDMAP", "gridmap", "/etc/grid-security/grid-mapfile"),
@@ -336,13 +424,18 @@ fn logins(directives: &[ForeignDirective], out: &mut Translation) {
                 }
             }
         }
+        if let Some(from) = read_only {
+            out.set("gridmap-rights", quoted("ro"), from);
+        }
         out.ask("all sessions have the account of run-as and its permissions, not those of the account in the gridmap; longhaul user add gives an account its root");
     }
     let Some(from) = get("allow_anonymous").filter(|from| from.is_on() == Some(true)) else {
         return;
     };
     out.set("anonymous", quoted("ro"), from);
-    out.ask("anonymous sessions could write where permissions allowed it: anonymous = \"rw\" does the same; set quota with it");
+    if read_only.is_none() {
+        out.ask("anonymous sessions could write where permissions allowed it: anonymous = \"rw\" does the same; set quota with it");
+    }
     if let Some(from) = get("anonymous_user").filter(|_| get("process_user").is_none()) {
         out.set("run-as", quoted(&from.value()), from);
     }

@@ -58,6 +58,24 @@ impl ForeignServer {
         (most > next).then_some(server)
     }
 
+    /// Translates files that have the name of a directive, and its value in them: Pure-FTPd's settings in Debian. `source`: the
+    /// name of their directory. Each file is its name and its content.
+    ///
+    /// # Errors
+    /// Without `server`, if no file has the name of a directive.
+    pub fn import_files(
+        files: &[(String, String)],
+        source: &str,
+        server: Option<Self>,
+    ) -> Result<String, SettingsImportError> {
+        let directives = directives::of_files(files);
+        let is_known = |found: &ForeignDirective| Self::PureFtpd.spells(found);
+        if server.is_none() && !directives.iter().any(is_known) {
+            return Err(SettingsImportError::UnknownFormat);
+        }
+        Ok(Self::PureFtpd.translated(&directives, source))
+    }
+
     fn directives(self, text: &str) -> Vec<ForeignDirective> {
         match self {
             Self::Vsftpd => directives::with_equals(text),
@@ -78,6 +96,33 @@ impl ForeignServer {
     /// Whether the directive is one of this server as its documents spell it.
     fn spells(self, directive: &ForeignDirective) -> bool {
         self.table().iter().any(|(name, _)| *name == directive.name)
+    }
+
+    fn translated(self, directives: &[ForeignDirective], source: &str) -> String {
+        let mut translation = Translation::default();
+        // Those of several directives first: addresses and access head the file.
+        match self {
+            Self::Vsftpd => vsftpd::combine(directives, &mut translation),
+            Self::Proftpd => proftpd::combine(directives, &mut translation),
+            Self::PureFtpd => pure_ftpd::combine(directives, &mut translation),
+            Self::Globus => globus::combine(directives, &mut translation),
+        }
+        for directive in directives {
+            let section = directive.section.as_deref();
+            match section.and_then(proftpd::reason_of_section) {
+                Some(remark) => translation.remark(directive, &remark),
+                None => match rule_of(self.table(), &directive.name) {
+                    // Each of Pure-FTPd's has a value; elsewhere a name can be enough.
+                    Some(_) if self == Self::PureFtpd && directive.values.is_empty() => {
+                        translation.remark(directive, &rule::EMPTY);
+                    }
+                    Some(rule) => rule.apply(directive, &mut translation),
+                    None => translation.remark(directive, &rule::UNKNOWN),
+                },
+            }
+        }
+        translation.complete();
+        translation.text(&format!("{source} ({self})"))
     }
 }
 
@@ -104,27 +149,7 @@ pub fn import_settings(
 ) -> Result<String, SettingsImportError> {
     let server = server.or_else(|| ForeignServer::of_text(text));
     let server = server.ok_or(SettingsImportError::UnknownFormat)?;
-    let directives = server.directives(text);
-    let mut translation = Translation::default();
-    // Those of several directives first: addresses and access head the file.
-    match server {
-        ForeignServer::Vsftpd => vsftpd::combine(&directives, &mut translation),
-        ForeignServer::Proftpd => proftpd::combine(&directives, &mut translation),
-        ForeignServer::PureFtpd => pure_ftpd::combine(&directives, &mut translation),
-        ForeignServer::Globus => globus::combine(&directives, &mut translation),
-    }
-    for directive in &directives {
-        let section = directive.section.as_deref();
-        match section.and_then(proftpd::reason_of_section) {
-            Some(remark) => translation.remark(directive, &remark),
-            None => match rule_of(server.table(), &directive.name) {
-                Some(rule) => rule.apply(directive, &mut translation),
-                None => translation.remark(directive, &rule::UNKNOWN),
-            },
-        }
-    }
-    translation.complete();
-    Ok(translation.text(&format!("{source} ({server})")))
+    Ok(server.translated(&server.directives(text), source))
 }
 
 #[cfg(test)]

@@ -26,6 +26,9 @@ const SAME: &str = "Always so, or so by default";
 pub(super) const UNKNOWN: ImportRemark =
     decide("this directive is not known here; look up what it does");
 
+/// The remark on a directive that needs a value and has none.
+pub(super) const EMPTY: ImportRemark = decide("it has no value there");
+
 /// The remark on a line that changed no key by itself.
 const COMBINED: ImportRemark = same("read together with other lines, it needs no key of its own");
 

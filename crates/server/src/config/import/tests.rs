@@ -1,9 +1,12 @@
 use super::*;
-use crate::config::{Anonymous, FileConfig, ServerConfig, TlsPolicy};
+use crate::config::{Anonymous, FileConfig, ServerConfig, TlsPolicy, UnlistedRights};
 
 /// The translation of a text, which must be a settings file; with its text.
 fn imported(text: &str) -> (ServerConfig, String) {
-    let settings = import_settings(text, "test", None).unwrap();
+    read_back(import_settings(text, "test", None).unwrap())
+}
+
+fn read_back(settings: String) -> (ServerConfig, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("serve.toml");
     std::fs::write(&path, &settings).unwrap();
@@ -11,6 +14,11 @@ fn imported(text: &str) -> (ServerConfig, String) {
     let file = FileConfig::load(&path).unwrap_or_else(|error| panic!("{error}\n{settings}"));
     file.apply(&mut config);
     (config, settings)
+}
+
+/// The part of a translation that is not said to be so always.
+fn untranslated(settings: &str) -> &str {
+    settings.split("Always so").next().unwrap_or_default()
 }
 
 /// Whether each directive of a text is in the translation: its line as the origin of a key or in a comment.
@@ -110,7 +118,7 @@ fn a_translation_permits_no_more_than_the_original() {
         "{settings}"
     );
     let (config, _) = imported("local_enable=YES\nlisten=YES\n");
-    assert_eq!(config.pam.rights, crate::config::UnlistedRights::Ro);
+    assert_eq!(config.pam.rights, UnlistedRights::Ro);
 }
 
 #[test]
@@ -212,6 +220,98 @@ fn globus_with_gsi() {
     );
     assert!(config.security.gridmap.is_some());
     assert_nothing_is_lost(ForeignServer::Globus, text, &settings);
+}
+
+#[test]
+fn restricted_paths_of_globus_are_settings_or_told() {
+    let text = "port 2811\nchroot_path /data\nrestrict_paths R/pub,N/secret\n";
+    let (config, settings) = imported(text);
+    assert_eq!(config.root, std::path::Path::new("/data"));
+    assert_eq!(config.security.gridmap_rights, UnlistedRights::Ro);
+    for told in [
+        "line 3: restrict_paths R/pub,N/secret\n",
+        "lost: /secret was closed, what no path names was closed;",
+        "--read-only",
+    ] {
+        assert!(untranslated(&settings).contains(told), "{told}\n{settings}");
+    }
+    assert!(!settings.contains("/pub could"), "{settings}");
+    let (config, settings) = imported(&text.replace("N/secret", "RW/in,W/drop"));
+    assert_eq!(config.security.gridmap_rights, UnlistedRights::Rw);
+    let told = "lost: /pub could only be read, /drop could only be written, what no path";
+    assert!(untranslated(&settings).contains(told), "{settings}");
+    let (config, settings) = imported("port 2811\nrestrict_paths R/data\nallow_anonymous 1\n");
+    assert_eq!(config.root, std::path::Path::new("/data"));
+    assert_eq!(config.security.gridmap_rights, UnlistedRights::Ro);
+    assert!(!settings.contains("anonymous = \"rw\""), "{settings}");
+    let (config, settings) = imported(&text.replace("R/pub,N/secret", "/pub"));
+    assert_eq!(config.root, std::path::Path::new("/data/pub"));
+    assert_eq!(config.security.gridmap_rights, UnlistedRights::Rw);
+    let origin = "# line 2: chroot_path /data, line 3: restrict_paths /pub\n";
+    assert!(settings.contains(origin), "{settings}");
+}
+
+#[test]
+fn a_root_for_each_user_is_left_to_the_administrator() {
+    for path in ["/srv/$USER", "/srv/NAME"] {
+        let token = path.trim_start_matches("/srv/");
+        let text = format!("local_enable=YES\nlocal_root={path}\nuser_sub_token={token}\n");
+        let (config, settings) = imported(&text);
+        assert_eq!(config.root, std::path::Path::new("/srv/ftp"));
+        let told = format!("line 2: local_root={path}\n#     each user had a root: longhaul user");
+        assert!(untranslated(&settings).contains(&told), "{settings}");
+    }
+}
+
+#[test]
+fn optional_tls_is_none_for_passwords() {
+    let told = "accepted over TLS only, although tls is optional";
+    let pure_ftpd = "PAMAuthentication yes\nMaxClientsNumber 50\nNoAnonymous yes\n";
+    for text in [
+        "local_enable=YES\nssl_enable=YES\nrsa_cert_file=/c.pem\nforce_local_logins_ssl=NO\n",
+        &format!("{pure_ftpd}TLS 1\n"),
+        "Port 21\nTLSEngine on\nTLSRequired off\nTLSRSACertificateFile /c.pem\n",
+    ] {
+        let (config, settings) = imported(text);
+        assert_eq!(config.security.tls, Some(TlsPolicy::Optional));
+        assert!(!config.security.clear_passwords);
+        assert!(untranslated(&settings).contains(told), "{settings}");
+    }
+    let (config, settings) = imported(&format!("{pure_ftpd}TLS 2\n"));
+    assert_eq!(config.security.tls, Some(TlsPolicy::Required));
+    assert!(!settings.contains(told), "{settings}");
+}
+
+#[test]
+fn files_of_pure_ftpd_are_named_and_empty_ones_told() {
+    let files = [
+        ("ForcePassiveIP", "\n"),
+        ("MinUID", "# a comment\n1000\n"),
+        ("PAMAuthentication", "yes\n"),
+        ("PureDB", "/etc/pureftpd.pdb\n"),
+    ];
+    let files = files.map(|(name, content)| (name.to_owned(), content.to_owned()));
+    let settings = ForeignServer::import_files(&files, "test", None).unwrap();
+    let (config, settings) = read_back(settings);
+    assert_eq!(config.pam.service.as_deref(), Some("pure-ftpd"));
+    for shown in [
+        "# file PAMAuthentication: yes\n",
+        "# file MinUID: 1000\n",
+        "#   file PureDB: /etc/pureftpd.pdb\n",
+        "#   file ForcePassiveIP: (empty)\n#     it has no value there\n",
+    ] {
+        assert!(
+            untranslated(&settings).contains(shown),
+            "{shown}\n{settings}"
+        );
+    }
+    assert!(!settings.contains("line "), "{settings}");
+    let (_, settings) = imported("NoAnonymous yes\nMaxClientsNumber 50\nForcePassiveIP\n");
+    let told = "#   line 3: ForcePassiveIP\n#     it has no value there\n";
+    assert!(untranslated(&settings).contains(told), "{settings}");
+    let files = [("README".to_owned(), String::new())];
+    let error = ForeignServer::import_files(&files, "test", None);
+    assert_eq!(error, Err(SettingsImportError::UnknownFormat));
 }
 
 #[test]

@@ -26,7 +26,7 @@ struct TranslatedKey {
 /// Where a remark comes from.
 #[derive(Debug)]
 enum RemarkOrigin {
-    /// A line of the original.
+    /// A line of the original: its number, and how it is shown.
     Line(usize, String),
     /// A default of its program, which the original leaves as it is.
     Default,
@@ -85,7 +85,7 @@ impl Translation {
 
     /// Keeps a line as a comment with its reason.
     pub(super) fn remark(&mut self, from: &ForeignDirective, remark: &ImportRemark) {
-        let origin = RemarkOrigin::Line(from.line, printable(&from.original));
+        let origin = RemarkOrigin::Line(from.line, origin_of(from));
         self.remarks.push((origin, remark.clone()));
     }
 
@@ -108,6 +108,10 @@ impl Translation {
     pub(super) fn complete(&mut self) {
         let has = |key: &str| self.keys.iter().any(|known| known.key == key);
         let (has_passwords, has_certificate) = (has("pam") || has("users"), has("cert"));
+        let demands_tls = self
+            .keys
+            .iter()
+            .any(|known| known.key == "tls" && known.value == quoted("required"));
         let has_logins = has_passwords || has("anonymous") || has("gridmap");
         if !has("run-as") {
             let reason = "the account that serves; its permissions count";
@@ -120,6 +124,8 @@ impl Translation {
         }
         if has_passwords && !has_certificate {
             self.ask("passwords are accepted over TLS only: set cert and key, or, for a network that nobody listens to, clear-passwords = true");
+        } else if has_passwords && !demands_tls {
+            self.ask("passwords are accepted over TLS only, although tls is optional: clients that log in without TLS are refused, unless clear-passwords = true, for a network that nobody listens to");
         }
     }
 
@@ -158,9 +164,7 @@ impl Translation {
             }
             for (origin, remark) in group {
                 text.push_str(&match origin {
-                    RemarkOrigin::Line(line, original) => {
-                        format!("#   line {line}: {original}\n#     {remark}\n")
-                    }
+                    RemarkOrigin::Line(_, shown) => format!("#   {shown}\n#     {remark}\n"),
                     RemarkOrigin::Default => format!("#   {remark}\n"),
                 });
             }
@@ -169,9 +173,9 @@ impl Translation {
     }
 }
 
-/// A line of the original, with its number.
+/// A line of the original, with its place.
 fn origin_of(from: &ForeignDirective) -> String {
-    format!("line {}: {}", from.line, printable(&from.original))
+    printable(&format!("{}: {}", from.place(), from.original))
 }
 
 /// A text of TOML.

@@ -510,9 +510,23 @@ fn data_ports(directives: &[ForeignDirective], out: &mut Translation) {
 
 fn root(directives: &[ForeignDirective], anonymous: bool, out: &mut Translation) {
     let name = if anonymous { "anon_root" } else { "local_root" };
-    match last(directives, name).filter(|from| !from.value().contains('$')) {
-        Some(from) => Directory.set("root", from, out),
-        None => out.set_by_default("root", quoted("/srv/ftp"), "default: Debian's home of ftp"),
+    let token = last(directives, "user_sub_token").map(ForeignDirective::value);
+    let token = token.filter(|token| !token.is_empty());
+    // The token stands for the name of the user, so the path is another one for each.
+    let is_of_each = |path: &str| {
+        path.contains('$') || token.as_deref().is_some_and(|token| path.contains(token))
+    };
+    match last(directives, name) {
+        Some(from) if !is_of_each(&from.value()) => Directory.set("root", from, out),
+        from => {
+            out.set_by_default("root", quoted("/srv/ftp"), "default: Debian's home of ftp");
+            if let Some(from) = from {
+                out.remark(
+                    from,
+                    &decide("each user had a root: longhaul user add --root DIR NAME gives it; the others get the server's"),
+                );
+            }
+        }
     }
     let other = if anonymous { "local_root" } else { "anon_root" };
     for from in directives.iter().filter(|found| found.name == other) {
