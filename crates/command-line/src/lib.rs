@@ -24,5 +24,5 @@ Exit codes:
   6    integrity error: the data that arrived differs from the source
   7    local file or disk error, destination full, or another copy is writing the destination
   8    protocol error: the peer refused for another reason
-  9    lab: the emulator could not keep up, so the run is invalid
+  9    lab: the machine was the limit, so the run is invalid
   130  interrupted";

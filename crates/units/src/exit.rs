@@ -23,7 +23,7 @@ pub enum Exit {
     Local = 7,
     /// The peer broke the protocol or refused for another reason.
     Protocol = 8,
-    /// The emulator could not keep up, so the run of a lab is invalid.
+    /// The machine was the limit: the emulator could not keep up, or others were busy. The run of a lab is invalid.
     InvalidRun = 9,
     /// Interrupted by a signal.
     Interrupted = 130,

@@ -20,7 +20,7 @@ Exit codes:
   0    the server answered
   2    usage error: invalid arguments or settings
   3    the token is missing or wrong
-  4    the client is not monitored, or there is no such test
+  4    the client is not monitored
   5    no advice server answers
   7    local file or system error
   8    the server refused for another reason, or is no advice server";

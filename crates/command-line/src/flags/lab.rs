@@ -55,8 +55,8 @@ pub enum LabVerb {
 ///       longhaul lab exec a -- iperf3 -c $LAB_B'
 ///
 /// It needs root or permission to create user namespaces. At the end it reports what the network
-/// did. If the emulator could not keep up, it marks the run INVALID and, unless COMMAND itself
-/// failed, exits with 9.
+/// did. If the machine was the limit (the emulator could not keep up, or other programs were busy),
+/// it marks the run INVALID and, unless COMMAND itself failed, exits with 9.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,

@@ -12,6 +12,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(4);
 
 /// The circumstances of a look at the machine.
 pub(crate) struct QuietWait<'a> {
+    /// Whether runs tell by themselves that the machine was too busy: those over the emulator.
+    pub(crate) notices: bool,
     /// Whether a busy machine is waited for.
     pub(crate) waits: bool,
     /// The time at which the wait ends, whatever the load.
@@ -40,9 +42,12 @@ fn wait_for_quiet(
         return Ok(());
     };
     if !wait.waits {
+        let consequence = match wait.notices {
+            true => "Such runs are INVALID and are repeated",
+            false => "Nothing marks such runs, and their results are of little use",
+        };
         print(&format!(
-            "the machine is busy: {reason}. Such runs are INVALID and are repeated; --wait-quiet waits until the \
-             machine is quiet"
+            "the machine is busy: {reason}. {consequence}; --wait-quiet waits until the machine is quiet"
         ));
         return Ok(());
     }
@@ -81,6 +86,7 @@ mod tests {
         };
         let is_stopped = || looks.get() >= stops_after;
         let wait = QuietWait {
+            notices: true,
             waits,
             until: None,
             is_stopped: &is_stopped,
@@ -123,6 +129,7 @@ mod tests {
             Ok(Some("busy".to_owned()))
         };
         let wait = QuietWait {
+            notices: false,
             waits: true,
             until: Some(Instant::now()),
             is_stopped: &|| false,

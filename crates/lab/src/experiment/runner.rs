@@ -90,6 +90,7 @@ pub(crate) fn run(
     if experiment.definition.kind != ExperimentKind::Sim && !schedule.visits.is_empty() {
         quiet::look(
             &quiet::QuietWait {
+                notices: experiment.definition.kind == ExperimentKind::Net,
                 waits: request.wait_quiet,
                 until: request.until,
                 is_stopped: &|| experiment.interrupts.has_signal(),
