@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::json;
 
 use super::program_test::{MeasuringProgram, ProgramResult};
@@ -126,6 +127,11 @@ impl MeasuringProgram for Iperf3 {
 
     fn most_output(&self) -> usize {
         MOST_OUTPUT
+    }
+
+    fn sent_nothing(&self, ran: &ProgramOutput) -> bool {
+        let report: Result<Report, _> = serde_json::from_slice(&ran.output);
+        report.is_ok_and(|report| report.error.is_some() && report.start.connected.is_empty())
     }
 
     fn read(&self, ran: &ProgramOutput) -> Result<ProgramResult, String> {
@@ -253,6 +259,8 @@ struct Report {
 
 #[derive(Debug, Default, Deserialize)]
 struct Start {
+    #[serde(default)]
+    connected: Vec<IgnoredAny>,
     tcp_mss_default: Option<f64>,
 }
 
@@ -296,6 +304,8 @@ struct SenderEnd {
 
 #[cfg(test)]
 mod tests {
+    use std::process::ExitStatus;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -321,6 +331,23 @@ mod tests {
             br#"{"start": {}, "end": {}, "error": "unable to connect: Connection refused"}"#;
         let reason = Iperf3Result::parse(output).unwrap_err();
         assert_eq!(reason, "unable to connect: Connection refused");
+    }
+
+    #[test]
+    fn a_run_without_a_connection_has_sent_nothing() {
+        let sent_nothing = |start: &str, error: &str| {
+            let output = format!(r#"{{"start": {start}, "end": {{}}{error}}}"#).into_bytes();
+            let ran = ProgramOutput {
+                status: ExitStatus::default(),
+                output,
+                errors: String::new(),
+            };
+            Iperf3.sent_nothing(&ran)
+        };
+        let error = r#", "error": "unable to connect: Connection refused""#;
+        assert!(sent_nothing(r#"{"connected": []}"#, error));
+        assert!(!sent_nothing(r#"{"connected": [{"socket": 5}]}"#, error));
+        assert!(!sent_nothing(r#"{"connected": []}"#, ""));
     }
 
     #[test]

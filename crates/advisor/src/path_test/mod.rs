@@ -174,6 +174,16 @@ pub enum TestFailure {
         /// Why not.
         reason: String,
     },
+    /// It could not begin, and put nothing on the network.
+    #[error("{test} of {client}: {reason}")]
+    NotBegun {
+        /// Name of the test.
+        test: String,
+        /// The client.
+        client: IpAddr,
+        /// Why not.
+        reason: String,
+    },
 }
 
 impl TestFailure {
@@ -182,7 +192,7 @@ impl TestFailure {
         match self {
             Self::NoAnswer { waited, .. } => format!("no answer within {waited:?}"),
             Self::System { action, source, .. } => format!("cannot {action}: {source}"),
-            Self::Unusable { reason, .. } => reason.clone(),
+            Self::Unusable { reason, .. } | Self::NotBegun { reason, .. } => reason.clone(),
         }
     }
 
@@ -198,6 +208,15 @@ impl TestFailure {
             client,
             action,
             source,
+        }
+    }
+
+    /// It could not begin.
+    pub(crate) fn not_begun(test: &str, client: IpAddr, reason: String) -> Self {
+        Self::NotBegun {
+            test: test.to_owned(),
+            client,
+            reason,
         }
     }
 

@@ -52,6 +52,11 @@ pub trait MeasuringProgram: Send + Sync {
     /// Longest output, bytes.
     fn most_output(&self) -> usize;
 
+    /// Whether the output of a run without result shows that it put nothing on the network.
+    fn sent_nothing(&self, _ran: &ProgramOutput) -> bool {
+        false
+    }
+
     /// The result in its output.
     ///
     /// # Errors
@@ -150,7 +155,12 @@ impl<P: MeasuringProgram> ProgramTest<P> {
             }
             killed => unusable(format!("its program {killed}")),
         })?;
-        self.program.read(&ran).map_err(unusable)
+        self.program
+            .read(&ran)
+            .map_err(|reason| match self.program.sent_nothing(&ran) {
+                true => TestFailure::not_begun(test, client, reason),
+                false => unusable(reason),
+            })
     }
 }
 

@@ -12,7 +12,7 @@ use super::Core;
 use super::asked::AskedTest;
 use crate::measurement::Quantity;
 use crate::path_table::MeasuredPaths;
-use crate::path_test::Target;
+use crate::path_test::{Target, TestFailure};
 use crate::scheduler::{NextJob, TestJob, TestOutcome};
 use crate::store::writer::StoreQueue;
 use crate::store::{LONGEST_LEASE, Lease, Store};
@@ -96,6 +96,9 @@ async fn run_job(core: Arc<Core>, job: TestJob, target: Target) {
         }
         Ok(Err(failure)) => {
             tracing::debug!(%failure, "a test has no result");
+            if matches!(failure, TestFailure::NotBegun { .. }) {
+                end.sent = 0;
+            }
             end.result = Err(failure.reason());
         }
         Err(_) => {

@@ -423,6 +423,15 @@ fn make_directory(file: &Path) -> std::io::Result<()> {
         .create(directory)
 }
 
+/// Whether a file can be made in it.
+fn is_writable_directory(path: &Path) -> std::io::Result<()> {
+    if !path.is_dir() {
+        return Err(std::io::ErrorKind::NotADirectory.into());
+    }
+    let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    Ok(rustix::fs::access(path, access)?)
+}
+
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.dev(), metadata.ino()))
@@ -439,14 +448,11 @@ pub async fn check_reachable(url: &StoreUrl) -> Result<(), DatabaseError> {
         StoreUrl::Sqlite(path) if path.exists() => format!("sqlite://{}?mode=ro", path.display()),
         StoreUrl::Sqlite(path) => {
             let existing = path.ancestors().skip(1).find(|folder| folder.exists());
-            let is_folder = existing.is_none_or(Path::is_dir);
-            return match is_folder {
-                true => Ok(()),
-                false => Err(DatabaseError::Directory {
-                    url: url.to_string(),
-                    cause: std::io::ErrorKind::NotADirectory.into(),
-                }),
-            };
+            let is_usable = existing.map_or(Ok(()), is_writable_directory);
+            return is_usable.map_err(|cause| DatabaseError::Directory {
+                url: url.to_string(),
+                cause,
+            });
         }
         StoreUrl::Postgres(address) => address.clone(),
     };
