@@ -177,6 +177,11 @@ fn check_signature(args: &VerifyArgs, receipt: &File) -> Result<(), Failure> {
             false => refused("its signature is not of this receipt"),
         };
     };
+    // ssh-keygen would say of a missing file what it says of a signature that is not in it.
+    File::open(signers).map_err(|error| {
+        let kind = FailureKind::of_named_file(&error);
+        Failure::new(kind, format!("{}: {error}", signers.display()))
+    })?;
     let found = keygen(&["find-principals"], &signature, receipt, &[signers])?;
     let names = String::from_utf8_lossy(&found.stdout).into_owned();
     let Some(name) = names.lines().next().filter(|_| found.status.success()) else {

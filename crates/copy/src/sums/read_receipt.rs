@@ -25,13 +25,13 @@ pub struct ReceiptOutline {
 /// Reads a receipt to its end. `name`: that of the file.
 ///
 /// # Errors
-/// `Usage`: it is no receipt, or of a later version. `Integrity`: it has no end, or not the files that its end counts. `Local`: it
+/// `Usage`: it is no receipt, or of a later version. `Integrity`: it has no end, or not the files or bytes that its end counts. `Local`: it
 /// cannot be read.
 pub fn read_receipt(lines: &mut dyn BufRead, name: &Path) -> Result<ReceiptOutline, Failure> {
     let usage = |why: &str| Failure::usage(format!("{}: {why}", name.display()));
     let mut last = None;
     let mut is_first = true;
-    let mut listed = 0;
+    let (mut listed, mut bytes) = (0, 0_u64);
     loop {
         let mut line = Vec::new();
         let read = (&mut *lines).take(MAX_LINE).read_until(b'\n', &mut line);
@@ -45,7 +45,10 @@ pub fn read_receipt(lines: &mut dyn BufRead, name: &Path) -> Result<ReceiptOutli
             }
             (Some(ReceiptLine::Receipt(_)), true) => {}
             (_, true) => return Err(usage("it is no receipt of longhaul (cp --receipt)")),
-            (Some(ReceiptLine::File(file)), false) => listed += u64::from(file.sum().is_some()),
+            (Some(ReceiptLine::File(file)), false) => {
+                listed += u64::from(file.sum().is_some());
+                bytes = bytes.saturating_add(file.bytes.unwrap_or(0));
+            }
             (Some(_), false) => {}
             (None, false) => return Err(usage("a line of it is not one of a receipt")),
         }
@@ -60,6 +63,10 @@ pub fn read_receipt(lines: &mut dyn BufRead, name: &Path) -> Result<ReceiptOutli
         Some(ReceiptLine::End(end)) if end.files != listed => broken(&format!(
             "it has {listed} files, and says that there are {}",
             end.files
+        )),
+        Some(ReceiptLine::End(end)) if end.bytes != bytes => broken(&format!(
+            "its files have {bytes} bytes, and it says that they have {}",
+            end.bytes
         )),
         Some(ReceiptLine::End(end)) => Ok(ReceiptOutline {
             base: end.base,
@@ -89,6 +96,8 @@ mod tests {
         assert_eq!(read(&[BEGIN]), Err(FailureKind::Integrity));
         assert_eq!(read(&[BEGIN, END, BEGIN]), Err(FailureKind::Integrity));
         let more = END.replace("\"files\":0", "\"files\":1");
+        assert_eq!(read(&[BEGIN, &more]), Err(FailureKind::Integrity));
+        let more = END.replace("\"bytes\":0", "\"bytes\":1");
         assert_eq!(read(&[BEGIN, &more]), Err(FailureKind::Integrity));
         for other in [&[][..], &["{}"], &[END], &[BEGIN, "x", END]] {
             assert_eq!(read(other), Err(FailureKind::Usage), "{other:?}");
