@@ -26,7 +26,7 @@ use crate::limits::{FairQueue, SessionLimits, UserSlot};
 use crate::pam::PamChecker;
 use crate::roots::{AccountRoots, ServerRoot};
 use crate::session_files::{ServedFiles, SessionFiles, VersionSums};
-use crate::users::{UserAccount, Users};
+use crate::users::{ANONYMOUS, UserAccount, Users, is_anonymous_name};
 
 mod bearer_token;
 mod password;
@@ -44,10 +44,6 @@ const SHOWN_NAME: usize = 64;
 
 /// Name with which clients of the globus library leave the choice of the account to the server.
 const DEFAULT_ACCOUNT: &str = ":globus-mapping:";
-
-/// User names that mean an anonymous session, in upper or lower case (RFC 1635). Clients of the
-/// globus library send `:globus-mapping:` to leave the choice of the account to the server.
-const ANONYMOUS_NAMES: [&str; 3] = ["anonymous", "ftp", ":globus-mapping:"];
 
 /// Checks logins and gives sessions their files.
 #[derive(Debug)]
@@ -105,7 +101,7 @@ pub(crate) struct Login {
 impl Login {
     /// Whether the session is anonymous.
     pub(crate) fn is_anonymous(&self) -> bool {
-        self.account == ANONYMOUS_NAMES[0]
+        self.account == ANONYMOUS
     }
 
     /// The owner of this session's uploads; `from` is the client's address.
@@ -113,7 +109,7 @@ impl Login {
         // No account can have this name, because it selects an anonymous session before accounts are
         // looked up.
         match self.grant.user.as_str() {
-            user if user == ANONYMOUS_NAMES[0] => Uploader::Anonymous(from.into()),
+            user if user == ANONYMOUS => Uploader::Anonymous(from.into()),
             user => Uploader::User(user.to_owned()),
         }
     }
@@ -288,7 +284,7 @@ impl Authenticator {
         let Some(password) = password else {
             return Err(LoginRefusal::PasswordNeeded);
         };
-        if ANONYMOUS_NAMES.contains(&user.to_ascii_lowercase().as_str()) {
+        if is_anonymous_name(&user) {
             return self.anonymous_login(policy, limits);
         }
         let account = self.password_account(policy, user, password, peer).await?;
@@ -308,7 +304,7 @@ impl Authenticator {
         limits: &Arc<SessionLimits>,
     ) -> Result<Login, LoginRefusal> {
         let anonymous = policy.anonymous.ok_or(LoginRefusal::NotAnonymous)?;
-        let account = ANONYMOUS_NAMES[0].to_owned();
+        let account = ANONYMOUS.to_owned();
         // Those without a table of their own are bounded by address alone: their clients have nothing in common.
         let slot = policy
             .session_bound(&account)
@@ -461,7 +457,7 @@ impl Authenticator {
             }));
         };
         // These names mean an anonymous session everywhere.
-        if ANONYMOUS_NAMES.contains(&account.to_ascii_lowercase().as_str()) {
+        if is_anonymous_name(account) {
             return self.anonymous_login(policy, limits);
         }
         let account = policy.account(account, policy.gridmap_rights == UnlistedRights::Rw);
@@ -475,7 +471,7 @@ impl Authenticator {
 fn permitted(policy: &LoginPolicy, login: Login) -> Result<Login, LoginRefusal> {
     match login.account.as_str() {
         account if policy.access.permits_user(account) => Ok(login),
-        account if account == ANONYMOUS_NAMES[0] => Err(LoginRefusal::NotAnonymous),
+        account if account == ANONYMOUS => Err(LoginRefusal::NotAnonymous),
         _ => Err(LoginRefusal::NotPermitted),
     }
 }

@@ -7,7 +7,7 @@ use proto::path::VPath;
 
 use super::file::{UsersError, UsersFileChange, read_users_file};
 use super::line::{LineError, UserRecord, is_record_of, parse_records};
-use super::{UserAccount, hash_password};
+use super::{UserAccount, hash_password, is_anonymous_name};
 
 /// A change of an account; `None` stays as it is.
 #[derive(Debug, Clone, Default)]
@@ -27,8 +27,9 @@ pub struct AccountChange {
 /// Adds an account. A missing file is created with mode 0600. Other lines stay as they are.
 ///
 /// # Errors
-/// There is an account of that name, or the file cannot be read or replaced.
+/// There is an account of that name, no account can have it, or the file cannot be read or replaced.
 pub fn add(path: &Path, account: &UserAccount, password: &[u8]) -> Result<(), UsersError> {
+    check_name(&account.name)?;
     let line = UserRecord {
         account: account.clone(),
         hash: hash_password(password)?,
@@ -51,6 +52,19 @@ pub fn add(path: &Path, account: &UserAccount, password: &[u8]) -> Result<(), Us
     change.commit(&joined_lines(
         old.lines().map(str::as_bytes).chain([&line[..]]),
     ))
+}
+
+/// Checks that an account can have this name.
+///
+/// # Errors
+/// Clients log in anonymously by it.
+pub fn check_name(name: &str) -> Result<(), UsersError> {
+    match is_anonymous_name(name) {
+        true => Err(UsersError::Anonymous {
+            name: name.to_owned(),
+        }),
+        false => Ok(()),
+    }
 }
 
 /// Changes an account in its line of the file; returns whether there is such an account.

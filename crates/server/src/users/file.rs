@@ -70,6 +70,14 @@ pub enum UsersError {
         /// The account.
         name: String,
     },
+    /// Clients log in anonymously by the name that is to be added.
+    #[error(
+        "{name} is the name of anonymous sessions, which have no account; `anonymous` in the settings permits them"
+    )]
+    Anonymous {
+        /// The name.
+        name: String,
+    },
     /// A line is malformed.
     #[error("users file {}, line {line}: {reason}", path.display())]
     Line {

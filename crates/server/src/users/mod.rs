@@ -32,11 +32,21 @@ mod edit;
 mod file;
 mod line;
 
-pub use edit::{AccountChange, add, change, has_account, list, remove};
+pub use edit::{AccountChange, add, change, check_name, has_account, list, remove};
 pub use file::UsersError;
 
 use file::{UsersFileVersion, read_users_file};
 use line::{UserRecord, parse_records};
+
+/// The name of anonymous sessions.
+pub(crate) const ANONYMOUS: &str = "anonymous";
+
+/// Whether a user name means an anonymous session (RFC 1635). Clients of the globus library send
+/// `:globus-mapping:` to leave the choice of the account to the server.
+pub(crate) fn is_anonymous_name(name: &str) -> bool {
+    let names = [ANONYMOUS, "ftp", ":globus-mapping:"];
+    names.iter().any(|meant| name.eq_ignore_ascii_case(meant))
+}
 
 /// An account of the users file.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -81,6 +81,8 @@ fn a_change_leaves_what_it_does_not_name() {
     let before = std::fs::read_to_string(&path).unwrap();
     let error = add(&path, &account("ann"), b"three").unwrap_err();
     assert!(matches!(error, UsersError::Taken { .. }), "{error}");
+    let error = add(&path, &account("Anonymous"), b"three").unwrap_err();
+    assert!(matches!(error, UsersError::Anonymous { .. }), "{error}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
     let read_only = AccountChange {
         write: Some(false),
