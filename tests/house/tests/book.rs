@@ -12,11 +12,12 @@ use house::{MarkdownPage, assert_none, markdown_pages, root, sources};
 const SUMMARY: &str = "docs/SUMMARY.md";
 
 /// Pages for people who know no network protocol.
-const FOR_USERS: &[&str] = &["docs/start/", "docs/how/", "docs/admin/"];
+const FOR_USERS: &[&str] = &["docs/start/", "docs/how/", "docs/admin/", "docs/install.md"];
 
 /// Words of control connections.
 const WIRE_COMMANDS: &[&str] = &[
-    "CKSM", "EPSV", "ERET", "ESTO", "FEAT", "MODE E", "PASV", "RETR", "SPAS", "SPOR", "STOR",
+    "AUTH", "CKSM", "DCAU", "EPRT", "EPSV", "ERET", "ESTO", "FEAT", "MLSD", "MLST", "MODE E",
+    "NLST", "OPTS", "PASV", "PBSZ", "PROT", "RETR", "SITE", "SPAS", "SPOR", "STOR",
 ];
 
 /// How many columns a line of prose may have.

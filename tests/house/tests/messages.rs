@@ -20,14 +20,53 @@ const ACRONYMS: &[&str] = &["FTP", "GSI", "TLS"];
 const MIN_PART: usize = 10;
 
 /// The crates whose messages users see.
-const CRATES: &[&str] = &["copy", "data", "ftp", "link", "longhaul", "security"];
+const CRATES: &[&str] = &[
+    "advisor",
+    "command-line",
+    "copy",
+    "data",
+    "emulator",
+    "enable",
+    "ftp",
+    "history",
+    "lab",
+    "link",
+    "longhaul",
+    "longhaul-advisor",
+    "longhaul-lab",
+    "longhaul-queue",
+    "queue",
+    "security",
+    "server",
+    "smallfile",
+];
+
+/// Places in them that speak to other programs, or whose remarks are about the settings of another server.
+const NOT_FOR_USERS: &[&str] = &[
+    "crates/advisor/src/http/",
+    "crates/server/src/config/import/",
+];
+
+/// Files whose messages say why without any advice; all of them need entries.
+const WITH_REASONS: &[&str] = &[
+    "crates/copy/src/sums/read_receipt.rs",
+    "crates/enable/src/client.rs",
+    "crates/longhaul/src/receipt.rs",
+];
+
+/// Calls that make a message of a reason, besides `#[error]`.
+const TELL_REASONS: &[&str] = &["broken", "refused", "usage"];
 
 /// First words of advice, which follows a semicolon.
 const ADVICE: &[&str] = &[
-    "add", "ask", "check", "choose", "copy", "end", "fetch", "give", "if", "install", "keep",
-    "leave", "log", "look", "make", "move", "name", "put", "remove", "rename", "repeat", "report",
-    "restore", "rewrite", "run", "see", "set", "start", "try", "update", "use", "wait", "write",
+    "add", "ask", "check", "choose", "copy", "correct", "create", "end", "fetch", "give", "if",
+    "install", "keep", "leave", "log", "look", "make", "move", "name", "omit", "put", "remove",
+    "rename", "repeat", "report", "restore", "rewrite", "run", "see", "set", "sort", "start",
+    "there", "try", "update", "use", "wait", "write",
 ];
+
+/// Advice that names who can help.
+const OF_OTHERS: &str = "its administrator can";
 
 /// Advice that needs no entry of its own, and the reason.
 const WITHOUT_ENTRY: &[(&str, &str)] = &[
@@ -49,6 +88,13 @@ const WITHOUT_ENTRY: &[(&str, &str)] = &[
         "its callers make the message",
     ),
     ("use TYPE I", "a reply to another program"),
+    ("use SITE SYMLINKFROM", "a reply to another program"),
+    ("use EPSV", "a reply to another program"),
+    ("use SPOR or PORT", "a reply to another program"),
+    (
+        "devices have virtio-net headers",
+        "an error of the lab itself",
+    ),
 ];
 
 /// A message in the documentation.
@@ -137,13 +183,15 @@ struct AdviceTexts {
     /// Whether it calls `advise` with a text. Its message is then another text.
     advises: bool,
     found: Vec<String>,
+    /// The texts of errors and of calls of [`TELL_REASONS`].
+    reasons: Vec<String>,
 }
 
 impl AdviceTexts {
-    fn of(text: &str) -> Vec<String> {
+    fn of(text: &str) -> Self {
         let mut texts = Self::default();
         texts.visit_file(&syn::parse_file(text).expect("Rust"));
-        texts.found
+        texts
     }
 
     fn add(&mut self, text: String) {
@@ -171,10 +219,11 @@ impl AdviceTexts {
 }
 
 fn has_advice(text: &str) -> bool {
-    text.split("; ").skip(1).any(|part| {
+    let is_advice = |part: &str| {
         let word = part.split(|c: char| !c.is_ascii_alphabetic()).next();
-        word.is_some_and(|word| ADVICE.contains(&word))
-    })
+        word.is_some_and(|word| ADVICE.contains(&word)) || part.contains(" must ")
+    };
+    text.contains(OF_OTHERS) || text.split("; ").skip(1).any(is_advice)
 }
 
 impl<'ast> Visit<'ast> for AdviceTexts {
@@ -196,8 +245,27 @@ impl<'ast> Visit<'ast> for AdviceTexts {
 
     fn visit_attribute(&mut self, attribute: &'ast syn::Attribute) {
         if attribute.path().is_ident("error") {
-            self.add_tokens(attribute.parse_args());
+            let tokens: syn::Result<TokenTexts> = attribute.parse_args();
+            if let Ok(texts) = &tokens {
+                self.reasons.extend(texts.0.iter().cloned());
+            }
+            self.add_tokens(tokens);
         }
+    }
+
+    fn visit_expr_call(&mut self, call: &'ast syn::ExprCall) {
+        if let syn::Expr::Path(called) = &*call.func
+            && TELL_REASONS.iter().any(|name| called.path.is_ident(name))
+        {
+            for argument in &call.args {
+                if let syn::Expr::Lit(literal) = argument
+                    && let syn::Lit::Str(text) = &literal.lit
+                {
+                    self.reasons.push(text.value());
+                }
+            }
+        }
+        visit::visit_expr_call(self, call);
     }
 
     fn visit_macro(&mut self, called: &'ast syn::Macro) {
@@ -225,11 +293,19 @@ fn each_advice_of_the_program_is_in_the_documentation() {
         let mut folders = source.path.split('/').skip(1);
         let is_seen = folders.next().is_some_and(|name| CRATES.contains(&name))
             && folders.next() == Some("src")
-            && !folders.any(|name| name.starts_with("test"));
+            && !folders.any(|name| name.starts_with("test"))
+            && !NOT_FOR_USERS
+                .iter()
+                .any(|place| source.path.starts_with(place));
         if !is_seen {
             continue;
         }
-        for text in AdviceTexts::of(&source.text) {
+        let mut texts = AdviceTexts::of(&source.text);
+        if WITH_REASONS.contains(&source.path.as_str()) {
+            assert!(!texts.reasons.is_empty(), "{}: reasons", source.path);
+            texts.found.append(&mut texts.reasons);
+        }
+        for text in texts.found {
             let is_needless = WITHOUT_ENTRY.iter().any(|(part, _)| text.contains(part));
             if !is_needless && !parts.iter().any(|part| text.contains(part)) {
                 broken.push(format!("{}: {text:?}", source.path));
@@ -300,9 +376,12 @@ fn advice_is_found() {
             use less")) }
         fn lost() -> Failure { Failure::new("lost").advise("wait") }
         fn told() -> Failure { Failure::new("a; b").advise(advice) }
+        fn why() -> Failure { if late { return broken("no end"); } Failure::usage("none") }
         #[cfg(test)]
         mod tests { const T: &str = "x; try again"; }
     "#;
     let expected = ["no file {}; name it", "it is {n}; use less", "lost\nwait"];
-    assert_eq!(AdviceTexts::of(text), expected);
+    let texts = AdviceTexts::of(text);
+    assert_eq!(texts.found, expected);
+    assert_eq!(texts.reasons, ["no file {}; name it", "no end"]);
 }

@@ -25,7 +25,7 @@ fn fingerprint(certificate: &Path) -> String {
     })
 }
 
-/// What the receipt of a copy from `url` says of its only server.
+/// The entry of the only server in the receipt of a copy from `url`.
 fn server_in_receipt(store: &TestStore, environment: &GridEnvironment, url: &str) -> Value {
     let receipt = store.local();
     let named = path_argument(&receipt);
