@@ -131,7 +131,10 @@ impl MeasuringProgram for Iperf3 {
 
     fn sent_nothing(&self, ran: &ProgramOutput) -> bool {
         let report: Result<Report, _> = serde_json::from_slice(&ran.output);
-        report.is_ok_and(|report| report.error.is_some() && report.start.connected.is_empty())
+        report.is_ok_and(|report| {
+            let connected = report.start.connected;
+            report.error.is_some() && connected.is_some_and(|all| all.is_empty())
+        })
     }
 
     fn read(&self, ran: &ProgramOutput) -> Result<ProgramResult, String> {
@@ -259,8 +262,7 @@ struct Report {
 
 #[derive(Debug, Default, Deserialize)]
 struct Start {
-    #[serde(default)]
-    connected: Vec<IgnoredAny>,
+    connected: Option<Vec<IgnoredAny>>,
     tcp_mss_default: Option<f64>,
 }
 
@@ -348,6 +350,7 @@ mod tests {
         assert!(sent_nothing(r#"{"connected": []}"#, error));
         assert!(!sent_nothing(r#"{"connected": [{"socket": 5}]}"#, error));
         assert!(!sent_nothing(r#"{"connected": []}"#, ""));
+        assert!(!sent_nothing("{}", error), "it does not say");
     }
 
     #[test]
