@@ -42,17 +42,12 @@ pub(crate) fn run(args: UserArgs) -> Result<Exit> {
             let home = home_path(&home)?;
             let owner = run_as.as_deref().map(ids_of).transpose()?;
             let root = root.as_deref().map(existing_directory).transpose()?;
-            let refused = match users::check_name(&name) {
-                Err(anonymous) => Some(anonymous),
-                Ok(()) if users::has_account(&users, &name)? => Some(UsersError::Taken {
-                    path: users.clone(),
-                    name: name.clone(),
-                }),
-                Ok(()) => None,
-            };
-            if let Some(refused) = refused {
-                print_to_stderr(&format!("longhaul: {refused}"));
-                return Ok(Exit::Usage);
+            match users::check_new(&users, &name) {
+                Err(refused @ (UsersError::Taken { .. } | UsersError::Anonymous { .. })) => {
+                    print_to_stderr(&format!("longhaul: {refused}"));
+                    return Ok(Exit::Usage);
+                }
+                checked => checked?,
             }
             let Some(password) = new_password(&name, password_stdin)? else {
                 return Ok(Exit::Usage);

@@ -29,7 +29,7 @@ pub struct AccountChange {
 /// # Errors
 /// There is an account of that name, no account can have it, or the file cannot be read or replaced.
 pub fn add(path: &Path, account: &UserAccount, password: &[u8]) -> Result<(), UsersError> {
-    check_name(&account.name)?;
+    refuse_anonymous(&account.name)?;
     let line = UserRecord {
         account: account.clone(),
         hash: hash_password(password)?,
@@ -54,11 +54,23 @@ pub fn add(path: &Path, account: &UserAccount, password: &[u8]) -> Result<(), Us
     ))
 }
 
-/// Checks that an account can have this name.
+/// Checks that an account of this name can be added: nobody has to think of a password for one that cannot.
 ///
 /// # Errors
-/// Clients log in anonymously by it.
-pub fn check_name(name: &str) -> Result<(), UsersError> {
+/// As those of [`add`] before it changes the file.
+pub fn check_new(path: &Path, name: &str) -> Result<(), UsersError> {
+    refuse_anonymous(name)?;
+    match has_account(path, name)? {
+        true => Err(UsersError::Taken {
+            path: path.to_owned(),
+            name: name.to_owned(),
+        }),
+        false => Ok(()),
+    }
+}
+
+/// No account can have a name by which clients log in anonymously.
+fn refuse_anonymous(name: &str) -> Result<(), UsersError> {
     match is_anonymous_name(name) {
         true => Err(UsersError::Anonymous {
             name: name.to_owned(),

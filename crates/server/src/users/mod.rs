@@ -32,7 +32,7 @@ mod edit;
 mod file;
 mod line;
 
-pub use edit::{AccountChange, add, change, check_name, has_account, list, remove};
+pub use edit::{AccountChange, add, change, check_new, has_account, list, remove};
 pub use file::UsersError;
 
 use file::{UsersFileVersion, read_users_file};
