@@ -54,6 +54,27 @@ fn a_password_that_is_too_short_is_an_error_of_usage() {
 }
 
 #[test]
+fn a_name_that_cannot_be_added_is_refused_before_a_password_is_asked_for() {
+    let place = tempfile::tempdir().unwrap();
+    let users = place.path().join("users");
+    let add = ["user", "add", "--users", text(&users), "--password-stdin"];
+    let add = |name, password| ending(longhaul(&[&add[..], &[name]].concat()), password);
+    assert_eq!(add("ann", "long enough\n").0, Some(0));
+    let before = std::fs::read(&users).unwrap();
+    for (name, reason) in [
+        ("ann", "has ann already"),
+        ("anonymous", "name of anonymous sessions"),
+        ("ftp", "name of anonymous sessions"),
+    ] {
+        // A password that would be refused itself, if it were read.
+        let (code, message) = add(name, "short\n");
+        assert_eq!(code, Some(2), "{name}: {message}");
+        assert!(message.contains(reason), "{name}: {message}");
+    }
+    assert_eq!(std::fs::read(&users).unwrap(), before);
+}
+
+#[test]
 fn a_pipe_in_place_of_a_file_is_refused_and_never_waited_for() {
     let place = tempfile::tempdir().unwrap();
     let pipe = place.path().join("pipe");
