@@ -87,8 +87,8 @@ pub struct SessionDataChannel {
     endpoint: ChannelEndpoint,
     cached: Option<CachedStreams>,
     budget: Option<StreamBudget>,
-    /// Senders that each end their part by an EOF of their own, at least 1.
-    senders: u32,
+    /// Number of a server's stripes that its connections are with, at least 1; `None`: they are with the server itself.
+    stripes: Option<u32>,
 }
 
 impl SessionDataChannel {
@@ -135,7 +135,7 @@ impl SessionDataChannel {
             endpoint,
             cached: None,
             budget: None,
-            senders: 1,
+            stripes: None,
         }
     }
 
@@ -162,19 +162,19 @@ impl SessionDataChannel {
         self.budget = Some(budget);
     }
 
-    /// Expects the data of several senders, each of which ends its part as if it were alone (MODE E from a striped server).
-    pub fn expect_senders(&mut self, senders: u32) {
-        self.senders = senders.max(1);
+    /// Its connections are with this number of a server's stripes. Each of them ends its part of a file as if it were alone (MODE E).
+    pub fn set_stripes(&mut self, count: u32) {
+        self.stripes = Some(count.max(1));
     }
 
-    /// Whether its connections are with several hosts' stripes, so that they serve no other transfer.
+    /// Whether its connections are with stripes, so that they serve no other transfer.
     pub fn is_striped(&self) -> bool {
-        self.senders > 1 || self.targets().len() > 1
+        self.stripes.is_some()
     }
 
-    /// Number of senders.
+    /// Number of senders that each end their part by an EOF of their own.
     pub(crate) fn senders(&self) -> u32 {
-        self.senders
+        self.stripes.unwrap_or(1)
     }
 
     /// A copy of the listener's descriptor, which is readable while a connection waits to be

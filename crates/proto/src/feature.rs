@@ -11,6 +11,8 @@ pub const BUNDLE_MODULE: &str = "BUNDLE";
 
 /// Line of FEAT of a server whose files are objects: nobody sees a part of one, so that an upload needs no name of its own.
 pub const STORES_WHOLE: &str = "STOR.WHOLE";
+/// The line of a server whose data nodes differ by directory.
+pub const NODES_BY_DIRECTORY: &str = "SPAS.CWD";
 
 /// Features that a server has announced. The default is a plain RFC 959 server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,6 +47,8 @@ pub struct ServerFeatures {
     pub stores_whole: bool,
     /// `SPAS`
     pub spas: bool,
+    /// SPAS names the data nodes that have the current directory; others may not have it (longhaul's ` SPAS.CWD` line).
+    pub nodes_by_directory: bool,
     /// `AUTH TLS` (or its old names)
     pub auth_tls: bool,
     /// `AUTH GSSAPI`
@@ -140,6 +144,7 @@ impl ServerFeatures {
             "ESTO" => self.esto = true,
             STORES_WHOLE => self.stores_whole = true,
             "SPAS" => self.spas = true,
+            NODES_BY_DIRECTORY => self.nodes_by_directory = true,
             "AUTH" => {
                 let mut names = parameters.split([';', ',', ' ']);
                 self.auth_tls |= names.clone().any(is_name_of_tls);

@@ -289,22 +289,26 @@ impl ClientSession {
             .local_addr()
             .ok_or_else(|| failure("the listener has no address".to_owned()))?;
         let stripes = if striped { self.stripe_count() } else { 1 };
-        channel.expect_senders(u32::try_from(stripes).unwrap_or(u32::MAX));
+        if striped {
+            channel.set_stripes(stripes.try_into().unwrap_or(u32::MAX));
+        }
         self.data_channel = Some(channel);
         self.data_host = None;
         Ok(StripeAddresses::new(vec![address; stripes])
             .unwrap_or_else(|| StripeAddresses::single(address)))
     }
 
-    /// Evaluates the reply to `port_command`. After a refusal EPRT is tried for an IPv4 address.
+    /// Evaluates the reply to [`ClientSession::connect_command`]. After a refusal of PORT, EPRT is tried for an IPv4 address.
     pub async fn handle_active_reply(
         &mut self,
         addresses: &StripeAddresses,
         reply: Reply,
     ) -> Result<(), Failure> {
         let mut reply = reply;
+        let is_striped = self.take_asked_stripes();
         // EPRT is an alternative for one address; SPOR has none.
-        if let [only] = addresses.as_slice()
+        if !is_striped
+            && let [only] = addresses.as_slice()
             && replies::is_unsupported(&reply)
             && only.is_ipv4()
         {
@@ -313,7 +317,7 @@ impl ClientSession {
         if reply.is_success() {
             return Ok(());
         }
-        if addresses.as_slice().len() > 1 {
+        if is_striped {
             self.forget_stripes();
         }
         let operation = Operation::from(format!("connect to {} (PORT, EPRT)", addresses.first()));
@@ -321,13 +325,11 @@ impl ClientSession {
     }
 }
 
-/// The command that tells a server where to connect: PORT, EPRT where PORT cannot express the
-/// address, SPOR for several stripes (GFD.20).
-pub(crate) fn port_command(addresses: &StripeAddresses) -> Command {
-    match addresses.as_slice() {
-        [only] if only.is_ipv4() => Command::Port(*only),
-        [only] => Command::Eprt(*only),
-        _ => Command::Spor(addresses.clone()),
+/// The command that tells a server where to connect: PORT, EPRT where PORT cannot express the address.
+pub(super) fn port_command(address: SocketAddr) -> Command {
+    match address.is_ipv4() {
+        true => Command::Port(address),
+        false => Command::Eprt(address),
     }
 }
 
@@ -403,12 +405,9 @@ mod tests {
     }
 
     #[test]
-    fn port_eprt_and_spor_are_chosen_by_address() {
+    fn port_and_eprt_are_chosen_by_address() {
         let (v4, v6) = (addr("192.0.2.1:2000"), addr("[2001:db8::1]:2000"));
-        let only = StripeAddresses::single;
-        assert_eq!(port_command(&only(v4)), Command::Port(v4));
-        assert_eq!(port_command(&only(v6)), Command::Eprt(v6));
-        let ordered = StripeAddresses::new(vec![v4, v6]).unwrap();
-        assert_eq!(port_command(&ordered), Command::Spor(ordered.clone()));
+        assert_eq!(port_command(v4), Command::Port(v4));
+        assert_eq!(port_command(v6), Command::Eprt(v6));
     }
 }

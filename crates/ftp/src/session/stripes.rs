@@ -12,7 +12,8 @@ use proto::s3::parts::PartPlan;
 use proto::stripes::StripeAddresses;
 
 use super::ClientSession;
-use super::passive::reachability;
+use super::passive::{port_command, reachability};
+use super::path_names::directory_and_name;
 use crate::Failure;
 
 /// Lowest port of a data node that this end connects to.
@@ -21,9 +22,11 @@ const MIN_PORT: u16 = 1024;
 /// Of a server's data nodes.
 #[derive(Debug, Default)]
 pub(crate) struct ServerStripes {
-    /// Their hosts, one for each stripe; `None`: not asked yet.
+    /// Their hosts, one for each stripe; `None`: not asked yet. Empty: the server is used as one without data nodes.
     hosts: Option<Vec<IpAddr>>,
-    /// SPAS comes in place of PASV or EPSV.
+    /// The directory that `hosts` have, at a server whose nodes differ by directory.
+    directory: Option<Vec<u8>>,
+    /// SPAS comes in place of PASV or EPSV, and SPOR in place of PORT or EPRT.
     is_asked: bool,
     /// The addresses of the last reply to SPAS may be connected to as they are.
     are_checked: bool,
@@ -31,14 +34,55 @@ pub(crate) struct ServerStripes {
 
 impl ClientSession {
     /// Whether the data connections of a transfer may be with data nodes: in MODE E, directly, where the server knows
-    /// SPAS and SPOR and is not known to have one node only.
+    /// SPAS and SPOR and is not known to have none.
     pub(crate) fn may_use_stripes(&self, requirements: &TransferRequirements) -> bool {
-        let is_known_to_be_one = self.stripes.hosts.as_ref().is_some_and(|all| all.len() < 2);
+        let has_none = self.stripes.hosts.as_ref().is_some_and(Vec::is_empty);
         requirements.mode == TransferMode::Extended
             && self.features().spas
             && !self.is_carried()
             && self.control.route().is_none()
-            && !is_known_to_be_one
+            && !has_none
+    }
+
+    /// Enters the directory of the file that comes next, at a server whose data nodes differ by directory: SPAS names those of the
+    /// current one.
+    pub(crate) async fn enter_for_stripes(&mut self, transfer: &Command) -> Result<(), Failure> {
+        let Some(path) = transfer
+            .transferred_file()
+            .filter(|_| self.features().nodes_by_directory)
+        else {
+            return Ok(());
+        };
+        let current = self.current_directory.as_deref();
+        let directory = directory_and_name(path)
+            .0
+            .or(current)
+            .unwrap_or(b"/")
+            .to_vec();
+        if self.stripes.directory.as_ref() != Some(&directory) {
+            // Others may have this one, and the connections are with those of another.
+            self.stripes = ServerStripes::default();
+            self.data_channel = None;
+            self.planner.on_channel_lost();
+        }
+        if self.current_directory.as_ref() != Some(&directory)
+            && self.change_directory(&directory).await?.is_some()
+        {
+            // The transfer itself tells why.
+            self.stripes.directory = None;
+            self.forget_stripes();
+            return Ok(());
+        }
+        self.stripes.directory = Some(directory);
+        Ok(())
+    }
+
+    /// Whether the server has named data nodes.
+    pub(crate) fn has_stripes(&self) -> bool {
+        self.stripes
+            .hosts
+            .as_ref()
+            .is_some_and(|all| !all.is_empty())
     }
 
     /// Number of stripes of the server, at least 1.
@@ -63,9 +107,17 @@ impl ClientSession {
         nodes.chain([own]).collect()
     }
 
-    /// Whether the next listening server is asked by SPAS.
+    /// Whether the server's data nodes listen (SPAS) or connect (SPOR) next.
     pub(crate) fn ask_for_stripes(&mut self, is_asked: bool) {
         self.stripes.is_asked = is_asked;
+    }
+
+    /// The command that tells the server where to connect.
+    pub(crate) fn connect_command(&self, addresses: &StripeAddresses) -> Command {
+        match self.stripes.is_asked {
+            true => Command::Spor(addresses.clone()),
+            false => port_command(addresses.first()),
+        }
     }
 
     /// The command that asks the server to listen.
@@ -82,7 +134,7 @@ impl ClientSession {
         &mut self,
         reply: Reply,
     ) -> Result<StripeAddresses, Failure> {
-        if !std::mem::take(&mut self.stripes.is_asked) {
+        if !self.take_asked_stripes() {
             return self.handle_passive_reply(reply).await;
         }
         if let Some(addresses) = self.note_stripes(&reply) {
@@ -104,9 +156,14 @@ impl ClientSession {
         Ok(())
     }
 
-    /// The server is used as one without data nodes from now on.
+    /// The server is used as one without data nodes from now on; where they differ by directory, for files in this one.
     pub(crate) fn forget_stripes(&mut self) {
         self.stripes.hosts = Some(Vec::new());
+    }
+
+    /// Takes note whether SPOR was sent.
+    pub(super) fn take_asked_stripes(&mut self) -> bool {
+        std::mem::take(&mut self.stripes.is_asked)
     }
 
     /// Whether the addresses that the server has told are those of data nodes, which this end may connect to.
@@ -123,7 +180,9 @@ impl ClientSession {
         self.data_host = Some(addresses.first().ip());
         let local = self.local_address_for(addresses.first().ip());
         let targets = addresses.as_slice().to_vec();
-        self.data_channel = Some(SessionDataChannel::connect_to(targets, local));
+        let mut channel = SessionDataChannel::connect_to(targets, local);
+        channel.set_stripes(addresses.as_slice().len().try_into().unwrap_or(u32::MAX));
+        self.data_channel = Some(channel);
         let [only] = addresses.as_slice() else {
             return None;
         };

@@ -14,7 +14,6 @@ use super::TransferSpec;
 use crate::Failure;
 use crate::failure::Operation;
 use crate::session::data_protection::is_in_force;
-use crate::session::passive::port_command;
 use crate::session::replies::{self, RefusalCause, refusal_cause};
 use crate::session::{ClientSession, DataPurpose};
 
@@ -105,6 +104,9 @@ impl ClientSession {
             protection: self.agree_data_protection(purpose).await?,
             ..requirements.clone()
         };
+        if local_end.is_large && requirements.mode == TransferMode::Extended {
+            self.enter_for_stripes(&requirements.command).await?;
+        }
         let striped = local_end.is_large && self.may_use_stripes(requirements);
         self.ask_for_stripes(striped && requirements.server_listens);
         let mut pipelines = VecDeque::from(self.planner.pipelined_plan(requirements));
@@ -125,12 +127,11 @@ impl ClientSession {
             }
             // The listener must exist before PORT names its address.
             if connect.is_some() {
+                let striped = striped && self.has_stripes();
+                self.ask_for_stripes(striped);
                 let options = local_end.agreed_options(self.planner.agreed_sizing(sizing));
-                local_addresses = Some(self.listen_for_data(
-                    local_end.ports,
-                    options.buffers,
-                    striped && self.stripe_count() > 1,
-                )?);
+                local_addresses =
+                    Some(self.listen_for_data(local_end.ports, options.buffers, striped)?);
             }
             let result = self
                 .send_pipeline(&pipeline, local_addresses.as_ref(), operation, warnings)
@@ -230,7 +231,7 @@ impl ClientSession {
                 allowed.then_some(Command::Dpsv)
             }
             PlanStep::Listen => Some(self.listen_command()),
-            PlanStep::Connect => local_addresses.map(port_command),
+            PlanStep::Connect => local_addresses.map(|at| self.connect_command(at)),
         }
     }
 

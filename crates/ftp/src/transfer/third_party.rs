@@ -274,7 +274,8 @@ impl ThirdPartyServers<'_> {
                 return Ok(sent.reason);
             }
         }
-        self.find_stripes(&destination_requirements).await?;
+        self.find_stripes(&source_requirements, &destination_requirements)
+            .await?;
         self.announce_sources().await?;
         let (settings, store_steps) =
             split_off_transfer_command(self.destination.planner.plan(&destination_requirements));
@@ -285,6 +286,7 @@ impl ThirdPartyServers<'_> {
             return Ok(result.reason);
         };
         self.is_striped = self.destination.take_checked_stripes();
+        self.source.ask_for_stripes(self.is_striped);
         let addresses = match self.is_striped {
             true => announced.clone(),
             false => self.destination.checked_data_addresses(announced, warnings),
@@ -348,8 +350,19 @@ impl ThirdPartyServers<'_> {
     }
 
     /// Has the destination's data nodes listen if both servers have some, and so much is to be moved that it is worth asking.
-    async fn find_stripes(&mut self, requirements: &TransferRequirements) -> Result<(), Failure> {
-        let mut is_striped = put::is_large(self.spec.size)
+    async fn find_stripes(
+        &mut self,
+        sending: &TransferRequirements,
+        requirements: &TransferRequirements,
+    ) -> Result<(), Failure> {
+        let is_large = put::is_large(self.spec.size);
+        if is_large && requirements.mode == TransferMode::Extended {
+            self.source.enter_for_stripes(&sending.command).await?;
+            self.destination
+                .enter_for_stripes(&requirements.command)
+                .await?;
+        }
+        let mut is_striped = is_large
             && !requirements
                 .buffer_sizing
                 .is_some_and(BufferSizing::uses_drs_channel)
@@ -360,7 +373,7 @@ impl ThirdPartyServers<'_> {
                 .all(|server| server.may_use_stripes(requirements));
         if is_striped {
             self.source.learn_stripes().await?;
-            is_striped = self.source.stripe_count() > 1;
+            is_striped = self.source.has_stripes();
         }
         self.destination.ask_for_stripes(is_striped);
         Ok(())
@@ -429,7 +442,7 @@ impl ThirdPartyServers<'_> {
                 .source
                 .send_pipeline(&pipeline, Some(addresses), &reading, warnings);
             let result = result.await;
-            if result.is_err() && self.is_striped && self.source.stripe_count() == 1 {
+            if result.is_err() && self.is_striped && !self.source.has_stripes() {
                 return Ok(Some(RenegotiationReason::WithoutStripes));
             }
             let reason = result?.replan;

@@ -11,7 +11,7 @@ use data::store::durability::SyncPolicy;
 use history::HistoryLocation;
 use proto::sizing::BufferSizing;
 use server::config::{
-    Anonymous, FileConfig, ForeignServer, MessageFormat, SandboxMode, ServerConfig,
+    Anonymous, DataNode, FileConfig, ForeignServer, MessageFormat, SandboxMode, ServerConfig,
     ThirdPartyPolicy,
 };
 
@@ -349,7 +349,8 @@ impl ServeArgs {
         // The flag has no value, so it can only switch the setting on.
         config.foreign_data_addresses |= self.foreign_data_addresses;
         if !self.data_node.is_empty() {
-            config.data_nodes = self.data_node;
+            let nodes = self.data_node.into_iter().map(DataNode::of_all);
+            config.data_nodes = nodes.collect();
         }
         if !self.front_end.is_empty() {
             config.front_ends = self.front_end;

@@ -197,6 +197,16 @@ impl Command {
         )
     }
 
+    /// The file that it moves.
+    pub fn transferred_file(&self) -> Option<&[u8]> {
+        match self {
+            Self::Retr(path) | Self::Stor(path) | Self::Eret(_, path) | Self::Esto(_, path) => {
+                Some(path)
+            }
+            _ => None,
+        }
+    }
+
     /// Parses one line, without its ending. Never panics.
     ///
     /// # Errors

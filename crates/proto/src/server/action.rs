@@ -49,7 +49,12 @@ pub enum SessionAction {
     Listen(ListenRequest),
     /// Close the present listener and data connections, and use these addresses for the next ones. No
     /// event follows: the driver connects when a transfer starts.
-    ConnectTo(StripeAddresses),
+    ConnectTo {
+        /// One address for each stripe.
+        to: StripeAddresses,
+        /// SPOR: data nodes may connect, if there are any.
+        striped: bool,
+    },
     /// Close the listener and all data connections.
     DropChannel,
     /// Open a listener for the DRS channel (DPSV), and close the previous one; answered by
@@ -136,8 +141,8 @@ pub struct ListenRequest {
     pub any_host: bool,
     /// Hosts, besides the control peer, whose data connections are accepted.
     pub other_hosts: Vec<IpAddr>,
-    /// SPAS: each data node may listen, if there are any.
-    pub striped: bool,
+    /// SPAS: each data node that has this directory, the current one, may listen, if there are any.
+    pub striped: Option<VPath>,
     /// Socket buffers of the connections. Pinned sizes are set before listen(2), since the kernel derives the
     /// window scale of accepted connections from them (tcp(7)).
     pub buffers: SocketBuffers,

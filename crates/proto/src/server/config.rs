@@ -69,6 +69,8 @@ pub struct SessionConfig {
     /// Files are objects, which are stored as a whole and have no times that can be set: FEAT announces neither bundles nor
     /// MFMT and ESTO, and that a stored file is seen when all of it is there.
     pub stores_objects: bool,
+    /// Not all data nodes have all files, which FEAT announces: the reply to SPAS is about the current directory.
+    pub nodes_by_directory: bool,
     /// Port of this host where the network-advice service answers, which FEAT announces.
     pub enable_port: Option<u16>,
     /// Memory for announced bundles. Shared by all sessions.
@@ -102,6 +104,7 @@ impl SessionConfig {
             bearer_tokens: false,
             allow_ccc: false,
             stores_objects: false,
+            nodes_by_directory: false,
             enable_port: None,
             announcement_memory: AnnouncementMemory::default(),
             carried: CarriedRules::default(),

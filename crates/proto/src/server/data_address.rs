@@ -18,6 +18,9 @@ use crate::stripes::StripeAddresses;
 /// Lowest port that the server connects to (RFC 2577 §3).
 const MIN_PORT: u16 = 1024;
 
+/// The command that names addresses of stripes (GFD.20).
+pub(super) const SPOR: &str = "SPOR";
+
 /// Reason for refusing a foreign address. The administrator could allow it.
 const FOREIGN_HOST: &str = "data connections to hosts other than yours need an account that may make \
                        third-party transfers (it names the host with SITE DATAPEER), or the server's \
@@ -84,12 +87,12 @@ impl LoggedInSession {
         // The previous address is invalid from now on, even if the listener cannot be opened.
         self.data_channel = DataChannel::None;
         self.pending = PendingTask::Listen(form);
-        let striped = matches!(
+        let is_striped = matches!(
             form,
             PassiveReplyForm::Spas | PassiveReplyForm::SpasExtended
         );
         vec![SessionAction::Listen(ListenRequest {
-            striped,
+            striped: is_striped.then(|| self.cwd.clone()),
             ..self.listen_request()
         })]
     }
@@ -125,7 +128,7 @@ impl LoggedInSession {
             family: self.family(),
             any_host: self.may_use_any_host(),
             other_hosts: self.data_peers.clone(),
-            striped: false,
+            striped: None,
             buffers: self.listener_buffers(),
         }
     }
@@ -184,7 +187,10 @@ impl LoggedInSession {
             to: to.clone(),
             cached: false,
         };
-        Ok(vec![SessionAction::ConnectTo(to)])
+        Ok(vec![SessionAction::ConnectTo {
+            to,
+            striped: verb == SPOR,
+        }])
     }
 
     /// Reason why data connections to this address are refused; `None` if they are allowed.

@@ -2,7 +2,7 @@
 
 use super::SessionConfig;
 use crate::checksum::ChecksumAlgorithm;
-use crate::feature::{BUNDLE_MODULE, STORES_WHOLE};
+use crate::feature::{BUNDLE_MODULE, NODES_BY_DIRECTORY, STORES_WHOLE};
 use crate::listing::FactSet;
 use crate::reply::Reply;
 use crate::sizing;
@@ -73,6 +73,9 @@ pub(super) fn reply(facts: FactSet, config: &SessionConfig, with_data_credential
     if config.stores_objects {
         lines.extend([b"DEFLATE MLSR;".to_vec(), STORES_WHOLE.as_bytes().to_vec()]);
     }
+    if config.nodes_by_directory {
+        lines.push(NODES_BY_DIRECTORY.as_bytes().to_vec());
+    }
     lines.push(sizing::feature_line().into_bytes());
     lines.push(streams::feature_line(!config.congestion_controls.is_empty()).into_bytes());
     if let Some(port) = config.enable_port {
@@ -127,5 +130,11 @@ mod tests {
         assert!(!files.stores_whole);
         assert!(!(objects.mfmt || objects.esto || objects.bundles || objects.packed_bundles));
         assert!(objects.stores_whole && objects.deflated_trees && objects.eret);
+        assert!(!files.nodes_by_directory);
+        let apart = SessionConfig {
+            nodes_by_directory: true,
+            ..config(false)
+        };
+        assert!(features(apart).nodes_by_directory);
     }
 }

@@ -18,6 +18,7 @@ use crate::service_manager::{PassedListeners, PassedListenersError, ServiceManag
 
 mod access;
 mod creation;
+mod data_node;
 mod file;
 mod file_access;
 mod import;
@@ -33,6 +34,7 @@ pub use access::{AccessLists, ClientNetwork, ClientNetworkError};
 pub use creation::{
     CreationConfig, DirectoryBits, FileBits, ModeError, PermissionBits, UploadOwnerError,
 };
+pub use data_node::DataNode;
 pub use file::FileConfig;
 pub use import::{ForeignServer, SettingsImportError, import_settings};
 pub use messages::{MessageConfig, MessageFileError};
@@ -158,8 +160,8 @@ pub struct ServerConfig {
     pub client_congestion: bool,
     /// Unprivileged account that a server started as root becomes after binding its port.
     pub run_as: Option<String>,
-    /// Data nodes that carry out striped transfers, host and port each (the tables `[[data-node]]` with `address`).
-    pub data_nodes: Vec<String>,
+    /// Data nodes that carry out striped transfers (the tables `[[data-node]]`).
+    pub data_nodes: Vec<DataNode>,
     /// Subjects of the certificates of the front ends whose data node this server is (`front-end` in the file); empty: it has sessions of its own.
     pub front_ends: Vec<String>,
     /// TLS, GSI, client certificates and bearer tokens.
@@ -265,6 +267,12 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
+    /// Host and port of some of the data nodes.
+    pub(crate) fn node_addresses(&self, which: impl Fn(&DataNode) -> bool) -> Vec<String> {
+        let nodes = self.data_nodes.iter().filter(|node| which(node));
+        nodes.map(|node| node.address.clone()).collect()
+    }
+
     /// Uses the sockets of the service manager instead of the addresses of the settings.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! Values of settings that the file's and the flags' parsers accept, and with which nobody could be served as meant.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{MessageConfig, QuotaBounds, ServerConfig};
@@ -31,6 +32,9 @@ pub enum UnusableSetting {
     /// No host and port.
     #[error("data-node is {0:?}; give HOST:PORT")]
     NodeAddress(String),
+    /// A directory of a data node is none below the root.
+    #[error("data-node has the directory {0:?}; give its path below the root, beginning with /")]
+    NodeDirectory(PathBuf),
     /// Objects have nothing of the kind.
     #[error(
         "{0} is for a root that is a directory, and the root is a bucket, whose files are objects without it: leave it out"
@@ -102,20 +106,21 @@ impl ServerConfig {
         let is_node = !self.front_ends.is_empty();
         let security = &self.security;
         let has_certificate = security.certificate.is_some() && security.node_authorities.is_some();
-        let has_port = |node: &&String| {
-            let port = node.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
-            matches!(port, Some(Ok(1..)))
-        };
         if is_front_end && is_node {
             return Err(UnusableSetting::FrontEndAndNode);
         }
         if (is_front_end || is_node) && !has_certificate {
             return Err(UnusableSetting::NodesWithoutCertificate);
         }
-        match self.data_nodes.iter().find(|node| !has_port(node)) {
-            Some(node) => Err(UnusableSetting::NodeAddress(node.clone())),
-            None => Ok(()),
+        for node in &self.data_nodes {
+            if !node.has_port() {
+                return Err(UnusableSetting::NodeAddress(node.address.clone()));
+            }
+            if let Some(directory) = node.misplaced_directory() {
+                return Err(UnusableSetting::NodeDirectory(directory.clone()));
+            }
         }
+        Ok(())
     }
 }
 
@@ -140,6 +145,7 @@ fn is_file_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::DataNode;
 
     #[test]
     fn zero_is_refused_where_it_would_shut_everybody_out() {
@@ -175,7 +181,7 @@ mod tests {
     fn nodes_and_front_ends_must_be_able_to_know_each_other() {
         let with = |change: fn(&mut ServerConfig)| {
             let mut config = ServerConfig {
-                data_nodes: vec!["n1:2812".to_owned()],
+                data_nodes: vec![DataNode::of_all("n1:2812")],
                 ..ServerConfig::default()
             };
             config.security.certificate = Some("/c".into());
@@ -189,8 +195,10 @@ mod tests {
         assert_eq!(without, Err(U::NodesWithoutCertificate));
         let both = with(|config| config.front_ends = vec!["/CN=f".to_owned()]);
         assert_eq!(both, Err(U::FrontEndAndNode));
-        let no_port = with(|config| config.data_nodes = vec!["n1".to_owned()]);
+        let no_port = with(|config| config.data_nodes = vec![DataNode::of_all("n1")]);
         assert_eq!(no_port, Err(U::NodeAddress("n1".to_owned())));
+        let misplaced = with(|config| config.data_nodes[0].directories = vec!["run1".into()]);
+        assert_eq!(misplaced, Err(U::NodeDirectory("run1".into())));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use proto::server::{DriverEvent, FileError, FileErrorKind, ListenRequest};
 use proto::stripes::StripeAddresses;
 
 use crate::state::ServerState;
-use crate::stripes::StripeSet;
+use crate::stripes::{NodeAccess, StripeSet};
 use crate::transfer::{ControlAddresses, advertised_address};
 use crate::work::{OpenedListener, SessionWork};
 
@@ -22,6 +22,8 @@ pub(super) struct DataConnections {
     pub(super) channel: Option<SessionDataChannel>,
     /// The data nodes, after SPAS or a striped transfer. A running transfer has them.
     pub(super) stripes: Option<StripeSet>,
+    /// After SPOR: data nodes connect to the addresses.
+    pub(super) nodes_connect: bool,
     /// This end of the DRS channel, for all transfers after DPSV or DPRT.
     pub(super) drs: Option<Arc<DrsEndpoint>>,
     /// Hosts that are expected to connect, for the log of a transfer without any connection.
@@ -29,10 +31,11 @@ pub(super) struct DataConnections {
 }
 
 impl DataConnections {
-    /// Starts to listen for data connections (PASV, EPSV).
+    /// Starts to listen for data connections (PASV, EPSV), or has these data nodes listen (SPAS).
     pub(super) fn listen(
         &mut self,
         request: &ListenRequest,
+        nodes: Option<NodeAccess>,
         ends: &ControlAddresses,
         shared: &Arc<ServerState>,
     ) -> SessionWork {
@@ -41,7 +44,7 @@ impl DataConnections {
         self.drop_channel();
         self.note_expected_hosts(request, ends);
         match ends.listen_options(request, &shared.config) {
-            Ok(options) => SessionWork::listen(options, request.striped, ends.peer.ip(), shared),
+            Ok(options) => SessionWork::listen(options, nodes, ends.peer.ip(), shared),
             Err(error) => SessionWork::Immediate(DriverEvent::Listening(Err(error))),
         }
     }
@@ -50,6 +53,7 @@ impl DataConnections {
     pub(super) fn drop_channel(&mut self) {
         self.channel = None;
         self.stripes = None;
+        self.nodes_connect = false;
     }
 
     /// Keeps what [`DataConnections::listen`] has opened; returns the addresses to advertise.
@@ -73,10 +77,11 @@ impl DataConnections {
         Ok(StripeAddresses::single(advertised))
     }
 
-    /// Prepares connections to the client's listeners (PORT, EPRT).
+    /// Prepares connections to the client's listeners (PORT, EPRT), those of data nodes after SPOR.
     pub(super) fn connect_to(
         &mut self,
         targets: &StripeAddresses,
+        striped: bool,
         ends: &ControlAddresses,
         shared: &ServerState,
     ) {
@@ -87,6 +92,7 @@ impl DataConnections {
         channel.set_budget(shared.client_stream_budget(ends.peer.ip()));
         self.drop_channel();
         self.channel = Some(channel);
+        self.nodes_connect = striped;
     }
 
     /// Starts to listen for the DRS channel (DPSV).

@@ -5,17 +5,21 @@
 //! actions in [`ServerSession`], actions become [`SessionWork`], and its outcome goes back to the state
 //! machine. The security exchange is in [`secure`].
 
+use std::ffi::OsStr;
 use std::io;
 use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use data::transport::{ControlTransport, tls_error};
 use proto::command::Secret;
+use proto::path::VPath;
 use proto::ranges::RangeSet;
 use proto::server::{
-    CarriedRules, DriverEvent, ExpectedInput, FileError, FileErrorKind, FileRequest, ListenRequest,
-    LoginFailure, ServerSession, SessionAction, TransferError, TransferProgress, TransferRequest,
+    CarriedRules, DriverEvent, ExpectedInput, FileError, FileErrorKind, FileRequest, LoginFailure,
+    ServerSession, SessionAction, TransferError, TransferProgress, TransferRequest,
 };
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -25,6 +29,7 @@ use crate::limits::{QueuePermit, SessionSlot};
 use crate::login::{Login, LoginRefusal, LoginRequest};
 use crate::secure::{DataProtectionError, SessionSecurity};
 use crate::state::{ServerPhase, ServerState};
+use crate::stripes::NodeAccess;
 use crate::transfer::{
     AdmissionResult, ControlAddresses, DataAddresses, FinishedTransfer, LocalHandles,
     QueuedTransfer, StopCause, StripedWork, TransferHandle, TransferMemory, TransferOrder,
@@ -490,15 +495,14 @@ impl SessionDriver {
                     self.work = self.start_file_work(request);
                 }
                 SessionAction::Listen(request) => {
-                    let request = ListenRequest {
-                        striped: request.striped && self.may_use_nodes(),
-                        ..request
-                    };
-                    self.work = self.data.listen(&request, &self.addresses, &self.shared);
+                    let nodes = request.striped.as_ref();
+                    let nodes = nodes.and_then(|place| self.nodes_with(place));
+                    let ends = &self.addresses;
+                    self.work = self.data.listen(&request, nodes, ends, &self.shared);
                 }
-                SessionAction::ConnectTo(targets) => {
+                SessionAction::ConnectTo { to, striped } => {
                     self.data
-                        .connect_to(&targets, &self.addresses, &self.shared);
+                        .connect_to(&to, striped, &self.addresses, &self.shared);
                 }
                 SessionAction::ReportForeignHost(host) => log_foreign_host(host),
                 SessionAction::ListenDrs(family) => {
@@ -675,34 +679,51 @@ impl SessionDriver {
         matches!(self.login, LoginStatus::LoggedIn(_)) && self.security.suits_nodes()
     }
 
-    /// The data nodes for a transfer: those that listen for it, or those that shall connect to several targets. `None`: this
-    /// process carries it out.
+    /// The session's root, below that of the server; `None`: it is elsewhere, or the user has not logged in.
+    fn root_at_nodes(&self) -> Option<&Path> {
+        let LoginStatus::LoggedIn(login) = &self.login else {
+            return None;
+        };
+        let main = self.shared.authenticator.root_path();
+        login.root_path.strip_prefix(main).ok()
+    }
+
+    /// The data nodes that have this file or directory and could carry out this session's transfers.
+    fn nodes_with(&self, path: &VPath) -> Option<NodeAccess> {
+        let root = self.root_at_nodes().filter(|_| self.may_use_nodes())?;
+        let path = root.join(OsStr::from_bytes(path.relative()));
+        self.shared.node_access(&path)
+    }
+
+    /// The data nodes for a transfer: those that listen for it, or those that shall connect. `None`: this process carries it out.
     fn striped_work(
         &mut self,
         request: &TransferRequest,
         connections: &DataAddresses,
     ) -> Result<Option<StripedWork>, FileError> {
         let listening = self.data.stripes.take();
-        let LoginStatus::LoggedIn(login) = &self.login else {
-            return Err(not_logged_in_error());
-        };
-        let root = login
-            .root_path
-            .strip_prefix(self.shared.authenticator.root_path());
+        let root = self.root_at_nodes();
         let security = self
             .security
             .node_security(&request.protection, &self.shared.material);
         let obstacle = match root {
-            Ok(_) => stripe_obstacle(request).or(security.as_ref().err().copied()),
-            Err(_) => Some("your directory is not on the file system of the data nodes"),
+            Some(_) => stripe_obstacle(request).or(security.as_ref().err().copied()),
+            None => Some("your directory is not on the file system of the data nodes"),
         };
         let obstacle = obstacle
             .or((!self.may_use_nodes())
                 .then_some("this session's data connections have no credential"));
-        let has_targets =
-            matches!(connections, DataAddresses::Targets(targets) if targets.as_slice().len() > 1);
-        match (obstacle, self.shared.node_access(), root) {
-            (None, Some(access), Ok(root)) if listening.is_some() || has_targets => {
+        let nodes_connect =
+            self.data.nodes_connect && matches!(connections, DataAddresses::Targets(_));
+        let access = self.nodes_with(request.kind.path());
+        let is_elsewhere = listening.as_ref().is_some_and(|set| {
+            let outside = access.as_ref().map(|access| set.node_outside(access));
+            outside.is_none_or(|node| node.is_some())
+        });
+        let obstacle = obstacle.or((is_elsewhere && *connections == DataAddresses::Unknown)
+            .then_some("they do not have this file: enter its directory (CWD) before SPAS"));
+        match (obstacle, access, root) {
+            (None, Some(access), Some(root)) if listening.is_some() || nodes_connect => {
                 Ok(Some(StripedWork {
                     access,
                     listening,

@@ -48,6 +48,10 @@ pub(super) fn session_config(shared: &ServerState, ends: &ControlAddresses) -> S
         bearer_tokens: !security.token_issuers.is_empty(),
         allow_ccc: security.clear_commands,
         stores_objects: config.served_store.is_some(),
+        nodes_by_directory: config
+            .data_nodes
+            .iter()
+            .any(|node| !node.directories.is_empty()),
         enable_port: config.advisor_port,
         max_idle_seconds: u32::try_from(config.idle_timeout.as_secs()).unwrap_or(u32::MAX),
     }

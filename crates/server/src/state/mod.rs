@@ -1,6 +1,7 @@
 //! The state that all sessions of a server share.
 
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -95,7 +96,7 @@ impl ServerState {
         log: TransferLog,
     ) -> Self {
         let node_directory = NodeDirectory::default();
-        node_directory.set_nodes(&config.data_nodes);
+        node_directory.set_nodes(&config.node_addresses(|_| true));
         Self {
             session_limits: SessionLimits::new(config.session_bounds()),
             congestion,
@@ -155,7 +156,8 @@ impl ServerState {
         self.listener_queue.set_bounds(config.listener_queue());
         self.exchange_queue.set_bounds(config.exchange_queue());
         self.newest_material.send_replace(Arc::clone(&material));
-        self.node_directory.set_nodes(&config.data_nodes);
+        self.node_directory
+            .set_nodes(&config.node_addresses(|_| true));
         Self {
             // Shared with the sessions that run: limits count old and new sessions together.
             session_limits: Arc::clone(&self.session_limits),
@@ -184,11 +186,11 @@ impl ServerState {
         }
     }
 
-    /// Access to the data nodes; `None`: there are none.
-    pub(crate) fn node_access(&self) -> Option<NodeAccess> {
-        let nodes = &self.config.data_nodes;
+    /// Access to the data nodes that have what is at `path`, relative to the root; `None`: there are none.
+    pub(crate) fn node_access(&self, path: &Path) -> Option<NodeAccess> {
+        let nodes = self.config.node_addresses(|node| node.has(path));
         (!nodes.is_empty()).then(|| NodeAccess {
-            nodes: nodes.clone(),
+            nodes,
             directory: Arc::clone(&self.node_directory),
             material: Arc::clone(&self.material),
         })

@@ -62,15 +62,6 @@ pub(crate) struct StripeNode {
 }
 
 impl StripeSet {
-    /// Connects to every node that can be reached.
-    ///
-    /// # Errors
-    /// None can.
-    pub(crate) async fn of_all(access: &NodeAccess) -> io::Result<Self> {
-        let reached = reach_all(access).await?;
-        Ok(Self::of(reached, &access.directory))
-    }
-
     /// Connects to nodes for `stripes` stripes: to one each if there are as many, to the least loaded if there are more nodes, else to some of
     /// them several times.
     ///
@@ -100,6 +91,22 @@ impl StripeSet {
         }
         reached.truncate(stripes);
         Ok(Self::of(reached, &access.directory))
+    }
+
+    /// Has every node that can be reached listen; returns their addresses, too.
+    ///
+    /// # Errors
+    /// None can be reached, or one of them cannot listen.
+    pub(crate) async fn listening(
+        access: &NodeAccess,
+        options: &ListenOptions,
+    ) -> io::Result<(Self, StripeAddresses)> {
+        let reached = reach_all(access).await?;
+        let mut stripes = Self::of(reached, &access.directory);
+        let addresses = stripes.listen(options).await;
+        let addresses =
+            addresses.map_err(|failure| io::Error::other(failure.into_file_error().text))?;
+        Ok((stripes, addresses))
     }
 
     fn of(reached: Vec<ReachedNode>, directory: &Arc<NodeDirectory>) -> Self {
@@ -141,6 +148,12 @@ impl StripeSet {
         self.events.is_empty() && self.nodes.iter().all(|node| !node.messages.is_closed())
     }
 
+    /// A node that is none of these.
+    pub(crate) fn node_outside(&self, access: &NodeAccess) -> Option<&str> {
+        let mut names = self.nodes.iter().map(|node| node.name.as_str());
+        names.find(|name| !access.nodes.iter().any(|node| node == name))
+    }
+
     /// The next message with the number of its node; `None`: the node is lost. Cancel-safe.
     pub(crate) async fn next_event(&mut self) -> (usize, Option<NodeMessage>) {
         match self.events.recv().await {
@@ -180,10 +193,7 @@ impl StripeSet {
     ///
     /// # Errors
     /// A node cannot listen, or is lost.
-    pub(crate) async fn listen(
-        &mut self,
-        options: &ListenOptions,
-    ) -> Result<StripeAddresses, NodeFailure> {
+    async fn listen(&mut self, options: &ListenOptions) -> Result<StripeAddresses, NodeFailure> {
         let listen = NodeListen {
             accept: options.accept.clone().into(),
             buffers: options.buffers.into(),

@@ -157,7 +157,7 @@ mod tests {
             family,
             any_host,
             other_hosts: Vec::new(),
-            striped: false,
+            striped: None,
             buffers: proto::sizing::SocketBuffers::default(),
         }
     }

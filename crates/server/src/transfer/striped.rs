@@ -103,8 +103,8 @@ pub(super) async fn run(
     bytes: StripeBytes,
     reports: mpsc::Sender<WorkerEvent>,
 ) {
-    // Those of an earlier transfer may have gone.
-    let is_fresh = |set: &StripeSet| set.is_intact();
+    // Those of an earlier transfer may have gone, or have another file.
+    let is_fresh = |set: &StripeSet| set.is_intact() && set.node_outside(&work.access).is_none();
     let set = match (work.listening.filter(is_fresh), &order.connections) {
         (Some(set), _) => Ok(set),
         (None, DataAddresses::Targets(targets)) => {
@@ -115,7 +115,7 @@ pub(super) async fn run(
     let set = match set {
         Ok(set) => set,
         Err(error) => {
-            // This process can send to all targets, too.
+            // This process can do the same, if slower.
             tracing::warn!(%error, "a striped transfer runs without data nodes");
             let run = move || worker::run(order, handles, &control, &reports);
             let _ = tokio::task::spawn_blocking(run).await;

@@ -94,18 +94,17 @@ pub(crate) enum WorkEvent {
 }
 
 impl SessionWork {
-    /// Starts to open a data listener for `client`, or, for a `striped` transfer, one at each data node, if there are any. This
-    /// process's own is opened on a blocking thread, because it may try a whole range of busy ports.
+    /// Starts to open a data listener for `client`, or one at each of these data nodes. This process's own is opened on a blocking thread, because it may try a whole range of busy ports.
     pub(crate) fn listen(
         options: ListenOptions,
-        striped: bool,
+        nodes: Option<NodeAccess>,
         client: IpAddr,
         shared: &Arc<ServerState>,
     ) -> Self {
         let shared = Arc::clone(shared);
         Self::Listen(Box::pin(async move {
-            if let Some(access) = shared.node_access().filter(|_| striped) {
-                match listen_at_nodes(&access, &options).await {
+            if let Some(access) = nodes {
+                match StripeSet::listening(&access, &options).await {
                     Ok((stripes, addresses)) => {
                         return Ok(OpenedListener::Striped(stripes, addresses));
                     }
@@ -203,18 +202,6 @@ impl SessionWork {
             Self::Transfer(running) => WorkEvent::Transfer(running.next_update().await),
         }
     }
-}
-
-/// Has all data nodes that can be used listen.
-async fn listen_at_nodes(
-    access: &NodeAccess,
-    options: &ListenOptions,
-) -> Result<(StripeSet, StripeAddresses), String> {
-    let stripes = StripeSet::of_all(access).await;
-    let mut stripes = stripes.map_err(|error| error.to_string())?;
-    let addresses = stripes.listen(options).await;
-    let addresses = addresses.map_err(|failure| failure.into_file_error().text)?;
-    Ok((stripes, addresses))
 }
 
 async fn run_blocking<T: Send + 'static>(
@@ -415,7 +402,7 @@ mod tests {
                 accept: data::channel::AllowedPeers::Any,
                 buffers: proto::sizing::SocketBuffers::default(),
             };
-            SessionWork::listen(options, false, PEER, shared)
+            SessionWork::listen(options, None, PEER, shared)
         });
     }
 }

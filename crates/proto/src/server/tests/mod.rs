@@ -266,7 +266,7 @@ fn clear_data_of_sshftp_needs_no_word_and_goes_to_hosts_that_the_client_names() 
     let mut session = carried_with(rules);
     let actions = session.on_line(&line("PORT 192,0,2,77,16,1"));
     assert!(
-        matches!(&actions[..], [SessionAction::ConnectTo(_), _]),
+        matches!(&actions[..], [SessionAction::ConnectTo { .. }, _]),
         "{actions:?}"
     );
     let actions = session.on_line(&line("PASV"));
@@ -277,7 +277,10 @@ fn clear_data_of_sshftp_needs_no_word_and_goes_to_hosts_that_the_client_names() 
     let mut without = carried();
     without.on_line(&line("DCAU N"));
     let refused = without.on_line(&line("PORT 192,0,2,77,16,1"));
-    assert!(!matches!(&refused[..], [SessionAction::ConnectTo(_), _]));
+    assert!(!matches!(
+        &refused[..],
+        [SessionAction::ConnectTo { .. }, _]
+    ));
 }
 
 #[test]

@@ -36,9 +36,10 @@ fn other(action: &SessionAction) -> String {
         SessionAction::File(request) => format!("File {}", file(request)),
         SessionAction::Listen(request) => format!("Listen {}", listen(request)),
         SessionAction::ReportForeignHost(host) => format!("NoteForeign {host}"),
-        SessionAction::ConnectTo(to) => {
+        SessionAction::ConnectTo { to, striped } => {
             let to: Vec<String> = to.iter().map(|(_, at)| at.to_string()).collect();
-            format!("ConnectTo {}", to.join(" "))
+            let form = if *striped { "striped " } else { "" };
+            format!("ConnectTo {form}{}", to.join(" "))
         }
         SessionAction::ListenDrs(family) => format!("ListenDrs {family:?}"),
         SessionAction::ConnectDrs(to) => format!("ConnectDrs {}", to.format()),
@@ -92,7 +93,7 @@ fn listen(request: &ListenRequest) -> String {
     for host in &request.other_hosts {
         text.push_str(&format!(" other-host={host}"));
     }
-    if request.striped {
+    if request.striped.is_some() {
         text.push_str(" striped");
     }
     text + &buffers(request.buffers)

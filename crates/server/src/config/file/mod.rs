@@ -15,10 +15,10 @@ use smallfile::settings::{self, SettingText, SettingsFileError};
 use tune::sizing::drs::{DrsInterval, DrsIntervalError};
 
 use super::{
-    Anonymous, ClientCertificatesName, ClientNetwork, DirectoryBits, FileBits, MessageFormat,
-    PamConfig, RateText, RequiredProtection, SandboxMode, SecurityConfig, ServerConfig,
-    SessionReuse, SizeText, ThirdPartyPolicy, TlsPolicy, TokenIssuerConfig, UnlistedRights,
-    UserShares,
+    Anonymous, ClientCertificatesName, ClientNetwork, DataNode, DirectoryBits, FileBits,
+    MessageFormat, PamConfig, RateText, RequiredProtection, SandboxMode, SecurityConfig,
+    ServerConfig, SessionReuse, SizeText, ThirdPartyPolicy, TlsPolicy, TokenIssuerConfig,
+    UnlistedRights, UserShares,
 };
 
 /// The bound keeps deadlines computed as now + timeout within the range of `Instant`.
@@ -120,7 +120,7 @@ pub struct FileConfig {
     pub pam_rights: Option<UnlistedRights>,
     pub pam_min_uid: Option<u32>,
     pub token_issuer: Option<Vec<TokenIssuerConfig>>,
-    pub data_node: Option<Vec<DataNodeTable>>,
+    pub data_node: Option<Vec<DataNode>>,
     pub front_end: Option<Vec<String>>,
 }
 
@@ -130,14 +130,6 @@ pub struct FileConfig {
 pub struct AdvisorTable {
     /// `config`: settings file of the network-advice service.
     config: PathBuf,
-}
-
-/// A table `[[data-node]]`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct DataNodeTable {
-    /// `address`: host and port.
-    address: String,
 }
 
 /// A range of ports, written `LOW-HIGH`; both are above 0.
@@ -365,9 +357,7 @@ impl FileConfig {
         config.transfer_log = self.transfer_log.or(config.transfer_log.take());
         config.ftp_info_log = self.ftp_info_log.or(config.ftp_info_log.take());
         config.run_as = self.run_as.or(config.run_as.take());
-        let nodes = self.data_node;
-        let nodes = nodes.map(|nodes| nodes.into_iter().map(|node| node.address).collect());
-        set_if_given(&mut config.data_nodes, nodes);
+        set_if_given(&mut config.data_nodes, self.data_node);
         set_if_given(&mut config.front_ends, self.front_end);
         let advisor = self.advisor.map(|table| table.config);
         config.metrics = self.metrics.or(config.metrics);

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::{
-    AccessLists, CreationConfig, MessageConfig, PamConfig, QuotaBounds, SecurityConfig, ShareConfig,
+    AccessLists, CreationConfig, DataNode, MessageConfig, PamConfig, QuotaBounds, SecurityConfig,
+    ShareConfig,
 };
 use crate::service_manager::PassedListeners;
 use crate::test_pipe::make_pipe;
@@ -60,7 +61,7 @@ fn every_setting_is_applied() {
         "limit-rate-per-address = \"8M\"\nlimit-rate-per-user = \"16M\"\nquota = \"10M\"\n",
         "quota-files = 18\nbanner = \"hello\"\nbanner-file = \"/b\"\nwelcome-file = \"/w\"\n",
         "directory-message = \".message\"\npam = \"lab\"\npam-rights = \"ro\"\npam-min-uid = 500\n",
-        "front-end = [\"/CN=f\"]\n[[data-node]]\naddress = \"n:1\"\n",
+        "front-end = [\"/CN=f\"]\n[[data-node]]\naddress = \"n:1\"\ndirectories = [\"/d\"]\n",
         "[advisor]\nconfig = \"/etc/advisor.toml\"\n",
         "[user.ann]\nmax-sessions = 19\nlimit-rate = \"24M\"\nquota = \"20M\"\nquota-files = 21\n",
     ))
@@ -106,7 +107,10 @@ fn every_setting_is_applied() {
         },
         sync_policy: SyncPolicy::None,
         client_congestion: false,
-        data_nodes: vec!["n:1".into()],
+        data_nodes: vec![DataNode {
+            directories: vec!["/d".into()],
+            ..DataNode::of_all("n:1")
+        }],
         front_ends: vec!["/CN=f".into()],
         run_as: Some("ftp".into()),
         key_holder: None,

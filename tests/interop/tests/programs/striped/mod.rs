@@ -1,6 +1,7 @@
 //! Striped transfers: a front end with data nodes, by the clients that know SPAS and SPOR, and `longhaul cp` with a striped
 //! globus-gridftp-server.
 
+mod directories;
 mod failures;
 mod limits;
 mod loads;
