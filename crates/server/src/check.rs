@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use data::store::root::Root;
 
-use crate::config::{Anonymous, ServerConfig, SiteTerms, TlsPolicy};
+use crate::config::{Anonymous, DataNode, ServerConfig, SiteTerms, TlsPolicy};
 use crate::congestion;
 use crate::login::TokenLogin;
 use crate::pam;
@@ -81,6 +81,16 @@ pub enum SettingsWarning {
         /// Their root.
         root: PathBuf,
     },
+    /// A data node would never be used for this directory.
+    #[error(
+        "data-node {address} has {directory:?}, which is no directory below the root: clients' paths are meant, without that of the root"
+    )]
+    NodeWithoutDirectory {
+        /// The address of the node.
+        address: String,
+        /// The directory, relative to the root.
+        directory: PathBuf,
+    },
     /// The root of an account cannot be opened.
     #[error("an account cannot log in: {0}")]
     AccountRoot(String),
@@ -113,6 +123,7 @@ pub fn check(config: &ServerConfig) -> Result<Vec<SettingsWarning>, ServeError> 
     let mut warnings = unwritable_directories(config);
     let certificate = material.certificate_problem();
     warnings.extend(certificate.map(SettingsWarning::Certificate));
+    warnings.extend(nodes_without_directory(config));
     if let Some(users) = &users {
         warnings.extend(unreadable_users(config, users));
         warnings.extend(unknown_users(config, users));
@@ -235,6 +246,20 @@ fn unknown_users(config: &ServerConfig, users: &Users) -> Vec<SettingsWarning> {
     warnings
 }
 
+/// Directories of data nodes that this server does not have. In a bucket, directories come with the first file.
+fn nodes_without_directory(config: &ServerConfig) -> Vec<SettingsWarning> {
+    let nodes = config.data_nodes.iter();
+    let named = nodes.flat_map(|node| node.below_root().map(move |below| (node, below)));
+    let is_missing = |(_, below): &(_, &Path)| {
+        config.served_store.is_none() && !config.root.join(below).is_dir()
+    };
+    let warning = |(node, below): (&DataNode, &Path)| SettingsWarning::NodeWithoutDirectory {
+        address: node.address.clone(),
+        directory: below.to_owned(),
+    };
+    named.filter(is_missing).map(warning).collect()
+}
+
 /// Roots of accounts with the right to write in which this process may make no files, neither in the directory where their
 /// sessions begin. (In the server's root the directories that are meant to be written are often others, below it.)
 fn unwritable_roots(users: &Users) -> Vec<SettingsWarning> {
@@ -315,6 +340,27 @@ mod tests {
         config.transfer_log = Some(dir.path().join("log"));
         assert_eq!(check(&config).unwrap(), []);
         assert!(!dir.path().join("log").exists(), "nothing is made");
+    }
+
+    #[test]
+    fn directories_of_data_nodes_must_be_below_the_root() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("run1")).unwrap();
+        let mut config = config(dir.path());
+        config.data_nodes = vec![DataNode {
+            directories: vec!["/run1".into(), "/runl".into(), dir.path().join("run1")],
+            ..DataNode::of_all("n:1")
+        }];
+        let missing = |directory: &Path| SettingsWarning::NodeWithoutDirectory {
+            address: "n:1".to_owned(),
+            directory: directory.to_owned(),
+        };
+        let doubled = dir.path().join("run1");
+        let expected = [
+            missing(Path::new("runl")),
+            missing(doubled.strip_prefix("/").unwrap()),
+        ];
+        assert_eq!(nodes_without_directory(&config), expected);
     }
 
     /// In /proc/sys not even root may make files.

@@ -16,6 +16,8 @@ pub struct ServerHabits {
     pub(crate) facts_show_itself: bool,
     /// Its `LIST -a` shows the directory itself.
     pub(crate) rows_show_itself: bool,
+    /// Its data nodes could not be used: it is one server from then on.
+    pub(crate) without_stripes: bool,
     /// Longest time to a greeting.
     pub greeting: Duration,
     /// Whether REST has effect.
@@ -50,6 +52,7 @@ impl ServerHabits {
             names_only: self.names_only || other.names_only,
             facts_show_itself: self.facts_show_itself || other.facts_show_itself,
             rows_show_itself: self.rows_show_itself || other.rows_show_itself,
+            without_stripes: self.without_stripes || other.without_stripes,
             greeting: self.greeting.max(other.greeting),
             restart: self.restart.max(other.restart),
         }
@@ -63,6 +66,11 @@ impl ClientSession {
         if effect == RestartEffect::Missing {
             self.planner.on_restart_ignored();
         }
+    }
+
+    /// The server is used as one without data nodes from now on, also by later sessions.
+    pub(crate) fn forget_stripes(&mut self) {
+        self.habits.without_stripes = true;
     }
 
     /// The habits that this session knows.

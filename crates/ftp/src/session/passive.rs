@@ -317,10 +317,19 @@ impl ClientSession {
         if reply.is_success() {
             return Ok(());
         }
+        let address = addresses.first();
         if is_striped {
             self.forget_stripes();
+            // Between two servers, all stripes begin anew.
+            if let Some(listener) = &mut self.data_channel {
+                listener.set_stripes(1);
+                reply = self.control.call(&port_command(address)).await?;
+                if reply.is_success() {
+                    return Ok(());
+                }
+            }
         }
-        let operation = Operation::from(format!("connect to {} (PORT, EPRT)", addresses.first()));
+        let operation = Operation::from(format!("connect to {address} (PORT, EPRT, SPOR)"));
         Err(replies::refusal_failure(self.name(), &operation, &reply))
     }
 }

@@ -22,7 +22,7 @@ const MIN_PORT: u16 = 1024;
 /// Of a server's data nodes.
 #[derive(Debug, Default)]
 pub(crate) struct ServerStripes {
-    /// Their hosts, one for each stripe; `None`: not asked yet. Empty: the server is used as one without data nodes.
+    /// Their hosts, one for each stripe; `None`: not asked yet.
     hosts: Option<Vec<IpAddr>>,
     /// The directory that `hosts` have, at a server whose nodes differ by directory.
     directory: Option<Vec<u8>>,
@@ -33,44 +33,49 @@ pub(crate) struct ServerStripes {
 }
 
 impl ClientSession {
-    /// Whether the data connections of a transfer may be with data nodes: in MODE E, directly, where the server knows
-    /// SPAS and SPOR and is not known to have none.
+    /// Whether the data connections of a transfer may be with data nodes: in MODE E, directly, where the server knows SPAS and is not
+    /// known to have none that can be used.
     pub(crate) fn may_use_stripes(&self, requirements: &TransferRequirements) -> bool {
         let has_none = self.stripes.hosts.as_ref().is_some_and(Vec::is_empty);
+        self.can_use_stripes(requirements) && !has_none
+    }
+
+    /// The same, whatever nodes have the file.
+    fn can_use_stripes(&self, requirements: &TransferRequirements) -> bool {
         requirements.mode == TransferMode::Extended
             && self.features().spas
+            && !self.habits.without_stripes
             && !self.is_carried()
             && self.control.route().is_none()
-            && !has_none
     }
 
     /// Enters the directory of the file that comes next, at a server whose data nodes differ by directory: SPAS names those of the
     /// current one.
-    pub(crate) async fn enter_for_stripes(&mut self, transfer: &Command) -> Result<(), Failure> {
-        let Some(path) = transfer
-            .transferred_file()
-            .filter(|_| self.features().nodes_by_directory)
-        else {
+    pub(crate) async fn enter_for_stripes(
+        &mut self,
+        requirements: &TransferRequirements,
+    ) -> Result<(), Failure> {
+        let path = requirements.command.transferred_file();
+        let (Some(path), true) = (path, self.features().nodes_by_directory) else {
             return Ok(());
         };
+        if !self.can_use_stripes(requirements) {
+            return Ok(());
+        }
         let current = self.current_directory.as_deref();
-        let directory = directory_and_name(path)
-            .0
-            .or(current)
-            .unwrap_or(b"/")
-            .to_vec();
+        let directory = directory_and_name(path).0.or(current);
+        let directory = directory.unwrap_or(b"/").to_vec();
         if self.stripes.directory.as_ref() != Some(&directory) {
             // Others may have this one, and the connections are with those of another.
             self.stripes = ServerStripes::default();
             self.data_channel = None;
             self.planner.on_channel_lost();
         }
-        if self.current_directory.as_ref() != Some(&directory)
-            && self.change_directory(&directory).await?.is_some()
-        {
+        let is_there = self.current_directory.as_ref() == Some(&directory);
+        if !is_there && self.change_directory(&directory).await?.is_some() {
             // The transfer itself tells why.
             self.stripes.directory = None;
-            self.forget_stripes();
+            self.stripes.hosts = Some(Vec::new());
             return Ok(());
         }
         self.stripes.directory = Some(directory);
@@ -79,10 +84,8 @@ impl ClientSession {
 
     /// Whether the server has named data nodes.
     pub(crate) fn has_stripes(&self) -> bool {
-        self.stripes
-            .hosts
-            .as_ref()
-            .is_some_and(|all| !all.is_empty())
+        let hosts = self.stripes.hosts.as_ref();
+        hosts.is_some_and(|all| !all.is_empty())
     }
 
     /// Number of stripes of the server, at least 1.
@@ -154,11 +157,6 @@ impl ClientSession {
             self.note_stripes(&reply);
         }
         Ok(())
-    }
-
-    /// The server is used as one without data nodes from now on; where they differ by directory, for files in this one.
-    pub(crate) fn forget_stripes(&mut self) {
-        self.stripes.hosts = Some(Vec::new());
     }
 
     /// Takes note whether SPOR was sent.

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use data::channel::SessionDataChannel;
 use data::error::DataError;
 use data::job::{TransferControl, TransferReport, TransferSettings};
 use data::os::readable::ReadableWait;
@@ -18,11 +19,11 @@ use super::control_messages::{AnnouncedSizeFollower, ReplySinks, SizesToAnnounce
 pub(crate) use super::data_side::LocalTransfer;
 use super::data_side::{AlternativeAddresses, DataResult, start_data_side};
 use super::outcome::{self, FailedTransfer};
-use crate::Failure;
 use crate::failure::{Operation, Sentence};
 use crate::session::ClientSession;
 use crate::session::control::MarkerRateLimit;
 use crate::session::replies::{RefusalCause, refusal_cause};
+use crate::{Failure, FailureKind};
 
 /// Longest wait for the server's final reply after the data side failed.
 const FINAL_REPLY_AFTER_FAILURE: Duration = Duration::from_secs(10);
@@ -102,6 +103,22 @@ impl ClientSession {
     /// After a failure the data connections are closed; the session stays usable only if the server
     /// sent its final reply.
     pub async fn exchange(
+        &mut self,
+        exchange: TransferExchange<'_>,
+    ) -> Result<CompletedExchange, FailedTransfer> {
+        let channel = self.data_channel.as_ref();
+        let is_striped = channel.is_some_and(SessionDataChannel::is_striped);
+        let (control, before) = (Arc::clone(exchange.control), exchange.control.bytes());
+        let result = self.run_exchange(exchange).await;
+        let is_lost = |failed: &FailedTransfer| failed.failure.kind() == FailureKind::Unreachable;
+        if is_striped && control.bytes() == before && result.as_ref().is_err_and(is_lost) {
+            // This end may not reach the data nodes, or they not this end, where the server itself does.
+            self.forget_stripes();
+        }
+        result
+    }
+
+    async fn run_exchange(
         &mut self,
         exchange: TransferExchange<'_>,
     ) -> Result<CompletedExchange, FailedTransfer> {

@@ -44,7 +44,14 @@ pub(super) async fn get(
 ) -> Result<TransferAttempt, Failure> {
     session.check_path(path)?;
     let mut warnings = Vec::new();
-    let first = try_get(session, path, &sink, spec, control, &mut warnings).await;
+    let was_without_stripes = session.habits().without_stripes;
+    let mut first = try_get(session, path, &sink, spec, control, &mut warnings).await;
+    // Where data nodes do not reach this end, the server itself may.
+    if session.habits().without_stripes != was_without_stripes
+        && first.as_ref().is_err_and(server_could_not_connect)
+    {
+        first = try_get(session, path, &sink, spec, control, &mut warnings).await;
+    }
     let attempt = match first {
         // One more attempt in MODE S, where this end opens the connection.
         Err(failed) if session.server_can_connect() && server_could_not_connect(&failed) => {

@@ -104,8 +104,8 @@ impl ClientSession {
             protection: self.agree_data_protection(purpose).await?,
             ..requirements.clone()
         };
-        if local_end.is_large && requirements.mode == TransferMode::Extended {
-            self.enter_for_stripes(&requirements.command).await?;
+        if local_end.is_large {
+            self.enter_for_stripes(requirements).await?;
         }
         let striped = local_end.is_large && self.may_use_stripes(requirements);
         self.ask_for_stripes(striped && requirements.server_listens);

@@ -81,6 +81,9 @@ pub(super) async fn third_party(
         // The data nodes may be in networks that do not reach each other, where the servers themselves do.
         Err(failure) if is_striped && failure.kind() == FailureKind::Apart => {
             servers.forget_stripes();
+            if !(servers.source.is_usable() && servers.destination.is_usable()) {
+                return Err(failure.of_kind(FailureKind::Unreachable).retried(true));
+            }
             let again = third_party(source, destination, subject, spec, progress);
             // Boxed: an async function cannot contain itself. Once, since no stripes are known now.
             return Box::pin(again).await;
@@ -356,11 +359,9 @@ impl ThirdPartyServers<'_> {
         requirements: &TransferRequirements,
     ) -> Result<(), Failure> {
         let is_large = put::is_large(self.spec.size);
-        if is_large && requirements.mode == TransferMode::Extended {
-            self.source.enter_for_stripes(&sending.command).await?;
-            self.destination
-                .enter_for_stripes(&requirements.command)
-                .await?;
+        if is_large {
+            self.source.enter_for_stripes(sending).await?;
+            self.destination.enter_for_stripes(requirements).await?;
         }
         let mut is_striped = is_large
             && !requirements
@@ -442,7 +443,7 @@ impl ThirdPartyServers<'_> {
                 .source
                 .send_pipeline(&pipeline, Some(addresses), &reading, warnings);
             let result = result.await;
-            if result.is_err() && self.is_striped && !self.source.has_stripes() {
+            if result.is_err() && self.is_striped && self.source.habits().without_stripes {
                 return Ok(Some(RenegotiationReason::WithoutStripes));
             }
             let reason = result?.replan;

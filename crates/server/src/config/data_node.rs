@@ -24,14 +24,15 @@ impl DataNode {
         }
     }
 
-    /// Whether the node has what is at `path`, which is relative to the root.
+    /// Whether the node has what is at `path`, which is relative to the root. The empty path is the root: who has that has everything.
     pub(crate) fn has(&self, path: &Path) -> bool {
-        let directories = &self.directories;
-        let holds = |directory: &PathBuf| {
-            let below = directory.strip_prefix("/");
-            below.is_ok_and(|below| path.starts_with(below))
-        };
-        directories.is_empty() || directories.iter().any(holds)
+        self.directories.is_empty() || self.below_root().any(|below| path.starts_with(below))
+    }
+
+    /// `directories`, relative to the root.
+    pub(crate) fn below_root(&self) -> impl Iterator<Item = &Path> {
+        let directories = self.directories.iter();
+        directories.filter_map(|directory| directory.strip_prefix("/").ok())
     }
 
     /// Whether `address` names a port.

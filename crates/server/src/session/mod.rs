@@ -735,6 +735,7 @@ impl SessionDriver {
                 if *connections == DataAddresses::Unknown && listening.is_some() =>
             {
                 let text = format!("data nodes listen for this transfer (SPAS), but {obstacle}");
+                self.data.stripes = listening;
                 Err(FileError::new(FileErrorKind::Other, text))
             }
             _ => Ok(None),

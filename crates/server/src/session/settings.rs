@@ -1,5 +1,6 @@
 //! The settings of the state machine of a session.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use proto::server::{CarriedRules, SessionConfig};
@@ -48,10 +49,7 @@ pub(super) fn session_config(shared: &ServerState, ends: &ControlAddresses) -> S
         bearer_tokens: !security.token_issuers.is_empty(),
         allow_ccc: security.clear_commands,
         stores_objects: config.served_store.is_some(),
-        nodes_by_directory: config
-            .data_nodes
-            .iter()
-            .any(|node| !node.directories.is_empty()),
+        nodes_by_directory: !config.data_nodes.iter().all(|node| node.has(Path::new(""))),
         enable_port: config.advisor_port,
         max_idle_seconds: u32::try_from(config.idle_timeout.as_secs()).unwrap_or(u32::MAX),
     }

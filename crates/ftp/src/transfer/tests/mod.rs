@@ -25,6 +25,7 @@ mod failures;
 mod partial_transfers;
 mod pipelining;
 mod right_sizing;
+mod stripes;
 mod surplus_replies;
 
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -169,8 +169,8 @@ fn one_session_moves_large_and_small_files_of_all_nodes() {
     fs::create_dir(&back).unwrap();
     let part = |name: &str| path_argument(&tree.join(name));
     let sources = ["large", "run1", "other", "run2", "z-large"].map(part);
-    let mut runs = vec![(sources.to_vec(), server.front.url(""), [true; 2])];
-    for (directory, used) in DIRECTORIES.iter().zip([[true, false], [false, true]]) {
+    let mut runs = vec![(sources.to_vec(), server.front.url(""), [2, 2])];
+    for (directory, used) in DIRECTORIES.iter().zip([[2, 0], [0, 2]]) {
         let from = vec![server.front.url(directory)];
         runs.push((from, path_argument(&back) + "/", used));
     }
@@ -180,7 +180,9 @@ fn one_session_moves_large_and_small_files_of_all_nodes() {
         arguments.push(&to);
         let before = server.parts();
         server.explain(cp(&arguments)).unwrap();
-        assert_eq!(server.worked_since(before), used, "{from:?} to {to}");
+        let now = server.parts();
+        let parts = [now[0] - before[0], now[1] - before[1]];
+        assert_eq!(parts, used, "{from:?} to {to}");
     }
     for directory in DIRECTORIES {
         for name in [
@@ -282,19 +284,31 @@ fn data_nodes_that_listen_and_have_another_directory_store_nothing() {
     let mut connection = BufReader::new(connection);
     read_reply(&mut connection).unwrap();
     let mut send = |command: &str| reply(&mut connection, command).unwrap();
-    for command in [
-        "USER anonymous",
-        "PASS x",
-        "TYPE I",
-        "MODE E",
-        "CWD /run2",
-        "SPAS",
-    ] {
+    for command in ["USER anonymous", "PASS x", "TYPE I", "MODE E", "CWD /run2"] {
         let said = send(command);
         assert!(said.starts_with(['2', '3']), "{command}: {said}");
     }
+    let listening = send("SPAS");
     let said = send("STOR /run1/x");
     assert!(said.starts_with(['4', '5']), "{said}");
     assert!(said.contains("before SPAS"), "{said}");
     assert!(!server.store.path("run1/x").exists());
+    // They still listen. One EOD, and the number of them: an empty file.
+    let at = listening.lines().nth(1).unwrap().trim();
+    let numbers: Vec<u16> = at.split(',').map(|part| part.parse().unwrap()).collect();
+    let port = numbers[4] * 256 + numbers[5];
+    let mut data = TcpStream::connect((NODE_HOSTS[1], port)).unwrap();
+    let mut end = [0; 17];
+    (end[0], end[16]) = (0x48, 1);
+    data.write_all(&end).unwrap();
+    assert!(send("STOR /run2/x").starts_with("150"));
+    let last = loop {
+        let said = read_reply(&mut connection).unwrap();
+        // A marker.
+        if !said.starts_with('1') {
+            break said;
+        }
+    };
+    assert!(last.starts_with("226"), "{last}");
+    assert_eq!(fs::metadata(server.store.path("run2/x")).unwrap().len(), 0);
 }

@@ -7,6 +7,7 @@ use interop::cells::MatrixRow;
 use interop::longhaul::copy::{self, cp};
 use interop::longhaul::rows::path_argument;
 use interop::longhaul::running_copy::RunningCopy;
+use interop::longhaul::serve::ServeCommand;
 use interop::matrix::TestStore;
 use interop::network_cut::CuttableRelay;
 use interop::peer::globus_url_copy::{GlobusUrlCopy, file_url};
@@ -17,7 +18,7 @@ use interop::test_files;
 use interop::volume::{FullVolume, FullVolumeKind};
 use rustix::process::Signal;
 
-use super::{LARGE, NODE_HOSTS, StripedServer, front, front_of, node, parts};
+use super::{LARGE, NODE_HOSTS, StripedServer, front, front_of, node, node_of, parts};
 
 /// Three seconds for [`LARGE`].
 const RATE: [&str; 2] = ["--limit-rate", "300M"];
@@ -60,6 +61,50 @@ fn copy_while(
         _ => store.path("stored"),
     };
     test_files::ensure_same(&file, &stored)
+}
+
+/// The other end is told an address of the nodes at which nobody listens, and from which none of them connects.
+fn start_out_of_reach(store: &TestStore, pki: &PeerPki, nodes: usize) -> Result<StripedServer> {
+    let nodes = NODE_HOSTS.iter().take(nodes).map(|host| {
+        let command = ServeCommand::new(store.root());
+        node_of(command.option("--public-address", "127.0.0.77"), pki, host)
+    });
+    let nodes = nodes.collect::<Result<Vec<_>>>()?;
+    let front = front(store.root(), pki, &nodes)?;
+    Ok(StripedServer { front, nodes })
+}
+
+#[test]
+fn the_front_end_serves_where_data_nodes_and_the_other_end_do_not_reach_each_other() {
+    let pki = require!(PeerPki::find());
+    let file = test_files::shared(LARGE).unwrap();
+    let mut cells = MatrixRow::new("longhaul cp, data nodes out of reach");
+    for nodes in [1, 2] {
+        cells.check(format!("{nodes}: put, get"), || {
+            let store = TestStore::new()?;
+            let server = start_out_of_reach(&store, &pki, nodes)?;
+            let (url, copied) = (server.front.url("x"), store.local());
+            for (from, to) in [
+                (&path_argument(&file), &url),
+                (&url, &path_argument(&copied)),
+            ] {
+                server.explain(cp(&["-p", "2", "--retries", "1", from, to]))?;
+            }
+            test_files::ensure_same(&file, &copied)
+        });
+        cells.check(format!("{nodes}: between servers"), || {
+            let (from, to) = (TestStore::new()?, TestStore::new()?);
+            let source = StripedServer::start(&from, &pki, nodes)?;
+            let destination = start_out_of_reach(&to, &pki, nodes)?;
+            std::fs::copy(&file, from.path("x"))?;
+            let urls = [source.front.user_url("x"), destination.front.user_url("y")];
+            let fixed = ["-p", "2", "--retries", "1", "--verify", "none"];
+            let copied = cp(&[&fixed[..], &[&urls[0], &urls[1]]].concat());
+            source.explain(destination.explain(copied))?;
+            test_files::ensure_same(&file, &to.path("y"))
+        });
+    }
+    cells.finish();
 }
 
 #[test]
