@@ -64,6 +64,7 @@ pub(crate) fn test(
     change(server, &method::RUN_TEST, vec![client.into(), test.into()])?;
     let question = vec![server.server.as_str().into(), client.into()];
     let deadline = Instant::now() + result_within;
+    let mut is_told = false;
     loop {
         let wait = deadline.saturating_duration_since(Instant::now());
         let info = match result_within.is_zero() {
@@ -94,6 +95,10 @@ pub(crate) fn test(
             return Err(AskingFailure::NoResult(format!(
                 "{test} of {client} has no result within {waited}: {why}; it still runs as soon as it can"
             )));
+        }
+        if let Some(why) = why.filter(|_| !is_told) {
+            print_to_stderr(&format!("{test} of {client} waits: {why}"));
+            is_told = true;
         }
         std::thread::sleep(ASK_AGAIN.min(wait));
     }

@@ -298,7 +298,7 @@ impl ClientSession {
             .unwrap_or_else(|| StripeAddresses::single(address)))
     }
 
-    /// Evaluates the reply to [`ClientSession::connect_command`]. After a refusal of PORT, EPRT is tried for an IPv4 address.
+    /// Evaluates the reply to PORT, EPRT or SPOR. After a refusal of PORT, EPRT is tried for an IPv4 address.
     pub async fn handle_active_reply(
         &mut self,
         addresses: &StripeAddresses,
@@ -321,7 +321,8 @@ impl ClientSession {
         if is_striped {
             self.forget_stripes();
             // Between two servers, all stripes begin anew.
-            if let Some(listener) = &mut self.data_channel {
+            let listener = self.data_channel.as_mut();
+            if let Some(listener) = listener.filter(|here| here.local_addr() == Some(address)) {
                 listener.set_stripes(1);
                 reply = self.control.call(&port_command(address)).await?;
                 if reply.is_success() {

@@ -80,17 +80,40 @@ fn describe_plan(ready: &[Schedule], left_out: &[String], budget: Option<Duratio
     let wanted = ready.iter().map(Schedule::most_repetitions).max();
     match (most, budget) {
         (Some(most), _) if wanted.is_some_and(|wanted| most < wanted) => {
-            lines.push(format!("repetitions are trimmed to {most} to fit the budget"));
+            lines.push(format!(
+                "repetitions are trimmed to {most} to fit the budget"
+            ));
         }
         (None, Some(budget)) => lines.push(format!(
-            "one repetition of everything takes longer than the budget of {}: the last experiments are left \
-             out",
-            format_seconds(budget.as_secs_f64())
+            "one repetition of everything takes longer than the budget of {}: {}",
+            format_seconds(budget.as_secs_f64()),
+            describe_rest(ready, &planned, budget)
         )),
         _ => {}
     }
     lines.extend_from_slice(left_out);
     lines.join("\n")
+}
+
+/// Tells which experiments do not fit into `budget`, by the estimates of `planned`.
+fn describe_rest(ready: &[Schedule], planned: &[PlannedRun], budget: Duration) -> String {
+    let mut begins = 0.0;
+    let (mut begun, mut left_out) = ("", Vec::new());
+    for (one, planned) in ready.iter().zip(planned) {
+        let name = one.empty_results.experiment.as_str();
+        match begins < budget.as_secs_f64() {
+            true => begun = name,
+            false => left_out.push(name),
+        }
+        begins += planned.seconds;
+    }
+    match left_out.is_empty() {
+        true => format!("{begun} ends early"),
+        false => format!(
+            "{begun} may end early, and left out are {}",
+            left_out.join(", ")
+        ),
+    }
 }
 
 /// Describes what [`run`] would do, as text of several lines for people.
@@ -179,11 +202,17 @@ mod tests {
         let half = Duration::from_secs_f64(seconds / 2.0 + 0.001);
         assert_eq!(affordable_repetitions(&ready, half), Some(2));
         assert!(describe_plan(&ready, &[], Some(half)).contains("trimmed to 2"));
-        let little = describe_plan(&ready, &[], Some(Duration::from_millis(1)));
-        assert!(
-            little.contains("the last experiments are left out"),
-            "{little}"
+        let rest = |seconds| {
+            let described = describe_plan(&ready, &[], Some(Duration::from_secs_f64(seconds)));
+            let (_, rest) = described.split_once("longer than the budget of ").unwrap();
+            rest.split_once(": ").unwrap().1.to_owned()
+        };
+        let first = ready[0].plan(1).seconds;
+        assert_eq!(
+            rest(first / 2.0),
+            "ns2-static may end early, and left out are autopar-fig3"
         );
+        assert_eq!(rest(first + 0.001), "autopar-fig3 ends early");
         assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 0);
     }
 }

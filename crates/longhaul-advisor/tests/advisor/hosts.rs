@@ -138,6 +138,12 @@ fn a_test_gives_its_result_or_the_reason_why_there_is_none() {
         said.contains("no result within 100 ms: a transfer runs"),
         "{said}"
     );
+    let first = said.lines().next();
+    assert_eq!(
+        first,
+        Some("bottleneck of 192.0.2.7 waits: a transfer runs"),
+        "at once"
+    );
 }
 
 #[test]
