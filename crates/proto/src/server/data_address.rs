@@ -18,9 +18,6 @@ use crate::stripes::StripeAddresses;
 /// Lowest port that the server connects to (RFC 2577 §3).
 const MIN_PORT: u16 = 1024;
 
-/// The command that names addresses of stripes (GFD.20).
-pub(super) const SPOR: &str = "SPOR";
-
 /// Reason for refusing a foreign address. The administrator could allow it.
 const FOREIGN_HOST: &str = "data connections to hosts other than yours need an account that may make \
                        third-party transfers (it names the host with SITE DATAPEER), or the server's \
@@ -149,8 +146,13 @@ impl LoggedInSession {
     }
 
     /// PORT, EPRT and SPOR.
-    pub(super) fn port(&mut self, verb: &'static str, to: StripeAddresses) -> Vec<SessionAction> {
-        match self.connect_to(verb, to) {
+    pub(super) fn port(
+        &mut self,
+        verb: &'static str,
+        to: StripeAddresses,
+        striped: bool,
+    ) -> Vec<SessionAction> {
+        match self.connect_to(verb, to, striped) {
             Ok(mut actions) => {
                 actions.extend(replies::reply(200, "PORT Command successful."));
                 actions
@@ -163,7 +165,12 @@ impl LoggedInSession {
     ///
     /// # Errors
     /// The refusal.
-    pub(super) fn connect_to(&mut self, verb: &'static str, to: StripeAddresses) -> CommandResult {
+    pub(super) fn connect_to(
+        &mut self,
+        verb: &'static str,
+        to: StripeAddresses,
+        striped: bool,
+    ) -> CommandResult {
         if let Some(refusal) = self.refuse_after_epsv_all(verb) {
             return Err(refusal);
         }
@@ -187,10 +194,7 @@ impl LoggedInSession {
             to: to.clone(),
             cached: false,
         };
-        Ok(vec![SessionAction::ConnectTo {
-            to,
-            striped: verb == SPOR,
-        }])
+        Ok(vec![SessionAction::ConnectTo { to, striped }])
     }
 
     /// Reason why data connections to this address are refused; `None` if they are allowed.

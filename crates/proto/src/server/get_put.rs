@@ -37,7 +37,7 @@ impl LoggedInSession {
         let prepared = match request.channel {
             GetPutChannel::Kept => Ok(Vec::new()),
             GetPutChannel::Passive => self.listen_with_transfer(verb),
-            GetPutChannel::Active(to) => self.connect_to(verb, StripeAddresses::single(to)),
+            GetPutChannel::Active(to) => self.connect_to(verb, StripeAddresses::single(to), false),
         };
         match prepared {
             Ok(prepared) => actions.extend(prepared),

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use super::announcement_memory::AnnouncementShare;
-use super::data_address::{PassiveReplyForm, SPOR};
+use super::data_address::PassiveReplyForm;
 use super::data_protection::DataProtectionSettings;
 use super::files::FileTask;
 use super::parameters::{lang, stru};
@@ -208,9 +208,9 @@ impl LoggedInSession {
             Command::Pasv => self.pasv(),
             Command::Epsv(argument) => self.epsv(argument),
             Command::Spas(argument) => self.spas(argument),
-            Command::Port(address) => self.port("PORT", StripeAddresses::single(address)),
-            Command::Eprt(address) => self.port("EPRT", StripeAddresses::single(address)),
-            Command::Spor(addresses) => self.port(SPOR, addresses),
+            Command::Port(address) => self.port("PORT", StripeAddresses::single(address), false),
+            Command::Eprt(address) => self.port("EPRT", StripeAddresses::single(address), false),
+            Command::Spor(addresses) => self.port("SPOR", addresses, true),
             Command::Dpsv => self.dpsv(),
             Command::Dprt(address) => self.dprt(address),
             Command::Scks(algorithm, hex) => self.scks(algorithm, hex),

@@ -717,8 +717,8 @@ impl SessionDriver {
             self.data.nodes_connect && matches!(connections, DataAddresses::Targets(_));
         let access = self.nodes_with(request.kind.path());
         let is_elsewhere = listening.as_ref().is_some_and(|set| {
-            let outside = access.as_ref().map(|access| set.node_outside(access));
-            outside.is_none_or(|node| node.is_some())
+            let access = access.as_ref();
+            !access.is_some_and(|access| set.is_within(access))
         });
         let obstacle = obstacle.or((is_elsewhere && *connections == DataAddresses::Unknown)
             .then_some("they do not have this file: enter its directory (CWD) before SPAS"));

@@ -148,10 +148,11 @@ impl StripeSet {
         self.events.is_empty() && self.nodes.iter().all(|node| !node.messages.is_closed())
     }
 
-    /// A node that is none of these.
-    pub(crate) fn node_outside(&self, access: &NodeAccess) -> Option<&str> {
-        let mut names = self.nodes.iter().map(|node| node.name.as_str());
-        names.find(|name| !access.nodes.iter().any(|node| node == name))
+    /// Whether all its nodes are among these.
+    pub(crate) fn is_within(&self, access: &NodeAccess) -> bool {
+        self.nodes
+            .iter()
+            .all(|node| access.nodes.contains(&node.name))
     }
 
     /// The next message with the number of its node; `None`: the node is lost. Cancel-safe.

@@ -104,7 +104,7 @@ pub(super) async fn run(
     reports: mpsc::Sender<WorkerEvent>,
 ) {
     // Those of an earlier transfer may have gone, or have another file.
-    let is_fresh = |set: &StripeSet| set.is_intact() && set.node_outside(&work.access).is_none();
+    let is_fresh = |set: &StripeSet| set.is_intact() && set.is_within(&work.access);
     let set = match (work.listening.filter(is_fresh), &order.connections) {
         (Some(set), _) => Ok(set),
         (None, DataAddresses::Targets(targets)) => {

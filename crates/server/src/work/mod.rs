@@ -94,7 +94,8 @@ pub(crate) enum WorkEvent {
 }
 
 impl SessionWork {
-    /// Starts to open a data listener for `client`, or one at each of these data nodes. This process's own is opened on a blocking thread, because it may try a whole range of busy ports.
+    /// Starts to open a data listener for `client`, or one at each of these data nodes. This process's own is opened on a blocking
+    /// thread, because it may try a whole range of busy ports.
     pub(crate) fn listen(
         options: ListenOptions,
         nodes: Option<NodeAccess>,
