@@ -1,8 +1,11 @@
 //! Habits of a server that sessions find out, and tell to the ones after them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::ClientSession;
+
+/// How long a server whose data nodes could not be used is used without them: a node may have failed for a moment only.
+const WITHOUT_STRIPES: Duration = Duration::from_secs(300);
 
 /// Habits of a server that a session finds out, so that further ones need not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -16,8 +19,8 @@ pub struct ServerHabits {
     pub(crate) facts_show_itself: bool,
     /// Its `LIST -a` shows the directory itself.
     pub(crate) rows_show_itself: bool,
-    /// Its data nodes could not be used: it is one server from then on.
-    pub(crate) without_stripes: bool,
+    /// Its data nodes could not be used: until then it is used as one server.
+    pub(crate) without_stripes_until: Option<Instant>,
     /// Longest time to a greeting.
     pub greeting: Duration,
     /// Whether REST has effect.
@@ -45,6 +48,12 @@ impl ServerHabits {
         }
     }
 
+    /// Whether the server is used as one without data nodes.
+    pub(crate) fn is_without_stripes(self) -> bool {
+        let until = self.without_stripes_until;
+        until.is_some_and(|until| Instant::now() < until)
+    }
+
     /// The knowledge of both.
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -52,7 +61,7 @@ impl ServerHabits {
             names_only: self.names_only || other.names_only,
             facts_show_itself: self.facts_show_itself || other.facts_show_itself,
             rows_show_itself: self.rows_show_itself || other.rows_show_itself,
-            without_stripes: self.without_stripes || other.without_stripes,
+            without_stripes_until: self.without_stripes_until.max(other.without_stripes_until),
             greeting: self.greeting.max(other.greeting),
             restart: self.restart.max(other.restart),
         }
@@ -68,9 +77,9 @@ impl ClientSession {
         }
     }
 
-    /// The server is used as one without data nodes from now on, also by later sessions.
+    /// For some minutes the server is used as one without data nodes, also by later sessions.
     pub(crate) fn forget_stripes(&mut self) {
-        self.habits.without_stripes = true;
+        self.habits.without_stripes_until = Some(Instant::now() + WITHOUT_STRIPES);
     }
 
     /// The habits that this session knows.

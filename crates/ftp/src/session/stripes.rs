@@ -44,7 +44,7 @@ impl ClientSession {
     fn can_use_stripes(&self, requirements: &TransferRequirements) -> bool {
         requirements.mode == TransferMode::Extended
             && self.features().spas
-            && !self.habits.without_stripes
+            && !self.habits.is_without_stripes()
             && !self.is_carried()
             && self.control.route().is_none()
     }

@@ -110,8 +110,17 @@ impl ClientSession {
         let is_striped = channel.is_some_and(SessionDataChannel::is_striped);
         let (control, before) = (Arc::clone(exchange.control), exchange.control.bytes());
         let result = self.run_exchange(exchange).await;
-        let is_lost = |failed: &FailedTransfer| failed.failure.kind() == FailureKind::Unreachable;
-        if is_striped && control.bytes() == before && result.as_ref().is_err_and(is_lost) {
+        let is_apart = |failed: &FailedTransfer| {
+            let refusal = failed.refusal.as_ref();
+            failed.failure.kind() == FailureKind::Unreachable
+                && refusal.is_none_or(|reply| refusal_cause(reply) == RefusalCause::Lost)
+        };
+        // A lost session says nothing of the data nodes.
+        if is_striped
+            && control.bytes() == before
+            && !self.control.connection_was_lost()
+            && result.as_ref().is_err_and(is_apart)
+        {
             // This end may not reach the data nodes, or they not this end, where the server itself does.
             self.forget_stripes();
         }

@@ -44,10 +44,10 @@ pub(super) async fn get(
 ) -> Result<TransferAttempt, Failure> {
     session.check_path(path)?;
     let mut warnings = Vec::new();
-    let was_without_stripes = session.habits().without_stripes;
+    let before = session.habits().without_stripes_until;
     let mut first = try_get(session, path, &sink, spec, control, &mut warnings).await;
     // Where data nodes do not reach this end, the server itself may.
-    if session.habits().without_stripes != was_without_stripes
+    if session.habits().without_stripes_until != before
         && first.as_ref().is_err_and(server_could_not_connect)
     {
         first = try_get(session, path, &sink, spec, control, &mut warnings).await;

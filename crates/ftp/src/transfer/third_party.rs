@@ -85,7 +85,7 @@ pub(super) async fn third_party(
                 return Err(failure.of_kind(FailureKind::Unreachable).retried(true));
             }
             let again = third_party(source, destination, subject, spec, progress);
-            // Boxed: an async function cannot contain itself. Once, since no stripes are known now.
+            // Boxed: an async function cannot contain itself. Once, since the servers are used without stripes now.
             return Box::pin(again).await;
         }
         outcome => outcome?,
@@ -443,7 +443,7 @@ impl ThirdPartyServers<'_> {
                 .source
                 .send_pipeline(&pipeline, Some(addresses), &reading, warnings);
             let result = result.await;
-            if result.is_err() && self.is_striped && self.source.habits().without_stripes {
+            if result.is_err() && self.is_striped && self.source.habits().is_without_stripes() {
                 return Ok(Some(RenegotiationReason::WithoutStripes));
             }
             let reason = result?.replan;

@@ -58,6 +58,23 @@ async fn nodes_that_do_not_reach_this_end_are_not_asked_again() {
     .await;
     let failed = fetch(&mut session, &sink(), &large_spec()).await;
     assert_eq!(failed.unwrap_err().kind(), FailureKind::NotFound);
-    assert!(session.habits().without_stripes, "for later sessions, too");
+    assert!(
+        session.habits().is_without_stripes(),
+        "for later sessions, too"
+    );
+    peer.finish().await;
+}
+
+#[tokio::test]
+async fn a_lost_session_says_nothing_of_the_nodes() {
+    let (mut session, peer) = open_session(vec![
+        asked_for_nodes(),
+        command_and_reply("SPOR 127,0,0,1,", "200 ok"),
+        vec![ExpectLine("RETR /f")],
+    ])
+    .await;
+    let failed = fetch(&mut session, &sink(), &large_spec()).await;
+    assert_eq!(failed.unwrap_err().kind(), FailureKind::Unreachable);
+    assert!(!session.habits().is_without_stripes());
     peer.finish().await;
 }
