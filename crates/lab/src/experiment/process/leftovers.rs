@@ -30,6 +30,9 @@ const MEMORY: &str = "/dev/shm";
 /// The time between SIGTERM and SIGKILL for leftover processes.
 const GRACE: Duration = Duration::from_millis(500);
 
+/// The time after which a process without an environment is taken for one that was started without.
+const LONGEST_EXEC: Duration = Duration::from_millis(50);
+
 /// The parent directories of a run's files: on a disk, and in memory if the system has a tmpfs.
 pub(crate) fn locations() -> [PathBuf; 2] {
     let temporary = std::env::temp_dir();
@@ -165,8 +168,7 @@ fn find_marked(mark: &Path) -> Vec<OwnedFd> {
         let Ok(open) = pidfd_open(pid, PidfdFlags::empty()) else {
             continue;
         };
-        let environment = std::fs::read(process.path().join("environ")).unwrap_or_default();
-        if environment
+        if environment_of(&process.path())
             .split(|byte| *byte == 0)
             .any(|variable| variable == entry.as_bytes())
         {
@@ -174,6 +176,21 @@ fn find_marked(mark: &Path) -> Vec<OwnedFd> {
         }
     }
     found
+}
+
+/// The environment of a process, by its directory in /proc. While the process executes a program (execve(2)), it has an
+/// executable and no environment yet.
+fn environment_of(process: &Path) -> Vec<u8> {
+    let until = Instant::now() + LONGEST_EXEC;
+    loop {
+        let environment = std::fs::read(process.join("environ")).unwrap_or_default();
+        // A thread of the kernel has no executable, nor has a process that has ended.
+        let may_follow = environment.is_empty() && process.join("exe").read_link().is_ok();
+        if !may_follow || Instant::now() >= until {
+            return environment;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[cfg(test)]
