@@ -48,6 +48,16 @@ impl<'a> CopyDestination<'a> {
         }
     }
 
+    /// Whether the copy begins with the first byte, as far as is known before anything was compared.
+    pub(crate) fn is_new(&self, ctx: &BatchContext) -> bool {
+        let has_none = self.safe_ranges().is_empty();
+        has_none
+            && match self {
+                Self::Local(download) => download.is_new(ctx),
+                Self::Storage(_) => !ctx.options.file.resume,
+            }
+    }
+
     /// Whether all bytes are at the destination already.
     pub(crate) fn is_whole(&self, range: CopyRange) -> bool {
         let safe = self.safe_ranges();

@@ -83,6 +83,17 @@ impl LocalDestination {
             && partial.existing_length().is_none()
     }
 
+    /// Whether an earlier run has left nothing of the file that could be used.
+    pub(crate) fn is_new(&self, ctx: &BatchContext) -> bool {
+        match &self.target {
+            WriteTarget::Direct { .. } => true,
+            WriteTarget::File(partial) => {
+                // The lock makes an empty one.
+                !self.may_be_in_place(ctx) && partial.existing_length().is_none_or(|len| len == 0)
+            }
+        }
+    }
+
     /// The open destination, locked until this copy ends.
     pub(crate) fn lock(&mut self, ctx: &BatchContext) -> Result<Arc<FileSink>, Failure> {
         if let Some(sink) = &self.sink {

@@ -368,7 +368,13 @@ impl<'a> FileCopy<'a> {
         let path = self.item.source.path();
         let source_checksums = match &state.source {
             Some(_) => AvailableChecksums::all(),
-            None => sessions.from.available_checksums(path).await?,
+            None => {
+                let is_fetched = state.range.part.is_none() && state.destination.is_new(self.ctx);
+                if let Some(size) = state.range.size.filter(|_| is_fetched) {
+                    sessions.from.expect_fetch(path, size);
+                }
+                sessions.from.available_checksums(path).await?
+            }
         };
         let check = self
             .choose_verification(state, &source_checksums, sessions)

@@ -120,6 +120,9 @@ pub(crate) trait Storage: OptionalContracts + Send + Debug + Any {
         visit: &mut ListingVisitor<'_>,
     ) -> Result<(), Failure>;
 
+    /// Says that this file, of `size` bytes, is fetched whole once its checksums are known. A storage may ask for both at once.
+    fn expect_fetch(&mut self, _path: &[u8], _size: u64) {}
+
     /// The checksums that the storage can provide of a file.
     ///
     /// # Errors

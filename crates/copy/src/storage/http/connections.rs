@@ -14,6 +14,7 @@ use proto::http::url::HttpUrl;
 use super::client::{HttpClient, HttpOrigin};
 use super::facts::HttpFileFacts;
 use super::ranges::{HttpFile, receive_file};
+use super::response::HttpResponse;
 use crate::storage::contract::SessionCondition;
 use ftp::failure::Operation;
 use ftp::transfer::{TransferAttempt, TransferSpec};
@@ -50,6 +51,8 @@ pub(in crate::storage) struct RequestedFile {
     pub(in crate::storage) action: Operation,
     /// See [`HttpFile::is_object`].
     pub(in crate::storage) is_object: bool,
+    /// See [`HttpFile::begun`].
+    pub(in crate::storage) begun: Option<HttpResponse>,
 }
 
 impl HttpConnections {
@@ -151,6 +154,7 @@ impl HttpConnections {
             facts: wanted.facts,
             action: wanted.action,
             is_object: wanted.is_object,
+            begun: Mutex::new(wanted.begun),
             idle_clients: Mutex::new(self.take_clients()),
             ignores_ranges: AtomicBool::new(false),
             omits_etag: AtomicBool::new(false),

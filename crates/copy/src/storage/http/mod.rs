@@ -193,6 +193,7 @@ impl Storage for HttpStorage {
             facts,
             action,
             is_object: false,
+            begun: None,
         };
         let mut attempt = self.connections.fetch(wanted, sink, spec, control).await?;
         if spec.streams > 1 && !has_tag {

@@ -29,7 +29,7 @@ use ftp::{Failure, FailureKind};
 /// Most bytes per request when several connections fetch a file.
 const MAX_REQUEST_BYTES: u64 = 32 << 20;
 /// Fewest bytes per request, towards the end of a file.
-pub(super) const MIN_REQUEST_BYTES: u64 = 1 << 20;
+pub(in crate::storage) const MIN_REQUEST_BYTES: u64 = 1 << 20;
 
 /// A file at a server, with its facts when it was last examined.
 #[derive(Debug)]
@@ -44,6 +44,8 @@ pub(in crate::storage) struct HttpFile {
     /// It is an object, which the server replaces as a whole: every request has its tag as a condition, and it is sent as it is
     /// stored.
     pub(super) is_object: bool,
+    /// The response with the whole file, of the request that has examined it.
+    pub(super) begun: Mutex<Option<HttpResponse>>,
     /// Clients of earlier requests.
     pub(super) idle_clients: Mutex<Vec<HttpClient>>,
     /// The server was found to send the whole file for any range.
@@ -140,6 +142,7 @@ impl HttpFile {
             facts,
             action,
             is_object: true,
+            begun: Mutex::default(),
             idle_clients: Mutex::new(vec![client]),
             ignores_ranges: AtomicBool::new(false),
             omits_etag: AtomicBool::new(false),
@@ -297,6 +300,10 @@ impl HttpRangeReader<'_> {
     fn request_range(&mut self, start: u64, end: Option<u64>) -> Result<(), Failure> {
         let file = self.file;
         let is_whole = start == 0 && (end.is_none() || end == file.facts.size);
+        let begun = file.begun.lock().take();
+        if let Some(response) = begun.filter(|_| is_whole) {
+            return self.accept_response(response, start, end);
+        }
         let mut headers = Vec::new();
         if !is_whole {
             let last = end.map_or_else(String::new, |end| (end - 1).to_string());

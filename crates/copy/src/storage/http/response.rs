@@ -43,6 +43,7 @@ const FILE_CODINGS: [FileCoding; 4] = [
 ];
 
 /// A response whose body has not been read yet.
+#[derive(Debug)]
 pub(in crate::storage) struct HttpResponse {
     pub(in crate::storage) response: Response<Body>,
     /// URL that sent the response, after redirects.

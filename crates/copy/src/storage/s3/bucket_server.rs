@@ -276,6 +276,9 @@ fn read(state: &BucketState, request: &BucketRequest<'_>) -> Vec<u8> {
     {
         return refusal(received, "412 Precondition Failed", "PreconditionFailed");
     }
+    if received.method == "GET" && object.class.is_some() && !object.is_restored {
+        return refusal(received, "403 Forbidden", "InvalidObjectState");
+    }
     if let Some(number) = request.query("partNumber") {
         let number: usize = number.parse().unwrap();
         return head_response("206 Partial Content", &[], object.parts[number - 1]);

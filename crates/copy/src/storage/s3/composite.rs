@@ -25,7 +25,7 @@ const ALGORITHMS: [(ChecksumAlgorithm, &str); 4] = [
     (ChecksumAlgorithm::Sha256, "x-amz-checksum-sha256"),
 ];
 
-/// A composite checksum, as the answer to HeadObject has it.
+/// A composite checksum, as an answer with the facts of an object has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ObjectComposite {
     pub(super) algorithm: ChecksumAlgorithm,

@@ -50,7 +50,7 @@ use self::changes::PlaceInBucket;
 use self::dialect::S3Dialect;
 use self::listing::{EntryReader, visit_all};
 use self::record::{BegunUpload, UploadRecord};
-use self::requests::{ObjectFacts, WantedPage, has_objects, head, list_page, region_of};
+use self::requests::{ObjectFacts, WantedPage, get, has_objects, head, list_page, region_of};
 use self::settings::S3Settings;
 use self::temporary_keys::TemporaryKey;
 use self::unfinished::{FoundUploads, UploadSelection};
@@ -62,6 +62,8 @@ use crate::storage::http::client::{HttpClient, HttpOrigin};
 use crate::storage::http::connections::{HttpConnections, RequestedFile};
 use crate::storage::http::errors;
 use crate::storage::http::facts::HttpFileFacts;
+use crate::storage::http::ranges::MIN_REQUEST_BYTES;
+use crate::storage::http::response::HttpResponse;
 use crate::storage::http::session::last_name;
 use crate::storage::optional::{
     CompositeSum, CompositeSums, LeftPart, NameRules, OptionalContracts, ServerConnection,
@@ -88,6 +90,10 @@ pub(crate) struct S3Storage {
     /// The same of the last object that this session has examined since it changed anything, and perhaps fetched: a fetch is of
     /// this version.
     last_version: Option<(Vec<u8>, ObjectFacts)>,
+    /// Path and size of the object that is fetched next.
+    expected: Option<(Vec<u8>, u64)>,
+    /// Path and unread response of the GetObject that examined the object of `last_facts`.
+    begun: Option<(Vec<u8>, HttpResponse)>,
 }
 
 impl S3Storage {
@@ -111,6 +117,8 @@ impl S3Storage {
             key: None,
             last_facts: None,
             last_version: None,
+            expected: None,
+            begun: None,
         }
     }
 
@@ -175,10 +183,53 @@ impl S3Storage {
         let found = self
             .blocking(move |client| head(client, &bucket, &key, &action))
             .await?;
+        self.remember(path, &found);
+        Ok(found)
+    }
+
+    /// Forgets what the session knows of objects, which it is about to change.
+    fn forget(&mut self) {
+        self.last_facts = None;
+        self.last_version = None;
+        self.begun = None;
+    }
+
+    fn remember(&mut self, path: &[u8], found: &ObjectFacts) {
         let facts = (path.to_vec(), found.file.clone());
         self.last_facts = found.archive.is_none().then_some(facts);
         self.last_version = Some((path.to_vec(), found.clone()));
-        Ok(found)
+        self.begun = None;
+    }
+
+    /// The facts of an object. If it is small, and fetched next, one request asks for its bytes as well.
+    async fn object_to_fetch(
+        &mut self,
+        path: &[u8],
+        expected: Option<(Vec<u8>, u64)>,
+    ) -> Result<ObjectFacts, Failure> {
+        // One reader fetches up to so many bytes by one request, and of an empty object nothing.
+        let is_small =
+            |(at, size): (Vec<u8>, u64)| at == path && (1..=MIN_REQUEST_BYTES).contains(&size);
+        if !expected.is_some_and(is_small) {
+            return self.object(path).await;
+        }
+        self.get_ready().await?;
+        let (bucket, key) = (self.bucket.clone(), self.bucket.key(path)?);
+        let action = bucket.operation("read", path);
+        let got = self
+            .blocking(move |client| get(client, &bucket, &key, &action))
+            .await;
+        match got {
+            // Without a length it is not known whether it is the object that was listed.
+            Ok((found, response)) if response.status() == 200 && found.file.size.is_some() => {
+                self.remember(path, &found);
+                self.begun = Some((path.to_vec(), response));
+                Ok(found)
+            }
+            // The bytes may be refused where the facts are not, as of an archived object.
+            Err(failure) if failure.kind() != FailureKind::Refused => Err(failure),
+            _ => self.object(path).await,
+        }
     }
 
     /// The facts of an object that is to be read.
@@ -395,12 +446,21 @@ impl Storage for S3Storage {
         }
     }
 
+    fn expect_fetch(&mut self, path: &[u8], size: u64) {
+        self.expected = Some((path.to_vec(), size));
+        // Bytes that nobody has fetched are of the version of that time.
+        if self.begun.take().is_some() {
+            self.last_facts = None;
+        }
+    }
+
     async fn available_checksums(&mut self, path: &[u8]) -> Result<AvailableChecksums, Failure> {
+        let expected = self.expected.take();
         // Those of an object in an archive are known, too.
         let known = self.last_facts.clone().filter(|(at, _)| at == path);
         let facts = match known {
             Some((_, facts)) => facts,
-            None => self.object(path).await?.file,
+            None => self.object_to_fetch(path, expected).await?.file,
         };
         Ok(AvailableChecksums {
             ranges: Vec::new(),
@@ -429,6 +489,7 @@ impl Storage for S3Storage {
         let facts = self.readable(path).await?;
         // All requests of this transfer must be for these facts. The next object is examined again.
         self.last_facts = None;
+        let begun = self.begun.take().filter(|(at, _)| at == path);
         let action = self.bucket.operation("read", path);
         if let (None, Some(announced), Some(size)) = (spec.part, spec.size, facts.size)
             && announced != size
@@ -440,6 +501,7 @@ impl Storage for S3Storage {
             facts,
             action,
             is_object: true,
+            begun: begun.map(|(_, response)| response),
         };
         self.connections.fetch(wanted, sink, spec, control).await
     }
@@ -452,8 +514,7 @@ impl Storage for S3Storage {
         control: &Arc<TransferControl>,
     ) -> Result<TransferAttempt, Failure> {
         self.get_ready().await?;
-        self.last_facts = None;
-        self.last_version = None;
+        self.forget();
         let target = self.upload_target(path)?;
         if let Some(found) = target.record.load().filter(|begun| begun.is_found) {
             match spec.completed_ranges.is_empty() {
@@ -503,8 +564,7 @@ impl Storage for S3Storage {
 
     async fn remove_entry(&mut self, path: &[u8], kind: RemovedKind) -> Result<(), Failure> {
         self.get_ready().await?;
-        self.last_facts = None;
-        self.last_version = None;
+        self.forget();
         let (at, action) = (self.place(path)?, self.bucket.operation("remove", path));
         let target = self.upload_target(path)?;
         let removed = self.blocking(move |client| {
@@ -531,8 +591,7 @@ impl Storage for S3Storage {
         _modified: Option<Timestamp>,
     ) -> Result<(), RenameFailure> {
         self.get_ready().await?;
-        self.last_facts = None;
-        self.last_version = None;
+        self.forget();
         let (source, new_name) = (self.place(from)?, self.place(to)?);
         let action = self
             .bucket

@@ -86,11 +86,33 @@ pub(super) fn head(
     key: &str,
     action: &Operation,
 ) -> Result<ObjectFacts, Failure> {
+    let (found, response) = examine(client, "HEAD", bucket, key, action)?;
+    response.discard_body();
+    Ok(found)
+}
+
+/// GetObject, whose response has the facts as well.
+pub(super) fn get(
+    client: &mut HttpClient,
+    bucket: &S3Bucket,
+    key: &str,
+    action: &Operation,
+) -> Result<(ObjectFacts, HttpResponse), Failure> {
+    examine(client, "GET", bucket, key, action)
+}
+
+fn examine(
+    client: &mut HttpClient,
+    method: &str,
+    bucket: &S3Bucket,
+    key: &str,
+    action: &Operation,
+) -> Result<(ObjectFacts, HttpResponse), Failure> {
     let url = bucket.object_url(key, &[]);
     let headers = [("x-amz-checksum-mode", "ENABLED".to_owned())];
     let response = call(
         client,
-        "HEAD",
+        method,
         &url,
         &headers,
         HttpRequestBody::Empty,
@@ -101,12 +123,12 @@ pub(super) fn head(
     file.accepts_ranges = true;
     let archive = archived_in(&response);
     let composite = ObjectComposite::of(&response);
-    response.discard_body();
-    Ok(ObjectFacts {
+    let found = ObjectFacts {
         file,
         archive,
         composite,
-    })
+    };
+    Ok((found, response))
 }
 
 /// The archive in which an object is, unless a copy of it has been restored.

@@ -450,6 +450,76 @@ async fn an_archived_object_is_told_before_anything_starts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_small_object_that_is_fetched_next_comes_with_the_answer_about_it() {
+    let server = BucketServer::start();
+    let mut bucket = storage(&server);
+    let large = content(4, LARGE);
+    let objects: [(&str, &[u8]); 4] = [
+        ("small", b"abc"),
+        ("large", &large),
+        ("empty", b""),
+        ("archived", b"xyz"),
+    ];
+    for (key, bytes) in objects {
+        server.put(key, bytes);
+    }
+    server.archive("archived");
+    let mut methods = async |key: &str, size: usize| {
+        let (path, seen) = (
+            format!("/{key}").into_bytes(),
+            server.server.requests().len(),
+        );
+        bucket.expect_fetch(&path, size as u64);
+        bucket.available_checksums(&path).await.unwrap();
+        let got = get(&mut *bucket, &path, size).await;
+        let requests = server.server.requests();
+        let methods: Vec<_> = requests[seen..].iter().map(|r| r.method.clone()).collect();
+        (got, methods)
+    };
+    let (got, asked) = methods("small", 3).await;
+    assert_eq!(
+        (got.unwrap(), asked),
+        (b"abc".to_vec(), vec!["GET".to_owned()])
+    );
+    // Ranges of it come over several connections.
+    let (got, asked) = methods("large", LARGE).await;
+    assert!(got.unwrap() == large && asked[0] == "HEAD");
+    let (got, asked) = methods("empty", 0).await;
+    assert_eq!((got.unwrap(), asked), (Vec::new(), vec!["HEAD".to_owned()]));
+    let (got, asked) = methods("archived", 3).await;
+    assert_eq!(got.unwrap_err().kind(), FailureKind::Refused);
+    assert_eq!(asked[..2], ["GET", "HEAD"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_that_were_asked_for_with_the_facts_are_of_the_object_that_is_fetched_or_not_used() {
+    let server = BucketServer::start();
+    let mut bucket = storage(&server);
+    server.put("a", b"aaa");
+    server.put("b", b"bbb");
+    for (expected, fetched) in [("/a", "/b"), ("/b", "/a")] {
+        bucket.expect_fetch(expected.as_bytes(), 3);
+        bucket
+            .available_checksums(expected.as_bytes())
+            .await
+            .unwrap();
+        let got = get(&mut *bucket, fetched.as_bytes(), 3).await.unwrap();
+        assert_eq!(got, fetched.as_bytes()[1..].repeat(3));
+    }
+    // It has grown since it was listed.
+    bucket.expect_fetch(b"/a", 2);
+    bucket.available_checksums(b"/a").await.unwrap();
+    let changed = get(&mut *bucket, b"/a", 2).await.unwrap_err();
+    assert!(changed.to_string().contains("changed"), "{changed}");
+    assert_eq!(get(&mut *bucket, b"/a", 3).await.unwrap(), b"aaa");
+    // It is replaced after its bytes were asked for: they are those of the old version, all of them.
+    bucket.expect_fetch(b"/a", 3);
+    bucket.available_checksums(b"/a").await.unwrap();
+    server.put("a", b"new");
+    assert_eq!(get(&mut *bucket, b"/a", 3).await.unwrap(), b"aaa");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_tree_is_listed_and_removed_page_by_page() {
     let server = BucketServer::start();
     let mut bucket = storage(&server);
