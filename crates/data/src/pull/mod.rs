@@ -287,6 +287,11 @@ impl<'t> PullWorker<'t> {
         let PullTask { from, sink, .. } = *task;
         let reader = from.reader().map_err(|e| failed(from, e))?;
         let checksum_part = task.checksum.stream_checksum();
+        // A whole step for each of many small files would be memory to clear, where the allocator has used it before.
+        let most = task.plan.missing.as_ref().map(RangeSet::byte_count);
+        let most = most.map_or(usize::MAX, |most| {
+            usize::try_from(most).unwrap_or(usize::MAX)
+        });
         Ok(Self {
             from,
             reader,
@@ -295,7 +300,7 @@ impl<'t> PullWorker<'t> {
             transfer: task.transfer,
             may_pass_holes: checksum_part.knows_zeros(),
             checksum_part,
-            buffer: PageBuffer::new(task.transfer.step()),
+            buffer: PageBuffer::new(task.transfer.step().min(most)),
             may_bypass_memory: !task.checksum.needs_bytes() && sink.is_seekable(),
             store_time: Duration::ZERO,
             wire_time: Duration::ZERO,
