@@ -15,11 +15,21 @@ use interop::peer::globus_url_copy::{GlobusUrlCopy, file_url};
 use interop::pki::PeerPki;
 use interop::require;
 use interop::test_files;
+use rustix::process::Signal;
 
 use super::{LARGE, NODE_HOSTS, identified, node, parts_ended};
 
 /// The directory of each node.
 const DIRECTORIES: [&str; 2] = ["run1", "run2"];
+
+/// The settings of a front end whose nodes have these directories.
+fn tables(nodes: &[LonghaulServer], has: &[&str]) -> String {
+    let table = |(node, directory): (&LonghaulServer, &&str)| {
+        let address = node.address();
+        format!("[[data-node]]\naddress = \"{address}\"\ndirectories = [\"/{directory}\"]\n")
+    };
+    nodes.iter().zip(has).map(table).collect()
+}
 
 /// A front end that sees two directories, of which its nodes have one each.
 struct SharedOut {
@@ -39,18 +49,11 @@ impl SharedOut {
         for directory in DIRECTORIES {
             fs::create_dir_all(store.path(directory))?;
         }
-        let mut tables = String::new();
-        let mut nodes = Vec::new();
-        for (directory, host) in has.iter().zip(NODE_HOSTS) {
-            let node = node(store.root(), pki, host)?;
-            let address = node.address();
-            tables += &format!(
-                "[[data-node]]\naddress = \"{address}\"\ndirectories = [\"/{directory}\"]\n"
-            );
-            nodes.push(node);
-        }
+        let nodes = NODE_HOSTS[..has.len()].iter();
+        let nodes: Result<Vec<_>> = nodes.map(|host| node(store.root(), pki, host)).collect();
+        let nodes = nodes?;
         let (settings, users) = (store.path("front.toml"), store.path("users"));
-        fs::write(&settings, tables)?;
+        fs::write(&settings, tables(&nodes, has))?;
         add_user(&users, &store.path(account))?;
         let command = ServeCommand::anonymous(store.root())
             .option("--config", &path_argument(&settings))
@@ -138,6 +141,24 @@ fn longhaul_cp_finds_the_data_nodes_that_have_the_file() {
         test_files::ensure_same(&file, &server.store.path("run1/x"))
     });
     cells.finish();
+}
+
+#[test]
+fn directories_of_data_nodes_that_change_at_sighup_are_those_of_the_next_session() {
+    let pki = require!(PeerPki::find());
+    let file = test_files::shared(LARGE).unwrap();
+    let mut server = SharedOut::start(&pki).unwrap();
+    let url = server.front.url("run1/x");
+    server.move_both_ways(&file, &url, [true, false]).unwrap();
+    let seen = server.front.messages().len();
+    let swapped = tables(&server.nodes, &[DIRECTORIES[1], DIRECTORIES[0]]);
+    fs::write(server.store.path("front.toml"), swapped).unwrap();
+    server.front.guard().signal(Signal::HUP).unwrap();
+    let reloaded = server
+        .front
+        .wait_for_message(seen, &["settings", "reloaded"]);
+    reloaded.unwrap();
+    server.move_both_ways(&file, &url, [false, true]).unwrap();
 }
 
 /// After a large file of one directory, connections with its node are open, and the session is there.
