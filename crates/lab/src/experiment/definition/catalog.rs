@@ -54,7 +54,7 @@ pub(crate) const EXPERIMENTS: &[ShippedFile] = shipped!["experiments":
     "ns2-static",
     "ns2-static-rtt",
     "autopar-fig3", "autopar-fig4", "autopar-fig5", "autopar-fig6", "autopar-fig7",
-    "autopar-readings", "autopar-parameters", "autopar-small", "autopar-fairness",
+    "autopar-readings", "autopar-parameters", "autopar-small", "autopar-networks", "autopar-fairness",
 ];
 
 /// The programs under test.
