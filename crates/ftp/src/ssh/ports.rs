@@ -153,11 +153,22 @@ async fn reaches(to: SocketAddr, proof: PortProof) -> bool {
                 Err(_) => false,
             }
         });
-        if let Ok(Some(Ok(is_far_end))) = timeout(INTERVAL, attempts.join_next()).await {
+        if let Ok(is_far_end) = timeout(INTERVAL, any_succeeds(&mut attempts)).await {
             return is_far_end;
         }
     }
-    matches!(attempts.join_next().await, Some(Ok(true)))
+    any_succeeds(&mut attempts).await
+}
+
+/// Whether one of the attempts succeeds. One that fails decides nothing while another is under way: the far end closes its port
+/// after the first connection, and so resets a second one.
+async fn any_succeeds(attempts: &mut JoinSet<bool>) -> bool {
+    while let Some(ended) = attempts.join_next().await {
+        if matches!(ended, Ok(true)) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Whether the peer proves to be the far end of the session.
@@ -234,6 +245,22 @@ mod tests {
             let found = near.search(host, Some(strange), Duration::ZERO).await;
             assert_eq!((found.far, found.near), (false, false));
         }
+    }
+
+    #[tokio::test]
+    async fn a_second_connection_that_the_far_end_resets_does_not_hide_the_first() {
+        let proof = NearPort::listen(false, None).unwrap().probe().proof;
+        let listener = TcpListener::bind((HOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            let (mut client, _) = listener.accept().await.unwrap();
+            // The far end is slow, so that another attempt waits when it closes its port.
+            sleep(INTERVAL * 3 / 2).await;
+            drop(listener);
+            sleep(INTERVAL / 3).await;
+            client.write_all(&proof.of_far_port()).await.unwrap();
+        });
+        assert!(reaches(SocketAddr::new(HOST, port), proof).await);
     }
 
     async fn connection_that_says(port: u16, proof: &[u8]) -> TcpStream {
