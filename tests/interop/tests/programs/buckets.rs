@@ -173,6 +173,41 @@ fn sync_twice(store: &TestStore, environment: &GridEnvironment) -> Result<()> {
     Ok(())
 }
 
+/// Small objects of a tree are asked for once each, and those that are in place not for their bytes.
+fn ask_once(store: &TestStore, environment: &GridEnvironment) -> Result<()> {
+    const NAMES: [&str; 3] = ["a", "b", "c"];
+    let local = store.local();
+    std::fs::create_dir_all(&local)?;
+    for name in NAMES {
+        std::fs::write(local.join(name), name)?;
+    }
+    let (from, url) = (path_argument(&local), "s3://bucket/asked");
+    copy::cp_in(environment, &["-r", &from, url])?;
+    // Both copies are made in this directory, since it is there.
+    let to = store.local();
+    std::fs::create_dir(&to)?;
+    let to = path_argument(&to);
+    for (options, expected) in [
+        (&["-r"][..], ["GET"; 3]),
+        (&["-r", "--resume"], ["HEAD"; 3]),
+    ] {
+        let done = copy::run_in(environment, &[options, &["-vv", url, &to]].concat())?;
+        let said = done.expect_success()?.stderr;
+        let said = String::from_utf8_lossy(&said);
+        let about_objects = said.lines().filter_map(|line| {
+            let (_, request) = line.split_once(" > ")?;
+            let (method, target) = request.split_once(' ')?;
+            let is_object = NAMES
+                .iter()
+                .any(|n| target.ends_with(&format!("/asked/{n}")));
+            is_object.then_some(method)
+        });
+        let about_objects: Vec<_> = about_objects.collect();
+        ensure!(about_objects == expected, "{options:?}: {about_objects:?}");
+    }
+    Ok(())
+}
+
 /// Puts and gets a file with a role of a profile.
 fn take_a_role(store: &TestStore, peer: &BucketPeer) -> Result<()> {
     let folder = store.local();
@@ -399,6 +434,9 @@ fn keep_what_is_stored(
             copy::run_in(environment, &[from, &to])?.expect_code(4)?;
         }
         Ok(())
+    });
+    cells.check("one request for a small object", || {
+        ask_once(store, environment)
     });
     cells.check("mv, mkdir and rm", || {
         let file = path_argument(&test_files::shared(65_536)?);

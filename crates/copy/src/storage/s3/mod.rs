@@ -50,7 +50,7 @@ use self::changes::PlaceInBucket;
 use self::dialect::S3Dialect;
 use self::listing::{EntryReader, visit_all};
 use self::record::{BegunUpload, UploadRecord};
-use self::requests::{ObjectFacts, WantedPage, get, has_objects, head, list_page, region_of};
+use self::requests::{ObjectFacts, WantedPage, examine, has_objects, head, list_page, region_of};
 use self::settings::S3Settings;
 use self::temporary_keys::TemporaryKey;
 use self::unfinished::{FoundUploads, UploadSelection};
@@ -92,8 +92,8 @@ pub(crate) struct S3Storage {
     last_version: Option<(Vec<u8>, ObjectFacts)>,
     /// Path and size of the object that is fetched next.
     expected: Option<(Vec<u8>, u64)>,
-    /// Path and unread response of the GetObject that examined the object of `last_facts`.
-    begun: Option<(Vec<u8>, HttpResponse)>,
+    /// The unread response of the GetObject that examined the object of `last_facts`, if it was one.
+    begun: Option<HttpResponse>,
 }
 
 impl S3Storage {
@@ -177,6 +177,8 @@ impl S3Storage {
 
     /// The facts of an object.
     async fn object(&mut self, path: &[u8]) -> Result<ObjectFacts, Failure> {
+        // Unread, it would keep its connection from this request.
+        self.begun = None;
         self.get_ready().await?;
         let (bucket, key) = (self.bucket.clone(), self.bucket.key(path)?);
         let action = bucket.operation("read", path);
@@ -198,7 +200,6 @@ impl S3Storage {
         let facts = (path.to_vec(), found.file.clone());
         self.last_facts = found.archive.is_none().then_some(facts);
         self.last_version = Some((path.to_vec(), found.clone()));
-        self.begun = None;
     }
 
     /// The facts of an object. If it is small, and fetched next, one request asks for its bytes as well.
@@ -217,13 +218,13 @@ impl S3Storage {
         let (bucket, key) = (self.bucket.clone(), self.bucket.key(path)?);
         let action = bucket.operation("read", path);
         let got = self
-            .blocking(move |client| get(client, &bucket, &key, &action))
+            .blocking(move |client| examine(client, "GET", &bucket, &key, &action))
             .await;
         match got {
             // Without a length it is not known whether it is the object that was listed.
             Ok((found, response)) if response.status() == 200 && found.file.size.is_some() => {
                 self.remember(path, &found);
-                self.begun = Some((path.to_vec(), response));
+                self.begun = Some(response);
                 Ok(found)
             }
             // The bytes may be refused where the facts are not, as of an archived object.
@@ -489,7 +490,7 @@ impl Storage for S3Storage {
         let facts = self.readable(path).await?;
         // All requests of this transfer must be for these facts. The next object is examined again.
         self.last_facts = None;
-        let begun = self.begun.take().filter(|(at, _)| at == path);
+        let begun = self.begun.take();
         let action = self.bucket.operation("read", path);
         if let (None, Some(announced), Some(size)) = (spec.part, spec.size, facts.size)
             && announced != size
@@ -501,7 +502,7 @@ impl Storage for S3Storage {
             facts,
             action,
             is_object: true,
-            begun: begun.map(|(_, response)| response),
+            begun,
         };
         self.connections.fetch(wanted, sink, spec, control).await
     }

@@ -91,17 +91,8 @@ pub(super) fn head(
     Ok(found)
 }
 
-/// GetObject, whose response has the facts as well.
-pub(super) fn get(
-    client: &mut HttpClient,
-    bucket: &S3Bucket,
-    key: &str,
-    action: &Operation,
-) -> Result<(ObjectFacts, HttpResponse), Failure> {
-    examine(client, "GET", bucket, key, action)
-}
-
-fn examine(
+/// HeadObject or GetObject, whose responses have the same facts.
+pub(super) fn examine(
     client: &mut HttpClient,
     method: &str,
     bucket: &S3Bucket,
