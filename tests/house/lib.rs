@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use crate_modules::CrateModules;
-pub use markdown::{MarkdownPage, markdown_pages};
+pub use markdown::{MarkdownPage, anchor_of, markdown_pages};
 
 /// A Rust file of the workspace.
 pub struct SourceFile {

@@ -134,7 +134,7 @@ fn without_code(line: &str) -> String {
 }
 
 /// The name of a heading in links: letters, digits, `-` and `_`, in lower case, with `-` for each space.
-fn anchor_of(title: &str) -> String {
+pub fn anchor_of(title: &str) -> String {
     // Of a link in a heading, its text counts.
     let mut text = String::new();
     let mut rest = title;

@@ -1,4 +1,5 @@
-//! docs/papers.md: each row of its tables names what exists, and no figure, table or equation of the papers is missing.
+//! docs/papers.md: each row of its tables names what exists, its numbers stand where they were measured, and no figure, table or
+//! equation of the papers is missing.
 
 use std::collections::BTreeSet;
 
@@ -198,6 +199,112 @@ fn numbers_of(cell: &str, kind: &str) -> Vec<String> {
     numbers
 }
 
+/// The numbers in a text that have three digits or more: what has fewer is a count, a unit, or rounded for the reader. What
+/// stands between backquotes is a name, and what a link leads to is one.
+fn precise_numbers(text: &str) -> BTreeSet<String> {
+    let mut numbers = BTreeSet::new();
+    let plain: String = text.split('`').step_by(2).collect::<Vec<_>>().join(" ");
+    let shown = plain.split("](").enumerate().map(|(n, part)| match n {
+        0 => part,
+        _ => part.split_once(')').map_or(part, |(_, rest)| rest),
+    });
+    for part in shown {
+        let mut word = String::new();
+        for c in part.chars().chain([' ']) {
+            // A number within a word is a part of a name.
+            if c.is_alphanumeric() || matches!(c, '.' | '_' | '/' | '-') {
+                word.push(c);
+                continue;
+            }
+            let number = word.trim_matches(['.', '-']);
+            let digits = number.replace('.', "");
+            let is_number = !digits.is_empty()
+                && digits.chars().all(|c| c.is_ascii_digit())
+                && number.parse::<f64>().is_ok();
+            if is_number && digits.trim_start_matches('0').len() >= 3 {
+                numbers.insert(number.to_owned());
+            }
+            word.clear();
+        }
+    }
+    numbers
+}
+
+/// The part of a page from a heading, by its anchor, to the next one of the same depth or less.
+fn section<'a>(page: &'a str, anchor: &str) -> Option<&'a str> {
+    let mut from = None;
+    let mut at = 0;
+    for line in page.split_inclusive('\n') {
+        let depth = line.chars().take_while(|c| *c == '#').count();
+        if depth > 0 {
+            match from {
+                Some((start, own)) if depth <= own => return page.get(start..at),
+                Some(_) => {}
+                None if house::anchor_of(line[depth..].trim()) == anchor => {
+                    from = Some((at, depth))
+                }
+                None => {}
+            }
+        }
+        at += line.len();
+    }
+    from.and_then(|(start, _)| page.get(start..))
+}
+
+/// Where the numbers of a row may stand: what the paper has, the results of the row's experiments, and the sections that the row
+/// links to.
+fn sources_of_numbers(row: &PaperRow) -> String {
+    let [paper, place, experiment, result] = row.cells.as_slice() else {
+        return String::new();
+    };
+    let read =
+        |name: &str| std::fs::read_to_string(root().join("docs").join(name)).unwrap_or_default();
+    let measured = read("measured.md");
+    let mut text = paper.clone();
+    for name in quoted(experiment) {
+        for run in ["full", "quick"] {
+            let anchor = house::anchor_of(&format!("{name}-{run}"));
+            text += section(&measured, &anchor).unwrap_or_default();
+        }
+    }
+    for link in [place, result]
+        .iter()
+        .flat_map(|cell| cell.split("](").skip(1))
+    {
+        let target = link.split_once(')').map_or(link, |(target, _)| target);
+        let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+        let page = read(file);
+        text += match anchor {
+            "" => &page,
+            anchor => section(&page, anchor).unwrap_or_default(),
+        };
+    }
+    text
+}
+
+#[test]
+fn every_precise_number_stands_where_it_was_measured() {
+    let pages = markdown_pages();
+    let page = pages.iter().find(|page| page.path == PAGE).expect(PAGE);
+    let mut lost = Vec::new();
+    let mut found = 0;
+    for row in rows(page) {
+        let stated = row.cells.get(3).map(|cell| precise_numbers(cell));
+        let known = precise_numbers(&sources_of_numbers(&row));
+        for number in stated.unwrap_or_default() {
+            match known.contains(&number) {
+                true => found += 1,
+                false => lost.push(format!("{PAGE}:{}: {number}", row.line)),
+            }
+        }
+    }
+    assert!(found > 100, "{found}");
+    assert_none(
+        &lost,
+        "numbers that stand neither in the results nor in a section that the row links to",
+    );
+}
+
 #[test]
 fn every_row_names_what_exists() {
     let pages = markdown_pages();
@@ -295,6 +402,18 @@ fn a_row_that_names_nothing_is_found() {
         3
     );
     assert_eq!(wrong(["x", "`docs/none.md`", "–", "agrees"]), 1);
+}
+
+#[test]
+fn precise_numbers_and_sections_are_found() {
+    let numbers =
+        precise_numbers("19 396 ± 4.16, ×0.095; bbc-5.4, [34.0](a.md#b-123) `567` 0.123.");
+    let expected = ["0.123", "34.0", "396", "4.16"].map(str::to_owned);
+    assert_eq!(numbers, expected.into());
+    let page = "# A\n1\n## B c\n2\n### D\n3\n## E\n4\n";
+    assert_eq!(section(page, "b-c"), Some("## B c\n2\n### D\n3\n"));
+    assert_eq!(section(page, "e"), Some("## E\n4\n"));
+    assert_eq!(section(page, "f"), None);
 }
 
 #[test]
