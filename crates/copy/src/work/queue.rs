@@ -76,7 +76,17 @@ pub(crate) type FailureReport = Box<dyn Fn(Option<&Location>, Failure) + Send + 
 impl WorkSupply {
     /// How long the first files may wait for more.
     fn first_wait(&self) -> Duration {
-        self.rtt * FIRST_ROUND_TRIPS
+        match self.moves_one_by_one() {
+            true => Duration::ZERO,
+            false => self.rtt * FIRST_ROUND_TRIPS,
+        }
+    }
+
+    /// Whether each file moves by itself, as far as the servers have been asked, so that nothing is gained by knowing more of them.
+    fn moves_one_by_one(&self) -> bool {
+        let mut movements = self.servers.iter().map(|server| server.movement);
+        !self.servers.is_empty()
+            && movements.all(|movement| matches!(movement, FileMovement::Requests { .. }))
     }
 
     /// Most files of a window.
@@ -232,17 +242,25 @@ impl WorkQueue {
 
     async fn read_window(&self, supply: &mut WorkSupply) -> std::io::Result<PlanWindow> {
         let most = supply.window();
-        let reader = &mut supply.reader;
         let mut window = PlanWindow::default();
         let deadline = Instant::now() + PATIENCE;
+        let mut has_asked = false;
         while window.files.len() < most && window.directories.len() < most {
-            let mut next = reader.next(&self.plan)?;
+            let mut next = supply.reader.next(&self.plan)?;
             let grown = self.plan.grown();
             tokio::pin!(grown);
             if matches!(next, NextEntry::Pending) {
                 // Registered before the second look, so that no change is missed.
                 grown.as_mut().enable();
-                next = reader.next(&self.plan)?;
+                next = supply.reader.next(&self.plan)?;
+            }
+            if matches!(next, NextEntry::Pending) && !window.files.is_empty() {
+                if !std::mem::replace(&mut has_asked, true) {
+                    self.ask_servers(supply, &window.files).await;
+                }
+                if supply.moves_one_by_one() {
+                    break;
+                }
             }
             match next {
                 NextEntry::Entry(PlannedEntry::File(item)) => window.files.push(item),
