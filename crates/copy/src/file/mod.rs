@@ -546,7 +546,8 @@ impl<'a> FileCopy<'a> {
                 StreamPlan::for_transfer(self.ctx, size, sequential, self.path.known(), from, to)
             }
         };
-        let stream_plan = match self.part_mover(state) {
+        let mover = self.part_mover(state);
+        let stream_plan = match mover.or_else(|| self.upload_mover(state, to, check)) {
             Some(_) => stream_plan.in_any_order(),
             None => stream_plan,
         };

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use data::job::{TransferControl, TransferReport};
-use data::store::Sink;
+use data::store::{Sink, Source};
 use tokio::sync::watch;
 
 use super::range_sums::{RANGES_FROM, RangeSums};
+use super::shared_upload::may_divide;
 use super::{CopyState, FileCopy, StorageSessions};
 use crate::batch::measurement::TransferMeasurement;
 use crate::batch::meter::SafeByteCount;
@@ -31,6 +32,9 @@ use ftp::location::{Location, StorageId};
 use ftp::session::checksum::CONCURRENT_FROM;
 use ftp::transfer::{TransferAttempt, TransferSpec};
 use ftp::{Failure, FailureKind};
+
+/// How often a session whose file others store is used: servers end sessions that have been silent for some minutes.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// How the bytes are moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +116,13 @@ impl<'a> FileCopy<'a> {
         }
         // A new control block for each attempt: it counts this attempt's bytes and cancels it.
         let control = Arc::new(TransferControl::new());
-        let spec = self.transfer_spec(state, sessions, method, check);
+        let mover = self.upload_mover(state, &*sessions.to, check);
+        let mover = mover.filter(|_| method == MoveMethod::Store);
+        let mut spec = self.transfer_spec(state, sessions, method, check);
+        if mover.is_some() {
+            // Of the bytes that pass here.
+            spec.checksum = None;
+        }
         let early_checksum = check.algorithm().filter(|_| {
             method == MoveMethod::Fetch && self.checksums_source_early(state, sessions, &spec)
         });
@@ -133,7 +143,7 @@ impl<'a> FileCopy<'a> {
         }
         let started = Instant::now();
         // Boxed: it is large, and would be copied into the future around it.
-        let moving = Box::pin(self.run_transfer(state, sessions, method, &spec, &control));
+        let moving = Box::pin(self.run_transfer(state, sessions, (method, mover), &spec, &control));
         let moving = async {
             let moved = moving.await;
             end.send_replace(true);
@@ -186,7 +196,7 @@ impl<'a> FileCopy<'a> {
         &self,
         state: &mut CopyState<'a>,
         sessions: &mut StorageSessions,
-        method: MoveMethod,
+        (method, mover): (MoveMethod, Option<Arc<dyn PartMover>>),
         spec: &TransferSpec,
         control: &Arc<TransferControl>,
     ) -> Result<TransferAttempt, Failure> {
@@ -226,8 +236,14 @@ impl<'a> FileCopy<'a> {
                 }
                 (MoveMethod::Fetch, _, Some(sink)) => from.fetch(path, sink, spec, control).await,
                 (MoveMethod::Store, Some(source), _) => {
-                    let shared = self.share_store(&mut **to, &store_path, spec, control);
-                    let spec = shared.await?.unwrap_or_else(|| spec.clone());
+                    let shared = match mover {
+                        Some(mover) => {
+                            let ends = (&source, &mut **to, store_path.as_slice());
+                            self.share_store(&*mover, ends, spec, control).await?
+                        }
+                        None => None,
+                    };
+                    let spec = shared.unwrap_or_else(|| spec.clone());
                     to.store(source, &store_path, &spec, control).await
                 }
                 (MoveMethod::ThirdParty, ..) => {
@@ -302,50 +318,93 @@ impl<'a> FileCopy<'a> {
         Ok(TransferAttempt::default())
     }
 
+    /// The other processes that store parts of the file at a storage, if they may: it gets its final name only as a whole, which is
+    /// compared.
+    pub(super) fn upload_mover(
+        &self,
+        state: &CopyState<'_>,
+        to: &dyn Storage,
+        check: Verification,
+    ) -> Option<Arc<dyn PartMover>> {
+        let CopyDestination::Storage(upload) = &state.destination else {
+            return None;
+        };
+        // A length that shows what is stored would count the bytes between the parts.
+        let in_order = self.stream_plan.is_some_and(|plan| plan.in_order);
+        let is_compared = check.algorithm().is_some() && upload.store_path() != upload.path();
+        let may_divide = to.capabilities().stores_whole
+            || is_compared && !in_order && may_divide(&self.ctx.options);
+        let is_whole = self.item.part.is_none() && state.range.part.is_none();
+        let (from, at) = (&self.item.source, &self.item.destination);
+        let mover = self.ctx.parts.dividing(from, at, state.range.size);
+        mover.filter(|_| is_whole && may_divide)
+    }
+
     /// Has other processes store all parts of the file that are missing at its destination, but the last one, if they can. Returns
     /// the parameters for the rest, by which the storage completes the file.
     async fn share_store(
         &self,
-        to: &mut dyn Storage,
-        store_path: &[u8],
+        mover: &dyn PartMover,
+        (source, to, store_path): (&Arc<dyn Source>, &mut dyn Storage, &[u8]),
         spec: &TransferSpec,
         control: &Arc<TransferControl>,
     ) -> Result<Option<TransferSpec>, Failure> {
-        let (from, at) = (&self.item.source, &self.item.destination);
-        let is_whole = self.item.part.is_none() && spec.part.is_none();
-        let mover = self.ctx.parts.dividing(from, at, spec.size);
-        let (Some(mover), Some(size), Some(uploads), true) =
-            (mover, spec.size, to.unfinished_uploads(), is_whole)
-        else {
+        let stores_whole = to.capabilities().stores_whole;
+        let (Some(size), Some(uploads)) = (spec.size, to.shared_uploads()) else {
             return Ok(None);
         };
-        let completed = &spec.completed_ranges;
-        let Some(upload) = uploads.share_upload(store_path, size, completed).await? else {
+        let shared = uploads.share_upload(source, store_path, (spec, size), control);
+        let Some(upload) = shared.await? else {
             return Ok(None);
         };
         let last = size.saturating_sub(1) / upload.part * upload.part;
-        let missing = completed.gaps(0, last);
-        let parts = MissingParts {
-            source: from,
+        let missing = spec.completed_ranges.gaps(0, last);
+        let moving = mover.move_parts(MissingParts {
+            source: &self.item.source,
             facts: SourceFacts {
                 size: Some(size),
                 ..self.item.facts
             },
-            destination: at.clone(),
+            destination: self.item.destination.with_path(store_path.to_vec()),
             upload: Some(upload.clone()),
             missing: missing.clone(),
             control: Arc::clone(control),
             stored: Arc::clone(&spec.stored_ranges),
+        });
+        tokio::pin!(moving);
+        let moved = loop {
+            tokio::select! {
+                moved = &mut moving => break moved,
+                () = tokio::time::sleep(KEEP_ALIVE) => uploads.keep_alive().await,
+            }
         };
-        if let Err(failure) = mover.move_parts(parts).await {
+        if let Err(failure) = moved {
+            let stored = spec.stored_ranges.lock().clone();
+            if !stored.is_empty() {
+                // What the others have stored counts, although this process has sent nothing.
+                spec.started.store(true, Ordering::Relaxed);
+            } else if failure.kind() == FailureKind::Protocol && !stores_whole {
+                // Not every server that announces stores at offsets carries them out.
+                return Ok(None);
+            }
+            for range in stored.iter() {
+                spec.confirmation.confirm_range(range.start, range.end);
+            }
+            if matches!(
+                failure.kind(),
+                FailureKind::Refused | FailureKind::ServerDiskFull | FailureKind::Protocol
+            ) {
+                spec.confirmation.mark_refused();
+            }
             return Err(uploads.give_up_shared(store_path, &upload, failure).await);
         }
         let mut rest = spec.clone();
+        rest.chunks = None;
         for range in missing.iter() {
             rest.completed_ranges.insert(range.start, range.end);
         }
-        // Of the bytes that pass here.
-        rest.checksum = None;
+        // By which the server sees the end of the file.
+        rest.completed_ranges.remove(last, size);
         Ok(Some(rest))
     }
 

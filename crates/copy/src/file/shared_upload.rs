@@ -7,17 +7,96 @@ use tune::Prior;
 
 use super::FileOutcome;
 use super::stream_plan::{CopyRange, StreamPlan, new_transfer_spec};
+use super::verify::{ChecksumAbility, choose_verification};
 use crate::batch::BatchContext;
 use crate::batch::measurement::TransferMeasurement;
 use crate::batch::meter::SafeByteCount;
+use crate::batch::retry::RetryBudget;
+use crate::options::CopyOptions;
 use crate::plan::{PartInPlace, PlannedFile};
+use crate::storage::capabilities::AvailableChecksums;
 use crate::storage::contract::Storage;
 use crate::storage::optional::SharedUpload;
-use ftp::Failure;
+use ftp::location::StorageId;
+use ftp::{Failure, ModeChoice};
 use proto::ranges::RangeSet;
 
-/// Stores a part, once. A failure comes with the number of bytes that were moved; the other process tries again.
+/// Whether the destination of a file of this machine takes parts of it from several processes. One process stores it otherwise.
+pub(crate) async fn takes_parts(ctx: &BatchContext, item: &PlannedFile) -> bool {
+    let options = &ctx.options.file;
+    if options.offset.is_some() || options.length.is_some() {
+        return false;
+    }
+    let (from, to) = (item.source.storage_id(), item.destination.storage_id());
+    if !to.is_server() {
+        return true;
+    }
+    // Whoever stores the file as a whole tells of a server that is not there.
+    let Ok([source, mut destination]) = ctx.pool.acquire_both(&from, &to).await else {
+        return false;
+    };
+    let takes = can_share(ctx, item, (&to, &mut *destination)).await;
+    ctx.pool.release(&from, source);
+    ctx.pool.release(&to, destination);
+    takes
+}
+
+/// Whether the options let several processes store parts of one file: under a name that is not the final one, at offsets.
+pub(super) fn may_divide(options: &CopyOptions) -> bool {
+    !options.file.in_place && options.streams.mode != ModeChoice::Stream
+}
+
+async fn can_share(
+    ctx: &BatchContext,
+    item: &PlannedFile,
+    (id, to): (&StorageId, &mut dyn Storage),
+) -> bool {
+    if !to
+        .shared_uploads()
+        .is_some_and(|uploads| uploads.takes_parts())
+    {
+        return false;
+    }
+    if to.capabilities().stores_whole {
+        return true;
+    }
+    let path = item.destination.path();
+    let refusal = ctx.renames.find_refusal(id, to, path).await;
+    if !may_divide(&ctx.options) || !matches!(refusal, Ok(None)) {
+        return false;
+    }
+    let theirs = to.available_checksums(path).await;
+    let (ours, theirs) = (AvailableChecksums::all(), theirs.unwrap_or_default());
+    let ends = [&ours, &theirs].map(|checksums| ChecksumAbility {
+        checksums,
+        is_whole_file: true,
+    });
+    choose_verification(ctx.options.file.verify, &ends)
+        .is_ok_and(|check| check.algorithm().is_some())
+}
+
+/// Stores a part. A failure comes with the number of bytes that were moved.
 pub(crate) async fn store_part(
+    ctx: &BatchContext,
+    item: &PlannedFile,
+    part: PartInPlace,
+    upload: &SharedUpload,
+) -> Result<FileOutcome, (u64, Failure)> {
+    let storages = [item.source.storage_id(), item.destination.storage_id()];
+    let name = item.source.display();
+    let mut retries = RetryBudget::new(ctx.options.retry, ctx.seed);
+    loop {
+        let (moved, failure) = match store_once(ctx, item, part, upload).await {
+            Err((moved, failure)) if failure.may_retry() => (moved, failure),
+            ended => return ended,
+        };
+        // A part begins anew, so that its bytes are no reason to be patient.
+        let waited = ctx.wait_for_retry(&name, &storages, &mut retries, 0, failure);
+        waited.await.map_err(|failure| (moved, failure))?;
+    }
+}
+
+async fn store_once(
     ctx: &BatchContext,
     item: &PlannedFile,
     part: PartInPlace,
@@ -65,9 +144,9 @@ async fn store(
         SafeByteCount::acknowledged(&control, 0),
     );
     let path = item.destination.path();
-    let Some(uploads) = to.unfinished_uploads() else {
+    let Some(uploads) = to.shared_uploads() else {
         return Err(unmoved(Failure::protocol(
-            "the destination keeps no uploads",
+            "the destination has one writer for a file",
         )));
     };
     match uploads

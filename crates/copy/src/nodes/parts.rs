@@ -63,7 +63,8 @@ impl PartMover for FileParts {
             // The nodes see the source, which this process has open.
             Location::Remote { .. } => {
                 let scheme = destination.server().map(|server| server.scheme);
-                scheme == Some(Scheme::S3) && matches!(source, Location::Local(_))
+                let is_shared = scheme.is_some_and(|s| s == Scheme::S3 || s.is_ftp());
+                is_shared && matches!(source, Location::Local(_))
             }
             Location::StandardStreams => false,
         };

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use super::divided::DividedFile;
 use super::messages::MoveKind;
 use crate::batch::BatchContext;
+use crate::file::shared_upload::takes_parts;
 use crate::plan::PlannedFile;
 use crate::small_files::BatchWork;
 use crate::work::mover::WorkMover;
@@ -86,13 +87,16 @@ impl Pieces {
             let Some(work) = queue.next().await else {
                 break;
             };
+            let is_divided = match &work {
+                BatchWork::File(file) => {
+                    let (from, to) = (&file.source, &file.destination);
+                    let mover = ctx.parts.dividing(from, to, file.facts.size);
+                    mover.is_some() && takes_parts(ctx, file).await
+                }
+                _ => false,
+            };
             match work {
-                BatchWork::File(file)
-                    if ctx
-                        .parts
-                        .dividing(&file.source, &file.destination, file.facts.size)
-                        .is_some() =>
-                {
+                BatchWork::File(file) if is_divided => {
                     let Ok(permit) = Arc::clone(&room).acquire_owned().await else {
                         break;
                     };

@@ -19,21 +19,24 @@ use super::capabilities::{AvailableChecksums, Capabilities, DirectProtocol};
 use super::contract::{FactsUse, FilePart, RemovedKind, SessionCondition, Storage};
 use super::optional::{
     Bundles, DirectTransfers, FollowUpQuery, FollowUps, ManyPaths, NameRules, OptionalContracts,
-    SeriesTransfers, ServerConnection, SymbolicLinks, TreeListing,
+    SeriesTransfers, ServerConnection, SharedUpload, SharedUploads, SymbolicLinks, TreeListing,
 };
 use crate::storage::remove::remove_tree;
-use ftp::Failure;
 use ftp::answers::{
     EntryVisitor, ListingVisitor, MetadataChange, RenameFailure, SymlinkCheckScope,
 };
 use ftp::session::{ClientSession, ServerHabits};
 use ftp::transfer::series::files::{FileSeries, SeriesReport};
 use ftp::transfer::{self, TransferAttempt, TransferSpec, bundle, series};
+use ftp::{Failure, ModeChoice};
 
 /// Most range checksums requested of a server with pipelining...
 const MAX_PIPELINED_CHECKSUMS: usize = 128;
 /// ...and without it, where each costs a round trip.
 const MAX_SEQUENTIAL_CHECKSUMS: usize = 32;
+
+/// Most bytes that the process which shares an upload stores itself, at its end.
+const SHARED_REST: u64 = 1 << 20;
 
 #[async_trait]
 impl Storage for ClientSession {
@@ -216,6 +219,10 @@ impl OptionalContracts for ClientSession {
     }
 
     fn bundles(&mut self) -> Option<&mut dyn Bundles> {
+        Some(self)
+    }
+
+    fn shared_uploads(&mut self) -> Option<&mut dyn SharedUploads> {
         Some(self)
     }
 
@@ -403,6 +410,82 @@ impl SeriesTransfers for ClientSession {
         report: &mut SeriesReport,
     ) -> Result<(), Failure> {
         series::move_series(self, series, spec, control, report).await
+    }
+}
+
+/// The same put, in one piece over one stream.
+fn single_put(spec: &TransferSpec) -> TransferSpec {
+    TransferSpec {
+        chunks: None,
+        streams: 1,
+        max_streams: 1,
+        ..spec.clone()
+    }
+}
+
+/// Each process stores its parts at their offsets (ESTO A, GFD.20 §3.6), which leaves the other bytes of the file alone.
+#[async_trait]
+impl SharedUploads for ClientSession {
+    fn takes_parts(&self) -> bool {
+        let features = self.features();
+        features.esto && !features.stores_whole && self.may_use_extended_mode()
+    }
+
+    async fn share_upload(
+        &mut self,
+        source: &Arc<dyn Source>,
+        path: &[u8],
+        (spec, _size): (&TransferSpec, u64),
+        control: &Arc<TransferControl>,
+    ) -> Result<Option<SharedUpload>, Failure> {
+        if !self.takes_parts() {
+            return Ok(None);
+        }
+        // The queries are for the file that is complete.
+        self.discard_followups();
+        if spec.completed_ranges.is_empty() {
+            // A store of nothing takes away what an older partial file has, and is refused while another copy writes it: stores
+            // at offsets would not be.
+            let nothing = TransferSpec {
+                size: Some(0),
+                part: Some((0, 0)),
+                server_checksum: None,
+                stored_ranges: Arc::default(),
+                confirmation: Arc::default(),
+                ..single_put(spec)
+            };
+            transfer::put(self, Arc::clone(source), path, &nothing, control).await?;
+        }
+        Ok(Some(SharedUpload {
+            id: String::new(),
+            part: SHARED_REST,
+        }))
+    }
+
+    async fn keep_alive(&mut self) {
+        self.keep_alive().await;
+    }
+
+    async fn store_parts(
+        &mut self,
+        source: Arc<dyn Source>,
+        path: &[u8],
+        _upload: &SharedUpload,
+        spec: &TransferSpec,
+        control: &Arc<TransferControl>,
+    ) -> Result<TransferAttempt, Failure> {
+        let Some((offset, length)) = spec.part else {
+            return Err(Failure::protocol("a part of a file has a range"));
+        };
+        let spec = TransferSpec {
+            size: Some(length),
+            destination_offset: Some(offset),
+            chunks: None,
+            // Its blocks have offsets.
+            mode: ModeChoice::Extended,
+            ..spec.clone()
+        };
+        transfer::put(self, source, path, &spec, control).await
     }
 }
 

@@ -14,7 +14,7 @@ use ftp::transfer::series::files::{FileSeries, SeriesReport};
 use ftp::transfer::{TransferAttempt, TransferSpec};
 use proto::bundle::{BundleEntry, BundleOutcome, BundleProof};
 use proto::checksum::ChecksumAlgorithm;
-use proto::ranges::{ByteRange, RangeSet};
+use proto::ranges::ByteRange;
 use proto::timestamp::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +76,11 @@ pub(crate) trait OptionalContracts {
 
     /// Uploads that are unfinished are kept by their parts.
     fn unfinished_uploads(&mut self) -> Option<&mut dyn UnfinishedUploads> {
+        None
+    }
+
+    /// Several processes can store parts of one file.
+    fn shared_uploads(&mut self) -> Option<&mut dyn SharedUploads> {
         None
     }
 
@@ -417,44 +422,45 @@ pub(crate) struct UploadMark {
 /// An unfinished upload that several processes store parts of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SharedUpload {
-    /// Its name at the storage.
+    /// Its name at the storage, if it has one beside its path.
     pub(crate) id: String,
     /// Bytes of each part but the last one.
     pub(crate) part: u64,
 }
 
-/// Uploads of files that get their names when they are complete, and are kept by their parts until then.
+/// Uploads of files whose parts other processes store. [`Storage::store`] stores the last part, and so completes the file.
 #[async_trait]
-pub(crate) trait UnfinishedUploads: Send {
-    /// The parts that earlier copies have left of a file of `size` bytes, never all of them. The caller has the
-    /// lock of the destination. [`Storage::store`] goes on with those that are in its `completed_ranges`; if none are, it
-    /// discards the upload, provided this machine has begun it.
-    ///
-    /// # Errors
-    /// The refusal by its class; the storage is lost.
-    async fn left_parts(&mut self, path: &[u8], size: u64) -> Result<Vec<LeftPart>, Failure>;
+pub(crate) trait SharedUploads: Send {
+    /// Whether the storage takes parts from several processes at all.
+    fn takes_parts(&self) -> bool;
 
-    /// Goes on with the upload of a file of `size` bytes whose parts are in `completed`, or begins one, for other processes that
-    /// store parts of it ([`UnfinishedUploads::store_parts`]). [`Storage::store`] completes it, with these parts in its
-    /// `completed_ranges`. `None`: such a file has one part.
+    /// Goes on with the upload of a file of `size` bytes that [`Storage::store`] would store with `spec`, or begins one, with no
+    /// bytes. [`Storage::store`] completes it, with the parts of the others in its `completed_ranges`. `None`: such a file has one
+    /// part, or one writer.
     ///
     /// # Errors
-    /// The refusal by its class; the storage is lost.
+    /// As [`Storage::store`].
     async fn share_upload(
         &mut self,
+        source: &Arc<dyn Source>,
         path: &[u8],
-        size: u64,
-        completed: &RangeSet,
+        (spec, size): (&TransferSpec, u64),
+        control: &Arc<TransferControl>,
     ) -> Result<Option<SharedUpload>, Failure>;
+
+    /// Called now and then while the others store, so that the storage does not end a silent session.
+    async fn keep_alive(&mut self) {}
 
     /// After a failure of those processes: keeps the parts for a later attempt if there can be one, and otherwise discards the upload.
     /// Returns the failure, which then says what has become of the parts.
     async fn give_up_shared(
         &mut self,
-        path: &[u8],
-        upload: &SharedUpload,
+        _path: &[u8],
+        _upload: &SharedUpload,
         failure: Failure,
-    ) -> Failure;
+    ) -> Failure {
+        failure
+    }
 
     /// Stores the parts of a file of `spec.size` bytes that are in `spec.part`, into the upload of another process.
     ///
@@ -468,6 +474,18 @@ pub(crate) trait UnfinishedUploads: Send {
         spec: &TransferSpec,
         control: &Arc<TransferControl>,
     ) -> Result<TransferAttempt, Failure>;
+}
+
+/// Uploads of files that get their names when they are complete, and are kept by their parts until then.
+#[async_trait]
+pub(crate) trait UnfinishedUploads: Send {
+    /// The parts that earlier copies have left of a file of `size` bytes, never all of them. The caller has the
+    /// lock of the destination. [`Storage::store`] goes on with those that are in its `completed_ranges`; if none are, it
+    /// discards the upload, provided this machine has begun it.
+    ///
+    /// # Errors
+    /// The refusal by its class; the storage is lost.
+    async fn left_parts(&mut self, path: &[u8], size: u64) -> Result<Vec<LeftPart>, Failure>;
 
     /// A page of the uploads of the file at a path and of all files below it, and the mark of the next page. A path that ends
     /// with a slash means the files below it alone. The path of the whole storage is `/`.

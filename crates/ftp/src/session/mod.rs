@@ -409,6 +409,13 @@ impl ClientSession {
         self.control.is_usable()
     }
 
+    /// Sends NOOP, so that the server does not end a session that is silent for long. A session that does not answer is not
+    /// usable afterwards.
+    pub async fn keep_alive(&mut self) {
+        // The next command tells of a failure.
+        let _ = self.control.call(&Command::Noop).await;
+    }
+
     /// Whether the server accepts commands before the last one is answered.
     pub fn supports_pipelining(&self) -> bool {
         self.planner.supports_pipelining()

@@ -133,7 +133,8 @@ fn nodes_store_the_parts_of_one_object() {
     let finished = finished.expect_success().unwrap();
     check("shared");
     let words = finished.stderr_text() + &finished.stdout_text();
-    assert!(words.matches("node localhost: ").count() >= 2, "{words}");
+    // Each node has a line, and a place in the summary.
+    assert_eq!(words.matches("node localhost: ").count(), 4, "{words}");
 
     // The parts that a killed node has not stored are stored by the other one, or by itself when it has begun again.
     let finished = std::thread::scope(|scope| {

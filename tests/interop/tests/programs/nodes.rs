@@ -1,6 +1,7 @@
 //! Copies whose files are moved by several nodes: over ssh, and as the tasks of a step of Slurm.
 
 use std::collections::HashMap;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use interop::longhaul::copy;
 use interop::longhaul::rows::path_argument;
 use interop::longhaul::serve::{LonghaulServer, ServeCommand};
 use interop::matrix::TestStore;
+use interop::peer::globus_gridftp_server;
 use interop::peer::slurm::{self, Slurm};
 use interop::peer::sshd::{self, Sshd};
 use interop::require;
@@ -186,6 +188,99 @@ fn a_node_that_stands_still_is_given_up() {
     );
     wait_until("the end of the node", || sshd.nodes().is_empty());
     test.check_files().unwrap();
+}
+
+/// Processes that move parts for the copy of this file.
+fn nodes_of(file: &Path) -> Vec<i32> {
+    let parents: Vec<i32> = tasks(file).into_iter().map(|(_, pid)| pid).collect();
+    let program = path_argument(&interop::longhaul::binary::path().unwrap());
+    let mut found = super::ssh::processes_named(&program);
+    found.retain(|(line, pid)| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let parent = status
+            .lines()
+            .find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok());
+        line.contains("\0node\0") && parent.is_some_and(|parent| parents.contains(&parent))
+    });
+    found.into_iter().map(|(_, pid)| pid).collect()
+}
+
+/// Puts one file by two nodes, over an older and longer partial file, and then while a node is killed.
+fn check_shared_puts(store: &TestStore, url: &str, stored: &Path) {
+    let file = store.path("local/large");
+    test_files::write(&file, 140_000_123, 5).unwrap();
+    let put = |flags: &[&str]| {
+        let ends = [path_argument(&file), url.to_owned()];
+        let nodes = ["--nodes", "localhost,localhost", &ends[0], &ends[1]];
+        copy::run(&[flags, &nodes].concat())
+    };
+    let older = {
+        let mut name = stored.as_os_str().to_owned();
+        name.push(".longhaul-partial");
+        PathBuf::from(name)
+    };
+    std::fs::create_dir_all(older.parent().unwrap()).unwrap();
+    let longer = std::fs::File::create(&older).unwrap();
+    longer.set_len(150_000_000).unwrap();
+    // The server's account has written it.
+    let rights = std::fs::Permissions::from_mode(0o666);
+    longer.set_permissions(rights).unwrap();
+    let finished = put(&["-v"]).unwrap().expect_success().unwrap();
+    test_files::ensure_same(&file, stored).unwrap();
+    assert!(!older.exists());
+    let summary = copy::summary(&finished).unwrap();
+    assert!(!summary.verified.is_empty(), "{finished}");
+    let words = finished.stderr_text() + &finished.stdout_text();
+    // Each node has a line, and a place in the summary.
+    assert_eq!(words.matches("node localhost: ").count(), 4, "{words}");
+    std::fs::remove_file(stored).unwrap();
+
+    let finished = std::thread::scope(|scope| {
+        let copying = scope.spawn(|| put(&["--limit-rate", "300M"]));
+        wait_until("two nodes", || nodes_of(&file).len() == 2);
+        std::thread::sleep(Duration::from_millis(700));
+        kill(nodes_of(&file)[0], Signal::KILL);
+        copying.join().unwrap().unwrap()
+    });
+    let lost = |warning: &String| warning.contains("is lost");
+    assert!(copy::warnings(&finished).iter().any(lost), "{finished}");
+    finished.expect_success().unwrap();
+    test_files::ensure_same(&file, stored).unwrap();
+    assert!(!older.exists());
+}
+
+#[test]
+fn nodes_store_the_parts_of_one_file_at_a_server() {
+    let store = TestStore::new().unwrap();
+    let log = store.scratch().join("transfers");
+    let server = ServeCommand::anonymous(store.root())
+        .option("--transfer-log", &path_argument(&log))
+        .start()
+        .unwrap();
+    let stored = store.path("up/large");
+    check_shared_puts(&store, &server.url("up/large"), &stored);
+    let transfers = || std::fs::read_to_string(&log).unwrap().lines().count();
+    let parts = transfers();
+    assert!(parts >= 8, "{parts}");
+    // Nothing would prove the whole: one node sends it, and not the process that holds the plan.
+    let file = path_argument(&store.path("local/large"));
+    let url = server.url("up/whole");
+    let options = ["--verify", "none", "-v", "--nodes", "localhost,localhost"];
+    let finished = copy::run(&[&options[..], &[&file, &url]].concat()).unwrap();
+    let finished = finished.expect_success().unwrap();
+    let words = finished.stderr_text() + &finished.stdout_text();
+    assert_eq!(words.matches("node localhost: ").count(), 2, "{words}");
+    assert_eq!(transfers(), parts + 1);
+}
+
+#[test]
+fn nodes_store_the_parts_of_one_file_at_a_globus_server() {
+    require!(globus_gridftp_server::find());
+    let store = TestStore::new().unwrap();
+    let server = globus_gridftp_server::start(&store).unwrap();
+    let stored = store.path("up/large");
+    let url = format!("ftp://{}{}", server.address(), path_argument(&stored));
+    check_shared_puts(&store, &url, &stored);
 }
 
 #[test]

@@ -39,7 +39,6 @@ use ftp::transfer::{TransferAttempt, TransferSpec};
 use ftp::{ConnectionSecurity, Failure, FailureKind};
 use proto::checksum::ChecksumAlgorithm;
 use proto::listing::{EntryKind, ListedEntry};
-use proto::ranges::RangeSet;
 use proto::s3::documents::ListingPage;
 use proto::s3::parts::PartPlan;
 use proto::timestamp::Timestamp;
@@ -67,7 +66,8 @@ use crate::storage::http::response::HttpResponse;
 use crate::storage::http::session::last_name;
 use crate::storage::optional::{
     CompositeSum, CompositeSums, LeftPart, NameRules, OptionalContracts, ServerConnection,
-    SharedUpload, TreeListing, UnfinishedUpload, UnfinishedUploads, UploadMark, VersionedFiles,
+    SharedUpload, SharedUploads, TreeListing, UnfinishedUpload, UnfinishedUploads, UploadMark,
+    VersionedFiles,
 };
 
 /// The end of the names of buckets whose keys are listed in no order (S3 Express One Zone).
@@ -637,6 +637,10 @@ impl OptionalContracts for S3Storage {
         Some(self)
     }
 
+    fn shared_uploads(&mut self) -> Option<&mut dyn SharedUploads> {
+        Some(self)
+    }
+
     fn composite_sums(&mut self) -> Option<&mut dyn CompositeSums> {
         Some(self)
     }
@@ -733,38 +737,19 @@ impl CompositeSums for S3Storage {
 }
 
 #[async_trait]
-impl UnfinishedUploads for S3Storage {
-    async fn left_parts(&mut self, path: &[u8], size: u64) -> Result<Vec<LeftPart>, Failure> {
-        self.get_ready().await?;
-        let target = self.upload_target(path)?;
-        let is_in_parts = PartPlan::for_object(size, 1).is_some_and(|plan| plan.count() > 1);
-        if is_in_parts && target.record.load().is_none() {
-            let asked = target.clone();
-            // Nobody can tell how the objects of others' uploads will be encrypted.
-            let is_plain =
-                self.settings.encryption.is_none() && self.settings.customer_key.is_none();
-            let found =
-                self.blocking(move |client| unfinished::find_left(client, &asked, size, is_plain));
-            // Whoever may not ask stores the whole file.
-            let FoundUploads { left, others } = found.await.unwrap_or_default();
-            if others > 0 {
-                self.tell_of_unfinished(path);
-            }
-            if let Some(left) = left {
-                target.record.save(&left);
-            }
-        }
-        self.blocking(move |client| upload::left_parts(client, &target, size))
-            .await
+impl SharedUploads for S3Storage {
+    fn takes_parts(&self) -> bool {
+        true
     }
 
     async fn share_upload(
         &mut self,
+        _source: &Arc<dyn Source>,
         path: &[u8],
-        size: u64,
-        completed: &RangeSet,
+        (spec, size): (&TransferSpec, u64),
+        _control: &Arc<TransferControl>,
     ) -> Result<Option<SharedUpload>, Failure> {
-        let (target, completed) = (self.upload_target(path)?, completed.clone());
+        let (target, completed) = (self.upload_target(path)?, spec.completed_ranges.clone());
         self.blocking(move |client| upload::share(client, &target, size, &completed))
             .await
     }
@@ -807,6 +792,33 @@ impl UnfinishedUploads for S3Storage {
                     &task_control,
                 )
             })
+            .await
+    }
+}
+
+#[async_trait]
+impl UnfinishedUploads for S3Storage {
+    async fn left_parts(&mut self, path: &[u8], size: u64) -> Result<Vec<LeftPart>, Failure> {
+        self.get_ready().await?;
+        let target = self.upload_target(path)?;
+        let is_in_parts = PartPlan::for_object(size, 1).is_some_and(|plan| plan.count() > 1);
+        if is_in_parts && target.record.load().is_none() {
+            let asked = target.clone();
+            // Nobody can tell how the objects of others' uploads will be encrypted.
+            let is_plain =
+                self.settings.encryption.is_none() && self.settings.customer_key.is_none();
+            let found =
+                self.blocking(move |client| unfinished::find_left(client, &asked, size, is_plain));
+            // Whoever may not ask stores the whole file.
+            let FoundUploads { left, others } = found.await.unwrap_or_default();
+            if others > 0 {
+                self.tell_of_unfinished(path);
+            }
+            if let Some(left) = left {
+                target.record.save(&left);
+            }
+        }
+        self.blocking(move |client| upload::left_parts(client, &target, size))
             .await
     }
 
