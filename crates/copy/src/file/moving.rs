@@ -381,7 +381,7 @@ impl<'a> FileCopy<'a> {
         if let Err(failure) = moved {
             let stored = spec.stored_ranges.lock().clone();
             if !stored.is_empty() {
-                // What the others have stored counts, although this process has sent nothing.
+                // The parts of the others count, although this process has sent nothing.
                 spec.started.store(true, Ordering::Relaxed);
             } else if failure.kind() == FailureKind::Protocol && !stores_whole {
                 // Not every server that announces stores at offsets carries them out.
