@@ -413,16 +413,6 @@ impl SeriesTransfers for ClientSession {
     }
 }
 
-/// The same put, in one piece over one stream.
-fn single_put(spec: &TransferSpec) -> TransferSpec {
-    TransferSpec {
-        chunks: None,
-        streams: 1,
-        max_streams: 1,
-        ..spec.clone()
-    }
-}
-
 /// Each process stores its parts at their offsets (ESTO A, GFD.20 §3.6), which leaves the other bytes of the file alone.
 #[async_trait]
 impl SharedUploads for ClientSession {
@@ -449,10 +439,13 @@ impl SharedUploads for ClientSession {
             let nothing = TransferSpec {
                 size: Some(0),
                 part: Some((0, 0)),
+                chunks: None,
+                streams: 1,
+                max_streams: 1,
                 server_checksum: None,
                 stored_ranges: Arc::default(),
                 confirmation: Arc::default(),
-                ..single_put(spec)
+                ..spec.clone()
             };
             transfer::put(self, Arc::clone(source), path, &nothing, control).await?;
         }

@@ -129,7 +129,8 @@ fn nodes_store_the_parts_of_one_object() {
         test_files::ensure_same(&file, &back).unwrap();
         std::fs::remove_file(&back).unwrap();
     };
-    let finished = put(&["-v"], "shared").unwrap();
+    // One node alone would need ten seconds, so that the other one has begun by then.
+    let finished = put(&["-v", "--limit-rate", "200M"], "shared").unwrap();
     let finished = finished.expect_success().unwrap();
     check("shared");
     let words = finished.stderr_text() + &finished.stdout_text();

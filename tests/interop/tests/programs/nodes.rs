@@ -225,7 +225,9 @@ fn check_shared_puts(store: &TestStore, url: &str, stored: &Path) {
     // The server's account has written it.
     let rights = std::fs::Permissions::from_mode(0o666);
     longer.set_permissions(rights).unwrap();
-    let finished = put(&["-v"]).unwrap().expect_success().unwrap();
+    // One node alone would need ten seconds, so that the other one has begun by then.
+    let finished = put(&["-v", "--limit-rate", "200M"]).unwrap();
+    let finished = finished.expect_success().unwrap();
     test_files::ensure_same(&file, stored).unwrap();
     assert!(!older.exists());
     let summary = copy::summary(&finished).unwrap();

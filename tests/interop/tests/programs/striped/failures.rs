@@ -127,6 +127,46 @@ fn a_copy_survives_the_death_of_a_data_node() {
     cells.finish();
 }
 
+/// It stands still when the copy begins, so that it has part in the plan and moves nothing, and is killed then.
+#[test]
+fn a_copy_goes_on_when_a_data_node_dies_before_its_first_byte() {
+    let pki = require!(PeerPki::find());
+    let file = test_files::shared(LARGE).unwrap();
+    let mut cells =
+        MatrixRow::new("longhaul cp, a data node is killed before it has moved anything");
+    for direction in ["get", "put"] {
+        cells.check(direction, || {
+            let store = TestStore::new()?;
+            let mut server = StripedServer::start(&store, &pki, 2)?;
+            let mut doomed = server.nodes.remove(1);
+            std::fs::copy(&file, store.path("x"))?;
+            let (url, local) = (server.front.url("x"), store.local());
+            // The front end knows that the node is there.
+            server.explain(cp(&["-p", "2", &url, &path_argument(&local)]))?;
+            let moved = parts(std::slice::from_ref(&doomed));
+            ensure!(moved > 0, "the node has no part in a copy");
+            std::fs::remove_file(&local)?;
+            doomed.guard().signal(Signal::STOP)?;
+            let (from, to, copied) = match direction {
+                "get" => (url, path_argument(&local), local),
+                _ => {
+                    let stored = server.front.url("stored");
+                    (path_argument(&file), stored, store.path("stored"))
+                }
+            };
+            let mut running = RunningCopy::start(copy::command(&["-p", "2", &from, &to])?)?;
+            std::thread::sleep(Duration::from_millis(1500));
+            doomed.guard().kill();
+            let ended = Instant::now();
+            let status = server.explain(running.wait_for_end())?;
+            ensure!(status.success(), "{}", server.front.log());
+            ensure!(ended.elapsed() < LIMIT, "it took {:?}", ended.elapsed());
+            test_files::ensure_same(&file, &copied)
+        });
+    }
+    cells.finish();
+}
+
 #[test]
 fn a_stopped_data_node_writes_nothing_when_it_wakes_up_and_is_used_again() {
     let pki = require!(PeerPki::find());
