@@ -49,6 +49,11 @@ impl PartMovers {
         *self.0.lock() = Some(mover);
     }
 
+    /// The processes have ended: whatever is copied from now on moves here.
+    pub(crate) fn end(&self) {
+        *self.0.lock() = None;
+    }
+
     /// The processes, if they divide this file.
     pub(crate) fn dividing(
         &self,
@@ -59,5 +64,35 @@ impl PartMovers {
         let mover = self.0.lock().clone()?;
         let divides = size.is_some_and(|size| mover.divides(source, destination, size));
         divides.then_some(mover)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Willing;
+
+    #[async_trait]
+    impl PartMover for Willing {
+        fn divides(&self, _: &Location, _: &Location, size: u64) -> bool {
+            size > 0
+        }
+
+        async fn move_parts(&self, _: MissingParts<'_>) -> Result<(), Failure> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn nobody_divides_a_file_after_the_processes_have_ended() {
+        let movers = PartMovers::default();
+        let (from, to) = (Location::Local("a".into()), Location::Local("b".into()));
+        let divides = |size| movers.dividing(&from, &to, size).is_some();
+        assert!(!divides(Some(1)));
+        movers.set(Arc::new(Willing));
+        assert!(divides(Some(1)) && !divides(Some(0)) && !divides(None));
+        movers.end();
+        assert!(!divides(Some(1)));
     }
 }

@@ -76,6 +76,8 @@ pub(crate) async fn run(
     }
     let failure = lost.unwrap_or_else(|| Failure::local("the nodes have ended"));
     fail_rest(&batch, &failure).await;
+    // A hard link that cannot be made is copied afterwards, by nobody else.
+    ctx.parts.end();
     let left = std::mem::take(&mut *batch.left.lock());
     left_files::remove(left).await;
     while let Some(ended) = feeding_task.join_next().await {
