@@ -10,7 +10,6 @@ use data::store::{Sink, Source};
 use tokio::sync::watch;
 
 use super::range_sums::{RANGES_FROM, RangeSums};
-use super::shared_upload::may_divide;
 use super::{CopyState, FileCopy, StorageSessions};
 use crate::batch::measurement::TransferMeasurement;
 use crate::batch::meter::SafeByteCount;
@@ -332,8 +331,7 @@ impl<'a> FileCopy<'a> {
         // A length that shows what is stored would count the bytes between the parts.
         let in_order = self.stream_plan.is_some_and(|plan| plan.in_order);
         let is_compared = check.algorithm().is_some() && upload.store_path() != upload.path();
-        let may_divide = to.capabilities().stores_whole
-            || is_compared && !in_order && may_divide(&self.ctx.options);
+        let may_divide = to.capabilities().stores_whole || is_compared && !in_order;
         let is_whole = self.item.part.is_none() && state.range.part.is_none();
         let (from, at) = (&self.item.source, &self.item.destination);
         let mover = self.ctx.parts.dividing(from, at, state.range.size);
@@ -385,6 +383,8 @@ impl<'a> FileCopy<'a> {
                 spec.started.store(true, Ordering::Relaxed);
             } else if failure.kind() == FailureKind::Protocol && !stores_whole {
                 // Not every server that announces stores at offsets carries them out.
+                self.ctx
+                    .warn(format!("{failure}; the file is sent as a whole"));
                 return Ok(None);
             }
             for range in stored.iter() {

@@ -12,7 +12,6 @@ use crate::batch::BatchContext;
 use crate::batch::measurement::TransferMeasurement;
 use crate::batch::meter::SafeByteCount;
 use crate::batch::retry::RetryBudget;
-use crate::options::CopyOptions;
 use crate::plan::{PartInPlace, PlannedFile};
 use crate::storage::capabilities::AvailableChecksums;
 use crate::storage::contract::Storage;
@@ -41,11 +40,6 @@ pub(crate) async fn takes_parts(ctx: &BatchContext, item: &PlannedFile) -> bool 
     takes
 }
 
-/// Whether the options let several processes store parts of one file: under a name that is not the final one, at offsets.
-pub(super) fn may_divide(options: &CopyOptions) -> bool {
-    !options.file.in_place && options.streams.mode != ModeChoice::Stream
-}
-
 async fn can_share(
     ctx: &BatchContext,
     item: &PlannedFile,
@@ -62,7 +56,10 @@ async fn can_share(
     }
     let path = item.destination.path();
     let refusal = ctx.renames.find_refusal(id, to, path).await;
-    if !may_divide(&ctx.options) || !matches!(refusal, Ok(None)) {
+    // Parts go to offsets of a file that does not have its final name yet.
+    let options = &ctx.options;
+    let is_set_otherwise = options.file.in_place || options.streams.mode == ModeChoice::Stream;
+    if is_set_otherwise || !matches!(refusal, Ok(None)) {
         return false;
     }
     let theirs = to.available_checksums(path).await;
@@ -71,8 +68,7 @@ async fn can_share(
         checksums,
         is_whole_file: true,
     });
-    choose_verification(ctx.options.file.verify, &ends)
-        .is_ok_and(|check| check.algorithm().is_some())
+    choose_verification(options.file.verify, &ends).is_ok_and(|check| check.algorithm().is_some())
 }
 
 /// Stores a part. A failure comes with the number of bytes that were moved.

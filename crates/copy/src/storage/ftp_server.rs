@@ -428,9 +428,6 @@ impl SharedUploads for ClientSession {
         (spec, _size): (&TransferSpec, u64),
         control: &Arc<TransferControl>,
     ) -> Result<Option<SharedUpload>, Failure> {
-        if !self.takes_parts() {
-            return Ok(None);
-        }
         // The queries are for the file that is complete.
         self.discard_followups();
         if spec.completed_ranges.is_empty() {
