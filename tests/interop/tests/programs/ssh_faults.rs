@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use interop::longhaul::copy;
 use interop::longhaul::rows::path_argument;
@@ -181,7 +181,7 @@ fn is_given_up(way: SshWay, stopped: impl Fn(&Sshd) -> Vec<i32>) {
     // Also a busy machine is not silent that long.
     let slowly = [
         "--timeout",
-        "10",
+        "20",
         "--limit-rate",
         "40M",
         &from,
@@ -193,11 +193,19 @@ fn is_given_up(way: SshWay, stopped: impl Fn(&Sshd) -> Vec<i32>) {
     let mut client = ServerProcess::spawn(&mut command, said.path(), "copy").unwrap();
     let bytes = |_: &str| (arrived(&to) > 0).then_some(());
     client.wait_until("bytes", run::LIMIT, bytes).unwrap();
-    // A list that is read while others begin or end may lack some.
-    let pids: BTreeSet<i32> = (0..10).flat_map(|_| stopped(&sshd)).collect();
+    // Others may begin after the first are stopped, and would carry everything.
+    let mut pids = BTreeSet::new();
+    let until = Instant::now() + Duration::from_secs(60);
+    let status = loop {
+        let more = stopped(&sshd);
+        more.iter().for_each(|pid| signal(*pid, Signal::STOP));
+        pids.extend(more);
+        let status = client.guard().wait(Duration::from_millis(100)).unwrap();
+        if status.is_some() || Instant::now() > until {
+            break status;
+        }
+    };
     assert!(!pids.is_empty());
-    pids.iter().for_each(|pid| signal(*pid, Signal::STOP));
-    let status = client.guard().wait(Duration::from_secs(60)).unwrap();
     pids.iter().for_each(|pid| signal(*pid, Signal::CONT));
     assert_eq!(status.and_then(|status| status.code()), Some(5));
     assert!(!to.exists());
