@@ -369,7 +369,10 @@ impl<'a> FileCopy<'a> {
         let source_checksums = match &state.source {
             Some(_) => AvailableChecksums::all(),
             None => {
-                let is_fetched = state.range.part.is_none() && state.destination.is_new(self.ctx);
+                // Between servers no bytes come here.
+                let moves_there = state.destination_is_storage() && self.is_third_party(sessions);
+                let is_whole = state.range.part.is_none();
+                let is_fetched = is_whole && !moves_there && state.destination.is_new(self.ctx);
                 if let Some(size) = state.range.size.filter(|_| is_fetched) {
                     sessions.from.expect_fetch(path, size);
                 }

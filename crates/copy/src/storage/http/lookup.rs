@@ -9,6 +9,7 @@ use super::client::HttpClient;
 use super::errors::{self, RefusedRequest};
 use super::facts::HttpFileFacts;
 use super::request::{HttpRequest, HttpRequestBody};
+use super::response::HttpResponse;
 use ftp::failure::Operation;
 use ftp::{Failure, FailureKind};
 
@@ -145,10 +146,7 @@ pub(super) fn head(
     url: &HttpUrl,
 ) -> Result<(HttpFileFacts, bool), RefusedRequest> {
     let action = Operation::on("read", url);
-    let mut headers = vec![
-        ("want-repr-digest", digest::WANT_REPR_DIGEST.to_owned()),
-        ("want-digest", digest::WANT_DIGEST.to_owned()),
-    ];
+    let mut headers = wanted_digests().to_vec();
     let send = |method, headers: &[(&str, String)], client: &mut HttpClient| {
         let request = HttpRequest {
             method,
@@ -189,6 +187,41 @@ pub(super) fn head(
             failure: errors::status_failure(&action, &response),
         }),
     }
+}
+
+/// Facts of a file by GET, whose response has its bytes as well. `None` where [`head`] has to tell them: GET alone is refused, or
+/// its response has no length, is coded, or leads to a directory.
+pub(super) fn begin_fetch(
+    client: &mut HttpClient,
+    url: &HttpUrl,
+) -> Result<Option<(HttpFileFacts, HttpResponse)>, Failure> {
+    let action = Operation::on("read", url);
+    let request = HttpRequest {
+        method: "GET",
+        url,
+        headers: &wanted_digests(),
+        action: &action,
+    };
+    let response = client.send(&request, HttpRequestBody::Empty)?;
+    let facts = HttpFileFacts::from_response(&response);
+    let is_file = !response.url.has_trailing_slash() && response.foreign_coding(url).is_none();
+    match response.status() {
+        200 if facts.size.is_some() && is_file => return Ok(Some((facts, response))),
+        // HEAD would be told the same, by a server that may be busy.
+        401 | 404 | 408 | 410 | 425 | 429 | 500 | 502..=599 => {
+            return Err(client.failure_of(&action, response));
+        }
+        _ => response.discard_body(),
+    }
+    Ok(None)
+}
+
+/// The headers that ask for checksums (RFC 9530, and RFC 3230 before it).
+fn wanted_digests() -> [(&'static str, String); 2] {
+    [
+        ("want-repr-digest", digest::WANT_REPR_DIGEST.to_owned()),
+        ("want-digest", digest::WANT_DIGEST.to_owned()),
+    ]
 }
 
 /// A server's description of a resource, and with depth 1 of its members.

@@ -9,6 +9,7 @@ pub(super) mod connections;
 pub(super) mod dialect;
 mod dialogue;
 pub(super) mod errors;
+pub(super) mod expected;
 pub(super) mod facts;
 mod grants;
 mod lookup;
@@ -145,8 +146,14 @@ impl Storage for HttpStorage {
         Err(reason.failure(&self.name, path))
     }
 
+    fn expect_fetch(&mut self, path: &[u8], size: u64) {
+        if self.next.expect(path, size) {
+            self.last_facts = None;
+        }
+    }
+
     async fn available_checksums(&mut self, path: &[u8]) -> Result<AvailableChecksums, Failure> {
-        let facts = self.file_facts(path).await?;
+        let facts = self.facts_to_fetch(path).await?;
         Ok(AvailableChecksums {
             ranges: Vec::new(),
             whole_files: facts
@@ -180,6 +187,7 @@ impl Storage for HttpStorage {
         let facts = self.file_facts(path).await?;
         // All requests of this transfer must be for these facts. The next file is examined again.
         self.last_facts = None;
+        let begun = self.next.take_begun(path);
         let requested_url = self.url_for(path);
         let action = Operation::on("read", &requested_url);
         if let (None, Some(announced), Some(size)) = (spec.part, spec.size, facts.size)
@@ -193,7 +201,7 @@ impl Storage for HttpStorage {
             facts,
             action,
             is_object: false,
-            begun: None,
+            begun,
         };
         let mut attempt = self.connections.fetch(wanted, sink, spec, control).await?;
         if spec.streams > 1 && !has_tag {
@@ -214,7 +222,7 @@ impl Storage for HttpStorage {
     ) -> Result<TransferAttempt, Failure> {
         let target = self.url_for(path);
         let (task_control, task_spec) = (Arc::clone(control), spec.clone());
-        self.last_facts = None;
+        self.forget();
         let attempt = self
             .connections
             .transfer(spec, control, move |client, settings| {
@@ -234,7 +242,7 @@ impl Storage for HttpStorage {
 
     async fn make_dir(&mut self, path: &[u8]) -> Result<bool, Failure> {
         let urls = self.urls(path);
-        self.last_facts = None;
+        self.forget();
         let made = self.blocking(move |client| Ok(changes::make_collection(client, &urls)));
         match made.await? {
             Ok(()) => Ok(true),
@@ -266,7 +274,7 @@ impl Storage for HttpStorage {
     ) -> Result<(), RenameFailure> {
         let (source, new_name) = (self.urls(from), self.urls(to));
         let is_own_file = self.has_stored(from);
-        self.last_facts = None;
+        self.forget();
         let renamed = self
             .blocking(move |client| Ok(changes::rename(client, &source, &new_name, is_own_file)));
         renamed.await??;

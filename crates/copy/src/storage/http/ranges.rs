@@ -29,7 +29,7 @@ use ftp::{Failure, FailureKind};
 /// Most bytes per request when several connections fetch a file.
 const MAX_REQUEST_BYTES: u64 = 32 << 20;
 /// Fewest bytes per request, towards the end of a file.
-pub(in crate::storage) const MIN_REQUEST_BYTES: u64 = 1 << 20;
+pub(super) const MIN_REQUEST_BYTES: u64 = 1 << 20;
 
 /// A file at a server, with its facts when it was last examined.
 #[derive(Debug)]

@@ -9,13 +9,26 @@ use proto::listing::ListedEntry;
 use super::changes::{self, PathUrls, Removable};
 use super::client::{HttpClient, HttpOrigin};
 use super::connections::HttpConnections;
+use super::expected::ExpectedFetch;
 use super::facts::HttpFileFacts;
-use super::lookup::{FileUrls, ResourceFacts, WebDavSupport, examine};
+use super::lookup::{FileUrls, ResourceFacts, WebDavSupport, begin_fetch, examine};
 use ftp::credentials::Credential;
 use ftp::{ConnectionSecurity, Failure};
 
 /// Most files of which a session remembers that it has stored them: the partial file and the final one of a copy, and some more.
 const MAX_STORED_FILES: usize = 8;
+
+/// How small files are asked for, as far as the server's answers have told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SmallFileRequests {
+    Untried,
+    /// The response to GET tells what that to HEAD does: whether HEAD had checksums.
+    One {
+        head_has_checksums: bool,
+    },
+    /// HEAD and GET: the response to GET has told less.
+    Two,
+}
 
 /// A session with an HTTP server.
 #[derive(Debug)]
@@ -28,6 +41,8 @@ pub(crate) struct HttpStorage {
     pub(super) lacks_macaroons: bool,
     /// Path and facts of the last file that was examined.
     pub(super) last_facts: Option<(Vec<u8>, HttpFileFacts)>,
+    pub(super) next: ExpectedFetch,
+    small_files: SmallFileRequests,
     /// Path of the last file whose requests were redirected, and their target.
     last_target: Option<(Vec<u8>, HttpUrl)>,
     /// The last directory of which the server has told whether it has WebDAV there.
@@ -55,6 +70,8 @@ impl HttpStorage {
             lacks_copies: false,
             lacks_macaroons: false,
             last_facts: None,
+            next: ExpectedFetch::default(),
+            small_files: SmallFileRequests::Untried,
             last_target: None,
             webdav: (Vec::new(), WebDavSupport::Unknown),
             stored_files: Vec::new(),
@@ -97,8 +114,15 @@ impl HttpStorage {
         self.connections.blocking(work).await
     }
 
+    /// Forgets what the session knows of files, which it is about to change.
+    pub(super) fn forget(&mut self) {
+        self.last_facts = None;
+        self.next.drop_begun();
+    }
+
     /// The entry of a path. The facts of a file are kept if they came with the answer.
     pub(super) async fn examine(&mut self, path: &[u8]) -> Result<ListedEntry, Failure> {
+        self.next.drop_begun();
         let urls = self.file_urls(path);
         let name = last_name(path).to_vec();
         let directory = path.strip_suffix(&*name).unwrap_or(path);
@@ -128,6 +152,7 @@ impl HttpStorage {
 
     /// The current facts of a file.
     pub(super) async fn current_facts(&mut self, path: &[u8]) -> Result<HttpFileFacts, Failure> {
+        self.next.drop_begun();
         let urls = self.file_urls(path);
         let facts = self.blocking(move |client| {
             let facts = urls.head(client);
@@ -156,6 +181,36 @@ impl HttpStorage {
         Ok(facts)
     }
 
+    /// The facts of a file. If it is small, and fetched next, one request asks for its bytes as well.
+    pub(super) async fn facts_to_fetch(&mut self, path: &[u8]) -> Result<HttpFileFacts, Failure> {
+        let is_known = self.last_facts.as_ref().is_some_and(|(at, _)| at == path);
+        if !self.next.take_expected(path) || is_known {
+            return self.file_facts(path).await;
+        }
+        let head_has_checksums = match self.small_files {
+            SmallFileRequests::Untried => {
+                let facts = self.file_facts(path).await?;
+                let head_has_checksums = !facts.checksums.is_empty();
+                self.small_files = SmallFileRequests::One { head_has_checksums };
+                return Ok(facts);
+            }
+            SmallFileRequests::One { head_has_checksums } => head_has_checksums,
+            SmallFileRequests::Two => return self.file_facts(path).await,
+        };
+        let url = self.url_for(path);
+        let begun = self.blocking(move |client| begin_fetch(client, &url));
+        let tells_all =
+            |(facts, _): &(HttpFileFacts, _)| !(head_has_checksums && facts.checksums.is_empty());
+        let Some((facts, response)) = begun.await?.filter(tells_all) else {
+            self.small_files = SmallFileRequests::Two;
+            return self.file_facts(path).await;
+        };
+        self.note_target(path, facts.url.clone());
+        self.last_facts = Some((path.to_vec(), facts.clone()));
+        self.next.begin(path, response);
+        Ok(facts)
+    }
+
     /// Whether this session has stored the file at a path.
     pub(super) fn has_stored(&self, path: &[u8]) -> bool {
         self.stored_files.iter().any(|stored| stored == path)
@@ -179,7 +234,7 @@ impl HttpStorage {
         what: Removable,
     ) -> Result<(), Failure> {
         let urls = self.urls(path);
-        self.last_facts = None;
+        self.forget();
         self.forget_stored(path);
         self.blocking(move |client| changes::remove(client, &urls, what))
             .await

@@ -147,6 +147,7 @@ impl DirectTransfers for HttpStorage {
             true => &[WebCopyDirection::Push][..],
             false => &[WebCopyDirection::Pull, WebCopyDirection::Push],
         };
+        self.next.drop_begun();
         let mut reason: Option<DeclinedCopy> = None;
         for direction in directions.iter().copied() {
             let (asked, other, here, there) = match direction {
@@ -155,7 +156,7 @@ impl DirectTransfers for HttpStorage {
             };
             match copy_by(direction, [asked, other], [here, there], spec, progress).await? {
                 Ok(bytes) => {
-                    to.last_facts = None;
+                    to.forget();
                     to.remember_stored(to_path);
                     return Ok(attempt_of(report_of(spec.size.unwrap_or(bytes)), spec));
                 }

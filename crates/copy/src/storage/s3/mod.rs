@@ -60,9 +60,8 @@ use crate::storage::contract::{FactsUse, FilePart, RemovedKind, SessionCondition
 use crate::storage::http::client::{HttpClient, HttpOrigin};
 use crate::storage::http::connections::{HttpConnections, RequestedFile};
 use crate::storage::http::errors;
+use crate::storage::http::expected::ExpectedFetch;
 use crate::storage::http::facts::HttpFileFacts;
-use crate::storage::http::ranges::MIN_REQUEST_BYTES;
-use crate::storage::http::response::HttpResponse;
 use crate::storage::http::session::last_name;
 use crate::storage::optional::{
     CompositeSum, CompositeSums, LeftPart, NameRules, OptionalContracts, ServerConnection,
@@ -90,10 +89,7 @@ pub(crate) struct S3Storage {
     /// The same of the last object that this session has examined since it changed anything, and perhaps fetched: a fetch is of
     /// this version.
     last_version: Option<(Vec<u8>, ObjectFacts)>,
-    /// Path and size of the object that is fetched next.
-    expected: Option<(Vec<u8>, u64)>,
-    /// The unread response of the GetObject that examined the object of `last_facts`, if it was one.
-    begun: Option<HttpResponse>,
+    next: ExpectedFetch,
 }
 
 impl S3Storage {
@@ -117,8 +113,7 @@ impl S3Storage {
             key: None,
             last_facts: None,
             last_version: None,
-            expected: None,
-            begun: None,
+            next: ExpectedFetch::default(),
         }
     }
 
@@ -177,8 +172,7 @@ impl S3Storage {
 
     /// The facts of an object.
     async fn object(&mut self, path: &[u8]) -> Result<ObjectFacts, Failure> {
-        // Unread, it would keep its connection from this request.
-        self.begun = None;
+        self.next.drop_begun();
         self.get_ready().await?;
         let (bucket, key) = (self.bucket.clone(), self.bucket.key(path)?);
         let action = bucket.operation("read", path);
@@ -193,7 +187,7 @@ impl S3Storage {
     fn forget(&mut self) {
         self.last_facts = None;
         self.last_version = None;
-        self.begun = None;
+        self.next.drop_begun();
     }
 
     fn remember(&mut self, path: &[u8], found: &ObjectFacts) {
@@ -206,12 +200,9 @@ impl S3Storage {
     async fn object_to_fetch(
         &mut self,
         path: &[u8],
-        expected: Option<(Vec<u8>, u64)>,
+        is_expected: bool,
     ) -> Result<ObjectFacts, Failure> {
-        // One reader fetches up to so many bytes by one request, and of an empty object nothing.
-        let is_small =
-            |(at, size): (Vec<u8>, u64)| at == path && (1..=MIN_REQUEST_BYTES).contains(&size);
-        if !expected.is_some_and(is_small) {
+        if !is_expected {
             return self.object(path).await;
         }
         self.get_ready().await?;
@@ -224,7 +215,7 @@ impl S3Storage {
             // Without a length it is not known whether it is the object that was listed.
             Ok((found, response)) if response.status() == 200 && found.file.size.is_some() => {
                 self.remember(path, &found);
-                self.begun = Some(response);
+                self.next.begin(path, response);
                 Ok(found)
             }
             // The bytes may be refused where the facts are not, as of an archived object.
@@ -448,20 +439,18 @@ impl Storage for S3Storage {
     }
 
     fn expect_fetch(&mut self, path: &[u8], size: u64) {
-        self.expected = Some((path.to_vec(), size));
-        // Bytes that nobody has fetched are of the version of that time.
-        if self.begun.take().is_some() {
+        if self.next.expect(path, size) {
             self.last_facts = None;
         }
     }
 
     async fn available_checksums(&mut self, path: &[u8]) -> Result<AvailableChecksums, Failure> {
-        let expected = self.expected.take();
+        let is_expected = self.next.take_expected(path);
         // Those of an object in an archive are known, too.
         let known = self.last_facts.clone().filter(|(at, _)| at == path);
         let facts = match known {
             Some((_, facts)) => facts,
-            None => self.object_to_fetch(path, expected).await?.file,
+            None => self.object_to_fetch(path, is_expected).await?.file,
         };
         Ok(AvailableChecksums {
             ranges: Vec::new(),
@@ -490,7 +479,7 @@ impl Storage for S3Storage {
         let facts = self.readable(path).await?;
         // All requests of this transfer must be for these facts. The next object is examined again.
         self.last_facts = None;
-        let begun = self.begun.take();
+        let begun = self.next.take_begun(path);
         let action = self.bucket.operation("read", path);
         if let (None, Some(announced), Some(size)) = (spec.part, spec.size, facts.size)
             && announced != size

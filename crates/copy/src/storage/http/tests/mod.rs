@@ -1,4 +1,5 @@
 mod dav;
+mod expected;
 mod third_party;
 mod versions;
 
