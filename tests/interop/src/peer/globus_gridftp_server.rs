@@ -23,8 +23,21 @@ pub fn find() -> Result<PathBuf, String> {
 /// Serves the store to anonymous sessions on 127.0.0.1. The server does not confine sessions, so served
 /// paths are absolute paths of this machine.
 pub fn start(store: &TestStore) -> Result<PeerServer> {
+    start_anonymous(store, &[])
+}
+
+/// The same with a server that refuses these commands, separated by commas, though it announces them.
+pub fn start_without(store: &TestStore, commands: &str) -> Result<PeerServer> {
+    start_anonymous(store, &["-disable-command-list", commands])
+}
+
+fn start_anonymous(store: &TestStore, options: &[&str]) -> Result<PeerServer> {
     // -aa: allow anonymous logins.
-    let mut options = vec!["-aa".to_owned()];
+    let mut options: Vec<String> = [&["-aa"], options]
+        .concat()
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
     if is_root() {
         options.extend(["-anonymous-user".to_owned(), ACCOUNT.to_owned()]);
     }

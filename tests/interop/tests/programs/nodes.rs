@@ -286,6 +286,25 @@ fn nodes_store_the_parts_of_one_file_at_a_globus_server() {
 }
 
 #[test]
+fn a_server_that_refuses_the_parts_that_it_announces_gets_the_file_as_a_whole() {
+    require!(globus_gridftp_server::find());
+    let store = TestStore::new().unwrap();
+    let server = globus_gridftp_server::start_without(&store, "ESTO").unwrap();
+    let (file, stored) = (store.path("local/large"), store.path("up/large"));
+    test_files::write(&file, LARGE, 5).unwrap();
+    let url = format!("ftp://{}{}", server.address(), path_argument(&stored));
+    let file_argument = path_argument(&file);
+    let words = ["--nodes", "localhost,localhost", &file_argument, &url];
+    let finished = copy::run(&words).unwrap();
+    let finished = finished.expect_success().unwrap();
+    let is_told = |warning: &String| warning.contains("the file is sent as a whole");
+    assert!(copy::warnings(&finished).iter().any(is_told), "{finished}");
+    test_files::ensure_same(&file, &stored).unwrap();
+    let left = std::fs::read_dir(stored.parent().unwrap()).unwrap();
+    assert_eq!(left.count(), 1, "the claim of the shared file is gone");
+}
+
+#[test]
 fn nodes_that_are_not_there_are_named() {
     require!(sshd::find());
     let test = NodeTest::new().unwrap();
