@@ -41,6 +41,7 @@ use results::ExperimentResults;
 pub use all::AllRuns;
 pub use definition::Mode;
 pub use definition::catalog::ExperimentListing;
+pub(crate) use definition::target::{ResultTarget, shipped_targets};
 pub use process::leftovers::remove_leftovers;
 pub use schedule::PlannedRun;
 pub(crate) use schedule::count_shipped_cells;

@@ -44,7 +44,7 @@ pub(super) fn text(papers: &[CitedPaper], sections: &[ExperimentSection<'_>]) ->
 }
 
 /// The anchor of the heading with this text, as mdBook and forges make it.
-fn anchor(name: &str) -> String {
+pub(super) fn anchor(name: &str) -> String {
     let kept = |character: &char| character.is_alphanumeric() || "-_".contains(*character);
     name.to_lowercase().chars().filter(kept).collect()
 }
@@ -141,15 +141,18 @@ fn table(out: &mut String, grid: &ResultGrid<'_>) {
             headings.extend(longest.into_iter().flatten().map(|line| line.label.clone()));
         }
     }
-    line(out, &headings);
-    line(out, &vec!["---".to_owned(); headings.len()]);
+    let escaped_all =
+        |cells: &[String]| -> Vec<String> { cells.iter().map(|cell| escaped(cell)).collect() };
+    line(out, &escaped_all(&headings));
+    line(out, &vec!["---"; headings.len()]);
     for cells in &table {
-        line(out, cells);
+        line(out, &escaped_all(cells));
     }
 }
 
-fn line(out: &mut String, cells: &[String]) {
-    let cells: Vec<String> = cells.iter().map(|cell| escaped(cell)).collect();
+/// A line of a table, whose cells are Markdown.
+pub(super) fn line<Cell: AsRef<str>>(out: &mut String, cells: &[Cell]) {
+    let cells: Vec<&str> = cells.iter().map(AsRef::as_ref).collect();
     let _ = writeln!(out, "| {} |", cells.join(" | "));
 }
 
@@ -176,7 +179,7 @@ fn cell(point: Option<&Point<'_>>) -> String {
 }
 
 /// Text that is neither a table's bar nor markup.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

@@ -19,6 +19,7 @@ mod palette;
 mod samples;
 mod summary;
 mod table;
+mod targets;
 mod text;
 mod timeline;
 
@@ -33,6 +34,9 @@ use load::LoadedResults;
 
 /// All tables as Markdown.
 const TABLES: &str = "tables.md";
+
+/// The targets of shipped experiments beside what the results give, as Markdown.
+const TARGETS: &str = "targets.md";
 
 /// The files that were written, and those that could not be read.
 #[derive(Debug)]
@@ -92,7 +96,7 @@ struct DrawnFigure {
 /// Writes the report of every results file (`*.json`) in `results` to the directory `out`, which is
 /// created if it does not exist.
 ///
-/// `index.html` links a page for each paper, and `tables.md` has all tables as Markdown. `NAME.json` becomes a section of one, the figure `NAME.svg`, possibly a
+/// `index.html` links a page for each paper, `tables.md` has all tables as Markdown, and `targets.md` what was asked of shipped experiments. `NAME.json` becomes a section of one, the figure `NAME.svg`, possibly a
 /// second one `NAME-programs.svg`, figures over time `NAME-time-NUMBER.svg`, and `NAME-table.csv`. The files of a
 /// further measure are called `NAME-MEASURE...`. Other `*.json` files are listed in [`WrittenReport::skipped`].
 ///
@@ -121,6 +125,7 @@ pub fn write(results: &Path, out: &Path) -> Result<WrittenReport, LabError> {
     // Pages are written after the files that they link, and the index last.
     let papers = load::by_paper(&loaded);
     files.push(save(out, TABLES, &markdown::text(&papers, &sections))?);
+    files.push(save(out, TARGETS, &targets::markdown(TABLES, &sections)?)?);
     for paper in &papers {
         files.push(save(out, &paper.page, &page::paper(paper, &sections))?);
     }
@@ -220,6 +225,7 @@ mod tests {
             "bbc-5.1-quick-table.csv",
             "bbc-5.1-quick-seconds-table.csv",
             "tables.md",
+            "targets.md",
             "bbc-whp-178.html",
         ];
         assert_eq!(names, expected);

@@ -6,6 +6,7 @@ pub(crate) mod hash;
 mod mode;
 pub(crate) mod program;
 pub(crate) mod reading;
+pub(crate) mod target;
 pub(crate) mod template;
 pub(crate) mod tree;
 
