@@ -9,7 +9,7 @@ use super::grid::{ResultGrid, ratio, value_name};
 use super::markdown::{anchor, escaped, line};
 use super::text::{self, format_ratio, format_value};
 use crate::LabError;
-use crate::experiment::results::SweepAxis;
+use crate::experiment::results::{ResultCell, SweepAxis};
 use crate::experiment::{ResultTarget, shipped_targets};
 
 /// Most points of a missed target that are named.
@@ -24,22 +24,23 @@ struct JudgedPoint {
 }
 
 impl ResultTarget {
-    /// All points that count, at which the program and the one it is compared with were run.
-    fn points(&self, grid: &ResultGrid<'_>) -> Vec<JudgedPoint> {
-        let index = |key: &str| {
-            let mut programs = grid.programs();
-            programs.find(|(_, program)| program.key == key)
-        };
-        let Some((program, _)) = index(&self.program) else {
-            return Vec::new();
+    /// All points that count, at which the program and the one it is compared with were run. `run` has all cells, `grid` those
+    /// with the measure that is judged.
+    fn points(&self, run: &ResultGrid<'_>, grid: &ResultGrid<'_>) -> Vec<JudgedPoint> {
+        let other = self.to.as_deref().filter(|key| *key != Self::REFERENCE);
+        let was_run = |(row, column): &(usize, usize)| {
+            let mut both = [Some(&*self.program), other].into_iter().flatten();
+            both.all(|key| cell(run, key, *row, *column).is_some())
         };
         let value = |row: usize, column: usize| {
-            let own = grid.median(program, row, column);
+            let median = |key: &str| cell(grid, key, row, column)?.median;
+            let own = median(&self.program);
             match self.to.as_deref() {
                 None => own,
-                Some(ResultTarget::REFERENCE) => ratio(own, grid.paper(program, row, column)),
-                Some(key) => ratio(own, grid.median(index(key)?.0, row, column)),
+                Some(Self::REFERENCE) => ratio(own, cell(grid, &self.program, row, column)?.paper),
+                Some(key) => ratio(own, median(key)),
             }
+            .filter(|value| value.is_finite())
         };
         let counts = |axis: Option<&SweepAxis>, at: usize| {
             let only = axis.and_then(|axis| self.at.get(&axis.key).zip(axis.values.get(at)));
@@ -48,13 +49,7 @@ impl ResultTarget {
         let points = grid.points().filter(|(row, column)| {
             counts(grid.results.down.as_ref(), *row) && counts(Some(&grid.results.across), *column)
         });
-        let other = self.to.as_deref().and_then(index);
-        let both = [Some(program), other.map(|(other, _)| other)];
-        let run = points.filter(|(row, column)| {
-            let mut both = both.into_iter().flatten();
-            both.all(|program| grid.cell(program, *row, *column).is_some())
-        });
-        let judged = run.map(|(row, column)| {
+        let judged = points.filter(was_run).map(|(row, column)| {
             let value = value(row, column);
             JudgedPoint {
                 name: point_name(grid, row, column),
@@ -127,7 +122,7 @@ impl ResultTarget {
             count => format!("no valid value at {count} of {}", points.len()),
         };
         if points.is_empty() {
-            return "no committed result".to_owned();
+            return "no result".to_owned();
         }
         if missed.is_empty() {
             return match (without, points.len() - without) {
@@ -163,6 +158,12 @@ impl ResultTarget {
     }
 }
 
+/// The cell of the program with this key.
+fn cell<'a>(grid: &ResultGrid<'a>, key: &str, row: usize, column: usize) -> Option<&'a ResultCell> {
+    let (program, _) = grid.programs().find(|(_, program)| program.key == key)?;
+    grid.cell(program, row, column)
+}
+
 /// The values of a point whose axes have more than one.
 fn point_name(grid: &ResultGrid<'_>, row: usize, column: usize) -> String {
     let across = Some((&grid.results.across, column));
@@ -196,7 +197,8 @@ pub(super) fn markdown(
         let results: Vec<(String, Vec<JudgedPoint>)> = of_experiment
             .filter_map(|section| {
                 let name = &section.loaded.name;
-                let points = target.points(measured_by(section, target.measure.as_deref())?);
+                let run = measured_by(section, None)?;
+                let points = target.points(run, measured_by(section, target.measure.as_deref())?);
                 let link = format!("[{name}]({tables}#{})", anchor(name));
                 (!points.is_empty()).then_some((link, points))
             })
@@ -268,7 +270,7 @@ mod tests {
         let (ours, other) = (&results.programs[0].key, &results.programs[1].key);
         let judged = |more: &str| {
             let target = target(&format!("program = \"{ours}\"\n{more}"));
-            let points = target.points(&grid);
+            let points = target.points(&grid, &grid);
             (target.measured(&points), target.verdict(&points))
         };
         let (measured, verdict) = judged(&format!("to = \"{other}\"\nat-least = 0.2"));
@@ -292,14 +294,14 @@ mod tests {
         let ours = &results.programs[0].key;
         let text =
             format!("program = \"{ours}\"\nat-least = 1\nat = {{ \"{key}\" = [\"{value}\"] }}");
-        assert_eq!(target(&text).points(&grid).len(), 2);
+        assert_eq!(target(&text).points(&grid, &grid).len(), 2);
         let absent = target("program = \"absent\"\nat-least = 1");
-        let points = absent.points(&grid);
-        assert_eq!(absent.verdict(&points), "no committed result");
+        let points = absent.points(&grid, &grid);
+        assert_eq!(absent.verdict(&points), "no result");
         let mut results = results.clone();
         results.cells[0].median = None;
         let grid = ResultGrid::of(&results);
-        let points = target(&text).points(&grid);
+        let points = target(&text).points(&grid, &grid);
         let verdict = target(&text).verdict(&points);
         assert_eq!(verdict, "met at 1; no valid value at 1 of 2");
     }
@@ -310,7 +312,7 @@ mod tests {
         let sections = [section(&loaded[0]).unwrap()];
         let text = markdown("measured.md", &sections).unwrap();
         let all = shipped_targets().unwrap().len();
-        assert_eq!(text.matches("no committed result").count(), all);
+        assert_eq!(text.matches("no result").count(), all);
         let counted = format!("{all} targets: 0 met at every point, 0 missed at some, {all} open.");
         assert!(text.ends_with(&format!("{counted}\n")), "{text}");
     }

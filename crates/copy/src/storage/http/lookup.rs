@@ -189,8 +189,8 @@ pub(super) fn head(
     }
 }
 
-/// Facts of a file by GET, whose response has its bytes as well. `None` where [`head`] has to tell them: GET alone is refused, or
-/// its response has no length, is coded, or leads to a directory.
+/// Facts of a file by GET, whose response has its bytes as well. `None` where [`head`] has to tell them: the response has no
+/// length, is coded, or leads to a directory.
 pub(super) fn begin_fetch(
     client: &mut HttpClient,
     url: &HttpUrl,
@@ -206,14 +206,14 @@ pub(super) fn begin_fetch(
     let facts = HttpFileFacts::from_response(&response);
     let is_file = !response.url.has_trailing_slash() && response.foreign_coding(url).is_none();
     match response.status() {
-        200 if facts.size.is_some() && is_file => return Ok(Some((facts, response))),
-        // HEAD would be told the same, by a server that may be busy.
-        401 | 404 | 408 | 410 | 425 | 429 | 500 | 502..=599 => {
-            return Err(client.failure_of(&action, response));
+        200 if facts.size.is_some() && is_file => Ok(Some((facts, response))),
+        200..=299 => {
+            response.discard_body();
+            Ok(None)
         }
-        _ => response.discard_body(),
+        // A fetch would be told the same.
+        _ => Err(client.failure_of(&action, response)),
     }
-    Ok(None)
 }
 
 /// The headers that ask for checksums (RFC 9530, and RFC 3230 before it).

@@ -160,6 +160,9 @@ impl HttpStorage {
         });
         let (facts, is_directory) = facts.await?;
         self.note_target(path, facts.url.clone());
+        if let SmallFileRequests::One { head_has_checksums } = &mut self.small_files {
+            *head_has_checksums |= !facts.checksums.is_empty();
+        }
         match is_directory {
             false => Ok(facts),
             true => Err(Failure::usage(format!(
@@ -202,8 +205,12 @@ impl HttpStorage {
         let tells_all =
             |(facts, _): &(HttpFileFacts, _)| !(head_has_checksums && facts.checksums.is_empty());
         let Some((facts, response)) = begun.await?.filter(tells_all) else {
-            self.small_files = SmallFileRequests::Two;
-            return self.file_facts(path).await;
+            let facts = self.file_facts(path).await?;
+            // It may be this file alone of which neither tells.
+            if facts.size.is_some() && (!head_has_checksums || !facts.checksums.is_empty()) {
+                self.small_files = SmallFileRequests::Two;
+            }
+            return Ok(facts);
         };
         self.note_target(path, facts.url.clone());
         self.last_facts = Some((path.to_vec(), facts.clone()));

@@ -101,13 +101,12 @@ async fn a_server_that_tells_less_with_the_bytes_is_asked_first_from_then_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_that_head_would_meet_as_well_is_not_asked_for_twice() {
-    for (status, requests) in [
-        ("401 Unauthorized", 1),
-        ("404 Not Found", 1),
-        ("503 Service Unavailable", 1),
-        ("403 Forbidden", 2),
-        ("405 Method Not Allowed", 2),
+async fn a_refusal_is_the_answer() {
+    for status in [
+        "401 Unauthorized",
+        "403 Forbidden",
+        "404 Not Found",
+        "503 Service Unavailable",
     ] {
         let server = ScriptedHttpServer::start(move |request| match request.path.as_str() {
             "/refused" if request.method == "GET" => head_response(status, &[], 0),
@@ -116,10 +115,31 @@ async fn a_refusal_that_head_would_meet_as_well_is_not_asked_for_twice() {
         let mut http = warm_session(&server).await;
         let seen = server.requests().len();
         http.expect_fetch(b"/refused", 3);
-        let known = http.available_checksums(b"/refused").await;
-        assert_eq!(known.is_err(), requests == 1, "{status}");
-        assert_eq!(methods(&server, seen).len(), requests, "{status}");
+        let refused = http.available_checksums(b"/refused").await;
+        let is_transient = refused.unwrap_err().may_retry();
+        assert_eq!(is_transient, status.starts_with("503"), "{status}");
+        assert_eq!(methods(&server, seen), ["GET"], "{status}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn checksums_that_a_later_file_has_by_head_alone_are_not_lost() {
+    let digest = ("Digest", "adler32=024d0127");
+    let server = ScriptedHttpServer::start(move |request| match request.method.as_str() {
+        "HEAD" if request.path != "/abc" => head_response("200 OK", &[ETAG, digest], 3),
+        _ => file_response(request, b"abc", &[ETAG]),
+    });
+    // The first file has none.
+    let mut http = warm_session(&server).await;
+    let parts = [FilePart {
+        offset: 0,
+        length: None,
+    }];
+    let sum = http.checksums(ChecksumAlgorithm::Adler32, &parts, b"/b");
+    assert_eq!(sum.await.unwrap(), ["024d0127"]);
+    http.expect_fetch(b"/c", 3);
+    let known = http.available_checksums(b"/c").await.unwrap();
+    assert_eq!(known.whole_files, [ChecksumAlgorithm::Adler32]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
