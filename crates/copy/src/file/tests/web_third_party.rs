@@ -127,6 +127,25 @@ async fn servers_without_such_copies_are_relayed_with_one_warning() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn bytes_that_pass_between_servers_are_not_asked_for_here() {
+    let ([from, to], bytes) = servers();
+    to.fetch_from_others(&[]);
+    from.make_collection("/d");
+    for n in 0..4 {
+        from.put(&format!("/d/{n}"), &bytes[..1000]);
+    }
+    let tree = options().with(|o| {
+        o.tree.recursive = true;
+        o.concurrency = Some(1);
+    });
+    let (summary, warnings) = copy(&from.url("/d"), &to.url("/d"), &tree).await;
+    assert_eq!(summary.exit, Exit::Done, "{summary:?} {warnings:?}");
+    assert_eq!((copies(&to), to.paths().len()), (4, 4));
+    // Those of the other server.
+    assert_eq!(from.paths_of("GET").len(), 4, "{:?}", from.methods());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn parts_of_a_file_are_relayed() {
     let ([from, to], bytes) = servers();
     to.fetch_from_others(&[]);
