@@ -110,12 +110,9 @@ impl ResultTarget {
 
     /// Whether it is met at all points, and where it is not.
     fn verdict(&self, points: &[JudgedPoint]) -> String {
-        let missed = |point: &&JudgedPoint| !point.is_met;
-        let mut missed: Vec<(&JudgedPoint, f64)> = points
-            .iter()
-            .filter(missed)
-            .filter_map(|point| Some((point, point.value?)))
-            .collect();
+        let missed = points.iter().filter(|point| !point.is_met);
+        let missed = missed.filter_map(|point| Some((point, point.value?)));
+        let mut missed: Vec<(&JudgedPoint, f64)> = missed.collect();
         let without = points.iter().filter(|point| point.value.is_none()).count();
         let open = match without {
             0 => String::new(),
@@ -134,10 +131,9 @@ impl ResultTarget {
         let count = missed.len();
         // The worst ones first.
         let off = |value: f64| {
-            let below = self
-                .at_least
-                .map_or(f64::NEG_INFINITY, |least| least - value);
-            below.max(self.at_most.map_or(f64::NEG_INFINITY, |most| value - most))
+            let below = self.at_least.map(|least| least - value);
+            let above = self.at_most.map(|most| value - most);
+            below.into_iter().chain(above).fold(0.0, f64::max)
         };
         missed.sort_by(|(_, one), (_, other)| off(*other).total_cmp(&off(*one)));
         let named = missed.iter().take(MAX_NAMED).map(|(point, value)| {
